@@ -1,0 +1,33 @@
+# A room is a folder of src/ built as one static library, braid_<room>. Its external libraries, if any, are
+# named in src/<room>/room.cmake. A PURE room may use no clock, socket, thread, file or global: the test
+# purity_<room> looks at the undefined symbols of its objects.
+function(braid_room name)
+  cmake_parse_arguments(ROOM "PURE" "" "NEEDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c ${CMAKE_SOURCE_DIR}/src/${name}/*/*.c)
+  list(FILTER sources EXCLUDE REGEX "/main\\.c$")
+  if(NOT sources)
+    add_library(braid_${name} INTERFACE)
+    return()
+  endif()
+  add_library(braid_${name} STATIC ${sources})
+  target_include_directories(braid_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(braid_${name} PUBLIC m)
+  foreach(lower ${ROOM_NEEDS})
+    target_link_libraries(braid_${name} PUBLIC braid_${lower})
+  endforeach()
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${name}/room.cmake)
+    include(${CMAKE_SOURCE_DIR}/src/${name}/room.cmake)
+  endif()
+  if(ROOM_PURE)
+    add_test(NAME purity_${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/check-pure $<TARGET_FILE:braid_${name}>)
+  endif()
+endfunction()
+
+# A program is src/<room>/main.c linked with its room.
+function(braid_program name)
+  cmake_parse_arguments(PROGRAM "" "ROOM" "" ${ARGN})
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${PROGRAM_ROOM}/main.c)
+    add_executable(${name} ${CMAKE_SOURCE_DIR}/src/${PROGRAM_ROOM}/main.c)
+    target_link_libraries(${name} PRIVATE braid_${PROGRAM_ROOM})
+  endif()
+endfunction()

@@ -1,0 +1,23 @@
+// SHA-256 (FIPS 180-4), for content addresses, roots and the run's name.
+#ifndef BRAID_BASE_SHA256_H
+#define BRAID_BASE_SHA256_H
+
+#include "base/id.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    uint8_t pending[64];
+} sha256;
+
+void sha256_init(sha256 *s);
+void sha256_update(sha256 *s, const void *data, size_t bytes);
+braid_hash sha256_final(sha256 *s);
+braid_hash sha256_of(const void *data, size_t bytes);
+// First eight bytes of the hash, for the short names of tensors on the wire.
+uint64_t sha256_short(const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,25 @@
+// The shape of a model, independent of how it is split. Names follow Hugging Face's config.json.
+#ifndef BRAID_MODEL_CONFIG_H
+#define BRAID_MODEL_CONFIG_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum model_arch { MODEL_LLAMA, MODEL_GPT } model_arch;
+
+typedef struct model_config {
+    model_arch arch;
+    uint32_t dim, layers, heads, kv_heads;  // kv_heads == heads for GPT
+    uint32_t ffn_dim;                       // SwiGLU's inner width, or GELU's (4 * dim)
+    uint32_t vocab, context;                // context: longest sequence
+    float rope_theta;                       // LLaMA
+    float norm_eps;
+    bool tied;                              // head shares the embedding
+} model_config;
+
+// Checks every relation (dim divisible by heads, even head width for RoPE, heads by kv_heads, ...).
+braid_err model_config_check(const model_config *config, braid_error *error);
+
+#endif

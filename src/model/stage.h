@@ -1,0 +1,76 @@
+// A stage: contiguous blocks of a model, and what one machine does with a microbatch there.
+//
+// Stage 0 of a run also holds the two ends: embedding, final norm, head and loss. Forward, input gradient and weight
+// gradient are three calls on a microbatch's stash, so that weight gradients can wait for the commit.
+//
+// Memory: sizes are asked first, the caller binds its own memory, nothing is allocated per microbatch. All arrays are
+// fp32, row-major, aligned to 64 bytes. rows = sequences * tokens.
+#ifndef BRAID_MODEL_STAGE_H
+#define BRAID_MODEL_STAGE_H
+
+#include "base/err.h"
+#include "model/config.h"
+#include "tensor/pool.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+// One parameter tensor of a stage.
+typedef struct stage_tensor {
+    char name[96];      // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
+    uint32_t canonical; // position in the canonical order of the whole model: embeddings, blocks, final norm, head
+    uint32_t rows, cols;  // cols == 1 for vectors (then one-dimensional in files)
+    uint8_t dims;       // 1 or 2
+    bool decay;         // weight decay applies (matrices, not vectors or embeddings' norms)
+    size_t offset;      // of the first element in the stage's parameter array
+    size_t elements;
+} stage_tensor;
+
+typedef struct stage_shape {
+    uint32_t layer_begin, layer_end;  // blocks [begin, end)
+    bool ends;                        // stage 0: embedding, final norm, head, loss
+    uint32_t sequences, tokens;       // of one microbatch
+    bool recompute;                   // keep only the input, compute the rest again before the input gradient
+} stage_shape;
+
+typedef struct stage stage;
+
+// Receives the finished fp32 gradient of `count` elements starting at `offset` of the stage's parameter array,
+// for one microbatch; called once per element of each tensor, possibly from several threads for disjoint ranges.
+typedef void (*stage_gradient_fn)(void *context, size_t offset, const float *gradient, size_t count);
+
+// Creates a stage; parameters are not set. `pool` is borrowed and outlives it. Free with stage_free.
+braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out, braid_error *error);
+void stage_free(stage *s);
+
+size_t stage_parameters(const stage *s);               // elements
+uint32_t stage_tensor_count(const stage *s);
+const stage_tensor *stage_tensors(const stage *s);     // canonical order
+uint32_t model_tensor_count(const model_config *config);
+// Stage that holds each canonical tensor, for blocks_per_stage[stages]; out[model_tensor_count].
+void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out);
+
+// Binds the parameter array (stage_parameters elements, borrowed). May be called again with another array.
+void stage_bind(stage *s, float *parameters);
+// Fills parameters from (seed, tensor name, element): the same whatever the split.
+void stage_init(const stage *s, float *parameters, uint64_t seed);
+
+size_t stage_stash_bytes(const stage *s);    // of one microbatch
+size_t stage_work_bytes(const stage *s);     // work area, one per stage, allocated inside stage_new
+size_t stage_activation_elements(const stage *s);  // rows * dim
+
+// tokens[rows] -> y, for stage 0; x -> y otherwise (the unused one is NULL). stash: stage_stash_bytes.
+void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x, float *y);
+// Stage 0 only: final norm, head, cross-entropy of x (the last stage's output) against targets[rows] (-1: not counted).
+// Returns the sum of token losses in fp64 and writes the counted tokens; dx (gradient of that sum) unless NULL.
+// The stash keeps what the head's weight gradient needs.
+double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens);
+// dy -> dx (dx NULL for stage 0). What the weight gradient needs stays in the stash.
+void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
+// Hands every gradient of this microbatch to `sink`. The stash is free afterwards.
+void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context);
+// Logits of the last position of each of `sequences` sequences after stage_forward .. final norm and head, for generation:
+// x[rows * dim] -> logits[sequences * vocab].
+void stage_logits(stage *s, const float *x, uint32_t position, float *logits);
+
+#endif

@@ -1,0 +1,173 @@
+// The protocol of one peer: membership, iteration, recovery, aggregation, state transfer (docs/protocol.md).
+//
+// Pure: one call is the whole boundary between the protocol and the world.
+//     peer_step(peer, now, event); while (peer_next_effect(peer, &effect)) do it; deadline = peer_deadline(peer)
+// No clock, socket, thread, file or global. The simulator and the real process run the same object code.
+//
+// Rules that always hold:
+//  1. An effect's pointers are valid until the next peer_step.
+//  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it back by
+//     EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it until it has used it.
+//  3. At most one job is outstanding; its answer always comes.
+//  4. Messages to one peer keep their order while a link lives; a link that fell loses what it had not delivered.
+#ifndef BRAID_PEER_PEER_H
+#define BRAID_PEER_PEER_H
+
+#include "base/err.h"
+#include "base/id.h"
+#include "peer/job.h"
+#include "wire/message.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct peer peer;
+
+// What the run's description says, for the protocol's eyes.
+typedef struct peer_run {
+    braid_hash description;
+    uint64_t seed, iterations;  // versions 0 .. iterations
+    uint64_t start_version;
+    uint32_t microbatches;      // per iteration
+    uint16_t stages;            // 0 .. stages - 1
+    uint16_t slots;             // m belongs to slot m mod slots
+    bool reproducible;
+    uint32_t eval_every;        // iterations between held-out losses, 0: never
+    uint32_t eval_microbatches;
+    uint32_t checkpoint_every;  // 0: only at the end
+    bool save;                  // write checkpoints at all; the weights' hash is computed either way
+    uint16_t start_data_peers;  // the run starts when these many data members
+    uint16_t start_relays;      // and these many relays are there (and each stage has one)
+    uint64_t activation_bytes;  // of one microbatch between two stages
+    uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
+    uint32_t tensors[WIRE_MAX_STAGES];  // parameter tensors per stage
+    uint32_t model_tensors;
+    const uint16_t *tensor_stage;  // [model_tensors] in canonical order; borrowed for the peer's life
+} peer_run;
+
+typedef struct peer_config {
+    braid_id self;
+    char address[WIRE_MAX_ADDRESS];
+    member_kind kind;
+    bool leader;                // holds the one vote
+    braid_id leader_id;         // whom to JOIN
+    char leader_address[WIRE_MAX_ADDRESS];
+    uint32_t capacity;          // microbatches it can hold at once
+    uint64_t random_seed;
+} peer_config;
+
+typedef enum event_kind {
+    EVENT_TICK,
+    EVENT_LINK_UP,     // id; a dial of ours or theirs; authenticated
+    EVENT_LINK_DOWN,   // id; refused: the other side's port answered "nobody here"
+    EVENT_MESSAGE,     // from id, message, blob
+    EVENT_JOB_DONE,
+    EVENT_COMMITTED,   // leader only: the entry is on stable storage
+    EVENT_DRAIN,       // the user asked for the end: finish the iteration, save, leave
+    EVENT_KINDS
+} event_kind;
+
+typedef struct event {
+    event_kind kind;
+    braid_id id;
+    bool refused;
+    const message *msg;  // borrowed
+    blob_id blob;
+    uint64_t blob_bytes;
+    const job_result *result;
+    const log_entry *entry;
+} event;
+
+// What the user is told.
+typedef enum tell_kind {
+    TELL_JOINED,      // this peer became `member` of `stage`
+    TELL_MEMBER,      // somebody did
+    TELL_EXPELLED,    // member, reason
+    TELL_STARTED,     // the run starts at `iteration`
+    TELL_ITERATION,   // a FINAL: iteration, loss (mean), tokens, microbatches, norm, learning_rate, skip
+    TELL_EVAL,        // held-out loss (mean), tokens
+    TELL_REPAIR,      // m, stage, phase: what was repaired because `member` died
+    TELL_SUSPECT,     // member, stage: does not answer
+    TELL_TRANSFER,    // this peer fetches state: done, total blocks
+    TELL_CHECKPOINT,  // version, or failed
+    TELL_END,         // the run is complete: weights' hash
+    TELL_REFUSED,     // this peer cannot take part: `text` says why
+    TELL_KINDS
+} tell_kind;
+
+typedef struct tell {
+    tell_kind kind;
+    uint64_t iteration;
+    member_id member;
+    braid_id id;
+    uint16_t stage;
+    uint32_t m;
+    uint8_t phase;      // repair_phase
+    uint8_t reason;
+    bool failed, skip;
+    double loss, norm, learning_rate;
+    uint64_t tokens;
+    uint32_t microbatches;
+    uint64_t done, total;
+    braid_hash hash;
+    const char *text;
+} tell;
+
+// In which phase of its way a microbatch was when it had to be repaired.
+typedef enum repair_phase { REPAIR_FORWARD, REPAIR_BACKWARD, REPAIR_COMMITTED, REPAIR_AGGREGATION, REPAIR_PHASES } repair_phase;
+const char *repair_phase_name(uint8_t phase);
+
+typedef enum effect_kind {
+    EFFECT_SEND,     // `bytes` (an encoded message) to `id`, with `blob` when not 0; bulk when it has a blob
+    EFFECT_DIAL,     // connect to `id` at `address`; EVENT_LINK_UP or EVENT_LINK_DOWN follows
+    EFFECT_CLOSE,    // the link to `id`
+    EFFECT_JOB,
+    EFFECT_APPEND,   // leader: make `entry` durable, then EVENT_COMMITTED
+    EFFECT_RELEASE,  // `blob`
+    EFFECT_TELL,
+    EFFECT_EXIT,     // nothing more to do; `failed` says how it ended
+    EFFECT_KINDS
+} effect_kind;
+
+typedef struct effect {
+    effect_kind kind;
+    braid_id id;
+    const char *address;
+    const uint8_t *bytes;
+    size_t byte_count;
+    uint8_t message_kind;  // of `bytes`, for counting
+    blob_id blob;
+    const job *job;
+    const log_entry *entry;
+    tell tell;
+    bool failed;
+} effect;
+
+// Bytes a peer needs, all reserved here; nothing is allocated later.
+size_t peer_bytes(const peer_run *run, const peer_config *config);
+// Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
+peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
+
+void peer_step(peer *p, uint64_t now_ns, const event *e);
+bool peer_next_effect(peer *p, effect *out);
+// Latest time at which peer_step must be called again with EVENT_TICK.
+uint64_t peer_deadline(const peer *p);
+
+// Read-only views for checkers, the status page and tests.
+typedef struct peer_view {
+    member_id member;
+    uint16_t stage;
+    bool ready;            // at the newest version
+    uint64_t version, iteration;
+    uint32_t slots_used, capacity, counted;  // counted: |K|
+    message_set k;
+    uint64_t log_position;
+    uint64_t blobs_held;
+    uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
+} peer_view;
+void peer_look(const peer *p, peer_view *view);
+// Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
+uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
+
+#endif

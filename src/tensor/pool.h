@@ -1,0 +1,21 @@
+// A few threads that share loops. The split of a loop is fixed by its length alone, never by the number of threads, so
+// results do not depend on it.
+#ifndef BRAID_TENSOR_POOL_H
+#define BRAID_TENSOR_POOL_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+typedef struct tensor_pool tensor_pool;
+typedef void (*tensor_task_fn)(void *context, size_t index);
+
+// threads >= 1, the caller's own included. Workers sleep when there is nothing to do (no spinning barrier: a busy core
+// must not stall the others).
+braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error);
+void tensor_pool_free(tensor_pool *pool);
+unsigned tensor_pool_threads(const tensor_pool *pool);
+// Calls task(context, 0 .. count - 1), each once, in any order, and returns when all are done. Not re-entrant.
+void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void *context);
+
+#endif

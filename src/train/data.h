@@ -1,0 +1,25 @@
+// Training text as bytes, and samples as a pure function of (seed, iteration, microbatch index).
+#ifndef BRAID_TRAIN_DATA_H
+#define BRAID_TRAIN_DATA_H
+
+#include "base/err.h"
+#include "base/id.h"
+
+#include <stdint.h>
+
+typedef struct train_data train_data;
+
+// Reads the files one after another; the last `holdout` share (0 .. 0.5) of the bytes is held out. `tokens`: of one
+// sequence, to refuse text that is too short.
+braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out, braid_error *error);
+void train_data_free(train_data *data);
+uint64_t train_data_bytes(const train_data *data);
+braid_hash train_data_hash(const train_data *data);
+// inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one.
+void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
+                       uint32_t tokens, int32_t *inputs, int32_t *targets);
+// The held-out sequences, the same in every evaluation: microbatch `m` of them.
+void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
+                         int32_t *inputs, int32_t *targets);
+
+#endif

@@ -1,0 +1,16 @@
+// How a model is trained: optimizer, schedule, loss, arithmetic.
+#ifndef BRAID_TRAIN_RECIPE_H
+#define BRAID_TRAIN_RECIPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct train_recipe {
+    uint64_t iterations, warmup;
+    float learning_rate, min_learning_rate;  // warm-up, then cosine down to the minimum
+    float beta1, beta2, eps, weight_decay;
+    float clip;            // largest global gradient norm, 0: none
+    bool reproducible;     // 64-bit fixed-point sums; else fp32
+} train_recipe;
+
+#endif

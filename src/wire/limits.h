@@ -1,0 +1,21 @@
+// Every length and count that a peer can send has its maximum here.
+#ifndef BRAID_WIRE_LIMITS_H
+#define BRAID_WIRE_LIMITS_H
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_MAX_STAGES = 64,
+    WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
+    WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
+    WIRE_MAX_STAGE_MEMBERS = 32,             // live members of one stage
+    WIRE_MAX_MEMBERS = 512,                  // live members of a run
+    WIRE_MAX_STAGE_TENSORS = 1024,           // parameter tensors of one stage
+    WIRE_MAX_SLOTS = 64,                     // slots of a run
+    WIRE_MAX_ADDRESS = 128,                  // bytes of "host:port"
+    WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
+    WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor
+    WIRE_MAX_LOG_ENTRIES_PER_GET = 256,
+    WIRE_MAX_DESCRIPTION_BYTES = 32 * 1024,  // the run's description
+};
+
+#endif

@@ -1,0 +1,381 @@
+// The messages of an iteration (docs/protocol.md, Messages). Names are the paper's where it has one.
+// A message is a header, one body, and for some kinds a payload: a tensor that travels beside it as a blob.
+#ifndef BRAID_WIRE_MESSAGE_H
+#define BRAID_WIRE_MESSAGE_H
+
+#include "base/id.h"
+#include "wire/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Log index of the MEMBER entry that admitted it; 0: nobody.
+typedef uint64_t member_id;
+
+#define WIRE_MESSAGES(X)                                                                                       \
+    X(FORWARD, forward) X(BACKWARD, backward) X(ACCEPT, accept) X(COMPLETE, complete) X(DENY, deny)            \
+    X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
+    X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
+    X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
+    X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave)
+
+typedef enum message_kind {
+    MESSAGE_NONE,
+#define X(upper, lower) MESSAGE_##upper,
+    WIRE_MESSAGES(X)
+#undef X
+    MESSAGE_KINDS
+} message_kind;
+
+typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMMIT, PHASE_RESUME, PHASE_GET, PHASE_COUNT } message_phase;
+
+typedef enum deny_reason {
+    DENY_FULL,     // no slot now; a CAN TAKE follows when there is one
+    DENY_NO_PEER,  // nobody in the next stage
+    DENY_STALE,    // a newer term, attempt or rev was seen
+    DENY_VERSION,  // not at version t
+    DENY_MISSING,  // does not hold what was asked for
+    DENY_EVICTED,  // gave its slot to a repair
+    DENY_LEAVING,
+    DENY_CLOSED,   // the iteration no longer counts it
+    DENY_REASONS
+} deny_reason;
+
+typedef enum trace_phase { TRACE_ACCEPTED, TRACE_FORWARD_DONE, TRACE_RETURNING, TRACE_BACKWARD_DONE, TRACE_PHASES } trace_phase;
+
+// Where a microbatch's ways go: the member of each stage, 0 where routing still has to choose.
+typedef struct message_path {
+    uint16_t stages;
+    member_id member[WIRE_MAX_STAGES];
+} message_path;
+
+// Names one microbatch in one try. The receiver of a lower owner_term or attempt answers DENY(STALE).
+typedef struct message_subject {
+    uint32_t m;
+    uint16_t stage;  // of the receiver, or of whom the message speaks
+    uint32_t attempt;
+    uint64_t owner_term;
+} message_subject;
+
+typedef struct message_set {
+    uint64_t words[WIRE_SET_WORDS];
+} message_set;
+
+// Payload: x. `forward_to` is the last stage that must compute it: the number of stages in the ordinary case (on and
+// home to the owner), less in a repair, whose last member waits for dy.
+typedef struct message_forward {
+    message_subject subject;
+    member_id owner;
+    uint16_t forward_to;
+    bool home;  // the receiver is the owner, x goes into norm, head and loss
+    bool repair;
+    uint64_t hash;  // of x
+    message_path path;
+} message_forward;
+
+// Payload: dy. `back_to` is the lowest stage that must compute its input gradient: 0 in the ordinary case.
+typedef struct message_backward {
+    message_subject subject;
+    member_id owner;
+    uint16_t back_to;
+    bool repair;
+    uint64_t hash;  // of dy
+    message_path path;
+} message_backward;
+
+typedef struct message_accept {
+    message_subject subject;
+    uint8_t phase;  // PHASE_FORWARD or PHASE_BACKWARD
+    uint64_t eta_ns;
+} message_accept;
+
+typedef struct message_complete {
+    message_subject subject;
+    uint8_t phase;
+    uint64_t hash;  // of what was computed
+    uint64_t compute_ns;
+} message_complete;
+
+typedef struct message_deny {
+    message_subject subject;
+    uint8_t phase;
+    uint8_t reason;
+    uint64_t retry_ns;
+} message_deny;
+
+typedef struct message_trace {
+    message_subject subject;
+    uint8_t phase;  // trace_phase
+    uint64_t eta_ns;
+    member_id next;  // whom it was sent on to, 0 when not yet
+} message_trace;
+
+typedef struct message_cancel {
+    message_subject subject;  // attempts up to this one
+} message_cancel;
+
+typedef struct message_suspect {
+    member_id member;
+    bool has_subject;
+    message_subject subject;
+    uint8_t phase;
+} message_suspect;
+
+typedef struct message_probe {
+    message_subject subject;
+    uint64_t nonce;
+} message_probe;
+
+typedef struct message_status {
+    message_subject subject;  // the receiver's own view: highest attempt and owner term seen
+    uint64_t nonce;
+    bool has_x, has_y, has_dy, has_dx, forward_done, backward_done, working, counted;
+    uint32_t rev;
+    uint64_t eta_ns;
+} message_status;
+
+// "Send what you still hold once more": y along `path` up to forward_to, or dx down to back_to.
+typedef struct message_resume {
+    message_subject subject;
+    member_id owner;
+    uint8_t phase;  // PHASE_FORWARD: resend y; PHASE_BACKWARD: resend dx
+    uint16_t until;  // forward_to or back_to
+    message_path path;
+} message_resume;
+
+typedef struct message_commit {
+    message_subject subject;
+    uint32_t rev;
+    uint32_t tokens;
+    message_path path;
+} message_commit;
+
+typedef struct message_counted {
+    message_subject subject;
+    uint32_t rev;
+    bool overflow;  // the fixed-point sum did not fit: the iteration is skipped
+} message_counted;
+
+typedef struct message_settled {
+    message_subject subject;
+    bool is_void;  // loss or gradient not finite: counts in no stage
+    bool overflow;
+    uint32_t tokens;
+    double loss;  // sum over tokens
+    uint32_t rev[WIRE_MAX_STAGES];
+    message_path path;
+} message_settled;
+
+typedef struct message_part {
+    member_id member;
+    message_set set;
+} message_part;
+
+typedef struct message_block_owner {
+    member_id member;
+    uint32_t first, count;  // blocks of the stage, canonical order
+} message_block_owner;
+
+typedef struct message_begin {
+    uint16_t stage;
+    uint64_t term, round;
+    uint64_t close_index;
+    uint64_t tokens;
+    uint16_t parts, owners;
+    message_part part[WIRE_MAX_STAGE_MEMBERS];
+    message_block_owner owner[WIRE_MAX_STAGE_MEMBERS];
+} message_begin;
+
+typedef struct message_mismatch {
+    uint16_t stage;
+    uint64_t term, round;
+    message_set set;
+} message_mismatch;
+
+// "I hold the finished blocks [first, first + count)."
+typedef struct message_result {
+    uint16_t stage;
+    uint64_t term, round;
+    uint32_t first, count;
+    braid_hash hash;  // of the fp32 bytes
+} message_result;
+
+typedef struct message_reduced {
+    uint16_t stage;
+    uint64_t term, round;
+    bool overflow;
+    braid_hash root;    // of all result blocks of the stage
+    uint32_t tensors;
+    double norm2[WIRE_MAX_STAGE_TENSORS];  // squared norm per tensor, canonical order
+} message_reduced;
+
+typedef struct message_state {
+    uint16_t stage;
+    uint64_t version;
+    braid_hash state_root;  // weights and moments
+} message_state;
+
+typedef enum get_what {
+    GET_PART,     // packed blocks of the receiver's frozen part
+    GET_RESULT,   // finished fp32 blocks
+    GET_STATE,    // weights and moments, each block with its version
+    GET_LEAVES,   // hashes of the weights' blocks at `version`
+    GET_KINDS
+} get_what;
+
+typedef struct message_get {
+    uint8_t what;
+    uint16_t stage;
+    uint64_t term, round;  // GET_PART, GET_RESULT in fast mode
+    uint64_t version;      // the iteration for parts and results
+    uint32_t first, count;
+    uint64_t digest;       // of the part's set
+} message_get;
+
+// The answer, with the bytes as payload.
+typedef struct message_data {
+    message_get get;
+    uint64_t hash;
+} message_data;
+
+typedef struct message_heartbeat {
+    uint64_t version;
+    uint64_t can_take;  // highest t for which CAN TAKE was sent
+    uint32_t free_slots, queued;
+    uint64_t progress;  // rises with every piece of work done
+    uint64_t forward_ns, backward_ns;  // measured cost of one microbatch
+} message_heartbeat;
+
+typedef struct message_can_take {
+    uint64_t iteration;
+    uint16_t stage;
+    uint32_t free_slots;
+} message_can_take;
+
+typedef struct message_get_log {
+    uint64_t from;
+} message_get_log;
+
+typedef enum log_kind {
+    LOG_NONE,
+    LOG_RUN,         // the start
+    LOG_MEMBER,
+    LOG_EXPEL,
+    LOG_OWNER,
+    LOG_CLOSE,
+    LOG_FINAL,
+    LOG_CHECKPOINT,
+    LOG_KINDS
+} log_kind;
+
+typedef enum member_kind { MEMBER_RELAY, MEMBER_DATA, MEMBER_KIND_COUNT } member_kind;
+
+typedef enum expel_reason { EXPEL_DEAD, EXPEL_RETURNED, EXPEL_LEFT, EXPEL_STUCK, EXPEL_DIVERGED, EXPEL_REASONS } expel_reason;
+
+typedef struct log_run {
+    braid_hash description;
+    uint64_t generation, start_version;
+} log_run;
+
+typedef struct log_member {
+    braid_id peer;
+    uint16_t stage;
+    uint8_t kind;
+    uint32_t capacity;
+    char address[WIRE_MAX_ADDRESS];
+} log_member;
+
+typedef struct log_expel {
+    member_id member;
+    uint8_t reason;
+} log_expel;
+
+typedef struct log_owner {
+    uint16_t slot;
+    member_id member;
+} log_owner;
+
+typedef struct log_close {
+    uint64_t iteration;
+    message_set counted, voided;
+    uint64_t tokens;
+    double loss;  // sum over counted tokens
+} log_close;
+
+// What every member applies, as bits, so that nobody computes it twice.
+typedef struct log_final {
+    uint64_t iteration;
+    bool skip;  // overflow, not finite, or nothing counted: version t+1 = version t
+    bool last;  // the run ends here
+    uint64_t close_index;
+    double norm2;
+    float clip, learning_rate, bias1, bias2;  // multiplier of g, rate, 1 - beta1^k, 1 - beta2^k
+    uint16_t stages;
+    uint64_t round[WIRE_MAX_STAGES];
+    braid_hash result_root[WIRE_MAX_STAGES];
+    braid_hash state_root[WIRE_MAX_STAGES];  // of version t
+} log_final;
+
+typedef struct log_checkpoint {
+    uint64_t version;
+    braid_hash manifest;
+} log_checkpoint;
+
+typedef struct log_entry {
+    uint64_t index;
+    uint64_t term;
+    uint8_t kind;
+    union {
+        log_run run;
+        log_member member;
+        log_expel expel;
+        log_owner owner;
+        log_close close;
+        log_final final;
+        log_checkpoint checkpoint;
+    } u;
+} log_entry;
+
+typedef struct message_log {
+    log_entry entry;
+} message_log;
+
+typedef struct message_join {
+    uint8_t kind;  // member_kind offered
+    uint32_t capacity;
+    char address[WIRE_MAX_ADDRESS];  // where others may dial it
+} message_join;
+
+typedef struct message_leave {
+    uint8_t reason;
+} message_leave;
+
+typedef struct message {
+    uint8_t kind;
+    uint64_t iteration;
+    member_id sender;       // 0 before it is a member
+    uint64_t log_position;  // last entry applied
+    union {
+#define X(upper, lower) message_##lower lower;
+        WIRE_MESSAGES(X)
+#undef X
+    } u;
+} message;
+
+// Name of a kind, for people.
+const char *message_kind_name(uint8_t kind);
+const char *deny_reason_name(uint8_t reason);
+
+// Bytes written, or 0 when `capacity` is too small or the message breaks a limit.
+// Little-endian, no padding; `size_t message_encode(...)` and `message_decode` are each other's inverse.
+size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity);
+// False when the bytes are not exactly one well-formed message within the limits; `msg` is then undefined.
+bool message_decode(const uint8_t *bytes, size_t count, message *msg);
+// The same for a log entry alone (the log file).
+size_t log_entry_encode(const log_entry *entry, uint8_t *bytes, size_t capacity);
+bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
+
+// FORWARD, BACKWARD and DATA carry a payload.
+bool message_has_payload(uint8_t kind);
+
+#endif
