@@ -1,0 +1,84 @@
+// Command-line flags from a table. Every flag --some-name has the environment twin BRAID_SOME_NAME and the key
+// `some-name` in the user's configuration file ($BRAID_CONFIG, else $XDG_CONFIG_HOME/braid/config.yaml, else
+// ~/.config/braid/config.yaml). A flag wins over the environment, the environment over the file, the file over the
+// default. --help is made from the table.
+//
+//     uint64_t iterations = 0; bool json = false;
+//     option table[] = {
+//         {"iterations", OPTION_COUNT, &iterations, .unit = "N", .help = "stop after N iterations", .max = 1000000},
+//         {"json", OPTION_SWITCH, &json, .help = "one JSON object a line"},
+//     };
+//     options o = {.verb = "train", .arguments = "RUN.yaml", .summary = "train in one process",
+//                  .examples = "braid train --solo RUN.yaml\n", .table = table, .count = 2, .min_given = 1, .max_given = 1};
+//     int code = 0;
+//     if (!options_parse(&o, argc, argv, &code)) return code;
+//     ... o.given[0] is RUN.yaml, option_is_set(&o, "iterations") says whether the user said so
+#ifndef BRAID_CLI_OPTIONS_H
+#define BRAID_CLI_OPTIONS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+    OPTION_SWITCH,    // bool: --name, --no-name, --name=yes|no
+    OPTION_TEXT,      // const char *: points into argv, the environment or `options` (options_close)
+    OPTION_COUNT,     // uint64_t
+    OPTION_REAL,      // double
+    OPTION_SIZE,      // uint64_t, bytes: 4096, 512K, 512M, 1.5G (powers of 1024; KiB, MiB, GiB mean the same)
+    OPTION_DURATION,  // uint64_t, nanoseconds: 250ms, 2s, 5m, 1h; a bare number is seconds
+    OPTION_LIST,      // option_list: may be given several times; in environment and file separated by commas
+} option_kind;
+
+typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_ENVIRONMENT, OPTION_FROM_FLAG } option_source;
+
+enum { OPTIONS_MAX_GIVEN = 64, OPTIONS_MAX_LIST = 64 };
+
+typedef struct option_list {
+    uint32_t count;
+    const char *item[OPTIONS_MAX_LIST];
+} option_list;
+
+typedef struct option {
+    const char *name;      // without the dashes
+    option_kind kind;
+    void *value;           // of the kind's type, the caller's; holds the default on entry
+    const char *unit;      // placeholder in --help (N, PATH, HOST:PORT); by kind when NULL
+    const char *help;      // one sentence; the default is added to it
+    const char *fallback;  // how --help names the default; NULL: made from `value`, "": not shown
+    double min, max;       // numbers, sizes and durations (in seconds); max 0: no limit
+    bool hidden;           // works, but --help does not show it
+    option_source source;  // where the value came from, set by options_parse
+} option;
+
+typedef struct options {
+    const char *verb;       // "train"
+    const char *arguments;  // what follows the flags in the usage line, e.g. "RUN.yaml"; NULL: none
+    const char *summary;    // one sentence for --help
+    const char *examples;   // lines of --help, each ended by '\n'; NULL: none
+    option *table;
+    size_t count;
+    uint32_t min_given, max_given;     // how many arguments; more or fewer is a usage error
+    uint32_t given_count;              // set by options_parse:
+    const char *given[OPTIONS_MAX_GIVEN];  // the arguments, in order; "--" ends the flags
+    void *owned;                       // text taken from the file or split at commas
+} options;
+
+// Fills the values. Returns true when the verb should run; else `*code` is what it should return (--help was printed, or
+// a message to stderr names the mistake and the nearest flag). argv[0] is the verb.
+bool options_parse(options *o, int argc, char **argv, int *code);
+// Frees what options_parse took; text values from the file or the environment's lists end with it.
+void options_close(options *o);
+
+// Whether the user gave it (flag, environment or file).
+bool option_is_set(const options *o, const char *name);
+
+// "512M" -> bytes, "250ms" -> nanoseconds. BRAID_ARGUMENT with a message that quotes the text.
+braid_err option_read_size(const char *text, uint64_t *bytes, braid_error *error);
+braid_err option_read_duration(const char *text, uint64_t *nanoseconds, braid_error *error);
+// "1.5 GiB"; returns `text`.
+const char *option_size_text(uint64_t bytes, char text[32]);
+
+#endif
