@@ -1,0 +1,28 @@
+// Who a peer is: an Ed25519 key (RFC 8032). Its id is the SHA-256 of the 32 raw bytes of the public key.
+#ifndef BRAID_NET_IDENTITY_H
+#define BRAID_NET_IDENTITY_H
+
+#include "base/err.h"
+#include "base/id.h"
+
+#include <stdbool.h>
+
+enum { IDENTITY_KEY_BYTES = 32, IDENTITY_MAX_FILE_BYTES = 4096 };
+
+typedef struct identity identity;
+
+// A fresh key, in memory only.
+braid_err identity_new(identity **out, braid_error *error);
+// Reads a PEM key file. Refuses a symbolic link, and a file that others may read: the message says the mend.
+braid_err identity_load(const char *path, identity **out, braid_error *error);
+// Writes the key as PEM (PKCS #8), mode 0600, whole or not at all. An existing file is BRAID_STATE unless `replace`.
+braid_err identity_save(const identity *id, const char *path, bool replace, braid_error *error);
+// identity_load, or identity_new + identity_save when there is no such file.
+braid_err identity_load_or_create(const char *path, identity **out, braid_error *error);
+void identity_free(identity *id);
+
+braid_id identity_id(const identity *id);
+// The id of a raw public key.
+braid_id identity_id_of(const uint8_t key[IDENTITY_KEY_BYTES]);
+
+#endif
