@@ -239,8 +239,8 @@ typedef struct message_data {
 } message_data;
 
 typedef struct message_heartbeat {
-    uint64_t version;
-    uint64_t can_take;  // highest t for which CAN TAKE was sent
+    uint64_t ready;     // 1 + the version at which its whole state stands, 0: still fetching
+    uint64_t can_take;  // 1 + highest t for which CAN TAKE was sent, 0: none
     uint32_t free_slots, queued;
     uint64_t progress;  // rises with every piece of work done
     uint64_t forward_ns, backward_ns;  // measured cost of one microbatch
@@ -336,7 +336,11 @@ typedef struct log_entry {
     } u;
 } log_entry;
 
+// `previous` is the index of the entry before it in the sender's log; a receiver behind it asks GET LOG. `reset`: the
+// sender no longer has what the receiver missed, so this is the first entry of a fresh start: live members, owners, newest FINAL.
 typedef struct message_log {
+    bool reset;
+    uint64_t previous;
     log_entry entry;
 } message_log;
 
