@@ -16,6 +16,10 @@ enum {
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor
     WIRE_MAX_LOG_ENTRIES_PER_GET = 256,
     WIRE_MAX_DESCRIPTION_BYTES = 32 * 1024,  // the run's description
+    WIRE_MAX_SOFTWARE = 64,                  // bytes of a program's name and version
+    WIRE_MAX_SENTENCE = 512,                 // bytes of the sentence that says why a peer was refused
+    WIRE_MAX_TRANSFERS = 4,                  // payloads under way at once in one direction of a link
+    WIRE_MAX_CHUNK_BYTES = 16 * 1024 - 8,    // of a payload in one frame: with its header one full TLS record
 };
 
 #endif
