@@ -1,0 +1,25 @@
+// One thread that computes: jobs go in one at a time, answers come back on the loop's thread.
+#ifndef BRAID_NODE_COMPUTE_H
+#define BRAID_NODE_COMPUTE_H
+
+#include "base/err.h"
+#include "peer/job.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+typedef struct compute compute;
+
+// On the compute thread; fills everything of `result` but id, kind and cost_ns.
+typedef void (*compute_run_fn)(void *context, const job *work, job_result *result);
+// On the loop's thread.
+typedef void (*compute_done_fn)(void *context, const job *work, const job_result *result);
+
+braid_err compute_new(uv_loop_t *loop, compute_run_fn run, compute_done_fn done, void *context, compute **out, braid_error *error);
+// At most one job is under way (rule 3 of peer/peer.h).
+void compute_post(compute *c, const job *work);
+bool compute_busy(const compute *c);
+// Waits for the job under way, whose answer is dropped, and ends the thread. The loop must still run once for the handle to close.
+void compute_close(compute *c);
+
+#endif

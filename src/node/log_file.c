@@ -1,0 +1,229 @@
+#include "node/log_file.h"
+
+#include "base/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    LOG_HEADER_BYTES = 8 + 4 + 4 + BRAID_ID_BYTES,  // magic, version, zero, run
+    LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
+    LOG_FILE_VERSION = 1
+};
+static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
+
+struct log_file {
+    int fd;
+    uint64_t written, synced;
+    char path[1024];
+    uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
+};
+
+static void put32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint32_t get32(const uint8_t *at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void put64(uint8_t *at, uint64_t value) {
+    put32(at, (uint32_t)value);
+    put32(at + 4, (uint32_t)(value >> 32));
+}
+
+static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at + 4) << 32; }
+
+static braid_err fail_io(const log_file *log, const char *what, braid_error *error) {
+    return braid_fail(error, BRAID_IO, "the log %s: cannot %s: %s", log->path, what, strerror(errno));
+}
+
+static braid_err write_at(log_file *log, const uint8_t *bytes, size_t count, uint64_t offset, braid_error *error) {
+    while (count) {
+        ssize_t n = pwrite(log->fd, bytes, count, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail_io(log, "write", error);
+        bytes += n;
+        offset += (uint64_t)n;
+        count -= (size_t)n;
+    }
+    return BRAID_OK;
+}
+
+// Bytes read, fewer only at the end of the file; SIZE_MAX on an error.
+static size_t read_at(const log_file *log, uint8_t *bytes, size_t count, uint64_t offset) {
+    size_t done = 0;
+    while (done < count) {
+        ssize_t n = pread(log->fd, bytes + done, count - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return SIZE_MAX;
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    return done;
+}
+
+static void header_make(const braid_hash *run, uint8_t *header) {
+    memset(header, 0, LOG_HEADER_BYTES);
+    memcpy(header, log_magic, sizeof log_magic);
+    put32(header + 8, LOG_FILE_VERSION);
+    memcpy(header + 16, run->bytes, BRAID_ID_BYTES);
+}
+
+static braid_err header_write(log_file *log, const braid_hash *run, braid_error *error) {
+    uint8_t header[LOG_HEADER_BYTES];
+    header_make(run, header);
+    braid_err err = write_at(log, header, sizeof header, 0, error);
+    if (err) return err;
+    log->written = LOG_HEADER_BYTES;
+    return log_file_sync(log, error);
+}
+
+static braid_err header_check(log_file *log, const braid_hash *run, braid_error *error) {
+    uint8_t header[LOG_HEADER_BYTES], wanted[LOG_HEADER_BYTES];
+    if (read_at(log, header, sizeof header, 0) != sizeof header) return fail_io(log, "read", error);
+    header_make(run, wanted);
+    if (memcmp(header, log_magic, sizeof log_magic) != 0)
+        return braid_fail(error, BRAID_FORMAT, "%s is not a log of braid; name another file for the log", log->path);
+    if (get32(header + 8) != LOG_FILE_VERSION)
+        return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d", log->path,
+                          get32(header + 8), LOG_FILE_VERSION);
+    if (memcmp(header, wanted, sizeof wanted) != 0)
+        return braid_fail(error, BRAID_FORMAT, "the log %s is of another run; remove it or name another file", log->path);
+    return BRAID_OK;
+}
+
+// Reads the record at `offset`. 1: whole, 0: torn or nothing.
+static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64_t *bytes) {
+    uint8_t *r = log->record;
+    if (read_at(log, r, LOG_RECORD_BYTES, offset) != LOG_RECORD_BYTES) return false;
+    uint32_t length = get32(r);
+    if (length != ~get32(r + 4) || length == 0 || length > WIRE_MAX_CONTROL_BYTES) return false;
+    if (read_at(log, r + LOG_RECORD_BYTES, length, offset + LOG_RECORD_BYTES) != length) return false;
+    if (sha256_short(r + LOG_RECORD_BYTES, length) != get64(r + 8)) return false;
+    *bytes = LOG_RECORD_BYTES + length;
+    return log_entry_decode(r + LOG_RECORD_BYTES, length, entry);
+}
+
+// A torn write damages the last record only; whole records behind a bad one mean a damaged disk, and cutting there
+// would lose decisions that others have acted on.
+static bool whole_record_after(log_file *log, uint64_t bad, uint64_t size) {
+    log_entry entry;
+    uint64_t bytes;
+    uint8_t head[8];
+    for (uint64_t at = bad + 1; at + LOG_RECORD_BYTES <= size; at++) {
+        if (read_at(log, head, sizeof head, at) != sizeof head) return false;
+        uint32_t length = get32(head);
+        if (length != ~get32(head + 4) || length == 0 || length > WIRE_MAX_CONTROL_BYTES) continue;
+        if (record_read(log, at, &entry, &bytes)) return true;
+    }
+    return false;
+}
+
+static braid_err log_replay(log_file *log, uint64_t size, log_file_entry_fn each, void *context, log_file_found *found,
+                            braid_error *error) {
+    log_entry entry;
+    uint64_t at = LOG_HEADER_BYTES, bytes;
+    for (; at < size && record_read(log, at, &entry, &bytes); at += bytes) {
+        found->entries++;
+        found->last_index = entry.index;
+        if (each) each(context, &entry);
+    }
+    if (at < size && whole_record_after(log, at, size))
+        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged at byte %llu, before its end; restore it or name another file",
+                          log->path, (unsigned long long)at);
+    found->cut_bytes = size - at;
+    log->written = at;
+    if (found->cut_bytes && ftruncate(log->fd, (off_t)at) != 0) return fail_io(log, "cut a torn record", error);
+    return log_file_sync(log, error);
+}
+
+static braid_err log_begin(log_file *log, const braid_hash *run, log_file_entry_fn each, void *context,
+                           log_file_found *found, braid_error *error) {
+    if (flock(log->fd, LOCK_EX | LOCK_NB) != 0)
+        return braid_fail(error, BRAID_STATE, "the log %s is in use: another leader runs on it; stop that one first", log->path);
+    struct stat status;
+    if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
+    uint64_t size = (uint64_t)status.st_size;
+    if (size < LOG_HEADER_BYTES) {  // new, or torn before the first entry could be promised
+        found->cut_bytes = size;
+        return header_write(log, run, error);
+    }
+    braid_err err = header_check(log, run, error);
+    return err ? err : log_replay(log, size, each, context, found, error);
+}
+
+braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_fn each, void *context, log_file **out,
+                        log_file_found *found, braid_error *error) {
+    log_file_found ignored;
+    if (!found) found = &ignored;
+    memset(found, 0, sizeof *found);
+    log_file *log = calloc(1, sizeof *log);
+    if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
+    snprintf(log->path, sizeof log->path, "%s", path);
+    log->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    braid_err err = log->fd < 0 ? fail_io(log, "open", error) : log_begin(log, run, each, context, found, error);
+    if (err) {
+        log_file_close(log);
+        return err;
+    }
+    *out = log;
+    return BRAID_OK;
+}
+
+braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_error *error) {
+    const char *directory = getenv("TMPDIR");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/braid-log-XXXXXX", directory && *directory ? directory : "/tmp");
+    log_file *log = calloc(1, sizeof *log);
+    if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
+    memcpy(log->path, path, sizeof path);
+    log->fd = mkstemp(log->path);
+    braid_err err = log->fd < 0 ? fail_io(log, "create", error) : BRAID_OK;
+    if (!err) unlink(log->path);
+    if (!err) fcntl(log->fd, F_SETFD, FD_CLOEXEC);
+    if (!err) err = header_write(log, run, error);
+    if (err) {
+        log_file_close(log);
+        return err;
+    }
+    *out = log;
+    return BRAID_OK;
+}
+
+void log_file_close(log_file *log) {
+    if (!log) return;
+    if (log->fd >= 0) close(log->fd);
+    free(log);
+}
+
+// What was written since the last sync was never promised: it goes, so that a later append starts on a clean end.
+static braid_err log_roll_back(log_file *log, braid_err err) {
+    if (ftruncate(log->fd, (off_t)log->synced) == 0) log->written = log->synced;
+    return err;
+}
+
+braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *error) {
+    uint8_t *r = log->record;
+    size_t length = log_entry_encode(entry, r + LOG_RECORD_BYTES, WIRE_MAX_CONTROL_BYTES);
+    BRAID_ASSERT(length > 0);
+    put32(r, (uint32_t)length);
+    put32(r + 4, ~(uint32_t)length);
+    put64(r + 8, sha256_short(r + LOG_RECORD_BYTES, length));
+    braid_err err = write_at(log, r, LOG_RECORD_BYTES + length, log->written, error);
+    if (err) return log_roll_back(log, err);
+    log->written += LOG_RECORD_BYTES + length;
+    return BRAID_OK;
+}
+
+braid_err log_file_sync(log_file *log, braid_error *error) {
+    if (fdatasync(log->fd) != 0) return log_roll_back(log, fail_io(log, "sync", error));
+    log->synced = log->written;
+    return BRAID_OK;
+}

@@ -1,0 +1,28 @@
+// Appends to a log file on another thread, so that a slow disk never stops the loop. Entries that pile up meanwhile
+// share one sync.
+#ifndef BRAID_NODE_LOG_WRITER_H
+#define BRAID_NODE_LOG_WRITER_H
+
+#include "base/err.h"
+#include "node/log_file.h"
+
+#include <uv.h>
+
+enum { LOG_WRITER_MAX_PENDING = 4096 };
+
+typedef struct log_writer log_writer;
+
+// On the loop's thread, in order, once each: `entry` is on stable storage.
+typedef void (*log_writer_committed_fn)(void *context, const log_entry *entry);
+// On the loop's thread, at most once: the disk refused; nothing is written any more.
+typedef void (*log_writer_failed_fn)(void *context, const braid_error *error);
+
+// Takes `file`.
+braid_err log_writer_new(uv_loop_t *loop, log_file *file, log_writer_committed_fn committed, log_writer_failed_fn failed,
+                         void *context, log_writer **out, braid_error *error);
+// Copies `entry`.
+void log_writer_append(log_writer *w, const log_entry *entry);
+// No call back after this one. The loop must run until the write under way is through; then the file is closed.
+void log_writer_close(log_writer *w);
+
+#endif

@@ -1,0 +1,209 @@
+// The log's file: what was synced is read back, a torn tail is cut, a damaged or foreign file is refused.
+#include "node/log_file.h"
+#include "node/log_writer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char directory[64], path[96];
+static const braid_hash run_a = {{1, 2, 3}}, run_b = {{1, 2, 4}};
+
+static int set_up(void **state) {
+    (void)state;
+    snprintf(directory, sizeof directory, "braid-test-XXXXXX");
+    char *made = mkdtemp(directory);
+    snprintf(path, sizeof path, "%s/log", directory);
+    return made ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(directory);
+}
+
+static log_entry entry_make(uint64_t index) {
+    log_entry entry;
+    memset(&entry, 0, sizeof entry);
+    entry.index = index;
+    entry.term = 1;
+    entry.kind = LOG_EXPEL;
+    entry.u.expel = (log_expel){.member = index * 7, .reason = EXPEL_DEAD};
+    return entry;
+}
+
+static void expect_next(void *context, const log_entry *entry) {
+    uint64_t *next = context;
+    assert_int_equal(entry->index, *next);
+    assert_int_equal(entry->kind, LOG_EXPEL);
+    assert_int_equal(entry->u.expel.member, *next * 7);
+    ++*next;
+}
+
+static void write_entries(uint64_t first, uint64_t count) {
+    log_file *log = NULL;
+    braid_error error = {0};
+    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, &error), BRAID_OK);
+    for (uint64_t i = 0; i < count; i++) {
+        log_entry entry = entry_make(first + i);
+        assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
+    }
+    assert_int_equal(log_file_sync(log, &error), BRAID_OK);
+    log_file_close(log);
+}
+
+static off_t size_of(void) {
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    return status.st_size;
+}
+
+// Opens it and expects the entries 1 .. count.
+static log_file_found expect_entries(uint64_t count) {
+    log_file *log = NULL;
+    log_file_found found;
+    uint64_t next = 1;
+    assert_int_equal(log_file_open(path, &run_a, expect_next, &next, &log, &found, NULL), BRAID_OK);
+    assert_int_equal(found.entries, count);
+    assert_int_equal(next, count + 1);
+    log_file_close(log);
+    return found;
+}
+
+static void what_was_synced_is_read_back(void **state) {
+    (void)state;
+    write_entries(1, 10);
+    write_entries(11, 5);
+    assert_int_equal(expect_entries(15).cut_bytes, 0);
+}
+
+static void every_torn_tail_is_cut(void **state) {
+    (void)state;
+    write_entries(1, 2);
+    off_t two = size_of();
+    write_entries(3, 1);
+    off_t three = size_of();
+    for (off_t size = three - 1; size > two; size--) {
+        assert_int_equal(truncate(path, size), 0);
+        assert_int_equal(expect_entries(2).cut_bytes, size - two);
+        assert_int_equal(size_of(), two);
+        write_entries(3, 1);
+        assert_int_equal(size_of(), three);
+        expect_entries(3);
+    }
+    assert_int_equal(truncate(path, 5), 0);  // torn in its first line: nothing was promised yet
+    expect_entries(0);
+}
+
+static void flip_byte(off_t at) {
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, (long)at, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, (long)at, SEEK_SET);
+    fputc(byte ^ 0x40, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void expect_refused(const braid_hash *run, const char *words) {
+    log_file *log = NULL;
+    braid_error error = {0};
+    off_t before = size_of();
+    assert_int_not_equal(log_file_open(path, run, NULL, NULL, &log, NULL, &error), BRAID_OK);
+    assert_non_null(strstr(error.text, words));
+    assert_non_null(strstr(error.text, path));
+    assert_int_equal(size_of(), before);
+}
+
+static void damage_before_the_end_is_refused(void **state) {
+    (void)state;
+    write_entries(1, 1);
+    off_t one = size_of();
+    write_entries(2, 3);
+    flip_byte(one + 20);
+    expect_refused(&run_a, "damaged");
+}
+
+static void a_damaged_last_record_is_a_torn_one(void **state) {
+    (void)state;
+    write_entries(1, 2);
+    off_t two = size_of();
+    write_entries(3, 1);
+    flip_byte(size_of() - 1);
+    assert_true(expect_entries(2).cut_bytes > 0);
+    assert_int_equal(size_of(), two);
+}
+
+static void a_foreign_file_is_refused(void **state) {
+    (void)state;
+    write_entries(1, 1);
+    expect_refused(&run_b, "another run");
+    flip_byte(0);
+    expect_refused(&run_a, "not a log");
+}
+
+static void two_leaders_cannot_share_it(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, NULL), BRAID_OK);
+    expect_refused(&run_a, "in use");
+    log_file_close(log);
+    expect_entries(0);
+}
+
+typedef struct writing {
+    uv_loop_t loop;
+    log_writer *writer;
+    uint64_t next, wanted;
+} writing;
+
+static void committed(void *context, const log_entry *entry) {
+    writing *w = context;
+    expect_next(&w->next, entry);
+    if (w->next <= 60) {  // an append from inside the call back
+        log_entry more = entry_make(w->next + 39);
+        log_writer_append(w->writer, &more);
+    }
+    if (w->next == w->wanted) log_writer_close(w->writer);
+}
+
+static void failed(void *context, const braid_error *error) {
+    (void)context;
+    fail_msg("%s", error->text);
+}
+
+static void entries_are_committed_in_order(void **state) {
+    (void)state;
+    writing w = {.next = 1, .wanted = 100};
+    log_file *log = NULL;
+    uv_loop_init(&w.loop);
+    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, NULL), BRAID_OK);
+    assert_int_equal(log_writer_new(&w.loop, log, committed, failed, &w, &w.writer, NULL), BRAID_OK);
+    for (uint64_t i = 1; i <= 40; i++) {
+        log_entry entry = entry_make(i);
+        log_writer_append(w.writer, &entry);
+    }
+    uv_run(&w.loop, UV_RUN_DEFAULT);
+    assert_int_equal(w.next, w.wanted);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+    assert_int_equal(expect_entries(99).last_index, 99);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
+        TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one),
+        TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
+        TEST(entries_are_committed_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
