@@ -1,0 +1,27 @@
+// Sizes and durations as people write them.
+#ifndef BRAID_FORMAT_QUANTITY_H
+#define BRAID_FORMAT_QUANTITY_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum { QUANTITY_TEXT = 32 };
+
+// "4096", "512K", "512M", "1.5G", "512MiB", "512MB" -> bytes; all are powers of 1024. BRAID_ARGUMENT quotes the text.
+braid_err quantity_read_size(const char *text, uint64_t *bytes, braid_error *error);
+// "250ms", "2s", "5m", "1h", "10" (seconds) -> nanoseconds.
+braid_err quantity_read_duration(const char *text, uint64_t *nanoseconds, braid_error *error);
+// A whole number in decimal, nothing before or after it.
+braid_err quantity_read_count(const char *text, uint64_t *value, braid_error *error);
+// A decimal number, finite, nothing before or after it.
+braid_err quantity_read_real(const char *text, double *value, braid_error *error);
+
+// "1.5 GiB", "4 KiB", "17 bytes"; returns `text`.
+const char *quantity_size_text(uint64_t bytes, char text[QUANTITY_TEXT]);
+// "850 ms", "12 s", "3 min 20 s", "2 h 5 min"; returns `text`.
+const char *quantity_duration_text(double seconds, char text[QUANTITY_TEXT]);
+// 12345678 -> "12.3 M"; returns `text`.
+const char *quantity_count_text(double count, char text[QUANTITY_TEXT]);
+
+#endif

@@ -1,0 +1,13 @@
+# libfyaml reads descriptions of runs. A bare machine that only measures kernels does without: then yaml.c is left out.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(FYAML QUIET IMPORTED_TARGET libfyaml)
+endif()
+if(FYAML_FOUND)
+  target_link_libraries(braid_format PUBLIC PkgConfig::FYAML)
+else()
+  message(STATUS "libfyaml is missing: building without RUN.yaml files")
+  get_target_property(format_sources braid_format SOURCES)
+  list(FILTER format_sources EXCLUDE REGEX "/yaml\\.c$")
+  set_property(TARGET braid_format PROPERTY SOURCES ${format_sources})
+endif()
