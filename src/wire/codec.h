@@ -1,0 +1,60 @@
+// A cursor over bytes that writes or reads, so that one description of a layout serves both directions:
+//     codec_u32(c, &body->rev);
+// Little-endian, no padding, one encoding for each value. The first thing that does not fit or breaks a limit makes the
+// cursor fail; after that nothing is read or written, and every count is 0.
+#ifndef BRAID_WIRE_CODEC_H
+#define BRAID_WIRE_CODEC_H
+
+#include "base/id.h"
+#include "wire/message.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct codec {
+    uint8_t *out;       // writing, else NULL
+    const uint8_t *in;  // reading, else NULL
+    size_t at, size;
+    bool failed;
+} codec;
+
+codec codec_writer(uint8_t *bytes, size_t capacity);
+codec codec_reader(const uint8_t *bytes, size_t count);
+// After writing: the bytes written, 0 if the cursor failed.
+size_t codec_written(const codec *c);
+// After reading: nothing failed and nothing is left.
+bool codec_finished(const codec *c);
+
+static inline bool codec_reads(const codec *c) { return c->in != NULL; }
+static inline void codec_require(codec *c, bool condition) { c->failed |= !condition; }
+
+void codec_bytes(codec *c, uint8_t *bytes, size_t count);
+void codec_u8(codec *c, uint8_t *value);
+void codec_u16(codec *c, uint16_t *value);
+void codec_u32(codec *c, uint32_t *value);
+void codec_u64(codec *c, uint64_t *value);
+void codec_f32(codec *c, float *value);
+void codec_f64(codec *c, double *value);
+void codec_bool(codec *c, bool *value);
+void codec_hash(codec *c, braid_hash *hash);
+void codec_id(codec *c, braid_id *id);
+// A terminated string in `size` bytes of storage, printable ASCII.
+void codec_text(codec *c, char *text, size_t size);
+
+// A value with an upper end: an enum below its count, a stage number.
+void codec_u8_below(codec *c, uint8_t *value, uint8_t end);
+void codec_u16_below(codec *c, uint16_t *value, uint16_t end);
+// A count of entries that follow. Returns how many to go through: 0 when the count is over its maximum.
+uint32_t codec_count16(codec *c, uint16_t *count, uint16_t maximum);
+uint32_t codec_count32(codec *c, uint32_t *count, uint32_t maximum);
+// [first, first + count), which must not pass the largest u32.
+void codec_range(codec *c, uint32_t *first, uint32_t *count);
+
+void codec_set(codec *c, message_set *set);
+void codec_path(codec *c, message_path *path);
+
+void codec_log_entry(codec *c, log_entry *entry);
+void codec_message(codec *c, message *msg);
+
+#endif

@@ -1,0 +1,270 @@
+// The layout of the messages, one function per kind; fields in the order of wire/message.h except where a count must
+// come before what it counts.
+#include "wire/message.h"
+
+#include "wire/codec.h"
+
+#include <string.h>
+
+static void code_subject(codec *c, message_subject *subject) {
+    codec_u32(c, &subject->m);
+    codec_u16_below(c, &subject->stage, WIRE_MAX_STAGES + 1);
+    codec_u32(c, &subject->attempt);
+    codec_u64(c, &subject->owner_term);
+}
+
+static void code_forward(codec *c, message_forward *forward) {
+    code_subject(c, &forward->subject);
+    codec_u64(c, &forward->owner);
+    codec_u16_below(c, &forward->forward_to, WIRE_MAX_STAGES + 1);
+    codec_bool(c, &forward->home);
+    codec_bool(c, &forward->repair);
+    codec_u64(c, &forward->hash);
+    codec_path(c, &forward->path);
+}
+
+static void code_backward(codec *c, message_backward *backward) {
+    code_subject(c, &backward->subject);
+    codec_u64(c, &backward->owner);
+    codec_u16_below(c, &backward->back_to, WIRE_MAX_STAGES + 1);
+    codec_bool(c, &backward->repair);
+    codec_u64(c, &backward->hash);
+    codec_path(c, &backward->path);
+}
+
+static void code_accept(codec *c, message_accept *accept) {
+    code_subject(c, &accept->subject);
+    codec_u8_below(c, &accept->phase, PHASE_COUNT);
+    codec_u64(c, &accept->eta_ns);
+}
+
+static void code_complete(codec *c, message_complete *complete) {
+    code_subject(c, &complete->subject);
+    codec_u8_below(c, &complete->phase, PHASE_COUNT);
+    codec_u64(c, &complete->hash);
+    codec_u64(c, &complete->compute_ns);
+}
+
+static void code_deny(codec *c, message_deny *deny) {
+    code_subject(c, &deny->subject);
+    codec_u8_below(c, &deny->phase, PHASE_COUNT);
+    codec_u8_below(c, &deny->reason, DENY_REASONS);
+    codec_u64(c, &deny->retry_ns);
+}
+
+static void code_trace(codec *c, message_trace *trace) {
+    code_subject(c, &trace->subject);
+    codec_u8_below(c, &trace->phase, TRACE_PHASES);
+    codec_u64(c, &trace->eta_ns);
+    codec_u64(c, &trace->next);
+}
+
+static void code_cancel(codec *c, message_cancel *cancel) { code_subject(c, &cancel->subject); }
+
+static void code_suspect(codec *c, message_suspect *suspect) {
+    codec_u64(c, &suspect->member);
+    codec_bool(c, &suspect->has_subject);
+    if (!suspect->has_subject) return;
+    code_subject(c, &suspect->subject);
+    codec_u8_below(c, &suspect->phase, PHASE_COUNT);
+}
+
+static void code_probe(codec *c, message_probe *probe) {
+    code_subject(c, &probe->subject);
+    codec_u64(c, &probe->nonce);
+}
+
+static void code_status(codec *c, message_status *status) {
+    code_subject(c, &status->subject);
+    codec_u64(c, &status->nonce);
+    codec_bool(c, &status->has_x);
+    codec_bool(c, &status->has_y);
+    codec_bool(c, &status->has_dy);
+    codec_bool(c, &status->has_dx);
+    codec_bool(c, &status->forward_done);
+    codec_bool(c, &status->backward_done);
+    codec_bool(c, &status->working);
+    codec_bool(c, &status->counted);
+    codec_u32(c, &status->rev);
+    codec_u64(c, &status->eta_ns);
+}
+
+static void code_resume(codec *c, message_resume *resume) {
+    code_subject(c, &resume->subject);
+    codec_u64(c, &resume->owner);
+    codec_u8_below(c, &resume->phase, PHASE_BACKWARD + 1);
+    codec_u16_below(c, &resume->until, WIRE_MAX_STAGES + 1);
+    codec_path(c, &resume->path);
+}
+
+static void code_commit(codec *c, message_commit *commit) {
+    code_subject(c, &commit->subject);
+    codec_u32(c, &commit->rev);
+    codec_u32(c, &commit->tokens);
+    codec_path(c, &commit->path);
+}
+
+static void code_counted(codec *c, message_counted *counted) {
+    code_subject(c, &counted->subject);
+    codec_u32(c, &counted->rev);
+    codec_bool(c, &counted->overflow);
+}
+
+static void code_settled(codec *c, message_settled *settled) {
+    code_subject(c, &settled->subject);
+    codec_bool(c, &settled->is_void);
+    codec_bool(c, &settled->overflow);
+    codec_u32(c, &settled->tokens);
+    codec_f64(c, &settled->loss);
+    codec_path(c, &settled->path);
+    uint32_t stages = c->failed ? 0 : settled->path.stages;
+    for (uint32_t i = 0; i < stages; i++) codec_u32(c, &settled->rev[i]);
+}
+
+// Which reduction of which stage.
+static void code_round(codec *c, uint16_t *stage, uint64_t *term, uint64_t *round) {
+    codec_u16_below(c, stage, WIRE_MAX_STAGES);
+    codec_u64(c, term);
+    codec_u64(c, round);
+}
+
+static void code_begin(codec *c, message_begin *begin) {
+    code_round(c, &begin->stage, &begin->term, &begin->round);
+    codec_u64(c, &begin->close_index);
+    codec_u64(c, &begin->tokens);
+    uint32_t parts = codec_count16(c, &begin->parts, WIRE_MAX_STAGE_MEMBERS);
+    for (uint32_t i = 0; i < parts; i++) {
+        codec_u64(c, &begin->part[i].member);
+        codec_set(c, &begin->part[i].set);
+    }
+    uint32_t owners = codec_count16(c, &begin->owners, WIRE_MAX_STAGE_MEMBERS);
+    for (uint32_t i = 0; i < owners; i++) {
+        codec_u64(c, &begin->owner[i].member);
+        codec_range(c, &begin->owner[i].first, &begin->owner[i].count);
+    }
+}
+
+static void code_mismatch(codec *c, message_mismatch *mismatch) {
+    code_round(c, &mismatch->stage, &mismatch->term, &mismatch->round);
+    codec_set(c, &mismatch->set);
+}
+
+static void code_result(codec *c, message_result *result) {
+    code_round(c, &result->stage, &result->term, &result->round);
+    codec_range(c, &result->first, &result->count);
+    codec_hash(c, &result->hash);
+}
+
+static void code_reduced(codec *c, message_reduced *reduced) {
+    code_round(c, &reduced->stage, &reduced->term, &reduced->round);
+    codec_bool(c, &reduced->overflow);
+    codec_hash(c, &reduced->root);
+    uint32_t tensors = codec_count32(c, &reduced->tensors, WIRE_MAX_STAGE_TENSORS);
+    for (uint32_t i = 0; i < tensors; i++) codec_f64(c, &reduced->norm2[i]);
+}
+
+static void code_state(codec *c, message_state *state) {
+    codec_u16_below(c, &state->stage, WIRE_MAX_STAGES);
+    codec_u64(c, &state->version);
+    codec_hash(c, &state->state_root);
+}
+
+static void code_get(codec *c, message_get *get) {
+    codec_u8_below(c, &get->what, GET_KINDS);
+    code_round(c, &get->stage, &get->term, &get->round);
+    codec_u64(c, &get->version);
+    codec_range(c, &get->first, &get->count);
+    codec_u64(c, &get->digest);
+}
+
+static void code_data(codec *c, message_data *data) {
+    code_get(c, &data->get);
+    codec_u64(c, &data->hash);
+}
+
+static void code_heartbeat(codec *c, message_heartbeat *heartbeat) {
+    codec_u64(c, &heartbeat->ready);
+    codec_u64(c, &heartbeat->can_take);
+    codec_u32(c, &heartbeat->free_slots);
+    codec_u32(c, &heartbeat->queued);
+    codec_u64(c, &heartbeat->progress);
+    codec_u64(c, &heartbeat->forward_ns);
+    codec_u64(c, &heartbeat->backward_ns);
+}
+
+static void code_can_take(codec *c, message_can_take *can_take) {
+    codec_u64(c, &can_take->iteration);
+    codec_u16_below(c, &can_take->stage, WIRE_MAX_STAGES);
+    codec_u32(c, &can_take->free_slots);
+}
+
+static void code_get_log(codec *c, message_get_log *get_log) { codec_u64(c, &get_log->from); }
+
+static void code_log(codec *c, message_log *log) {
+    codec_bool(c, &log->reset);
+    codec_u64(c, &log->previous);
+    codec_log_entry(c, &log->entry);
+}
+
+static void code_join(codec *c, message_join *join) {
+    codec_u8_below(c, &join->kind, MEMBER_KIND_COUNT);
+    codec_u32(c, &join->capacity);
+    codec_text(c, join->address, sizeof join->address);
+}
+
+static void code_leave(codec *c, message_leave *leave) { codec_u8_below(c, &leave->reason, EXPEL_REASONS); }
+
+void codec_message(codec *c, message *msg) {
+    codec_u8(c, &msg->kind);
+    codec_u64(c, &msg->iteration);
+    codec_u64(c, &msg->sender);
+    codec_u64(c, &msg->log_position);
+    switch (msg->kind) {
+#define X(upper, lower) \
+    case MESSAGE_##upper: code_##lower(c, &msg->u.lower); break;
+        WIRE_MESSAGES(X)
+#undef X
+    default: codec_require(c, false);
+    }
+}
+
+size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity) {
+    codec c = codec_writer(bytes, capacity);
+    codec_message(&c, (message *)msg);  // a writer stores to no field
+    return codec_written(&c);
+}
+
+bool message_decode(const uint8_t *bytes, size_t count, message *msg) {
+    codec c = codec_reader(bytes, count);
+    memset(msg, 0, sizeof *msg);
+    codec_message(&c, msg);
+    return codec_finished(&c);
+}
+
+bool message_has_payload(uint8_t kind) {
+    return kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD || kind == MESSAGE_DATA;
+}
+
+const char *message_kind_name(uint8_t kind) {
+    switch (kind) {
+#define X(upper, lower) \
+    case MESSAGE_##upper: return #upper;
+        WIRE_MESSAGES(X)
+#undef X
+    default: return "UNKNOWN";
+    }
+}
+
+const char *deny_reason_name(uint8_t reason) {
+    switch (reason) {
+    case DENY_FULL: return "FULL";
+    case DENY_NO_PEER: return "NO_PEER";
+    case DENY_STALE: return "STALE";
+    case DENY_VERSION: return "VERSION";
+    case DENY_MISSING: return "MISSING";
+    case DENY_EVICTED: return "EVICTED";
+    case DENY_LEAVING: return "LEAVING";
+    case DENY_CLOSED: return "CLOSED";
+    default: return "UNKNOWN";
+    }
+}
