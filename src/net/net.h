@@ -3,8 +3,8 @@
 // Rules that always hold:
 //  1. Everything runs on the loop's thread. No callback is called from inside a net_* call, except `payload_sent` and
 //     `payload_drop` inside net_free.
-//  2. A link that was told up is told down exactly once; a dial is answered by exactly one link_up or link_down.
-//     When a newer connection replaces a link, link_down comes first, then link_up.
+//  2. A link that was told up is told down exactly once. After net_dial comes link_up, or link_down when no link came of
+//     it. When a newer connection replaces a link, link_down comes first, then link_up.
 //  3. Messages without payload keep their order among themselves, and so do messages with payload (payloads go out
 //     one after another, first come first served). A message without payload overtakes those with payload, even in
 //     the middle of one: at most NET_KERNEL_BYTES of what was handed on before stands in its way.
@@ -40,11 +40,23 @@ typedef struct net net;
 
 // What the other side said about itself in its handshake.
 typedef struct net_peer {
-    bool dialed;               // by us
-    uint8_t kind;              // member_kind
+    bool dialed;                       // by us
+    uint8_t kind;                      // member_kind
     uint64_t generation;
-    char address[WIRE_MAX_ADDRESS];  // of the other end of the connection, "host:port"; not where it listens
+    char address[WIRE_MAX_ADDRESS];    // where it may be dialled, as it says; "" when it does not listen
+    char endpoint[WIRE_MAX_ADDRESS];   // the other end of this connection
+    char software[WIRE_MAX_SOFTWARE];
 } net_peer;
+
+// A run, as links know it. All text is borrowed.
+typedef struct net_run {
+    braid_hash hash;
+    uint64_t generation;
+    braid_id leader;             // whom to send JOIN; all zero when not known
+    const char *leader_address;  // NULL or "" when not known
+    const char *description;     // run_config_describe; NULL when this peer does not know it
+    size_t description_bytes;
+} net_run;
 
 typedef struct net_callbacks {
     void *context;
@@ -61,14 +73,17 @@ typedef struct net_callbacks {
     void (*payload_drop)(void *context, void *payload, uint64_t token);
     // The payload of net_send is not needed any more: written, or its link fell.
     void (*payload_sent)(void *context, uint64_t token);
-    // The answer to net_enquire: the run's description (run_config_describe), borrowed during the call. May be NULL
-    // when net_enquire is never called.
-    void (*description)(void *context, const braid_id *id, const braid_hash *run, uint64_t generation, const char *text, size_t bytes);
+    // The answer to net_enquire, borrowed during the call. The hash is what the other side says: compare it with the
+    // ticket's and with that of the description. May be NULL when net_enquire is never called.
+    void (*description)(void *context, const braid_id *id, const net_run *run);
+    // Somebody connected and was not let in, for the log: `reason` is a sentence. May be NULL.
+    void (*turned_away)(void *context, const char *endpoint, const char *reason);
 } net_callbacks;
 
 typedef struct net_config {
     net_callbacks callbacks;   // all needed, except where said
     uint8_t kind;              // member_kind, told to others
+    const char *software;      // "braid 0.1.0", told to others; NULL: nothing
     uint32_t max_links;        // 0: NET_MAX_LINKS
     uint32_t max_handshakes;   // 0: NET_MAX_HANDSHAKES
     uint64_t max_payload;      // bytes, 0: WIRE_MAX_PAYLOAD_BYTES
@@ -79,9 +94,11 @@ typedef struct net_config {
 // `loop` and `id` are borrowed until the net is gone. Ignores SIGPIPE for the process unless it has a handler.
 braid_err net_new(uv_loop_t *loop, const identity *id, const net_config *config, net **out, braid_error *error);
 
-// The run that links must agree on, and the description for those who ask (copied; may be NULL when this peer does not
-// know it). Until it is called only net_enquire works: dials and incoming connections are refused.
-braid_err net_set_run(net *n, const braid_hash *run, uint64_t generation, const char *description, size_t bytes, braid_error *error);
+// The run that links must agree on (copied), and its description for those who ask. Until it is called only net_enquire
+// works, and who connects is turned away (NOT_READY). Links that are up stay.
+braid_err net_set_run(net *n, const net_run *run, braid_error *error);
+// Where others may dial this peer, told to them in handshakes (copied). NULL or "": nowhere.
+braid_err net_advertise(net *n, const char *address, braid_error *error);
 
 // Listens on `host` ("" or "*": every address, IPv4 and IPv6; a name or a number otherwise) and `port` (0: any free
 // one). BRAID_NETWORK names the port and the mend when it is taken.
