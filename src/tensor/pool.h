@@ -9,6 +9,7 @@
 
 typedef struct tensor_pool tensor_pool;
 typedef void (*tensor_task_fn)(void *context, size_t index);
+typedef void (*tensor_range_fn)(const void *context, size_t begin, size_t end);
 
 // threads >= 1, the caller's own included. Workers sleep when there is nothing to do (no spinning barrier: a busy core
 // must not stall the others).
@@ -17,5 +18,9 @@ void tensor_pool_free(tensor_pool *pool);
 unsigned tensor_pool_threads(const tensor_pool *pool);
 // Calls task(context, 0 .. count - 1), each once, in any order, and returns when all are done. Not re-entrant.
 void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void *context);
+// The same over the ranges [0, chunk), [chunk, 2 chunk), ... of 0 .. count - 1. `chunk` > 0 must follow from shapes alone.
+void tensor_pool_ranges(tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task, const void *context);
+// Inside a task: which of the pool's threads runs it, 0 .. threads - 1, to find its own scratch memory.
+unsigned tensor_pool_slot(void);
 
 #endif

@@ -1,0 +1,96 @@
+// Functions that are compiled for several vector widths and chosen when the program starts. The arithmetic is the same
+// in each: no contraction into fused operations, sums over sixteen lanes written out.
+#ifndef BRAID_TENSOR_CPU_WIDE_H
+#define BRAID_TENSOR_CPU_WIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <features.h>
+
+// Sanitizers are not ready yet when the loader chooses a version.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(TENSOR_ONE_TARGET)
+#define TENSOR_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TENSOR_WIDE
+#endif
+
+enum { LANES = 16 };
+
+// Sixteen running values; element i of a row belongs to lane i mod 16.
+typedef float lanes __attribute__((vector_size(64)));
+
+static inline void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
+
+// The last 0 .. 15 elements of a row, the other lanes zero.
+static inline void lanes_load_some(lanes *v, const float *from, size_t count) {
+    float some[LANES] = {0};
+    for (size_t i = 0; i < count; i++) some[i] = from[i];
+    memcpy(v, some, sizeof *v);
+}
+
+static inline float lanes_add(const lanes *v) {
+    float s[LANES];
+    memcpy(s, v, sizeof s);
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++) s[i] += s[i + half];
+    return s[0];
+}
+
+static inline float lanes_dot(const float *x, const float *y, size_t count) {
+    lanes sum = {0}, a, b;
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes_load(&a, x + i);
+        lanes_load(&b, y + i);
+        sum += a * b;
+    }
+    if (i < count) {
+        lanes_load_some(&a, x + i, count - i);
+        lanes_load_some(&b, y + i, count - i);
+        sum += a * b;
+    }
+    return lanes_add(&sum);
+}
+
+static inline float lanes_sum(const float *x, size_t count) {
+    lanes sum = {0}, a;
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes_load(&a, x + i);
+        sum += a;
+    }
+    if (i < count) {
+        lanes_load_some(&a, x + i, count - i);
+        sum += a;
+    }
+    return lanes_add(&sum);
+}
+
+// e^x to about one unit in the last place, zero below the smallest normal number, not a number stays one. Only additions
+// and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier).
+static inline float wide_exp(float x) {
+    const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+    float t = x > top ? top : x;
+    t = t < bottom ? bottom : t;
+    float z = t * 1.44269504f + shift, n = z - shift;
+    float r = t - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = p * (r * r) + r + 1.0f, power;
+    uint32_t bits;
+    memcpy(&bits, &z, sizeof bits);
+    bits = (bits + 127u) << 23;  // the low bits of z hold n
+    memcpy(&power, &bits, sizeof power);
+    return x < bottom ? 0.0f : y * power;
+}
+
+static inline float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
+
+#endif

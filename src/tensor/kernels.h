@@ -1,0 +1,98 @@
+// The operations of a model between its matrix products. fp32, row-major; `rows` is over all sequences of a microbatch.
+// Every one runs over the pool, gives the same bits for any number of threads, and has a plain twin in reference.h.
+// Gradients: "gradient" functions write, those that say "adds" add.
+#ifndef BRAID_TENSOR_KERNELS_H
+#define BRAID_TENSOR_KERNELS_H
+
+#include "tensor/pool.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Normalisation of each row of x[rows, dim]. RMS (Zhang & Sennrich 2019) when `bias` is NULL in a norm made with
+// `centred` false: y = x / sqrt(mean(x^2) + eps) * weight. Centred (layer norm, Ba et al. 2016):
+// y = (x - mean) / sqrt(variance + eps) * weight + bias.
+typedef struct tensor_norm {
+    bool centred;
+    size_t rows, dim;
+    float eps;
+    const float *weight, *bias;  // [dim]; bias for centred only
+    float *mean, *inverse;       // [rows]: kept by forward for the gradients; mean for centred only
+} tensor_norm;
+
+void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
+// dx = residual + gradient of the norm for dy. dx may be `residual` or dy itself.
+void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, const float *residual, float *dx);
+// d_weight[dim], d_bias[dim] (centred only, else NULL).
+void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, float *d_weight, float *d_bias);
+
+// sums[cols] of x[rows, cols] over rows: the gradient of a bias.
+void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums);
+
+// Rotary positions (Su et al. 2021) in Hugging Face's convention: element i of a head turns with element i + width / 2.
+// tables[tokens, width / 2] from tensor_rope_tables.
+typedef struct tensor_rope {
+    size_t sequences, tokens, heads, width;  // heads: queries' and keys' together, which lie side by side
+    size_t stride;                           // of a row
+    const float *cosines, *sines;
+} tensor_rope;
+
+void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines);
+// In place; `inverse` turns back, which is the gradient.
+void tensor_rope_run(tensor_pool *pool, const tensor_rope *r, float *x, bool inverse);
+
+// SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim].
+void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim);
+// dx[rows, 2 * dim] may be x itself.
+void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows, size_t dim);
+// GELU in GPT-2's tanh form (gelu_new), on count elements. dx may be x itself.
+void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t count);
+void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count);
+
+// Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
+// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side. out[rows, heads * width].
+typedef struct tensor_attention {
+    size_t sequences, tokens, heads, kv_heads, width;
+    float *maximum, *inverse;  // [sequences * heads * tokens]: each softmax row's largest score and 1 / sum
+    float *scratch;            // tensor_attention_scratch floats per thread of the pool, side by side
+} tensor_attention;
+
+// Multiple of 16, so that each thread's part stays aligned.
+size_t tensor_attention_scratch(const tensor_attention *a);
+void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out);
+// Replaces qkv by its gradient. `out` is forward's result.
+void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out, const float *d_out);
+
+// y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must be in the table.
+typedef struct tensor_embedding {
+    size_t rows, dim, sequence;
+    const int32_t *tokens;
+} tensor_embedding;
+
+void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions, float *y);
+// Adds to d_table[last - first, dim], the rows first .. last - 1 of the table, on the calling thread, in order of rows.
+void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_table);
+// d_positions[last - first, dim], on the calling thread.
+void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_positions);
+
+// Softmax cross-entropy of logits[rows, vocab] against targets (-1: not counted, no gradient). Writes each row's loss
+// in fp64 (0 when not counted), its largest logit and 1 / sum of exponentials, and turns logits into the gradient of the
+// summed loss in place when `gradient`.
+typedef struct tensor_loss {
+    size_t rows, vocab;
+    const int32_t *targets;
+    double *losses;
+    float *maximum, *inverse;
+    bool gradient;
+} tensor_loss;
+
+void tensor_loss_run(tensor_pool *pool, const tensor_loss *l, float *logits);
+// The same gradient for the columns first .. first + cols - 1 alone, from the kept maximum and inverse, on the calling
+// thread: logits[rows, cols] in place.
+void tensor_loss_columns(const tensor_loss *l, float *logits, size_t first, size_t cols);
+
+// y = x, or x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
+void tensor_seed_rows(tensor_pool *pool, const float *x, const float *bias, float *y, size_t rows, size_t dim);
+
+#endif

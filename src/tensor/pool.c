@@ -1,0 +1,159 @@
+#include "tensor/pool.h"
+
+#include "tensor/gemm.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { POOL_MAX_THREADS = 1024 };
+
+struct tensor_pool {
+    unsigned threads;
+    unsigned started;  // workers that run
+    pthread_t *workers;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;  // a loop is open, or the pool closes
+    pthread_cond_t idle;  // the last worker left the loop
+    // guarded by lock
+    bool closing, open;
+    unsigned active;  // workers inside the open loop
+    // set while nobody is active, read by those inside
+    size_t count;
+    tensor_task_fn task;
+    void *context;
+    atomic_size_t next;
+};
+
+static _Thread_local unsigned pool_slot;
+
+typedef struct pool_start {
+    tensor_pool *pool;
+    unsigned slot;
+} pool_start;
+
+unsigned tensor_pool_slot(void) { return pool_slot; }
+
+unsigned tensor_pool_threads(const tensor_pool *pool) { return pool->threads; }
+
+static void pool_claim(tensor_pool *pool) {
+    for (;;) {
+        size_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
+        if (index >= pool->count) return;
+        pool->task(pool->context, index);
+    }
+}
+
+static void *pool_work(void *argument) {
+    pool_start *start = argument;
+    tensor_pool *pool = start->pool;
+    pool_slot = start->slot;
+    free(start);
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        while (!pool->closing && !pool->open) pthread_cond_wait(&pool->wake, &pool->lock);
+        if (pool->closing) break;
+        pool->active++;
+        pthread_mutex_unlock(&pool->lock);
+        pool_claim(pool);
+        pthread_mutex_lock(&pool->lock);
+        pool->open = false;  // every index is claimed: who wakes late has nothing to do
+        if (--pool->active == 0) pthread_cond_signal(&pool->idle);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static bool pool_start_worker(tensor_pool *pool, unsigned slot) {
+    pool_start *start = malloc(sizeof *start);
+    if (!start) return false;
+    *start = (pool_start){pool, slot};
+    if (pthread_create(&pool->workers[slot - 1], NULL, pool_work, start) != 0) {
+        free(start);
+        return false;
+    }
+    pool->started++;
+    return true;
+}
+
+braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error) {
+    *out = NULL;
+    if (threads < 1 || threads > POOL_MAX_THREADS)
+        return braid_fail(error, BRAID_ARGUMENT, "%u compute threads asked for: give 1 to %d", threads, POOL_MAX_THREADS);
+    tensor_gemm_setup();
+    tensor_pool *pool = calloc(1, sizeof *pool);
+    pthread_t *workers = calloc(threads, sizeof *workers);
+    if (!pool || !workers) {
+        free(pool);
+        free(workers);
+        return braid_fail(error, BRAID_MEMORY, "no memory for a pool of %u compute threads", threads);
+    }
+    pool->threads = threads;
+    pool->workers = workers;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->idle, NULL);
+    atomic_init(&pool->next, 0);
+    for (unsigned slot = 1; slot < threads; slot++) {
+        if (pool_start_worker(pool, slot)) continue;
+        tensor_pool_free(pool);
+        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer", slot, threads);
+    }
+    *out = pool;
+    return BRAID_OK;
+}
+
+void tensor_pool_free(tensor_pool *pool) {
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closing = true;
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < pool->started; i++) pthread_join(pool->workers[i], NULL);
+    pthread_cond_destroy(&pool->idle);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->workers);
+    free(pool);
+}
+
+void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
+    if (pool->threads == 1 || count < 2) {
+        for (size_t i = 0; i < count; i++) task(context, i);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    pool->count = count;
+    pool->task = task;
+    pool->context = context;
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    pool->open = true;
+    // waking more workers than there are indices only costs context switches
+    if (count >= pool->threads) pthread_cond_broadcast(&pool->wake);
+    else
+        for (size_t i = 1; i < count; i++) pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    pool_claim(pool);
+    pthread_mutex_lock(&pool->lock);
+    pool->open = false;
+    while (pool->active > 0) pthread_cond_wait(&pool->idle, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+typedef struct range_job {
+    size_t count, chunk;
+    tensor_range_fn task;
+    const void *context;
+} range_job;
+
+static void range_task(void *context, size_t index) {
+    const range_job *job = context;
+    size_t begin = index * job->chunk, end = begin + job->chunk;
+    job->task(job->context, begin, end < job->count ? end : job->count);
+}
+
+void tensor_pool_ranges(tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task, const void *context) {
+    range_job job = {count, chunk, task, context};
+    tensor_pool_run(pool, (count + chunk - 1) / chunk, range_task, &job);
+}
