@@ -1,0 +1,7 @@
+// Planted: a pure room that remembers something between two calls.
+unsigned purity_global(void);
+
+unsigned purity_global(void) {
+    static unsigned purity_calls;
+    return ++purity_calls;
+}

@@ -1,0 +1,6 @@
+// Planted: a pure room that allocates.
+#include <stdlib.h>
+
+void *purity_heap(size_t bytes);
+
+void *purity_heap(size_t bytes) { return malloc(bytes); }
