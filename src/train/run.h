@@ -19,7 +19,7 @@ typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
     model_config model;
-    uint32_t stages;                     // stage 0 included; 1 for a solo-only description
+    uint32_t stages;                     // stage 0 included; 1: the whole model in the data peers
     uint32_t blocks[WIRE_MAX_STAGES];    // model blocks (layers) per stage, stage 0 first; they add up to model.layers
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading (relative to the YAML file)
@@ -49,8 +49,8 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
-// Shape of one stage of the run; for solo use stage_count 1 semantics via run_solo_shape.
-void run_stage_shape(const run_config *run, uint32_t stage, stage_shape *out);
+// Shape of stage `number` of the run, and of the whole model in one stage, for solo.
+void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);
 
 #endif

@@ -1,0 +1,339 @@
+#include "train/run.h"
+
+#include "format/yaml.h"
+#include "train/run_fields.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    RUN_DESCRIPTION_VERSION = 1,
+    RUN_MAX_SECTION_KEYS = 32,
+    // A GPT block has 12 tensors, the two ends at most 5.
+    RUN_MAX_STAGE_BLOCKS = (WIRE_MAX_STAGE_TENSORS - 5) / 12,
+};
+
+typedef struct run_reader {
+    const yaml *file;
+    const char *base_dir;
+    bool travelled;  // the canonical text, not a person's file
+    run_config *run;
+    braid_error *error;
+} run_reader;
+
+// ---- one value ----
+
+static braid_err read_betas(const run_reader *r, const run_field *f, const yaml_node *node, float *betas) {
+    if (node->kind != YAML_LIST || node->children != 2) return yaml_fail(r->file, node, r->error, "train.betas must be two numbers, like [0.9, 0.95]");
+    const yaml_node *item = node->first;
+    for (uint32_t i = 0; i < 2; i++, item = item->next) {
+        double value = 0;
+        braid_err code = yaml_read_real(r->file, item, "train.betas", f->from, f->to, &value, r->error);
+        if (code != BRAID_OK) return code;
+        betas[i] = (float)value;
+    }
+    return BRAID_OK;
+}
+
+static braid_err read_stages(const run_reader *r, const run_field *f, const yaml_node *node) {
+    if (node->kind != YAML_LIST || node->children == 0) {
+        return yaml_fail(r->file, node, r->error, "stages must be a list of how many blocks each stage has, stage 0 first, like [0, 2, 2, 2]");
+    }
+    if (node->children > WIRE_MAX_STAGES) return yaml_fail(r->file, node, r->error, "more than %d stages", WIRE_MAX_STAGES);
+    r->run->stages = 0;
+    for (const yaml_node *item = node->first; item != NULL; item = item->next) {
+        uint64_t blocks = 0;
+        braid_err code = yaml_read_count(r->file, item, "stages", r->run->stages == 0 ? 0 : 1, f->most, &blocks, r->error);
+        if (code != BRAID_OK) return code;
+        r->run->blocks[r->run->stages++] = (uint32_t)blocks;
+    }
+    return BRAID_OK;
+}
+
+static braid_err read_path(const run_reader *r, const yaml_node *node, const char *name, char out[RUN_MAX_PATH]) {
+    char path[RUN_MAX_PATH];
+    braid_err code = yaml_read_text(r->file, node, name, path, sizeof path, r->error);
+    if (code != BRAID_OK) return code;
+    bool whole = path[0] == '/' || r->base_dir == NULL;
+    int length = snprintf(out, RUN_MAX_PATH, "%s%s%s", whole ? "" : r->base_dir, whole ? "" : "/", path);
+    if (length >= 0 && length < RUN_MAX_PATH) return BRAID_OK;
+    return yaml_fail(r->file, node, r->error, "%s is longer than %d bytes", name, RUN_MAX_PATH - 1);
+}
+
+static braid_err read_texts(const run_reader *r, const yaml_node *node) {
+    run_config *run = r->run;
+    const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
+    size_t count = node->kind == YAML_LIST ? node->children : 1;
+    if (count == 0) return yaml_fail(r->file, node, r->error, "data.text is an empty list: name a plain text file to learn from");
+    if (count > RUN_MAX_TEXTS) return yaml_fail(r->file, node, r->error, "data.text names more than %d files: join some", RUN_MAX_TEXTS);
+    for (run->text_count = 0; run->text_count < count; item = item->next) {
+        braid_err code = read_path(r, item, "data.text", run->text[run->text_count++]);
+        if (code != BRAID_OK) return code;
+    }
+    return BRAID_OK;
+}
+
+static braid_err read_choice(const run_reader *r, const yaml_node *node, const char *name, const char *const names[2], size_t *choice) {
+    return yaml_read_choice(r->file, node, name, names, 2, choice, r->error);
+}
+
+static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name, void *place) {
+    uint64_t whole = 0;
+    double real = 0;
+    braid_err code = BRAID_OK;
+    if (f->kind == FIELD_COUNT || f->kind == FIELD_LONG) code = yaml_read_count(r->file, node, name, f->least, f->most, &whole, r->error);
+    else code = yaml_read_real(r->file, node, name, f->from, f->to, &real, r->error);
+    if (code != BRAID_OK) return code;
+    if (f->kind == FIELD_COUNT) *(uint32_t *)place = (uint32_t)whole;
+    if (f->kind == FIELD_LONG) *(uint64_t *)place = whole;
+    if (f->kind == FIELD_REAL) *(double *)place = real;
+    if (f->kind == FIELD_FLOAT) *(float *)place = (float)real;
+    return BRAID_OK;
+}
+
+static braid_err read_field(const run_reader *r, const run_field *f, const yaml_node *node) {
+    char name[64];
+    void *place = (char *)r->run + f->offset;
+    size_t choice = 0;
+    braid_err code = BRAID_OK;
+    snprintf(name, sizeof name, "%s%s%s", f->section, *f->section ? "." : "", f->key);
+    switch (f->kind) {
+        case FIELD_NAME: return yaml_read_text(r->file, node, name, place, RUN_MAX_NAME, r->error);
+        case FIELD_PATH: return read_path(r, node, name, place);
+        case FIELD_SWITCH: return yaml_read_bool(r->file, node, name, place, r->error);
+        case FIELD_SIZE: return yaml_read_size(r->file, node, name, place, r->error);
+        case FIELD_BETAS: return read_betas(r, f, node, place);
+        case FIELD_STAGES: return read_stages(r, f, node);
+        case FIELD_TEXTS: return read_texts(r, node);
+        case FIELD_ARCH:
+            code = read_choice(r, node, name, run_arch_names, &choice);
+            if (code == BRAID_OK) *(model_arch *)place = (model_arch)choice;
+            return code;
+        case FIELD_MODE:
+            code = read_choice(r, node, name, run_mode_names, &choice);
+            if (code == BRAID_OK) *(bool *)place = choice == 0;
+            return code;
+        default: return read_number(r, f, node, name, place);
+    }
+}
+
+// ---- the whole file ----
+
+static const yaml_node *section_of(const yaml *file, const char *section) {
+    return *section ? yaml_find(yaml_root(file), section) : yaml_root(file);
+}
+
+// The node to point at when `section.key` is wrong: its value, else its section, else the file.
+static const yaml_node *place_of(const yaml *file, const char *section, const char *key) {
+    const yaml_node *map = section_of(file, section);
+    const yaml_node *node = map != NULL && map->kind == YAML_MAP ? yaml_find(map, key) : NULL;
+    return node != NULL ? node : map != NULL ? map : yaml_root(file);
+}
+
+static braid_err check_section(const run_reader *r, const char *section) {
+    const char *known[RUN_MAX_SECTION_KEYS];
+    size_t count = 0;
+    const yaml_node *map = section_of(r->file, section);
+    if (map == NULL) return BRAID_OK;
+    braid_err code = yaml_read_map(r->file, map, section, r->error);
+    if (code != BRAID_OK) return code;
+    for (size_t i = 0; i < run_field_count; i++) {
+        bool here = strcmp(run_fields[i].section, section) == 0 && !(r->travelled && run_fields[i].local);
+        if (here) known[count++] = run_fields[i].key;
+    }
+    for (size_t i = 1; i < run_section_count && !*section; i++) known[count++] = run_sections[i];
+    if (r->travelled && !*section) known[count++] = "braid";
+    if (r->travelled && strcmp(section, "data") == 0) known[count++] = "hash";
+    BRAID_ASSERT(count <= RUN_MAX_SECTION_KEYS);
+    return yaml_check_keys(r->file, map, section, known, count, r->error);
+}
+
+static braid_err read_fields(const run_reader *r) {
+    braid_err code = BRAID_OK;
+    for (size_t i = 0; i < run_section_count && code == BRAID_OK; i++) code = check_section(r, run_sections[i]);
+    for (size_t i = 0; i < run_field_count && code == BRAID_OK; i++) {
+        const run_field *f = &run_fields[i];
+        const yaml_node *map = section_of(r->file, f->section);
+        const yaml_node *node = map != NULL ? yaml_find(map, f->key) : NULL;
+        if (node != NULL) code = read_field(r, f, node);
+        else if (f->missing != NULL && !(r->travelled && f->local)) {
+            code = yaml_fail(r->file, place_of(r->file, f->section, f->key), r->error, "%s.%s is missing: %s", f->section, f->key, f->missing);
+        }
+    }
+    return code;
+}
+
+static braid_err check_stages(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml_node *at = place_of(r->file, "", "stages");
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < run->stages; i++) {
+        blocks += run->blocks[i];
+        if (run->stages > 1 && run->blocks[i] > RUN_MAX_STAGE_BLOCKS) {
+            return yaml_fail(r->file, at, r->error, "stage %u has %u blocks, at most %d fit one stage: cut the model into more stages", i, run->blocks[i], RUN_MAX_STAGE_BLOCKS);
+        }
+    }
+    if (blocks == run->model.layers) return BRAID_OK;
+    return yaml_fail(r->file, at, r->error, "stages add up to %llu blocks but model.layers is %u: make the list add up", (unsigned long long)blocks, run->model.layers);
+}
+
+static braid_err check_name(const run_reader *r) {
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ._-";
+    const char *name = r->run->name;
+    if (*name && name[strspn(name, allowed)] == 0) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "", "name"), r->error, "name may hold letters, digits, spaces and . _ -");
+}
+
+static braid_err check_sizes(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml *file = r->file;
+    if (run->tokens > run->model.context) {
+        return yaml_fail(file, place_of(file, "train", "tokens"), r->error, "train.tokens is %u but model.context is %u: a sequence must fit the context", run->tokens, run->model.context);
+    }
+    uint64_t bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float);
+    if (bytes > WIRE_MAX_PAYLOAD_BYTES) {
+        return yaml_fail(file, place_of(file, "train", "sequences"), r->error, "one microbatch between two stages is %llu MiB, at most %d: lower train.sequences or train.tokens",
+                         (unsigned long long)(bytes >> 20), WIRE_MAX_PAYLOAD_BYTES >> 20);
+    }
+    return BRAID_OK;
+}
+
+static braid_err check_swarm(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml *file = r->file;
+    if (run->slots > run->microbatches) {
+        return yaml_fail(file, place_of(file, "swarm", "slots"), r->error, "swarm.slots is %u but there are %u microbatches: slots share them out, so at most that many", run->slots, run->microbatches);
+    }
+    if (run->data_peers > run->slots) {
+        return yaml_fail(file, place_of(file, "swarm", "data_peers"), r->error, "swarm.data_peers is %u but swarm.slots is %u: each data peer needs a slot", run->data_peers, run->slots);
+    }
+    if (run->eval_every > 0 && run->holdout == 0) {
+        return yaml_fail(file, place_of(file, "eval", "every"), r->error, "eval.every needs held-out text: set data.holdout above 0, or eval.every to 0");
+    }
+    return BRAID_OK;
+}
+
+static braid_err check_recipe(const run_reader *r) {
+    const train_recipe *recipe = &r->run->recipe;
+    if (recipe->min_learning_rate <= recipe->learning_rate) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "train", "min_learning_rate"), r->error, "train.min_learning_rate is above train.learning_rate");
+}
+
+static braid_err check_run(const run_reader *r) {
+    braid_error why = {0};
+    braid_err code = model_config_check(&r->run->model, &why);
+    if (code != BRAID_OK) return yaml_fail(r->file, place_of(r->file, "model", "arch"), r->error, "model: %.300s", why.text);
+    code = check_name(r);
+    if (code == BRAID_OK) code = check_stages(r);
+    if (code == BRAID_OK) code = check_sizes(r);
+    if (code == BRAID_OK) code = check_recipe(r);
+    return code == BRAID_OK ? check_swarm(r) : code;
+}
+
+static braid_err read_run(const run_reader *r) {
+    run_set_defaults(r->run);
+    braid_err code = read_fields(r);
+    if (code != BRAID_OK) return code;
+    run_fill_defaults(r->run);
+    return check_run(r);
+}
+
+braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out, braid_error *error) {
+    yaml *file = NULL;
+    braid_err code = yaml_parse(text, length, origin, &file, error);
+    if (code != BRAID_OK) return code;
+    code = read_run(&(run_reader){.file = file, .base_dir = base_dir, .run = out, .error = error});
+    yaml_free(file);
+    return code;
+}
+
+// Says early, with the line, that a text is not there.
+static braid_err check_texts(const run_reader *r) {
+    const yaml_node *node = place_of(r->file, "data", "text");
+    const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
+    for (uint32_t i = 0; i < r->run->text_count; i++, item = item->next) {
+        const char *path = r->run->text[i];
+        struct stat about;
+        const char *why = NULL;
+        if (stat(path, &about) != 0 || access(path, R_OK) != 0) why = strerror(errno);
+        else if (S_ISDIR(about.st_mode)) why = "it is a directory";
+        else if (S_ISREG(about.st_mode) && about.st_size == 0) why = "it is empty";
+        if (why != NULL) return yaml_fail(r->file, item, r->error, "data.text: cannot use '%.220s': %s; name a plain text file, relative to this file", path, why);
+    }
+    return BRAID_OK;
+}
+
+// The directory of `path`, absolute.
+static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_error *error) {
+    char *whole = realpath(path, NULL);
+    if (whole == NULL) return braid_fail(error, BRAID_IO, "cannot read '%.256s': %s; name the file that describes the run", path, strerror(errno));
+    char *slash = strrchr(whole, '/');
+    size_t length = (size_t)(slash - whole);
+    bool fits = length < RUN_MAX_PATH;
+    if (fits) memcpy(out, whole, length);
+    if (fits) out[length] = 0;
+    free(whole);
+    return fits ? BRAID_OK : braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
+}
+
+braid_err run_config_load(const char *path, run_config *out, braid_error *error) {
+    char directory[RUN_MAX_PATH];
+    yaml *file = NULL;
+    braid_err code = directory_of(path, directory, error);
+    if (code == BRAID_OK) code = yaml_load(path, &file, error);
+    if (code != BRAID_OK) return code;
+    run_reader reader = {.file = file, .base_dir = directory, .run = out, .error = error};
+    code = read_run(&reader);
+    if (code == BRAID_OK) code = check_texts(&reader);
+    yaml_free(file);
+    return code;
+}
+
+// ---- the canonical text, read ----
+
+static braid_err read_travelled(const run_reader *r, braid_hash *data) {
+    uint64_t version = 0;
+    char hex[2 * BRAID_ID_BYTES + 1];
+    const yaml_node *node = yaml_find(yaml_root(r->file), "braid");
+    if (node == NULL) return yaml_fail(r->file, yaml_root(r->file), r->error, "not a run's canonical description");
+    braid_err code = yaml_read_count(r->file, node, "braid", RUN_DESCRIPTION_VERSION, RUN_DESCRIPTION_VERSION, &version, r->error);
+    if (code == BRAID_OK) code = read_run(r);
+    if (code != BRAID_OK) return code;
+    node = place_of(r->file, "data", "hash");
+    code = yaml_read_text(r->file, node, "data.hash", hex, sizeof hex, r->error);
+    if (code != BRAID_OK) return code;
+    if (strlen(hex) == sizeof hex - 1 && id_unhex(hex, BRAID_ID_BYTES, data->bytes)) return BRAID_OK;
+    return yaml_fail(r->file, node, r->error, "data.hash must be %d hexadecimal digits", 2 * BRAID_ID_BYTES);
+}
+
+braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data, braid_error *error) {
+    yaml *file = NULL;
+    if (length > WIRE_MAX_DESCRIPTION_BYTES) return braid_fail(error, BRAID_LIMIT, "a run's description of more than %d bytes", WIRE_MAX_DESCRIPTION_BYTES);
+    braid_err code = yaml_parse(text, length, "the run's description", &file, error);
+    if (code != BRAID_OK) return code;
+    code = read_travelled(&(run_reader){.file = file, .travelled = true, .run = out, .error = error}, data);
+    yaml_free(file);
+    return code;
+}
+
+// ---- shapes ----
+
+void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
+    BRAID_ASSERT(number < run->stages);
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < number; i++) begin += run->blocks[i];
+    *out = (stage_shape){.layer_begin = begin,
+                         .layer_end = begin + run->blocks[number],
+                         .ends = number == 0,
+                         .sequences = run->sequences,
+                         .tokens = run->tokens,
+                         .recompute = run->recompute};
+}
+
+void run_solo_shape(const run_config *run, stage_shape *out) {
+    *out = (stage_shape){.layer_end = run->model.layers, .ends = true, .sequences = run->sequences, .tokens = run->tokens, .recompute = run->recompute};
+}

@@ -1,0 +1,105 @@
+#include "train/run_fields.h"
+
+#include <string.h>
+
+#define AT(member) .offset = offsetof(run_config, member)
+
+enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30 };
+
+// Not written: filled in by run_fill_defaults.
+static const uint64_t unset_long = UINT64_MAX;
+static const uint32_t unset_count = UINT32_MAX;
+static const float unset_float = -1;
+
+const run_field run_fields[] = {
+    {"", "name", FIELD_NAME, AT(name)},
+    {"", "seed", FIELD_LONG, AT(seed), .most = UINT64_MAX},
+    {"", "stages", FIELD_STAGES, AT(blocks), .most = RUN_MAX_LAYERS},
+    {"model", "arch", FIELD_ARCH, AT(model.arch)},
+    {"model", "dim", FIELD_COUNT, AT(model.dim), 1, RUN_MAX_WIDTH, .missing = "the model's width; add for example 'dim: 256' under 'model:'"},
+    {"model", "layers", FIELD_COUNT, AT(model.layers), 1, RUN_MAX_LAYERS, .missing = "how many blocks; add for example 'layers: 6' under 'model:'"},
+    {"model", "heads", FIELD_COUNT, AT(model.heads), 1, RUN_MAX_WIDTH, .missing = "attention heads; add for example 'heads: 8' under 'model:'"},
+    {"model", "kv_heads", FIELD_COUNT, AT(model.kv_heads), 1, RUN_MAX_WIDTH},
+    {"model", "ffn_dim", FIELD_COUNT, AT(model.ffn_dim), 1, RUN_MAX_WIDTH * 4},
+    {"model", "vocab", FIELD_COUNT, AT(model.vocab), 256, RUN_MAX_VOCAB},
+    {"model", "context", FIELD_COUNT, AT(model.context), 2, RUN_MAX_WIDTH},
+    {"model", "rope_theta", FIELD_FLOAT, AT(model.rope_theta), .from = 1, .to = 1e9},
+    {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
+    {"model", "tied", FIELD_SWITCH, AT(model.tied)},
+    {"data", "text", FIELD_TEXTS, AT(text), .local = true, .missing = "add 'text: FILE' under 'data:', a plain text file to learn from"},
+    {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},
+    {"train", "iterations", FIELD_LONG, AT(recipe.iterations), 1, RUN_MAX_ITERATIONS},
+    {"train", "microbatches", FIELD_COUNT, AT(microbatches), 1, WIRE_MAX_MICROBATCHES},
+    {"train", "sequences", FIELD_COUNT, AT(sequences), 1, 4096},
+    {"train", "tokens", FIELD_COUNT, AT(tokens), 1, RUN_MAX_WIDTH},
+    {"train", "learning_rate", FIELD_FLOAT, AT(recipe.learning_rate), .from = 0, .to = 10},
+    {"train", "min_learning_rate", FIELD_FLOAT, AT(recipe.min_learning_rate), .from = 0, .to = 10},
+    {"train", "warmup", FIELD_LONG, AT(recipe.warmup), 0, RUN_MAX_ITERATIONS},
+    {"train", "betas", FIELD_BETAS, AT(recipe.beta1), .from = 0, .to = 0.99999},
+    {"train", "eps", FIELD_FLOAT, AT(recipe.eps), .from = 1e-20, .to = 1},
+    {"train", "weight_decay", FIELD_FLOAT, AT(recipe.weight_decay), .from = 0, .to = 10},
+    {"train", "clip", FIELD_FLOAT, AT(recipe.clip), .from = 0, .to = 1e9},
+    {"train", "mode", FIELD_MODE, AT(recipe.reproducible)},
+    {"train", "recompute", FIELD_SWITCH, AT(recompute)},
+    {"eval", "every", FIELD_COUNT, AT(eval_every), 0, RUN_MAX_ITERATIONS},
+    {"eval", "microbatches", FIELD_COUNT, AT(eval_microbatches), 1, WIRE_MAX_MICROBATCHES},
+    {"checkpoint", "dir", FIELD_PATH, AT(checkpoint), .local = true},
+    {"checkpoint", "every", FIELD_COUNT, AT(checkpoint_every), 0, RUN_MAX_ITERATIONS},
+    {"swarm", "slots", FIELD_COUNT, AT(slots), 1, WIRE_MAX_SLOTS},
+    {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
+    {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
+    {"swarm", "max_memory", FIELD_SIZE, AT(max_memory), .local = true},
+};
+const size_t run_field_count = sizeof run_fields / sizeof *run_fields;
+
+const char *const run_sections[] = {"", "model", "data", "train", "eval", "checkpoint", "swarm"};
+const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
+const char *const run_arch_names[2] = {[MODEL_LLAMA] = "llama", [MODEL_GPT] = "gpt"};
+const char *const run_mode_names[2] = {"reproducible", "fast"};
+
+void run_set_defaults(run_config *run) {
+    *run = (run_config){
+        .name = "run",
+        .seed = 1,
+        .model = {.arch = MODEL_LLAMA, .vocab = 256, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+        .holdout = 0.02,
+        .recipe = {.iterations = 1000,
+                   .warmup = unset_long,
+                   .learning_rate = 1e-3f,
+                   .min_learning_rate = unset_float,
+                   .beta1 = 0.9f,
+                   .beta2 = 0.95f,
+                   .eps = 1e-8f,
+                   .weight_decay = 0.1f,
+                   .clip = 1,
+                   .reproducible = true},
+        .microbatches = 8,
+        .sequences = 4,
+        .eval_every = unset_count,
+        .eval_microbatches = 4,
+        .data_peers = 1,
+    };
+}
+
+static uint32_t smaller(uint64_t a, uint64_t b) { return (uint32_t)(a < b ? a : b); }
+
+// Stage 0 keeps only the two ends; up to three relay stages share the blocks, the first ones taking what is left over.
+static void fill_stages(run_config *run) {
+    uint32_t relays = smaller(run->model.layers, 3);
+    run->stages = relays + 1;
+    run->blocks[0] = 0;
+    for (uint32_t i = 0; i < relays; i++) run->blocks[i + 1] = run->model.layers / relays + (i < run->model.layers % relays);
+}
+
+void run_fill_defaults(run_config *run) {
+    model_config *model = &run->model;
+    train_recipe *recipe = &run->recipe;
+    if (model->kv_heads == 0) model->kv_heads = model->heads;
+    if (model->ffn_dim == 0) model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;
+    if (run->tokens == 0) run->tokens = model->context;
+    if (run->stages == 0) fill_stages(run);
+    if (recipe->warmup == unset_long) recipe->warmup = recipe->iterations / 20;
+    if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;
+    if (run->eval_every == unset_count) run->eval_every = run->holdout > 0 ? smaller((recipe->iterations + 9) / 10, unset_count) : 0;
+    if (run->slots == 0) run->slots = smaller(run->microbatches, 8);
+}

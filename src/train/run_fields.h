@@ -1,0 +1,45 @@
+// The keys of a description (RUN.yaml): one table for reading, checking and writing them. Private to run*.c.
+#ifndef BRAID_TRAIN_RUN_FIELDS_H
+#define BRAID_TRAIN_RUN_FIELDS_H
+
+#include "train/run.h"
+
+typedef enum run_field_kind {
+    FIELD_NAME,    // char[RUN_MAX_NAME]
+    FIELD_PATH,    // char[RUN_MAX_PATH], relative to the file
+    FIELD_COUNT,   // uint32_t
+    FIELD_LONG,    // uint64_t
+    FIELD_REAL,    // double
+    FIELD_FLOAT,   // float
+    FIELD_SWITCH,  // bool
+    FIELD_SIZE,    // uint64_t, bytes
+    FIELD_ARCH,    // model_arch: llama, gpt
+    FIELD_MODE,    // bool: reproducible, fast
+    FIELD_BETAS,   // two floats
+    FIELD_STAGES,  // run_config.stages and .blocks
+    FIELD_TEXTS,   // run_config.text_count and .text
+} run_field_kind;
+
+typedef struct run_field {
+    const char *section, *key;  // "" for the file itself
+    run_field_kind kind;
+    size_t offset;              // in run_config
+    uint64_t least, most;       // whole numbers
+    double from, to;            // other numbers
+    bool local;                 // each machine's own: not in the canonical text
+    const char *missing;        // a required key: how to mend it
+} run_field;
+
+extern const run_field run_fields[];
+extern const size_t run_field_count;
+// "", "model", ... in the order of the canonical text.
+extern const char *const run_sections[];
+extern const size_t run_section_count;
+extern const char *const run_arch_names[2];
+extern const char *const run_mode_names[2];  // index 0: reproducible
+
+// What is not written: derived from the rest (0, negative or all ones before).
+void run_fill_defaults(run_config *run);
+void run_set_defaults(run_config *run);
+
+#endif
