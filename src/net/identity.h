@@ -25,4 +25,8 @@ braid_id identity_id(const identity *id);
 // The id of a raw public key.
 braid_id identity_id_of(const uint8_t key[IDENTITY_KEY_BYTES]);
 
+// For net/tls.c: the key (EVP_PKEY) and a certificate (X509) signed with it, made in memory. Borrowed.
+void *identity_key(const identity *id);
+void *identity_certificate(const identity *id);
+
 #endif
