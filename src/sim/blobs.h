@@ -1,0 +1,46 @@
+// Blobs of simulated hosts: one table per peer over shared, counted bytes, strict about who may name what.
+#ifndef BRAID_SIM_BLOBS_H
+#define BRAID_SIM_BLOBS_H
+
+#include "peer/job.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Bytes on their way or in tables; never changed once filled.
+typedef struct sim_buffer {
+    uint32_t holders;
+    uint64_t bytes;
+    _Alignas(64) uint8_t data[];
+} sim_buffer;
+
+sim_buffer *sim_buffer_new(uint64_t bytes);
+sim_buffer *sim_buffer_hold(sim_buffer *buffer);
+void sim_buffer_drop(sim_buffer *buffer);
+
+typedef struct sim_blob {
+    sim_buffer *buffer;
+    uint32_t generation;
+    bool peers;  // the peer has not released it
+    uint32_t borrowed;
+} sim_blob;
+
+typedef struct sim_blobs {
+    sim_blob *blob;
+    uint32_t capacity;
+    uint64_t held;  // by the peer
+} sim_blobs;
+
+void sim_blobs_close(sim_blobs *t);
+// Takes over the caller's hold; the blob is the peer's.
+blob_id sim_blobs_add(sim_blobs *t, sim_buffer *buffer);
+// NULL when the peer does not hold it: never given, or released already.
+sim_buffer *sim_blobs_get(const sim_blobs *t, blob_id id);
+// The same for a blob that the host has borrowed.
+sim_buffer *sim_blobs_borrowed(const sim_blobs *t, blob_id id);
+// False: the peer did not hold it.
+bool sim_blobs_release(sim_blobs *t, blob_id id);
+bool sim_blobs_borrow(sim_blobs *t, blob_id id);
+void sim_blobs_return(sim_blobs *t, blob_id id);
+
+#endif

@@ -1,0 +1,79 @@
+// One simulated run: who takes part, how its links are, what fails when. Drawn from a seed or written by a test.
+#ifndef BRAID_SIM_CASE_H
+#define BRAID_SIM_CASE_H
+
+#include "peer/job.h"
+#include "wire/message.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8 };
+
+// The moment of a crash, relative to what the victim does.
+typedef enum sim_moment {
+    SIM_AT_TIME,
+    SIM_BEFORE_SEND,     // of a message of `kind`: it and all that follows is lost
+    SIM_AFTER_SEND,
+    SIM_BEFORE_MESSAGE,  // the message arrives at a dead peer
+    SIM_AFTER_MESSAGE,   // its effects are out
+    SIM_BEFORE_JOB,      // of a job of `kind`: the request is the last thing it did
+    SIM_AFTER_JOB,       // computed, never told
+    SIM_AFTER_JOB_TOLD,  // told, and its effects are out
+    SIM_MOMENTS
+} sim_moment;
+
+typedef struct sim_crash {
+    sim_moment moment;
+    uint8_t kind;        // message_kind or job_kind
+    uint64_t iteration;  // not before
+    uint32_t skip;       // so many such moments pass first
+    uint64_t at_ns;      // SIM_AT_TIME
+    bool machine;        // dies without a word: links fall late, dials time out; else the kernel closes its links
+    bool restart;        // a new process follows
+    bool same_id;
+    uint64_t restart_ns;
+} sim_crash;
+
+// Deliberately wrong behaviour, put in between peers and their world: the checkers must notice each.
+typedef enum sim_mutant {
+    SIM_MUTANT_NONE,
+    SIM_MUTANT_EAGER_WEIGHT,   // a weight gradient is added when the input gradient is, without a commit
+    SIM_MUTANT_DOUBLE_WEIGHT,  // a weight gradient is added twice
+    SIM_MUTANT_MOVED_PART,     // a packed part is not what its set says
+    SIM_MUTANT_FORGED_DENY,    // a COMMIT that is kept is answered with DENY(MISSING) too: two holders
+    SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be seen to be stuck
+    SIM_MUTANT_STALE_STATE,    // state chunks say the wrong version
+    SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
+    SIM_MUTANTS
+} sim_mutant;
+
+typedef struct sim_case {
+    uint64_t seed;
+    uint16_t stages;
+    uint32_t data_peers, relays, microbatches, iterations, slots;
+    uint32_t data_capacity, relay_capacity;
+    uint64_t latency_ns, jitter_ns, payload_ns;  // of a link, at most
+    uint64_t compute_ns;                         // of one F, about
+    uint32_t void_percent, overflow_percent;     // fake kernels only
+    uint32_t crashes, joins;
+    sim_crash crash[SIM_MAX_CRASHES];
+    uint64_t join_ns[SIM_MAX_JOINS];
+    sim_mutant mutant;
+} sim_case;
+
+// A quiet run of `relays` relays over `stages` stages; fields may be changed afterwards.
+sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uint32_t relays, uint32_t microbatches, uint32_t iterations);
+// Everything from the seed: shape, links, crashes, joins. `real`: only shapes of which few exist, so that the
+// one-process runs they are compared with can be kept.
+sim_case sim_case_random(uint64_t seed, bool real);
+// A rough upper estimate of the virtual time that a run without faults takes.
+uint64_t sim_case_quiet_ns(const sim_case *c);
+// Writes lines for people.
+void sim_case_describe(const sim_case *c, char *text, size_t capacity);
+const char *sim_moment_name(sim_moment moment);
+const char *sim_mutant_name(sim_mutant mutant);
+const char *sim_job_name(job_kind kind);
+
+#endif

@@ -1,0 +1,30 @@
+// A cluster in memory on a virtual clock: peers, links, disks and workers driven by one queue of events and one seed.
+// The peers are the very object code of the real process.
+#ifndef BRAID_SIM_CLUSTER_H
+#define BRAID_SIM_CLUSTER_H
+
+#include "peer/peer.h"
+#include "sim/case.h"
+#include "sim/model.h"
+#include "sim/reference.h"
+
+#include <stdio.h>
+
+enum { SIM_MAX_REPORT = 1024 };
+
+typedef struct sim_stats {
+    uint64_t virtual_ns, events, messages;
+    uint32_t crashes, joins, repairs, skipped_crashes;
+    uint64_t repairs_in[REPAIR_PHASES];
+} sim_stats;
+
+typedef struct sim_report {
+    bool failed;
+    char text[SIM_MAX_REPORT];  // what went wrong, where and when
+    sim_stats stats;
+} sim_report;
+
+// Runs a case to its end or to the first violation. `trace`: every event in lines, or NULL.
+void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_reference *reference, FILE *trace, sim_report *report);
+
+#endif

@@ -1,0 +1,50 @@
+// What stands behind the jobs in a simulation: a worker per peer, either real kernels on a tiny model or exact
+// pseudo-tensors that make every mix-up of microbatch, stage, version or set visible.
+#ifndef BRAID_SIM_MODEL_H
+#define BRAID_SIM_MODEL_H
+
+#include "base/err.h"
+#include "peer/job.h"
+#include "train/worker.h"
+#include "wire/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SIM_MAX_COMPLAINT = 256 };
+
+typedef struct sim_worker sim_worker;
+struct sim_worker {
+    void (*run)(sim_worker *w, const job *work, const worker_blobs *blobs, job_result *result);
+    void (*free)(sim_worker *w);
+    uint16_t stage;
+    char complaint[SIM_MAX_COMPLAINT];  // not empty: a job was asked for that no correct peer asks for
+    bool reduced_known;
+    message_set reduced;  // of the last JOB_REDUCE: what its inputs cover
+};
+
+typedef struct sim_model sim_model;
+struct sim_model {
+    uint16_t stages;
+    uint32_t blocks[WIRE_MAX_STAGES], tensors[WIRE_MAX_STAGES];
+    uint32_t model_tensors;
+    uint16_t *tensor_stage;  // [model_tensors]
+    uint64_t activation_bytes;
+    bool reproducible;
+    sim_worker *(*open)(const sim_model *model, uint16_t index, uint32_t capacity);
+    void (*free)(sim_model *model);
+};
+
+// void_percent, overflow_percent: of the microbatches have a loss that is not finite, or a sum that overflows.
+typedef struct sim_fake_config {
+    uint64_t seed;
+    uint16_t stages;
+    uint32_t void_percent, overflow_percent;
+} sim_fake_config;
+
+sim_model *sim_fake_new(const sim_fake_config *config);
+
+// A tiny LLaMA on made-up text. Variants differ in the split and the width; `stages` as above.
+braid_err sim_real_new(uint64_t seed, uint16_t stages, uint64_t iterations, sim_model **out, braid_error *error);
+
+#endif
