@@ -16,18 +16,16 @@
 #ifndef BRAID_CLI_OPTIONS_H
 #define BRAID_CLI_OPTIONS_H
 
-#include "base/err.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef enum option_kind {
     OPTION_SWITCH,    // bool: --name, --no-name, --name=yes|no
-    OPTION_TEXT,      // const char *: points into argv, the environment or `options` (options_close)
+    OPTION_TEXT,      // const char *: points into argv, the environment or what options_close frees
     OPTION_COUNT,     // uint64_t
     OPTION_REAL,      // double
-    OPTION_SIZE,      // uint64_t, bytes: 4096, 512K, 512M, 1.5G (powers of 1024; KiB, MiB, GiB mean the same)
+    OPTION_SIZE,      // uint64_t, bytes: 4096, 512K, 512M, 1.5G (format/quantity.h)
     OPTION_DURATION,  // uint64_t, nanoseconds: 250ms, 2s, 5m, 1h; a bare number is seconds
     OPTION_LIST,      // option_list: may be given several times; in environment and file separated by commas
 } option_kind;
@@ -74,11 +72,5 @@ void options_close(options *o);
 
 // Whether the user gave it (flag, environment or file).
 bool option_is_set(const options *o, const char *name);
-
-// "512M" -> bytes, "250ms" -> nanoseconds. BRAID_ARGUMENT with a message that quotes the text.
-braid_err option_read_size(const char *text, uint64_t *bytes, braid_error *error);
-braid_err option_read_duration(const char *text, uint64_t *nanoseconds, braid_error *error);
-// "1.5 GiB"; returns `text`.
-const char *option_size_text(uint64_t bytes, char text[32]);
 
 #endif

@@ -1,0 +1,55 @@
+// braid VERB ...: finds the verb's function and calls it.
+#include "cli/cli.h"
+#include "format/suggest.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cli_verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} cli_verb;
+
+static const cli_verb verbs[] = {
+    {NULL, NULL, NULL},
+};
+
+static size_t verb_count(void) { return sizeof verbs / sizeof *verbs - 1; }
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come and go.\n\nVerbs:\n");
+    for (size_t i = 0; i < verb_count(); i++) fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+    fprintf(out, "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n");
+}
+
+static int unknown_verb(const char *text) {
+    const char *names[sizeof verbs / sizeof *verbs];
+    for (size_t i = 0; i < verb_count(); i++) names[i] = verbs[i].name;
+    const char *near = suggest_name(text, names, verb_count());
+    if (near != NULL) fprintf(stderr, "braid: unknown verb '%.64s'; did you mean '%s'?\n", text, near);
+    else fprintf(stderr, "braid: unknown verb '%.64s'; 'braid --help' lists them\n", text);
+    return CLI_USAGE;
+}
+
+int main(int argc, char **argv) {
+    // A reader of our lines that goes away is an error of one write, not the end of the process.
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("braid %s\n", BRAID_VERSION);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < verb_count(); i++) {
+        if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1);
+    }
+    return unknown_verb(argv[1]);
+}
