@@ -1,0 +1,353 @@
+// Random well-formed messages, for round trips and as a fuzzer's first corpus. What an encoding does not carry (unused
+// entries, padding) is zero, so that two messages can be compared by memcmp.
+#ifndef BRAID_TEST_WIRE_RANDOM_H
+#define BRAID_TEST_WIRE_RANDOM_H
+
+#include "seed.h"
+#include "wire/message.h"
+
+#include <string.h>
+
+// `full`: every count at its maximum and no value zero, so that every byte of a body matters.
+typedef struct wire_random {
+    rng *r;
+    bool full;
+} wire_random;
+
+static inline uint64_t random_u64(wire_random *w) { return rng_next(w->r) | 1; }
+static inline uint32_t random_u32(wire_random *w) { return (uint32_t)random_u64(w); }
+static inline uint8_t random_below(wire_random *w, uint8_t end) { return (uint8_t)rng_below(w->r, end); }
+static inline bool random_bool(wire_random *w) { return rng_below(w->r, 2) == 1; }
+
+static inline uint16_t random_count(wire_random *w, uint16_t maximum) {
+    return w->full ? maximum : (uint16_t)rng_below(w->r, rng_below(w->r, 4) == 0 ? maximum + 1u : 4u);
+}
+
+static inline double random_f64(wire_random *w) {
+    uint64_t bits = random_u64(w);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline float random_f32(wire_random *w) {
+    uint32_t bits = random_u32(w);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline braid_hash random_hash(wire_random *w) {
+    braid_hash hash;
+    random_bytes(w->r, hash.bytes, sizeof hash.bytes);
+    return hash;
+}
+
+static inline void random_text(wire_random *w, char *text, uint16_t size) {
+    uint16_t length = random_count(w, (uint16_t)(size - 1));
+    memset(text, 0, size);
+    for (uint16_t i = 0; i < length; i++) text[i] = (char)(' ' + random_below(w, '~' - ' ' + 1));
+}
+
+static inline void random_range(wire_random *w, uint32_t *first, uint32_t *count) {
+    *first = random_u32(w);
+    *count = (uint32_t)rng_below(w->r, (uint64_t)UINT32_MAX - *first + 1);
+}
+
+static inline void random_set(wire_random *w, message_set *set) {
+    memset(set, 0, sizeof *set);
+    uint16_t words = random_count(w, WIRE_SET_WORDS);
+    for (uint16_t i = 0; i < words; i++) set->words[i] = random_u64(w);
+}
+
+static inline void random_path(wire_random *w, message_path *path) {
+    path->stages = random_count(w, WIRE_MAX_STAGES);
+    for (uint16_t i = 0; i < path->stages; i++) path->member[i] = random_u64(w);
+}
+
+static inline uint16_t random_stage(wire_random *w) { return random_below(w, WIRE_MAX_STAGES); }
+
+static inline void random_subject(wire_random *w, message_subject *s) {
+    s->m = random_u32(w);
+    s->stage = random_stage(w);
+    s->attempt = random_u32(w);
+    s->owner_term = random_u64(w);
+}
+
+static inline void random_round(wire_random *w, uint16_t *stage, uint64_t *term, uint64_t *round) {
+    *stage = random_stage(w);
+    *term = random_u64(w);
+    *round = random_u64(w);
+}
+
+static inline void random_close(wire_random *w, log_close *close) {
+    close->iteration = random_u64(w);
+    random_set(w, &close->counted);
+    random_set(w, &close->voided);
+    close->tokens = random_u64(w);
+    close->loss = random_f64(w);
+}
+
+static inline void random_final(wire_random *w, log_final *final) {
+    final->iteration = random_u64(w);
+    final->skip = random_bool(w);
+    final->last = random_bool(w);
+    final->close_index = random_u64(w);
+    final->norm2 = random_f64(w);
+    final->clip = random_f32(w);
+    final->learning_rate = random_f32(w);
+    final->bias1 = random_f32(w);
+    final->bias2 = random_f32(w);
+    final->stages = random_count(w, WIRE_MAX_STAGES);
+    for (uint16_t i = 0; i < final->stages; i++) {
+        final->round[i] = random_u64(w);
+        final->result_root[i] = random_hash(w);
+        final->state_root[i] = random_hash(w);
+    }
+}
+
+static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) {
+    memset(e, 0, sizeof *e);
+    e->index = random_u64(w);
+    e->term = random_u64(w);
+    e->kind = kind;
+    switch (kind) {
+    case LOG_RUN:
+        e->u.run.description = random_hash(w);
+        e->u.run.generation = random_u64(w);
+        e->u.run.start_version = random_u64(w);
+        break;
+    case LOG_MEMBER:
+        random_bytes(w->r, e->u.member.peer.bytes, BRAID_ID_BYTES);
+        e->u.member.stage = random_stage(w);
+        e->u.member.kind = random_below(w, MEMBER_KIND_COUNT);
+        e->u.member.capacity = random_u32(w);
+        random_text(w, e->u.member.address, WIRE_MAX_ADDRESS);
+        break;
+    case LOG_EXPEL:
+        e->u.expel.member = random_u64(w);
+        e->u.expel.reason = random_below(w, EXPEL_REASONS);
+        break;
+    case LOG_OWNER:
+        e->u.owner.slot = random_below(w, WIRE_MAX_SLOTS);
+        e->u.owner.member = random_u64(w);
+        break;
+    case LOG_CLOSE: random_close(w, &e->u.close); break;
+    case LOG_FINAL: random_final(w, &e->u.final); break;
+    case LOG_CHECKPOINT:
+        e->u.checkpoint.version = random_u64(w);
+        e->u.checkpoint.manifest = random_hash(w);
+        break;
+    default: break;
+    }
+}
+
+static inline void random_forward(wire_random *w, message_forward *b) {
+    random_subject(w, &b->subject);
+    b->owner = random_u64(w);
+    b->forward_to = random_stage(w);
+    b->home = random_bool(w);
+    b->repair = random_bool(w);
+    b->hash = random_u64(w);
+    random_path(w, &b->path);
+}
+
+static inline void random_backward(wire_random *w, message_backward *b) {
+    random_subject(w, &b->subject);
+    b->owner = random_u64(w);
+    b->back_to = random_stage(w);
+    b->repair = random_bool(w);
+    b->hash = random_u64(w);
+    random_path(w, &b->path);
+}
+
+static inline void random_accept(wire_random *w, message_accept *b) {
+    random_subject(w, &b->subject);
+    b->phase = random_below(w, PHASE_COUNT);
+    b->eta_ns = random_u64(w);
+}
+
+static inline void random_complete(wire_random *w, message_complete *b) {
+    random_subject(w, &b->subject);
+    b->phase = random_below(w, PHASE_COUNT);
+    b->hash = random_u64(w);
+    b->compute_ns = random_u64(w);
+}
+
+static inline void random_deny(wire_random *w, message_deny *b) {
+    random_subject(w, &b->subject);
+    b->phase = random_below(w, PHASE_COUNT);
+    b->reason = random_below(w, DENY_REASONS);
+    b->retry_ns = random_u64(w);
+}
+
+static inline void random_trace(wire_random *w, message_trace *b) {
+    random_subject(w, &b->subject);
+    b->phase = random_below(w, TRACE_PHASES);
+    b->eta_ns = random_u64(w);
+    b->next = random_u64(w);
+}
+
+static inline void random_cancel(wire_random *w, message_cancel *b) { random_subject(w, &b->subject); }
+
+static inline void random_suspect(wire_random *w, message_suspect *b) {
+    b->member = random_u64(w);
+    b->has_subject = w->full || random_bool(w);
+    if (!b->has_subject) return;
+    random_subject(w, &b->subject);
+    b->phase = random_below(w, PHASE_COUNT);
+}
+
+static inline void random_probe(wire_random *w, message_probe *b) {
+    random_subject(w, &b->subject);
+    b->nonce = random_u64(w);
+}
+
+static inline void random_status(wire_random *w, message_status *b) {
+    random_subject(w, &b->subject);
+    b->nonce = random_u64(w);
+    b->has_x = random_bool(w);
+    b->has_y = random_bool(w);
+    b->has_dy = random_bool(w);
+    b->has_dx = random_bool(w);
+    b->forward_done = random_bool(w);
+    b->backward_done = random_bool(w);
+    b->working = random_bool(w);
+    b->counted = random_bool(w);
+    b->rev = random_u32(w);
+    b->eta_ns = random_u64(w);
+}
+
+static inline void random_resume(wire_random *w, message_resume *b) {
+    random_subject(w, &b->subject);
+    b->owner = random_u64(w);
+    b->phase = random_below(w, PHASE_BACKWARD + 1);
+    b->until = random_stage(w);
+    random_path(w, &b->path);
+}
+
+static inline void random_commit(wire_random *w, message_commit *b) {
+    random_subject(w, &b->subject);
+    b->rev = random_u32(w);
+    b->tokens = random_u32(w);
+    random_path(w, &b->path);
+}
+
+static inline void random_counted(wire_random *w, message_counted *b) {
+    random_subject(w, &b->subject);
+    b->rev = random_u32(w);
+    b->overflow = random_bool(w);
+}
+
+static inline void random_settled(wire_random *w, message_settled *b) {
+    random_subject(w, &b->subject);
+    b->is_void = random_bool(w);
+    b->overflow = random_bool(w);
+    b->tokens = random_u32(w);
+    b->loss = random_f64(w);
+    random_path(w, &b->path);
+    for (uint16_t i = 0; i < b->path.stages; i++) b->rev[i] = random_u32(w);
+}
+
+static inline void random_begin(wire_random *w, message_begin *b) {
+    random_round(w, &b->stage, &b->term, &b->round);
+    b->close_index = random_u64(w);
+    b->tokens = random_u64(w);
+    b->parts = random_count(w, WIRE_MAX_STAGE_MEMBERS);
+    b->owners = random_count(w, WIRE_MAX_STAGE_MEMBERS);
+    for (uint16_t i = 0; i < b->parts; i++) {
+        b->part[i].member = random_u64(w);
+        random_set(w, &b->part[i].set);
+    }
+    for (uint16_t i = 0; i < b->owners; i++) {
+        b->owner[i].member = random_u64(w);
+        random_range(w, &b->owner[i].first, &b->owner[i].count);
+    }
+}
+
+static inline void random_mismatch(wire_random *w, message_mismatch *b) {
+    random_round(w, &b->stage, &b->term, &b->round);
+    random_set(w, &b->set);
+}
+
+static inline void random_result(wire_random *w, message_result *b) {
+    random_round(w, &b->stage, &b->term, &b->round);
+    random_range(w, &b->first, &b->count);
+    b->hash = random_hash(w);
+}
+
+static inline void random_reduced(wire_random *w, message_reduced *b) {
+    random_round(w, &b->stage, &b->term, &b->round);
+    b->overflow = random_bool(w);
+    b->root = random_hash(w);
+    b->tensors = random_count(w, WIRE_MAX_STAGE_TENSORS);
+    for (uint32_t i = 0; i < b->tensors; i++) b->norm2[i] = random_f64(w);
+}
+
+static inline void random_state(wire_random *w, message_state *b) {
+    b->stage = random_stage(w);
+    b->version = random_u64(w);
+    b->state_root = random_hash(w);
+}
+
+static inline void random_get(wire_random *w, message_get *b) {
+    b->what = random_below(w, GET_KINDS);
+    random_round(w, &b->stage, &b->term, &b->round);
+    b->version = random_u64(w);
+    random_range(w, &b->first, &b->count);
+    b->digest = random_u64(w);
+}
+
+static inline void random_data(wire_random *w, message_data *b) {
+    random_get(w, &b->get);
+    b->hash = random_u64(w);
+}
+
+static inline void random_heartbeat(wire_random *w, message_heartbeat *b) {
+    b->ready = random_u64(w);
+    b->can_take = random_u64(w);
+    b->free_slots = random_u32(w);
+    b->queued = random_u32(w);
+    b->progress = random_u64(w);
+    b->forward_ns = random_u64(w);
+    b->backward_ns = random_u64(w);
+}
+
+static inline void random_can_take(wire_random *w, message_can_take *b) {
+    b->iteration = random_u64(w);
+    b->stage = random_stage(w);
+    b->free_slots = random_u32(w);
+}
+
+static inline void random_get_log(wire_random *w, message_get_log *b) { b->from = random_u64(w); }
+
+static inline void random_log(wire_random *w, message_log *b) {
+    b->reset = random_bool(w);
+    b->previous = random_u64(w);
+    random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_KINDS - 1)), &b->entry);
+}
+
+static inline void random_join(wire_random *w, message_join *b) {
+    b->kind = random_below(w, MEMBER_KIND_COUNT);
+    b->capacity = random_u32(w);
+    random_text(w, b->address, WIRE_MAX_ADDRESS);
+}
+
+static inline void random_leave(wire_random *w, message_leave *b) { b->reason = random_below(w, EXPEL_REASONS); }
+
+static inline void random_message(wire_random *w, uint8_t kind, message *msg) {
+    memset(msg, 0, sizeof *msg);
+    msg->kind = kind;
+    msg->iteration = random_u64(w);
+    msg->sender = random_u64(w);
+    msg->log_position = random_u64(w);
+    switch (kind) {
+#define X(upper, lower) \
+    case MESSAGE_##upper: random_##lower(w, &msg->u.lower); break;
+        WIRE_MESSAGES(X)
+#undef X
+    default: break;
+    }
+}
+
+#endif

@@ -1,0 +1,329 @@
+// Every message and log entry: there and back, nothing left out, nothing malformed let in.
+#include "wire/message.h"
+
+#include "wire_random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static uint8_t bytes[WIRE_MAX_CONTROL_BYTES], again[WIRE_MAX_CONTROL_BYTES];
+static message original, copy;
+static log_entry entry, entry_copy;
+
+static void test_round_trip_of_every_kind(void **state) {
+    (void)state;
+    rng r = seeded_rng("round trip", 11);
+    for (int round = 0; round < 200; round++) {
+        for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
+            wire_random w = {&r, round == 0};
+            random_message(&w, kind, &original);
+            size_t count = message_encode(&original, bytes, sizeof bytes);
+            if (count == 0) fail_msg("%s was not encoded", message_kind_name(kind));
+            memset(&copy, 0xa5, sizeof copy);
+            if (!message_decode(bytes, count, &copy)) fail_msg("%s was not decoded", message_kind_name(kind));
+            if (memcmp(&copy, &original, sizeof copy) != 0) fail_msg("%s came back different", message_kind_name(kind));
+            assert_int_equal(message_encode(&copy, again, sizeof again), count);
+            assert_memory_equal(again, bytes, count);
+        }
+    }
+}
+
+static void test_round_trip_of_every_log_entry(void **state) {
+    (void)state;
+    rng r = seeded_rng("log round trip", 12);
+    for (int round = 0; round < 300; round++) {
+        for (uint8_t kind = 1; kind < LOG_KINDS; kind++) {
+            wire_random w = {&r, round == 0};
+            random_log_entry(&w, kind, &entry);
+            size_t count = log_entry_encode(&entry, bytes, sizeof bytes);
+            assert_true(count > 0);
+            memset(&entry_copy, 0xa5, sizeof entry_copy);
+            assert_true(log_entry_decode(bytes, count, &entry_copy));
+            assert_memory_equal(&entry_copy, &entry, sizeof entry);
+        }
+    }
+}
+
+// A length that is cut, a byte too many, a buffer too small: refused, and nothing is written behind the buffer.
+static void test_every_length_but_one_is_refused(void **state) {
+    (void)state;
+    rng r = seeded_rng("lengths", 13);
+    for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
+        wire_random w = {&r, false};
+        random_message(&w, kind, &original);
+        size_t count = message_encode(&original, bytes, sizeof bytes);
+        for (size_t cut = 0; cut < count; cut++) {
+            // a block of its own, so that a sanitizer sees a read or a write behind the end
+            uint8_t *part = malloc(cut + 1);
+            assert_non_null(part);
+            memcpy(part, bytes, cut);
+            assert_false(message_decode(part, cut, &copy));
+            memset(part, 0x5a, cut + 1);
+            assert_int_equal(message_encode(&original, part, cut), 0);
+            assert_int_equal(part[cut], 0x5a);
+            free(part);
+        }
+        assert_int_equal(message_encode(&original, again, count), count);
+        bytes[count] = 0;
+        assert_false(message_decode(bytes, count + 1, &copy));
+    }
+    assert_false(message_decode(NULL, 0, &copy));
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+#define HAS_CLEAR_PADDING 1
+#endif
+#endif
+
+#if HAS_CLEAR_PADDING
+// Flips the lowest bit of every byte of a full body that is no padding: the encoding must notice. So a field that is
+// added to a message and forgotten in its codec fails here.
+static void check_bytes_matter(message *msg, void *body, const uint8_t *is_value, size_t size) {
+    size_t count = message_encode(msg, bytes, sizeof bytes);
+    assert_true(count > 0);
+    for (size_t i = 0; i < size; i++) {
+        if (is_value[i] == 0) continue;
+        ((uint8_t *)body)[i] ^= 1;
+        size_t changed = message_encode(msg, again, sizeof again);
+        if (changed == count && memcmp(bytes, again, count) == 0) {
+            fail_msg("%s: byte %zu of its body is not encoded", message_kind_name(msg->kind), i);
+        }
+        ((uint8_t *)body)[i] ^= 1;
+    }
+}
+
+static void test_every_byte_of_a_body_is_encoded(void **state) {
+    (void)state;
+    rng r = seeded_rng("bytes matter", 14);
+    wire_random w = {&r, true};
+    static uint8_t is_value[sizeof(message)];
+#define CHECK(upper, body, type)                                  \
+    do {                                                          \
+        memset(is_value, 0xff, sizeof(type));                     \
+        __builtin_clear_padding((type *)(void *)is_value);        \
+        check_bytes_matter(&original, body, is_value, sizeof(type)); \
+    } while (0);
+#define X(upper, lower)                                           \
+    if (MESSAGE_##upper != MESSAGE_LOG) {                         \
+        random_message(&w, MESSAGE_##upper, &original);           \
+        CHECK(upper, &original.u.lower, message_##lower)          \
+    }
+    WIRE_MESSAGES(X)
+#undef X
+    // a log entry's body is a union again: kind by kind
+    random_message(&w, MESSAGE_LOG, &original);
+    log_entry *e = &original.u.log.entry;
+#define LOGGED(upper, lower)                                      \
+    random_log_entry(&w, LOG_##upper, e);                         \
+    CHECK(upper, &e->u.lower, log_##lower)
+    LOGGED(RUN, run)
+    LOGGED(MEMBER, member)
+    LOGGED(EXPEL, expel)
+    LOGGED(OWNER, owner)
+    LOGGED(CLOSE, close)
+    LOGGED(FINAL, final)
+    LOGGED(CHECKPOINT, checkpoint)
+#undef LOGGED
+#undef CHECK
+}
+#endif
+
+static void assert_not_encoded(const message *msg) {
+    assert_int_equal(message_encode(msg, bytes, sizeof bytes), 0);
+}
+
+static void test_limits_hold_when_encoding(void **state) {
+    (void)state;
+    message m = {.kind = MESSAGE_NONE};
+    assert_not_encoded(&m);
+    m.kind = MESSAGE_KINDS;
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_FORWARD, .u.forward.path.stages = WIRE_MAX_STAGES + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_FORWARD, .u.forward.subject.stage = WIRE_MAX_STAGES + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin.parts = WIRE_MAX_STAGE_MEMBERS + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin.owners = WIRE_MAX_STAGE_MEMBERS + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_REDUCED, .u.reduced.tensors = WIRE_MAX_STAGE_TENSORS + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_NONE};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_OWNER, .u.owner.slot = WIRE_MAX_SLOTS}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_JOIN, .u.join.kind = MEMBER_KIND_COUNT};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_JOIN, .u.join.address = "host\n:1"};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_JOIN};
+    memset(m.u.join.address, 'h', sizeof m.u.join.address);  // not terminated
+    assert_not_encoded(&m);
+}
+
+enum { HEADER = 1 + 8 + 8 + 8, SUBJECT = 4 + 2 + 4 + 8 };  // bytes
+
+// Changes one byte of a good message and expects a refusal.
+static void assert_refused(size_t count, size_t at, uint8_t value) {
+    assert_true(at < count);
+    uint8_t before = bytes[at];
+    assert_true(message_decode(bytes, count, &copy));
+    bytes[at] = value;
+    assert_false(message_decode(bytes, count, &copy));
+    bytes[at] = before;
+}
+
+static void test_limits_hold_when_decoding(void **state) {
+    (void)state;
+    message m = {.kind = MESSAGE_DENY};
+    size_t count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, 0, MESSAGE_NONE);
+    assert_refused(count, 0, MESSAGE_KINDS);
+    assert_refused(count, 0, 0xff);
+    assert_refused(count, HEADER + 4, WIRE_MAX_STAGES + 1);
+    assert_refused(count, HEADER + 5, 1);
+    assert_refused(count, HEADER + SUBJECT, PHASE_COUNT);
+    assert_refused(count, HEADER + SUBJECT + 1, DENY_REASONS);
+    m = (message){.kind = MESSAGE_COUNTED, .u.counted.overflow = true};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER + SUBJECT + 4, 2);
+    m = (message){.kind = MESSAGE_RESUME};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER + SUBJECT + 8, PHASE_COMMIT);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 2}};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER, GET_KINDS);
+    assert_refused(count, HEADER + 1 + 18 + 8, 3);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_EXPEL}};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER + 9 + 16, LOG_KINDS);
+    assert_refused(count, HEADER + 9 + 17 + 8, EXPEL_REASONS);
+}
+
+// Counts that say more than there is, or more than is allowed, even with bytes enough behind them.
+static void test_counts_of_a_peer_are_bounded(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t kind;
+        size_t at;
+        unsigned maximum;
+    } cases[] = {
+        {MESSAGE_COMMIT, HEADER + SUBJECT + 8, WIRE_MAX_STAGES},
+        {MESSAGE_BEGIN_AGGREGATION, HEADER + 18 + 16, WIRE_MAX_STAGE_MEMBERS},
+        {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
+        {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
+        {MESSAGE_JOIN, HEADER + 1 + 4, WIRE_MAX_ADDRESS - 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (unsigned over = 1; over < 60000; over = over * 3 + 1) {
+            message m = {.kind = cases[i].kind};
+            memset(bytes, 'x', sizeof bytes);
+            size_t count = message_encode(&m, bytes, sizeof bytes);
+            assert_true(count > cases[i].at + 1);
+            unsigned claimed = cases[i].maximum + over;
+            bytes[cases[i].at] = (uint8_t)claimed;
+            bytes[cases[i].at + 1] = (uint8_t)(claimed >> 8);
+            assert_false(message_decode(bytes, count, &copy));
+            assert_false(message_decode(bytes, sizeof bytes, &copy));
+        }
+    }
+}
+
+static void test_one_encoding_for_each_value(void **state) {
+    (void)state;
+    // a set may not end in words that are zero
+    message m = {.kind = MESSAGE_MISMATCH, .u.mismatch.set.words[0] = 1};
+    size_t count = message_encode(&m, bytes, sizeof bytes);
+    assert_true(message_decode(bytes, count, &copy));
+    bytes[HEADER + 18] = 2;
+    memset(bytes + count, 0, 8);
+    assert_false(message_decode(bytes, count + 8, &copy));
+    // a text may hold no terminator and no control character
+    m = (message){.kind = MESSAGE_JOIN, .u.join.address = "host:1"};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, count - 1, '\0');
+    assert_refused(count, count - 1, '\x1b');
+    assert_refused(count, count - 1, 0x80);
+    // what stands behind the terminator does not travel
+    m.u.join.address[100] = 'x';
+    assert_int_equal(message_encode(&m, again, sizeof again), count);
+    assert_memory_equal(again, bytes, count);
+}
+
+// Any change of any accepted bytes is refused or is another message: there are no bytes without a meaning.
+static void test_accepted_bytes_are_canonical(void **state) {
+    (void)state;
+    rng r = seeded_rng("canonical", 15);
+    unsigned accepted = 0;
+    for (int round = 0; round < 20000; round++) {
+        wire_random w = {&r, false};
+        random_message(&w, (uint8_t)(1 + rng_below(&r, MESSAGE_KINDS - 1)), &original);
+        size_t count = message_encode(&original, bytes, sizeof bytes);
+        for (uint64_t flips = 1 + rng_below(&r, 3); flips > 0; flips--) {
+            bytes[rng_below(&r, count)] ^= (uint8_t)(1u << rng_below(&r, 8));
+        }
+        if (!message_decode(bytes, count, &copy)) continue;
+        accepted++;
+        assert_int_equal(message_encode(&copy, again, sizeof again), count);
+        assert_memory_equal(again, bytes, count);
+    }
+    assert_true(accepted > 1000);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    assert_string_equal(message_kind_name(MESSAGE_FORWARD), "FORWARD");
+    assert_string_equal(message_kind_name(MESSAGE_BEGIN_AGGREGATION), "BEGIN_AGGREGATION");
+    assert_string_equal(message_kind_name(MESSAGE_NONE), "UNKNOWN");
+    assert_string_equal(message_kind_name(MESSAGE_KINDS), "UNKNOWN");
+    for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) assert_string_not_equal(message_kind_name(kind), "UNKNOWN");
+    for (uint8_t why = 0; why < DENY_REASONS; why++) assert_string_not_equal(deny_reason_name(why), "UNKNOWN");
+    assert_string_equal(deny_reason_name(DENY_STALE), "STALE");
+    assert_string_equal(deny_reason_name(DENY_REASONS), "UNKNOWN");
+    unsigned with_payload = 0;
+    for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(kind);
+    assert_int_equal(with_payload, 3);
+    assert_true(message_has_payload(MESSAGE_DATA));
+}
+
+// Every message fits in one frame at its fullest.
+static void test_the_longest_message_fits(void **state) {
+    (void)state;
+    rng r = seeded_rng("longest", 16);
+    wire_random w = {&r, true};
+    size_t longest = 0;
+    for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
+        random_message(&w, kind, &original);
+        size_t count = message_encode(&original, bytes, sizeof bytes);
+        assert_true(count > 0);
+        if (count > longest) longest = count;
+    }
+    assert_true(longest > 8192 && longest < WIRE_MAX_CONTROL_BYTES / 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip_of_every_kind),
+        cmocka_unit_test(test_round_trip_of_every_log_entry),
+        cmocka_unit_test(test_every_length_but_one_is_refused),
+#if HAS_CLEAR_PADDING
+        cmocka_unit_test(test_every_byte_of_a_body_is_encoded),
+#endif
+        cmocka_unit_test(test_limits_hold_when_encoding),
+        cmocka_unit_test(test_limits_hold_when_decoding),
+        cmocka_unit_test(test_counts_of_a_peer_are_bounded),
+        cmocka_unit_test(test_one_encoding_for_each_value),
+        cmocka_unit_test(test_accepted_bytes_are_canonical),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_the_longest_message_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
