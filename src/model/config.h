@@ -7,6 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Largest of each that a description or a file may ask for.
+enum {
+    MODEL_MAX_DIM = 1 << 15,
+    MODEL_MAX_LAYERS = 1 << 10,
+    MODEL_MAX_FFN_DIM = 1 << 18,
+    MODEL_MAX_VOCAB = 1 << 20,
+    MODEL_MAX_CONTEXT = 1 << 20,
+};
+
 typedef enum model_arch { MODEL_LLAMA, MODEL_GPT } model_arch;
 
 typedef struct model_config {

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { STAGE_MAX_ROWS = 1 << 20 };  // tokens of a microbatch
+
 // One parameter tensor of a stage.
 typedef struct stage_tensor {
     char name[96];      // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
@@ -59,11 +61,13 @@ size_t stage_stash_bytes(const stage *s);    // of one microbatch
 size_t stage_work_bytes(const stage *s);     // work area, one per stage, allocated inside stage_new
 size_t stage_activation_elements(const stage *s);  // rows * dim
 
-// tokens[rows] -> y, for stage 0; x -> y otherwise (the unused one is NULL). stash: stage_stash_bytes.
+// tokens[rows] -> y, for stage 0; x -> y otherwise (the unused one is NULL). stash: stage_stash_bytes, aligned to 64 bytes,
+// any content; it then belongs to this microbatch until its weight gradient. Tokens are below the vocabulary. Arrays of
+// one call do not overlap.
 void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x, float *y);
 // Stage 0 only: final norm, head, cross-entropy of x (the last stage's output) against targets[rows] (-1: not counted).
 // Returns the sum of token losses in fp64 and writes the counted tokens; dx (gradient of that sum) unless NULL.
-// The stash keeps what the head's weight gradient needs.
+// The stash keeps what the head's weight gradient needs; stage_forward must have run on it (and forgets an older loss).
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens);
 // dy -> dx (dx NULL for stage 0). What the weight gradient needs stays in the stash.
 void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);

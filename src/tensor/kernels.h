@@ -22,7 +22,7 @@ typedef struct tensor_norm {
 } tensor_norm;
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
-// dx = residual + gradient of the norm for dy. dx may be `residual` or dy itself.
+// dx = gradient of the norm for dy, plus residual unless NULL. dx may be x, dy or residual itself.
 void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, const float *residual, float *dx);
 // d_weight[dim], d_bias[dim] (centred only, else NULL).
 void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, float *d_weight, float *d_bias);

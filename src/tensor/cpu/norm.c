@@ -73,12 +73,16 @@ static void gradient_sums(const float *x, const float *dy, const float *weight, 
 
 TENSOR_WIDE
 static void gradient_row(const norm_job *job, const float *weight, size_t r, size_t dim, bool centred, float mean, float inv) {
-    const float *x = job->x + r * dim, *dy = job->dy + r * dim, *residual = job->residual + r * dim;
+    const float *x = job->x + r * dim, *dy = job->dy + r * dim, *residual = job->residual ? job->residual + r * dim : NULL;
     float *dx = job->out + r * dim, product, plain;
     gradient_sums(x, dy, weight, dim, mean, &product, &plain);
     float slope = product / (float)dim * (inv * inv), shift = centred ? plain / (float)dim : 0.0f;
-    for (size_t i = 0; i < dim; i++)
-        dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
+    if (residual)
+#pragma GCC ivdep
+        for (size_t i = 0; i < dim; i++) dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
+    else
+#pragma GCC ivdep
+        for (size_t i = 0; i < dim; i++) dx[i] = inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
 }
 
 static void gradient_rows(const void *context, size_t begin, size_t end) {

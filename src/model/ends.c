@@ -1,0 +1,61 @@
+// The two ends of the model, which stage 0 holds: embedding; final norm, head and loss.
+#include "base/err.h"
+#include "model/stage_inner.h"
+#include "tensor/gemm.h"
+
+#include <string.h>
+
+void ends_embed(stage *s, const int32_t *tokens, float *y) {
+    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = tokens};
+    const float *positions = s->config.arch == MODEL_GPT ? s->parameters + s->layout.positions : NULL;
+    for (size_t r = 0; r < s->rows; r++) BRAID_ASSERT(tokens[r] >= 0 && (uint32_t)tokens[r] < s->config.vocab);
+    tensor_embedding_forward(s->pool, &e, s->parameters + s->layout.embedding, positions, y);
+}
+
+// Logits and loss of rows [first, first + count); the gradient of the head's input when `d_input`.
+static void loss_rows(stage *s, const stash_view *v, size_t first, size_t count, float *d_input) {
+    size_t dim = s->config.dim, vocab = s->config.vocab;
+    const float *head = s->parameters + s->layout.head;
+    tensor_loss l = {.rows = count, .vocab = vocab, .targets = v->targets + first, .losses = s->losses + first,
+                     .maximum = v->head_maximum + first, .inverse = v->head_inverse + first, .gradient = d_input != NULL};
+    tensor_gemm_run(s->pool, &(tensor_gemm){.b_transposed = true, .m = count, .n = vocab, .k = dim, .a = v->head_input + first * dim,
+                                            .a_stride = dim, .b = head, .b_stride = dim, .c = s->logits, .c_stride = vocab});
+    tensor_loss_run(s->pool, &l, s->logits);
+    if (!d_input) return;
+    tensor_gemm_run(s->pool, &(tensor_gemm){.m = count, .n = dim, .k = vocab, .a = s->logits, .a_stride = vocab, .b = head, .b_stride = dim,
+                                            .c = d_input + first * dim, .c_stride = dim});
+}
+
+double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(s->shape.ends && v.header->phase != PHASE_EMPTY);
+    tensor_norm norm = stage_norm(s, &s->layout.norm, s->head_mean, s->head_scale);
+    *tokens = 0;
+    for (size_t r = 0; r < s->rows; r++) {
+        BRAID_ASSERT(targets[r] < (int32_t)s->config.vocab);
+        if (targets[r] >= 0) ++*tokens;
+    }
+    memcpy(v.targets, targets, s->rows * sizeof *targets);
+    tensor_norm_forward(s->pool, &norm, x, v.head_input);
+    for (size_t first = 0; first < s->rows; first += s->loss_rows)
+        loss_rows(s, &v, first, s->rows - first < s->loss_rows ? s->rows - first : s->loss_rows, dx ? s->narrow : NULL);
+    double sum = 0;
+    for (size_t r = 0; r < s->rows; r++) sum += s->losses[r];
+    if (!dx) return sum;
+    tensor_norm_weight_gradient(s->pool, &norm, x, s->narrow, v.d_norm, v.d_norm_bias);
+    tensor_norm_input_gradient(s->pool, &norm, x, s->narrow, NULL, dx);
+    v.header->lossy = 1;
+    return sum;
+}
+
+void stage_logits(stage *s, const float *x, uint32_t position, float *logits) {
+    size_t dim = s->config.dim, sequences = s->shape.sequences;
+    BRAID_ASSERT(s->shape.ends && position < s->shape.tokens);
+    tensor_norm norm = stage_norm(s, &s->layout.norm, s->head_mean, s->head_scale);
+    norm.rows = sequences;
+    for (size_t i = 0; i < sequences; i++)
+        memcpy(s->narrow + i * dim, x + (i * s->shape.tokens + position) * dim, dim * sizeof *x);
+    tensor_norm_forward(s->pool, &norm, s->narrow, s->grad[0]);
+    tensor_gemm_run(s->pool, &(tensor_gemm){.b_transposed = true, .m = sequences, .n = s->config.vocab, .k = dim, .a = s->grad[0], .a_stride = dim,
+                                            .b = s->parameters + s->layout.head, .b_stride = dim, .c = logits, .c_stride = s->config.vocab});
+}

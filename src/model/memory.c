@@ -1,0 +1,140 @@
+// How a stage's memory is cut: the work area (one per stage) and the stash (one per microbatch).
+#include "model/stage_inner.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64, LOGITS_ELEMENTS = 1 << 22, LOSS_ROWS_STEP = 64 };
+
+// Cuts pieces from `base`; with base NULL it only measures.
+typedef struct cutter {
+    char *base;
+    size_t used;
+} cutter;
+
+static void *cut_bytes(cutter *c, size_t bytes) {
+    void *piece = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return piece;
+}
+
+static float *cut_floats(cutter *c, size_t count) { return cut_bytes(c, count * sizeof(float)); }
+
+static block_memory cut_block(const stage *s, cutter *c) {
+    block_memory m = {0};
+    size_t dim = s->config.dim;
+    bool gpt = s->config.arch == MODEL_GPT;
+    m.x = cut_floats(c, s->rows * dim);
+    m.normed1 = cut_floats(c, s->rows * dim);
+    m.qkv = cut_floats(c, s->rows * s->qkv_dim);
+    m.attention = cut_floats(c, s->rows * dim);
+    m.middle = cut_floats(c, s->rows * dim);
+    m.normed2 = cut_floats(c, s->rows * dim);
+    m.up = cut_floats(c, s->rows * s->up_dim);
+    m.act = cut_floats(c, s->rows * s->config.ffn_dim);
+    m.inverse1 = cut_floats(c, s->rows);
+    m.inverse2 = cut_floats(c, s->rows);
+    m.softmax_maximum = cut_floats(c, s->rows * s->config.heads);
+    m.softmax_inverse = cut_floats(c, s->rows * s->config.heads);
+    m.d_norm1 = cut_floats(c, dim);
+    m.d_norm2 = cut_floats(c, dim);
+    if (!gpt) return m;
+    m.mean1 = cut_floats(c, s->rows);
+    m.mean2 = cut_floats(c, s->rows);
+    m.d_norm1_bias = cut_floats(c, dim);
+    m.d_norm2_bias = cut_floats(c, dim);
+    m.d_qkv_bias = cut_floats(c, s->qkv_dim);
+    m.d_o_bias = cut_floats(c, dim);
+    m.d_up_bias = cut_floats(c, s->up_dim);
+    m.d_down_bias = cut_floats(c, dim);
+    return m;
+}
+
+static stage_body cut_body(const stage *s, cutter *c) {
+    stage_body body = {0};
+    if (s->shape.ends) body.d_embedding = cut_floats(c, s->rows * s->config.dim);
+    body.blocks = cut_floats(c, s->layout.blocks * s->block_floats);
+    return body;
+}
+
+static stash_view cut_stash(const stage *s, cutter *c) {
+    stash_view v = {0};
+    size_t activation = s->rows * s->config.dim;
+    v.header = cut_bytes(c, sizeof *v.header);
+    if (s->shape.ends) {
+        v.tokens = cut_bytes(c, s->rows * sizeof *v.tokens);
+        v.targets = cut_bytes(c, s->rows * sizeof *v.targets);
+        v.head_input = cut_floats(c, activation);
+        v.head_maximum = cut_floats(c, s->rows);
+        v.head_inverse = cut_floats(c, s->rows);
+        v.d_norm = cut_floats(c, s->config.dim);
+        v.d_norm_bias = s->config.arch == MODEL_GPT ? cut_floats(c, s->config.dim) : NULL;
+    }
+    if (!s->shape.recompute) {
+        v.body = cut_body(s, c);
+        return v;
+    }
+    if (!s->shape.ends) v.x = cut_floats(c, activation);
+    v.dy = cut_floats(c, activation);
+    v.body = s->body;
+    return v;
+}
+
+// Rows whose logits are held at once: from the shape alone, since the sum over them is cut there.
+static size_t loss_rows(const stage *s) {
+    size_t rows = LOGITS_ELEMENTS / s->config.vocab / LOSS_ROWS_STEP * LOSS_ROWS_STEP;
+    if (rows < LOSS_ROWS_STEP) rows = LOSS_ROWS_STEP;
+    return rows < s->rows ? rows : s->rows;
+}
+
+static void cut_ends(stage *s, cutter *c) {
+    s->loss_rows = loss_rows(s);
+    s->logits = cut_floats(c, s->loss_rows * s->config.vocab);
+    s->losses = cut_bytes(c, s->rows * sizeof *s->losses);
+    s->head_mean = cut_floats(c, s->rows);
+    s->head_scale = cut_floats(c, s->rows);
+}
+
+static void cut_work(stage *s, cutter *c) {
+    size_t activation = s->rows * s->config.dim, threads = tensor_pool_threads(s->pool);
+    size_t half = s->config.dim / s->config.heads / 2;
+    tensor_attention attention = stage_attention(s, NULL);
+    for (size_t i = 0; i < 2; i++) s->grad[i] = cut_floats(c, activation);
+    s->narrow = cut_floats(c, activation);
+    s->wide = cut_floats(c, s->rows * s->config.ffn_dim);
+    s->attention_scratch = cut_floats(c, threads * tensor_attention_scratch(&attention));
+    s->tile_floats = tiles_scratch_floats(s);
+    s->tile_scratch = cut_floats(c, threads * s->tile_floats);
+    if (s->config.arch == MODEL_LLAMA) {
+        s->cosines = cut_floats(c, s->shape.tokens * half);
+        s->sines = cut_floats(c, s->shape.tokens * half);
+    }
+    if (s->shape.ends) cut_ends(s, c);
+    if (s->shape.recompute) s->body = cut_body(s, c);
+}
+
+braid_err stage_reserve(stage *s, braid_error *error) {
+    cutter c = {0};
+    cut_block(s, &c);
+    s->block_floats = c.used / sizeof(float);
+    c = (cutter){0};
+    cut_work(s, &c);
+    s->work_bytes = c.used;
+    c = (cutter){0};
+    cut_stash(s, &c);
+    s->stash_bytes = c.used;
+    s->work = aligned_alloc(ALIGNMENT, s->work_bytes);
+    if (!s->work) return braid_fail(error, BRAID_MEMORY, "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);
+    c = (cutter){.base = s->work};
+    cut_work(s, &c);
+    return BRAID_OK;
+}
+
+stash_view stage_stash_view(const stage *s, void *stash) {
+    cutter c = {.base = stash};
+    return cut_stash(s, &c);
+}
+
+block_memory stage_block_memory(const stage *s, const stage_body *body, uint32_t block) {
+    cutter c = {.base = (char *)(body->blocks + block * s->block_floats)};
+    return cut_block(s, &c);
+}

@@ -1,0 +1,168 @@
+#include "model/stage.h"
+
+#include "base/err.h"
+#include "model/stage_inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static braid_err check_shape(const model_config *c, const stage_shape *shape, braid_error *error) {
+    if (shape->layer_begin > shape->layer_end || shape->layer_end > c->layers)
+        return braid_fail(error, BRAID_CONFIG, "stage: layers %u to %u of a model with %u", shape->layer_begin, shape->layer_end, c->layers);
+    if (shape->layer_begin == shape->layer_end && !shape->ends)
+        return braid_fail(error, BRAID_CONFIG, "stage: it holds no layer: give every stage but the first at least one");
+    if (shape->ends && shape->layer_begin != 0)
+        return braid_fail(error, BRAID_CONFIG, "stage: the stage with the ends begins at layer 0, not %u", shape->layer_begin);
+    if (shape->tokens < 1 || shape->tokens > c->context)
+        return braid_fail(error, BRAID_CONFIG, "stage: sequences of %u tokens, the model's context is %u", shape->tokens, c->context);
+    if (shape->sequences < 1 || (uint64_t)shape->sequences * shape->tokens > STAGE_MAX_ROWS)
+        return braid_fail(error, BRAID_CONFIG, "stage: %u sequences of %u tokens, a microbatch has between 1 and %d tokens", shape->sequences,
+                          shape->tokens, STAGE_MAX_ROWS);
+    return BRAID_OK;
+}
+
+static braid_err stage_build(stage *s, braid_error *error) {
+    braid_err err = layout_new(&s->config, &s->shape, &s->layout, error);
+    if (!err) err = tiles_new(s, error);
+    if (!err) err = stage_reserve(s, error);
+    if (!err && s->config.arch == MODEL_LLAMA)
+        tensor_rope_tables(s->shape.tokens, s->config.dim / s->config.heads, s->config.rope_theta, s->cosines, s->sines);
+    return err;
+}
+
+braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out, braid_error *error) {
+    *out = NULL;
+    braid_err err = model_config_check(config, error);
+    if (!err) err = check_shape(config, shape, error);
+    if (err) return err;
+    stage *s = calloc(1, sizeof *s);
+    if (!s) return braid_fail(error, BRAID_MEMORY, "no memory for a stage");
+    s->config = *config;
+    s->shape = *shape;
+    s->pool = pool;
+    s->rows = (size_t)shape->sequences * shape->tokens;
+    s->qkv_dim = config->dim + 2 * (size_t)(config->dim / config->heads) * config->kv_heads;
+    s->up_dim = config->arch == MODEL_GPT ? config->ffn_dim : 2 * (size_t)config->ffn_dim;
+    err = stage_build(s, error);
+    if (err) stage_free(s);
+    else *out = s;
+    return err;
+}
+
+void stage_free(stage *s) {
+    if (!s) return;
+    layout_free(&s->layout);
+    free(s->tiles);
+    free(s->work);
+    free(s);
+}
+
+size_t stage_parameters(const stage *s) { return s->layout.parameters; }
+uint32_t stage_tensor_count(const stage *s) { return s->layout.tensors; }
+const stage_tensor *stage_tensors(const stage *s) { return s->layout.tensor; }
+size_t stage_stash_bytes(const stage *s) { return s->stash_bytes; }
+size_t stage_work_bytes(const stage *s) { return s->work_bytes; }
+size_t stage_activation_elements(const stage *s) { return s->rows * s->config.dim; }
+
+void stage_bind(stage *s, float *parameters) {
+    s->parameters = parameters;
+    s->body_phase = PHASE_EMPTY;
+}
+
+static size_t activation_bytes(const stage *s) { return s->rows * s->config.dim * sizeof(float); }
+
+// x NULL: from the stash's tokens.
+static void body_forward(stage *s, const stash_view *v, const float *x, float *y) {
+    uint32_t blocks = s->layout.blocks;
+    float *first = blocks ? stage_block_memory(s, &v->body, 0).x : y;
+    if (s->shape.ends) ends_embed(s, v->tokens, first);
+    else memcpy(first, x, activation_bytes(s));
+    for (uint32_t i = 0; i < blocks; i++) {
+        block_memory m = stage_block_memory(s, &v->body, i);
+        block_forward(s, i, &m, i + 1 < blocks ? stage_block_memory(s, &v->body, i + 1).x : y);
+    }
+}
+
+static void body_input_gradient(stage *s, const stash_view *v, const float *dy, float *dx) {
+    float *last = s->shape.ends ? v->body.d_embedding : dx;
+    for (uint32_t i = s->layout.blocks; i-- > 0;) {
+        block_memory m = stage_block_memory(s, &v->body, i);
+        float *to = i == 0 ? last : s->grad[i % 2];
+        block_input_gradient(s, i, &m, dy, to);
+        dy = to;
+    }
+    if (s->layout.blocks == 0) memcpy(last, dy, activation_bytes(s));
+}
+
+// With recomputation the body is the stage's own: says whose microbatch it holds now.
+static void body_claim(stage *s, const stash_view *v, stage_phase phase) {
+    s->body_ticket = v->header->ticket;
+    s->body_phase = phase;
+}
+
+static bool body_holds(const stage *s, const stash_view *v, stage_phase phase) {
+    return !s->shape.recompute || (s->body_phase == phase && s->body_ticket == v->header->ticket);
+}
+
+void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x, float *y) {
+    stash_view v = stage_stash_view(s, stash);
+    *v.header = (stage_header){.ticket = ++s->next_ticket, .phase = PHASE_FORWARD_DONE};
+    if (s->shape.ends) memcpy(v.tokens, tokens, s->rows * sizeof *tokens);
+    else if (s->shape.recompute) memcpy(v.x, x, activation_bytes(s));
+    body_forward(s, &v, x, y);
+    body_claim(s, &v, PHASE_FORWARD_DONE);
+}
+
+// The output of the repeated forward is not wanted: it goes where the gradients will.
+static void body_restore(stage *s, const stash_view *v) {
+    if (body_holds(s, v, PHASE_FORWARD_DONE)) return;
+    body_forward(s, v, v->x, s->grad[0]);
+    body_claim(s, v, PHASE_FORWARD_DONE);
+}
+
+void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(v.header->phase == PHASE_FORWARD_DONE);
+    body_restore(s, &v);
+    if (s->shape.recompute) memcpy(v.dy, dy, activation_bytes(s));
+    body_input_gradient(s, &v, dy, dx);
+    body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
+    v.header->phase = PHASE_INPUT_GRADIENT_DONE;
+}
+
+static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, stage_gradient_fn sink, void *context) {
+    sink(context, at->weight, weight, dim);
+    if (bias) sink(context, at->bias, bias, dim);
+}
+
+static void hand_bias(const layout_linear *l, const float *bias, stage_gradient_fn sink, void *context) {
+    if (l->has_bias) sink(context, l->bias, bias, l->out);
+}
+
+static void hand_vectors(const stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+    size_t dim = s->config.dim;
+    for (uint32_t i = 0; i < s->layout.blocks; i++) {
+        const layout_block *b = &s->layout.block[i];
+        block_memory m = stage_block_memory(s, &v->body, i);
+        hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink, context);
+        hand_bias(&b->qkv, m.d_qkv_bias, sink, context);
+        hand_bias(&b->o, m.d_o_bias, sink, context);
+        hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink, context);
+        hand_bias(&b->up, m.d_up_bias, sink, context);
+        hand_bias(&b->down, m.d_down_bias, sink, context);
+    }
+    if (s->shape.ends) hand_norm(&s->layout.norm, v->d_norm, v->d_norm_bias, dim, sink, context);
+}
+
+void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(v.header->phase == PHASE_INPUT_GRADIENT_DONE && (!s->shape.ends || v.header->lossy));
+    if (!body_holds(s, &v, PHASE_INPUT_GRADIENT_DONE)) {
+        body_restore(s, &v);
+        body_input_gradient(s, &v, v.dy, s->grad[0]);
+        body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
+    }
+    tiles_run(s, &v, sink, context);
+    hand_vectors(s, &v, sink, context);
+    v.header->phase = PHASE_EMPTY;
+}

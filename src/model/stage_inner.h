@@ -1,0 +1,112 @@
+// What the files of a stage share: its memory and the steps of a block and of the ends.
+#ifndef BRAID_MODEL_STAGE_INNER_H
+#define BRAID_MODEL_STAGE_INNER_H
+
+#include "model/layout.h"
+#include "tensor/kernels.h"
+
+// What a block keeps of a microbatch. Forward fills it; the input gradient replaces in place what the weight gradient
+// does not need by what it does.
+typedef struct block_memory {
+    float *x;          // [rows, dim] the block's input; then the gradient of its output
+    float *normed1;    // [rows, dim] input of qkv
+    float *qkv;        // [rows, dim + 2 kv]; then its gradient
+    float *attention;  // [rows, dim] input of o
+    float *middle;     // [rows, dim] after attention's residual; then its gradient
+    float *normed2;    // [rows, dim] input of up
+    float *up;         // [rows, up.out]; then its gradient
+    float *act;        // [rows, ffn] input of down
+    float *mean1, *inverse1, *mean2, *inverse2;    // [rows]
+    float *softmax_maximum, *softmax_inverse;      // [rows * heads]
+    float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;  // gradients of vectors, made with the input gradient
+    float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
+} block_memory;
+
+// The blocks' part of a stash. With recomputation there is one per stage instead of one per stash.
+typedef struct stage_body {
+    float *d_embedding;  // [rows, dim] gradient of the embedding's output, stage 0
+    float *blocks;       // block_floats each
+} stage_body;
+
+typedef struct stage_header {
+    uint64_t ticket;  // names the microbatch within this stage
+    uint32_t phase;   // stage_phase
+    uint32_t lossy;   // stage_loss has run with a gradient
+} stage_header;
+
+typedef enum stage_phase { PHASE_EMPTY, PHASE_FORWARD_DONE, PHASE_INPUT_GRADIENT_DONE } stage_phase;
+
+// A stash: one piece of memory, pointers into it.
+typedef struct stash_view {
+    stage_header *header;
+    int32_t *tokens, *targets;              // [rows], stage 0
+    float *head_input;                      // [rows, dim] after the final norm, stage 0
+    float *head_maximum, *head_inverse;     // [rows]
+    float *d_norm, *d_norm_bias;            // [dim]
+    float *x, *dy;                          // [rows, dim] with recomputation (x: not in stage 0)
+    stage_body body;                        // without
+} stash_view;
+
+typedef enum tile_kind { TILE_LINEAR, TILE_HEAD, TILE_EMBEDDING, TILE_POSITIONS } tile_kind;
+typedef enum tile_source { SOURCE_QKV, SOURCE_O, SOURCE_UP, SOURCE_DOWN } tile_source;
+
+// Rows [first, last) of one tensor's gradient: one product, one call of the sink.
+typedef struct gradient_tile {
+    uint8_t kind, source;
+    uint32_t block;
+    uint32_t first, last;
+    uint32_t column;  // of the tensor within a fused product's output
+    size_t offset;    // of the first element in the parameter array
+} gradient_tile;
+
+struct stage {
+    model_config config;
+    stage_shape shape;
+    tensor_pool *pool;
+    layout layout;
+    const float *parameters;
+    size_t rows, qkv_dim, up_dim;
+    size_t block_floats, stash_bytes, work_bytes;
+    // work area
+    void *work;
+    float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
+    float *cosines, *sines;
+    float *attention_scratch;        // per thread
+    float *tile_scratch;             // per thread, tile_floats each
+    size_t tile_floats;
+    float *logits;                   // [loss_rows, vocab]
+    size_t loss_rows;
+    double *losses;                  // [rows]
+    float *head_mean, *head_scale;   // [rows] statistics of the final norm
+    // recomputation
+    stage_body body;
+    uint64_t body_ticket, next_ticket;
+    stage_phase body_phase;
+    gradient_tile *tiles;
+    size_t tile_count;
+};
+
+// memory.c
+// Finds the sizes, reserves the work area.
+braid_err stage_reserve(stage *s, braid_error *error);
+stash_view stage_stash_view(const stage *s, void *stash);
+block_memory stage_block_memory(const stage *s, const stage_body *body, uint32_t block);
+
+// block.c
+void block_forward(stage *s, uint32_t block, const block_memory *m, float *y);
+// dx differs from dy.
+void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy, float *dx);
+
+tensor_norm stage_norm(const stage *s, const layout_norm *at, float *mean, float *inverse);
+tensor_attention stage_attention(const stage *s, const block_memory *m);
+
+// tiles.c
+braid_err tiles_new(stage *s, braid_error *error);
+// What one thread needs to make any tile.
+size_t tiles_scratch_floats(const stage *s);
+void tiles_run(stage *s, const stash_view *v, stage_gradient_fn sink, void *context);
+
+// ends.c
+void ends_embed(stage *s, const int32_t *tokens, float *y);
+
+#endif

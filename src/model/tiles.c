@@ -1,0 +1,164 @@
+// Weight gradients, cut by shape into tiles of whole tensor rows. Each tile is made by one thread in its own scratch
+// memory and handed over, so no buffer of the size of the weights is needed.
+#include "base/err.h"
+#include "model/stage_inner.h"
+#include "tensor/gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE_ELEMENTS = 1 << 18, TILE_ROWS_LEAST = 128, TILE_ROWS_MOST = 256, TILE_ROWS_STEP = 16 };
+
+static size_t round_up(size_t count, size_t step) { return (count + step - 1) / step * step; }
+
+// Rows of a tile of tensor[rows, cols]: nearly equal pieces.
+static size_t tile_rows(size_t rows, size_t cols) {
+    size_t most = TILE_ELEMENTS / cols;
+    if (most < TILE_ROWS_LEAST) most = TILE_ROWS_LEAST;
+    if (most > TILE_ROWS_MOST) most = TILE_ROWS_MOST;
+    size_t pieces = (rows + most - 1) / most;
+    return round_up((rows + pieces - 1) / pieces, TILE_ROWS_STEP);
+}
+
+// Counts the tiles of a tensor; writes them too once there is a list.
+static void tiles_add(stage *s, gradient_tile tile, size_t rows, size_t cols) {
+    size_t step = tile_rows(rows, cols), offset = tile.offset;
+    for (size_t first = 0; first < rows; first += step, s->tile_count++) {
+        if (!s->tiles) continue;
+        tile.first = (uint32_t)first;
+        tile.last = (uint32_t)(first + step < rows ? first + step : rows);
+        tile.offset = offset + first * cols;
+        s->tiles[s->tile_count] = tile;
+    }
+}
+
+static const layout_linear *block_linear(const layout_block *block, uint8_t source) {
+    switch (source) {
+        case SOURCE_QKV: return &block->qkv;
+        case SOURCE_O: return &block->o;
+        case SOURCE_UP: return &block->up;
+        default: return &block->down;
+    }
+}
+
+static void tiles_add_linear(stage *s, uint32_t block, uint8_t source) {
+    const layout_linear *l = block_linear(&s->layout.block[block], source);
+    gradient_tile tile = {.kind = TILE_LINEAR, .source = source, .block = block, .offset = l->weight};
+    if (l->conv1d) {
+        tiles_add(s, tile, l->in, l->out);
+        return;
+    }
+    for (uint32_t part = 0; part < l->parts; part++) {
+        tiles_add(s, tile, l->part_out[part], l->in);
+        tile.column += l->part_out[part];
+        tile.offset += (size_t)l->part_out[part] * l->in;
+    }
+}
+
+static void tiles_list(stage *s) {
+    const model_config *c = &s->config;
+    s->tile_count = 0;
+    for (uint32_t block = 0; block < s->layout.blocks; block++)
+        for (uint8_t source = SOURCE_QKV; source <= SOURCE_DOWN; source++) tiles_add_linear(s, block, source);
+    if (!s->shape.ends) return;
+    tiles_add(s, (gradient_tile){.kind = TILE_HEAD, .offset = s->layout.head}, c->vocab, c->dim);
+    if (!c->tied) tiles_add(s, (gradient_tile){.kind = TILE_EMBEDDING, .offset = s->layout.embedding}, c->vocab, c->dim);
+    if (c->arch == MODEL_GPT) tiles_add(s, (gradient_tile){.kind = TILE_POSITIONS, .offset = s->layout.positions}, c->context, c->dim);
+}
+
+braid_err tiles_new(stage *s, braid_error *error) {
+    tiles_list(s);
+    s->tiles = calloc(s->tile_count ? s->tile_count : 1, sizeof *s->tiles);
+    if (!s->tiles) return braid_fail(error, BRAID_MEMORY, "no memory for %zu gradient tiles", s->tile_count);
+    tiles_list(s);
+    return BRAID_OK;
+}
+
+size_t tiles_scratch_floats(const stage *s) {
+    const model_config *c = &s->config;
+    size_t most = 0;
+    for (size_t i = 0; i < s->tile_count; i++) {
+        const gradient_tile *t = &s->tiles[i];
+        size_t rows = t->last - t->first, cols = c->dim;
+        if (t->kind == TILE_LINEAR) {
+            const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
+            cols = l->conv1d ? l->out : l->in;
+        }
+        size_t floats = round_up(rows * cols, TILE_ROWS_STEP) + (t->kind == TILE_HEAD ? s->rows * rows : 0);
+        if (floats > most) most = floats;
+    }
+    return round_up(most, TILE_ROWS_STEP);
+}
+
+typedef struct tiles_job {
+    stage *s;
+    const stash_view *v;
+    stage_gradient_fn sink;
+    void *context;
+} tiles_job;
+
+static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
+    const stage *s = job->s;
+    const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
+    block_memory m = stage_block_memory(s, &job->v->body, t->block);
+    const float *x = t->source == SOURCE_QKV ? m.normed1 : t->source == SOURCE_O ? m.attention : t->source == SOURCE_UP ? m.normed2 : m.act;
+    const float *dy = t->source == SOURCE_QKV ? m.qkv : t->source == SOURCE_O ? m.middle : t->source == SOURCE_UP ? m.up : m.x;
+    tensor_gemm g = {.a_transposed = true, .m = t->last - t->first, .k = s->rows, .c = gradient};
+    if (l->conv1d) {
+        g.a = x + t->first, g.a_stride = l->in;
+        g.b = dy, g.b_stride = l->out;
+    } else {
+        g.a = dy + t->column + t->first, g.a_stride = l->out;
+        g.b = x, g.b_stride = l->in;
+    }
+    g.n = g.c_stride = g.b_stride;
+    tensor_gemm_tile(&g);
+}
+
+// The logits of the tile's part of the vocabulary once more, their gradient, and its product with the head's input.
+static void head_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
+    const stage *s = job->s;
+    size_t rows = t->last - t->first, dim = s->config.dim;
+    float *logits = gradient + round_up(rows * dim, TILE_ROWS_STEP);
+    tensor_gemm_tile(&(tensor_gemm){.b_transposed = true, .m = s->rows, .n = rows, .k = dim, .a = job->v->head_input, .a_stride = dim,
+                                    .b = s->parameters + t->offset, .b_stride = dim, .c = logits, .c_stride = rows});
+    tensor_loss l = {.rows = s->rows, .vocab = s->config.vocab, .targets = job->v->targets, .maximum = job->v->head_maximum,
+                     .inverse = job->v->head_inverse};
+    tensor_loss_columns(&l, logits, t->first, rows);
+    tensor_gemm_tile(&(tensor_gemm){.a_transposed = true, .m = rows, .n = dim, .k = s->rows, .a = logits, .a_stride = rows,
+                                    .b = job->v->head_input, .b_stride = dim, .c = gradient, .c_stride = dim});
+}
+
+static void embedding_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
+    const stage *s = job->s;
+    tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens};
+    const float *dy = job->v->body.d_embedding;
+    if (t->kind == TILE_POSITIONS) {
+        tensor_position_gradient(&e, dy, t->first, t->last, gradient);
+        return;
+    }
+    if (t->kind == TILE_HEAD) head_tile(job, t, gradient);
+    else memset(gradient, 0, (t->last - t->first) * e.dim * sizeof *gradient);
+    if (t->kind == TILE_EMBEDDING || s->config.tied) tensor_embedding_gradient(&e, dy, t->first, t->last, gradient);
+}
+
+static void tile_task(void *context, size_t index) {
+    const tiles_job *job = context;
+    const stage *s = job->s;
+    const gradient_tile *t = &s->tiles[index];
+    float *gradient = s->tile_scratch + tensor_pool_slot() * s->tile_floats;
+    size_t cols = s->config.dim;
+    if (t->kind == TILE_LINEAR) {
+        const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
+        cols = l->conv1d ? l->out : l->in;
+        linear_tile(job, t, gradient);
+    } else {
+        embedding_tile(job, t, gradient);
+    }
+    job->sink(job->context, t->offset, gradient, (t->last - t->first) * cols);
+}
+
+void tiles_run(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+    tiles_job job = {s, v, sink, context};
+    tensor_pool_run(s->pool, s->tile_count, tile_task, &job);
+}
