@@ -2,6 +2,7 @@
 
 #include "format/quantity.h"
 #include "format/suggest.h"
+#include "format/utf8.h"
 
 #include <errno.h>
 #include <libfyaml.h>
@@ -200,28 +201,16 @@ static braid_err finish_root(yaml *file, braid_error *error) {
     return yaml_fail(file, root, error, "a list of 'key: value' lines is expected here");
 }
 
-// Bytes of the UTF-8 character at `text` (RFC 3629), 0 when it is none or a control character that YAML forbids.
-static size_t character_bytes(const unsigned char *text, size_t length) {
-    unsigned char c = text[0];
-    if (c < 0x80) return c >= 0x20 ? c != 0x7f : c == '\t' || c == '\n' || c == '\r';
-    size_t bytes = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0xc2 || c > 0xf4 || bytes > length) return 0;
-    for (size_t i = 1; i < bytes; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    }
-    bool overlong = (c == 0xe0 && text[1] < 0xa0) || (c == 0xf0 && text[1] < 0x90);
-    bool outside = (c == 0xed && text[1] >= 0xa0) || (c == 0xf4 && text[1] >= 0x90);
-    return overlong || outside ? 0 : bytes;
-}
-
 // libfyaml takes a bad byte for the end of the text, so they are looked for first.
 static braid_err check_text(const yaml *file, const char *text, size_t length, braid_error *error) {
     unsigned line = 1, column = 1;
     for (size_t i = 0; i < length;) {
-        size_t bytes = character_bytes((const unsigned char *)text + i, length - i);
-        if (bytes == 0) return fail_at(file, line, column, error, "not text: a byte 0x%02x that UTF-8 does not allow here", (unsigned char)text[i]);
-        column = text[i] == '\n' ? 1 : column + 1;
-        line += text[i] == '\n';
+        char c = text[i];
+        bool control = (c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
+        size_t bytes = control ? 0 : utf8_bytes(text + i, length - i);
+        if (bytes == 0) return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8", (unsigned char)c);
+        column = c == '\n' ? 1 : column + 1;
+        line += c == '\n';
         i += bytes;
     }
     return BRAID_OK;

@@ -1,0 +1,247 @@
+#include "cli/report.h"
+
+#include "cli/report_inside.h"
+#include "format/quantity.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DRAW_EVERY_MS = 100, TICK_EVERY_MS = 250 };
+
+int64_t report_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+report *report_new(report_style style, FILE *out) {
+    report *r = calloc(1, sizeof *r);
+    if (r == NULL) return NULL;
+    const char *no_color = getenv("NO_COLOR");
+    if (style == REPORT_AUTO) style = report_can_draw(out) ? REPORT_LIVE : REPORT_PLAIN;
+    *r = (report){
+        .style = style,
+        .out = out,
+        .color = style == REPORT_LIVE && (no_color == NULL || *no_color == 0),
+        .begun_ns = report_now_ns(),
+        .started.kind = REPORT_KINDS,
+        .iteration.kind = REPORT_KINDS,
+        .eval.kind = REPORT_KINDS,
+        .transfer.kind = REPORT_KINDS,
+        .train.stride = 1,
+        .held_out.stride = 1,
+    };
+    return r;
+}
+
+void report_free(report *r) {
+    if (r == NULL) return;
+    report_erase(r);
+    fflush(r->out);
+    free(r);
+}
+
+report_style report_chosen(const report *r) { return r->style; }
+
+// ---- what is remembered ----
+
+static void count_phase(report *r, const char *phase) {
+    for (size_t i = 0; i < REPORT_PHASES; i++) {
+        report_phase_count *slot = &r->phase[i];
+        if (slot->count > 0 && strcmp(slot->phase, phase) != 0) continue;
+        snprintf(slot->phase, sizeof slot->phase, "%s", phase);
+        slot->count++;
+        return;
+    }
+}
+
+uint64_t report_repairs(const report *r, const char *phase) {
+    if (phase == NULL) return r->repairs;
+    for (size_t i = 0; i < REPORT_PHASES; i++) {
+        if (strcmp(r->phase[i].phase, phase) == 0) return r->phase[i].count;
+    }
+    return 0;
+}
+
+static void count_live(report *r, uint64_t stage, int change) {
+    if (stage >= WIRE_MAX_STAGES) return;
+    if (stage >= r->stages) r->stages = (uint32_t)stage + 1;
+    if (change > 0) r->live[stage]++;
+    else if (r->live[stage] > 0) r->live[stage]--;
+}
+
+static void remember_iteration(report *r, const report_event *e) {
+    if (r->iteration.kind == REPORT_KINDS) r->first_iteration = e->iteration > 0 ? e->iteration - 1 : 0;
+    r->iteration = *e;
+    r->tokens += e->tokens;
+    report_curve_add(&r->train, e->iteration, e->loss);
+}
+
+static void remember(report *r, const report_event *e) {
+    switch (e->kind) {
+        case REPORT_STARTED:
+            r->started = *e;
+            r->begun_ns = report_now_ns();
+            if (e->stages <= WIRE_MAX_STAGES && e->stages > r->stages) r->stages = (uint32_t)e->stages;
+            break;
+        case REPORT_ITERATION: remember_iteration(r, e); break;
+        case REPORT_EVAL:
+            r->eval = *e;
+            report_curve_add(&r->held_out, e->iteration, e->loss);
+            break;
+        case REPORT_REPAIR:
+            r->repairs++;
+            count_phase(r, e->phase);
+            break;
+        case REPORT_JOINED: count_live(r, e->stage, 1); break;
+        case REPORT_LEFT:
+        case REPORT_EXPELLED: count_live(r, e->stage, -1); break;
+        case REPORT_TRANSFER: r->transfer = *e; break;
+        default: break;
+    }
+}
+
+// ---- lines ----
+
+static const char *short_id(const char *peer, char text[12]) {
+    snprintf(text, 12, "%.8s", *peer ? peer : "?");
+    return text;
+}
+
+void report_live_text(const report *r, char text[REPORT_LINE]) {
+    size_t length = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < r->stages && length + 16 < REPORT_LINE; i++) {
+        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%u", i > 0 ? "|" : "", r->live[i]);
+    }
+}
+
+void report_repairs_text(const report *r, char text[REPORT_LINE]) {
+    size_t length = (size_t)snprintf(text, REPORT_LINE, "%llu repair%s", (unsigned long long)r->repairs, r->repairs == 1 ? "" : "s");
+    for (size_t i = 0; i < REPORT_PHASES && r->phase[i].count > 0; i++) {
+        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu %s", i == 0 ? " (" : ", ", (unsigned long long)r->phase[i].count, r->phase[i].phase);
+    }
+    if (r->phase[0].count > 0) snprintf(text + length, REPORT_LINE - length, ")");
+}
+
+static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
+    char speed[QUANTITY_TEXT];
+    quantity_count_text(e->tokens_per_second, speed);
+    snprintf(line, REPORT_LINE, "iteration %llu/%llu  loss %.4f  %s tokens/s  norm %.3g  rate %.3g%s", (unsigned long long)e->iteration, (unsigned long long)e->of,
+             e->loss, speed, e->norm, e->learning_rate, e->skip ? "  skipped: the gradient was not finite" : "");
+}
+
+static void member_line(const report_event *e, char line[REPORT_LINE]) {
+    char peer[12];
+    bool joined = e->kind == REPORT_JOINED;
+    const char *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
+    snprintf(line, REPORT_LINE, "%s %s %s stage %llu%s%s%s", *e->role ? e->role : "peer", short_id(e->peer, peer), what, (unsigned long long)e->stage, *e->reason ? " (" : "",
+             e->reason, *e->reason ? ")" : "");
+}
+
+static void checkpoint_line(const report_event *e, char line[REPORT_LINE]) {
+    if (e->failed) snprintf(line, REPORT_LINE, "checkpoint at iteration %llu failed: %s", (unsigned long long)e->iteration, *e->text ? e->text : "see above");
+    else snprintf(line, REPORT_LINE, "checkpoint at iteration %llu saved%s%.300s", (unsigned long long)e->iteration, *e->path ? ": " : "", e->path);
+}
+
+static void started_line(const report_event *e, char line[REPORT_LINE]) {
+    char parameters[QUANTITY_TEXT], tokens[QUANTITY_TEXT];
+    quantity_count_text((double)e->parameters, parameters);
+    quantity_count_text((double)e->tokens, tokens);
+    int length = snprintf(line, REPORT_LINE, "run '%s': iterations %llu to %llu", e->name, (unsigned long long)e->iteration + 1, (unsigned long long)e->of);
+    if (e->parameters > 0) length += snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s parameters", parameters);
+    if (e->tokens > 0) snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s tokens each in %llu microbatches", tokens, (unsigned long long)e->microbatches);
+}
+
+static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
+    char repairs[REPORT_LINE], time[QUANTITY_TEXT];
+    report_repairs_text(r, repairs);
+    quantity_duration_text(e->seconds, time);
+    if (e->failed) snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration, *e->text ? e->text : "see above");
+    else snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s, %.120s%s%.200s\nweights %s", (unsigned long long)e->iteration, e->loss, time, repairs, *e->path ? ", saved in " : "", e->path, e->weights);
+}
+
+static void rare_line(const report_event *e, char line[REPORT_LINE]) {
+    char peer[12];
+    unsigned long long stage = e->stage, process = e->process;
+    short_id(e->peer, peer);
+    switch (e->kind) {
+        case REPORT_READY: snprintf(line, REPORT_LINE, "peer %s listens at %s%s%s", peer, e->address, *e->ticket ? "; join with\n  braid node --join " : "", e->ticket); break;
+        case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "peer %s of stage %llu does not answer", peer, stage); break;
+        case REPORT_KILLED: snprintf(line, REPORT_LINE, "killed peer %s of stage %llu (process %llu)%s%s", peer, stage, process, *e->phase ? " in " : "", e->phase); break;
+        case REPORT_SPAWNED: snprintf(line, REPORT_LINE, "started a %s (process %llu)", *e->role ? e->role : "peer", process); break;
+        case REPORT_TRANSFER:
+            snprintf(line, REPORT_LINE, "peer %s fetched the state of stage %llu (%llu blocks)", peer, stage, (unsigned long long)e->total);
+            break;
+        case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
+        default: snprintf(line, REPORT_LINE, "%s", e->text); break;
+    }
+}
+
+static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
+    char peer[12];
+    switch (e->kind) {
+        case REPORT_STARTED: started_line(e, line); return true;
+        case REPORT_ITERATION: iteration_line(e, line); return true;
+        case REPORT_EVAL: snprintf(line, REPORT_LINE, "held-out loss %.4f after iteration %llu", e->loss, (unsigned long long)e->iteration); return true;
+        case REPORT_REPAIR:
+            snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: peer %s died in %s", (unsigned long long)e->microbatch,
+                     (unsigned long long)e->iteration, (unsigned long long)e->stage, short_id(e->peer, peer), *e->phase ? e->phase : "an unknown phase");
+            return true;
+        case REPORT_JOINED:
+        case REPORT_LEFT:
+        case REPORT_EXPELLED: member_line(e, line); return true;
+        case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
+        case REPORT_END: end_line(r, e, line); return true;
+        case REPORT_TRANSFER: rare_line(e, line); return e->done >= e->total;
+        default: rare_line(e, line); return true;
+    }
+}
+
+bool report_to_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
+    if (!compose_line(r, e, line)) return false;
+    // Names and reasons may come from other machines: they must not steer the terminal.
+    for (char *c = line; *c; c++) {
+        if ((*c >= 0 && *c < ' ' && *c != '\n') || *c == 0x7f) *c = '?';
+    }
+    return true;
+}
+
+// ---- showing ----
+
+// What the status shows anyway is no line of its own on a terminal.
+static bool in_status(const report_event *e) { return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED; }
+
+static void show_live(report *r, const report_event *e) {
+    char line[REPORT_LINE];
+    bool printed = !in_status(e) && report_to_line(r, e, line);
+    if (printed) {
+        report_erase(r);
+        fprintf(r->out, "%s\n", line);
+    }
+    if (e->kind == REPORT_END) fflush(r->out);
+    else if (printed || report_now_ns() - r->drawn_ns >= DRAW_EVERY_MS * 1000000) report_draw(r);
+}
+
+void report_tell(report *r, const report_event *event) {
+    char json[REPORT_MAX_LINE], line[REPORT_LINE];
+    remember(r, event);
+    switch (r->style) {
+        case REPORT_LIVE: show_live(r, event); break;
+        case REPORT_JSON:
+            report_to_json(event, json);
+            fprintf(r->out, "%s\n", json);
+            fflush(r->out);
+            break;
+        case REPORT_PLAIN:
+            if (report_to_line(r, event, line)) fprintf(r->out, "%s\n", line);
+            fflush(r->out);
+            break;
+        default: break;
+    }
+}
+
+void report_tick(report *r) {
+    if (r->style == REPORT_LIVE && report_now_ns() - r->drawn_ns >= TICK_EVERY_MS * 1000000) report_draw(r);
+}

@@ -1,0 +1,80 @@
+// The status at the bottom of a terminal: a bar and a line, redrawn in place.
+#include "cli/report_inside.h"
+#include "format/quantity.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { DRAW_MIN_WIDTH = 20, DRAW_MAX_WIDTH = 160, DRAW_MAX_BAR = 40, DRAW_DEFAULT_WIDTH = 80 };
+
+bool report_can_draw(FILE *out) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(out)) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+static unsigned terminal_width(FILE *out) {
+    struct winsize size = {0};
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return DRAW_DEFAULT_WIDTH;
+    return size.ws_col < DRAW_MIN_WIDTH ? DRAW_MIN_WIDTH : size.ws_col > DRAW_MAX_WIDTH ? DRAW_MAX_WIDTH : size.ws_col;
+}
+
+void report_erase(report *r) {
+    if (r->drawn_lines == 0) return;
+    fputc('\r', r->out);
+    if (r->drawn_lines > 1) fprintf(r->out, "\033[%uA", r->drawn_lines - 1);
+    fputs("\033[J", r->out);
+    r->drawn_lines = 0;
+}
+
+static double elapsed_seconds(const report *r) { return (double)(report_now_ns() - r->begun_ns) * 1e-9; }
+
+static void bar_line(const report *r, unsigned width, char line[REPORT_LINE]) {
+    char bar[DRAW_MAX_BAR + 1], left[QUANTITY_TEXT];
+    uint64_t now = r->iteration.kind == REPORT_KINDS ? r->first_iteration : r->iteration.iteration;
+    uint64_t of = r->iteration.kind == REPORT_KINDS ? r->started.of : r->iteration.of;
+    double share = of > 0 ? fmin((double)now / (double)of, 1) : 0;
+    uint64_t done = now - r->first_iteration;
+    quantity_duration_text(done > 0 && of >= now ? elapsed_seconds(r) / (double)done * (double)(of - now) : -1, left);
+    unsigned room = width / 3 < DRAW_MAX_BAR ? width / 3 : DRAW_MAX_BAR, filled = (unsigned)(share * room);
+    for (unsigned i = 0; i < room; i++) bar[i] = i < filled ? '=' : i == filled && share < 1 ? '>' : ' ';
+    bar[room] = 0;
+    snprintf(line, REPORT_LINE, "[%s] %3.0f %%  %llu/%llu  %s left", bar, share * 100, (unsigned long long)now, (unsigned long long)of, left);
+}
+
+static void status_line(const report *r, char line[REPORT_LINE]) {
+    char speed[QUANTITY_TEXT], live[REPORT_LINE];
+    int length = 0;
+    if (r->iteration.kind != REPORT_KINDS) {
+        quantity_count_text((double)r->tokens / fmax(elapsed_seconds(r), 1e-3), speed);
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "loss %.4f  ", r->iteration.loss);
+    } else {
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "waiting for the first iteration  ");
+    }
+    if (r->eval.kind != REPORT_KINDS) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f  ", r->eval.loss);
+    if (r->iteration.kind != REPORT_KINDS) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "%s tokens/s  ", speed);
+    if (r->stages > 0) {
+        report_live_text(r, live);
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "peers %.120s  ", live);
+    }
+    if (r->repairs > 0) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "repairs %llu  ", (unsigned long long)r->repairs);
+    if (r->transfer.kind != REPORT_KINDS && r->transfer.done < r->transfer.total) {
+        snprintf(line + length, (size_t)(REPORT_LINE - length), "stage %llu's state %.0f %%", (unsigned long long)r->transfer.stage,
+                 100 * (double)r->transfer.done / (double)r->transfer.total);
+    }
+}
+
+void report_draw(report *r) {
+    char bar[REPORT_LINE], status[REPORT_LINE];
+    unsigned width = terminal_width(r->out) - 1;  // the last column would wrap on some terminals
+    bar_line(r, width, bar);
+    status_line(r, status);
+    report_erase(r);
+    const char *on = r->color ? "\033[32m" : "", *off = r->color ? "\033[0m" : "";
+    fprintf(r->out, "%s%.*s%s\n%.*s", on, (int)width, bar, off, (int)width, status);
+    r->drawn_lines = 2;
+    r->drawn_ns = report_now_ns();
+    fflush(r->out);
+}

@@ -1,0 +1,53 @@
+// What report*.c share.
+#ifndef BRAID_CLI_REPORT_INSIDE_H
+#define BRAID_CLI_REPORT_INSIDE_H
+
+#include "cli/report.h"
+#include "wire/limits.h"
+
+enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048 };
+
+// Losses over the whole run in bounded room: when it is full, neighbours are merged.
+typedef struct report_curve {
+    size_t count;
+    uint64_t stride, pending;  // iterations per point; how many the newest one holds
+    struct {
+        uint64_t iteration;    // of its last loss
+        double loss;           // mean
+    } point[REPORT_CURVE_POINTS];
+} report_curve;
+
+typedef struct report_phase_count {
+    char phase[24];
+    uint64_t count;
+} report_phase_count;
+
+struct report {
+    report_style style;
+    FILE *out;
+    bool color;
+    int64_t begun_ns, drawn_ns;
+    unsigned drawn_lines;           // of the status, now on the screen
+    uint64_t first_iteration, repairs, tokens;
+    report_event started, iteration, eval, transfer;  // the newest ones; kind REPORT_KINDS: none yet
+    uint32_t live[WIRE_MAX_STAGES];
+    uint32_t stages;                // highest stage seen + 1
+    report_phase_count phase[REPORT_PHASES];
+    report_curve train, held_out;
+};
+
+int64_t report_now_ns(void);
+void report_curve_add(report_curve *curve, uint64_t iteration, double loss);
+// One line for a person, without '\n'; false when this event has none.
+bool report_to_line(const report *r, const report_event *e, char line[REPORT_LINE]);
+// Live peers per stage, "2|2|2|1".
+void report_live_text(const report *r, char text[REPORT_LINE]);
+// "3 repairs (2 forward, 1 backward)"
+void report_repairs_text(const report *r, char text[REPORT_LINE]);
+
+// The status at the bottom of a terminal.
+bool report_can_draw(FILE *out);
+void report_draw(report *r);
+void report_erase(report *r);
+
+#endif

@@ -1,0 +1,176 @@
+// Events as JSON lines, written and read from one table of fields.
+#include "cli/report.h"
+#include "format/utf8.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+typedef enum field_kind { FIELD_COUNT, FIELD_REAL, FIELD_SWITCH, FIELD_TEXT } field_kind;
+
+typedef struct report_field {
+    const char *name;
+    field_kind kind;
+    size_t offset, size;  // size: of a text
+    uint32_t kinds;       // events that have it
+} report_field;
+
+static const char *const kind_names[REPORT_KINDS] = {
+    [REPORT_STARTED] = "started",   [REPORT_READY] = "ready",     [REPORT_ITERATION] = "iteration",   [REPORT_EVAL] = "eval",
+    [REPORT_REPAIR] = "repair",     [REPORT_SUSPECT] = "suspect", [REPORT_JOINED] = "joined",         [REPORT_LEFT] = "left",
+    [REPORT_EXPELLED] = "expelled", [REPORT_KILLED] = "killed",   [REPORT_SPAWNED] = "spawned",       [REPORT_TRANSFER] = "transfer",
+    [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",   [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
+};
+
+#define IN(kind) (1u << REPORT_##kind)
+#define MEMBERS (IN(JOINED) | IN(LEFT) | IN(EXPELLED))
+#define FIELD(member, field_kind, events) {#member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events}
+
+// Numbers first: a text that does not fit is cut, what follows it is left out.
+static const report_field fields[] = {
+    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | MEMBERS),
+    FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
+    FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
+    FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
+    FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
+    FIELD(tokens_per_second, FIELD_REAL, IN(ITERATION)),
+    FIELD(norm, FIELD_REAL, IN(ITERATION)),
+    FIELD(learning_rate, FIELD_REAL, IN(ITERATION)),
+    FIELD(skip, FIELD_SWITCH, IN(ITERATION)),
+    FIELD(stages, FIELD_COUNT, IN(STARTED)),
+    FIELD(parameters, FIELD_COUNT, IN(STARTED)),
+    FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
+    FIELD(stage, FIELD_COUNT, IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(member, FIELD_COUNT, IN(REPAIR) | IN(SUSPECT) | MEMBERS),
+    FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
+    FIELD(done, FIELD_COUNT, IN(TRANSFER)),
+    FIELD(total, FIELD_COUNT, IN(TRANSFER)),
+    FIELD(seconds, FIELD_REAL, IN(END)),
+    FIELD(repairs, FIELD_COUNT, IN(END)),
+    FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),
+    FIELD(weights, FIELD_TEXT, IN(END)),
+    FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
+    FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
+    FIELD(peer, FIELD_TEXT, IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(name, FIELD_TEXT, IN(STARTED)),
+    FIELD(address, FIELD_TEXT, IN(READY)),
+    FIELD(ticket, FIELD_TEXT, IN(READY)),
+    FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT)),
+    FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
+    FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(END)),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+const char *report_kind_name(report_kind kind) { return kind < REPORT_KINDS ? kind_names[kind] : "unknown"; }
+
+// ---- writing ----
+
+typedef struct json_writer {
+    char *line;
+    size_t length, limit;
+} json_writer;
+
+static bool put(json_writer *w, const char *text, size_t length) {
+    if (w->length + length > w->limit) return false;
+    memcpy(w->line + w->length, text, length);
+    w->length += length;
+    return true;
+}
+
+// One character of a text, escaped (RFC 8259, section 7); returns how many bytes of it were taken.
+static size_t put_character(json_writer *w, const char *text, size_t length, bool *fits) {
+    char escaped[8];
+    size_t bytes = utf8_bytes(text, length);
+    unsigned char c = (unsigned char)*text;
+    if (bytes == 0) *fits = put(w, "?", 1);  // a path may hold any bytes, JSON may not
+    else if (c == '"' || c == '\\') *fits = put(w, (char[]){'\\', (char)c}, 2);
+    else if (c < 0x20 || c == 0x7f) *fits = put(w, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", c));
+    else *fits = put(w, text, bytes);
+    return bytes == 0 ? 1 : bytes;
+}
+
+static void put_text(json_writer *w, const char *name, const char *text, size_t length) {
+    char head[48];
+    size_t head_bytes = (size_t)snprintf(head, sizeof head, ",\"%s\":\"", name);
+    if (w->length + head_bytes + 1 > w->limit) return;
+    put(w, head, head_bytes);
+    w->limit--;  // the closing quote has its place
+    bool fits = true;
+    for (size_t i = 0; i < length && fits;) i += put_character(w, text + i, length - i, &fits);
+    w->limit++;
+    put(w, "\"", 1);
+}
+
+static void put_field(json_writer *w, const report_event *event, const report_field *f) {
+    const char *place = (const char *)event + f->offset;
+    char text[96];
+    int length = 0;
+    if (f->kind == FIELD_TEXT) {
+        put_text(w, f->name, place, strnlen(place, f->size));
+        return;
+    }
+    if (f->kind == FIELD_COUNT) length = snprintf(text, sizeof text, ",\"%s\":%llu", f->name, (unsigned long long)*(const uint64_t *)(const void *)place);
+    if (f->kind == FIELD_SWITCH) length = snprintf(text, sizeof text, ",\"%s\":%s", f->name, *(const bool *)place ? "true" : "false");
+    if (f->kind == FIELD_REAL) {
+        double value = *(const double *)(const void *)place;
+        length = isfinite(value) ? snprintf(text, sizeof text, ",\"%s\":%.17g", f->name, value) : snprintf(text, sizeof text, ",\"%s\":null", f->name);
+    }
+    put(w, text, (size_t)length);
+}
+
+size_t report_to_json(const report_event *event, char line[REPORT_MAX_LINE]) {
+    BRAID_ASSERT(event->kind < REPORT_KINDS);
+    json_writer w = {.line = line, .limit = REPORT_MAX_LINE - 2};  // the brace and the end
+    w.length = (size_t)snprintf(line, w.limit, "{\"event\":\"%s\"", kind_names[event->kind]);
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (fields[i].kinds & (1u << event->kind)) put_field(&w, event, &fields[i]);
+    }
+    line[w.length++] = '}';
+    line[w.length] = 0;
+    return w.length;
+}
+
+// ---- reading ----
+
+static braid_err read_field(const json_t *value, const report_field *f, report_event *event, braid_error *error) {
+    char *place = (char *)event + f->offset;
+    bool fits = false;
+    if (f->kind == FIELD_COUNT && json_is_integer(value) && json_integer_value(value) >= 0) {
+        *(uint64_t *)(void *)place = (uint64_t)json_integer_value(value);
+        fits = true;
+    } else if (f->kind == FIELD_REAL && (json_is_number(value) || json_is_null(value))) {
+        *(double *)(void *)place = json_is_null(value) ? NAN : json_number_value(value);
+        fits = true;
+    } else if (f->kind == FIELD_SWITCH && json_is_boolean(value)) {
+        *(bool *)place = json_is_true(value);
+        fits = true;
+    } else if (f->kind == FIELD_TEXT && json_is_string(value) && json_string_length(value) < f->size) {
+        memcpy(place, json_string_value(value), json_string_length(value) + 1);
+        fits = true;
+    }
+    return fits ? BRAID_OK : braid_fail(error, BRAID_FORMAT, "event '%s': '%s' is not what it should be", kind_names[event->kind], f->name);
+}
+
+static braid_err read_kind(const json_t *root, report_kind *kind, braid_error *error) {
+    const char *name = json_string_value(json_object_get(root, "event"));
+    if (name == NULL) return braid_fail(error, BRAID_FORMAT, "a line without an 'event'");
+    for (*kind = REPORT_STARTED; *kind < REPORT_KINDS; ++*kind) {
+        if (strcmp(name, kind_names[*kind]) == 0) return BRAID_OK;
+    }
+    return braid_fail(error, BRAID_FORMAT, "unknown event '%.40s'", name);
+}
+
+braid_err report_from_json(const char *line, size_t length, report_event *event, braid_error *error) {
+    json_error_t why;
+    *event = (report_event){.kind = REPORT_KINDS};
+    if (length > REPORT_MAX_LINE) return braid_fail(error, BRAID_LIMIT, "a line of more than %d bytes", REPORT_MAX_LINE);
+    json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, &why);
+    if (root == NULL) return braid_fail(error, BRAID_FORMAT, "not a JSON line: %.120s", why.text);
+    braid_err code = read_kind(root, &event->kind, error);
+    for (size_t i = 0; i < FIELDS && code == BRAID_OK; i++) {
+        const json_t *value = fields[i].kinds & (1u << event->kind) ? json_object_get(root, fields[i].name) : NULL;
+        if (value != NULL) code = read_field(value, &fields[i], event, error);
+    }
+    json_decref(root);
+    return code;
+}
