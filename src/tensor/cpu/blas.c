@@ -6,15 +6,30 @@
 
 #ifdef BRAID_BLAS
 #include <cblas.h>
+#include <pthread.h>
+#include <stdbool.h>
 
-void tensor_gemm_setup(void) { openblas_set_num_threads(1); }
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool take_turns;
+
+// The loader may give us another flavour than the one we were linked with. The serial one (parallel 0) hands the same
+// buffer to two threads: wrong sums without a word, so its callers take turns.
+static void look_at_flavour(void) {
+    take_turns = openblas_get_parallel() == 0;
+    openblas_set_num_threads(1);
+}
+
+void tensor_gemm_setup(void) { pthread_once(&once, look_at_flavour); }
 
 const char *tensor_gemm_name(void) { return openblas_get_config(); }
 
 void tensor_gemm_tile(const tensor_gemm *g) {
+    if (take_turns) pthread_mutex_lock(&turn);
     cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans, g->b_transposed ? CblasTrans : CblasNoTrans,
                 (blasint)g->m, (blasint)g->n, (blasint)g->k, 1.0f, g->a, (blasint)g->a_stride, g->b,
                 (blasint)g->b_stride, g->add ? 1.0f : 0.0f, g->c, (blasint)g->c_stride);
+    if (take_turns) pthread_mutex_unlock(&turn);
 }
 
 #else
