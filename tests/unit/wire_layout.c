@@ -1,0 +1,141 @@
+// The bytes of some messages, written down: a change of the layout is a change of WIRE_VERSION, never an accident.
+#include "hex.h"
+#include "wire/frame.h"
+#include "wire/handshake.h"
+#include "wire/message.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static uint8_t bytes[WIRE_MAX_CONTROL_BYTES], expected[4096];
+
+static void assert_bytes(size_t count, const char *hex) {
+    size_t expected_count = hex_bytes(hex, expected, sizeof expected);
+    assert_true(expected_count > 0);
+    assert_int_equal(count, expected_count);
+    assert_memory_equal(bytes, expected, count);
+}
+
+static void test_the_version_that_these_bytes_belong_to(void **state) {
+    (void)state;
+    assert_int_equal(WIRE_VERSION, 1);
+}
+
+static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
+#define HEADER_HEX " 0800000000000000 0900000000000000 0a00000000000000 "
+#define SUBJECT_HEX "04030201 0500 06000000 0700000000000000 "
+
+static message header(message_kind kind) {
+    return (message){.kind = (uint8_t)kind, .iteration = 8, .sender = 9, .log_position = 10};
+}
+
+static void test_forward(void **state) {
+    (void)state;
+    message m = header(MESSAGE_FORWARD);
+    m.u.forward = (message_forward){.subject = subject, .owner = 0x0b, .forward_to = 4, .home = true,
+                                    .hash = 0x1122334455667788, .path = {.stages = 3, .member = {0x0b, 0x0c}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "01" HEADER_HEX SUBJECT_HEX "0b00000000000000 0400 01 00 8877665544332211"
+                 "0300 0b00000000000000 0c00000000000000 0000000000000000");
+}
+
+static void test_deny(void **state) {
+    (void)state;
+    message m = header(MESSAGE_DENY);
+    m.u.deny = (message_deny){.subject = subject, .phase = PHASE_COMMIT, .reason = DENY_MISSING, .retry_ns = 1000};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "05" HEADER_HEX SUBJECT_HEX "02 04 e803000000000000");
+}
+
+static void test_settled(void **state) {
+    (void)state;
+    message m = header(MESSAGE_SETTLED);
+    m.u.settled = (message_settled){.subject = subject, .overflow = true, .tokens = 256, .loss = 1.5,
+                                    .rev = {3, 4}, .path = {.stages = 2, .member = {1, 2}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "0e" HEADER_HEX SUBJECT_HEX "00 01 00010000 000000000000f83f"
+                 "0200 0100000000000000 0200000000000000 03000000 04000000");
+}
+
+static void test_begin_aggregation(void **state) {
+    (void)state;
+    message m = header(MESSAGE_BEGIN_AGGREGATION);
+    m.u.begin = (message_begin){.stage = 1, .term = 2, .round = 3, .close_index = 4, .tokens = 5, .parts = 1, .owners = 1,
+                                .part = {{.member = 6, .set.words = {0xff, 0, 1}}},
+                                .owner = {{.member = 6, .first = 16, .count = 32}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "0f" HEADER_HEX "0100 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "0100 0600000000000000 0300 ff00000000000000 0000000000000000 0100000000000000"
+                 "0100 0600000000000000 10000000 20000000");
+}
+
+static void test_heartbeat(void **state) {
+    (void)state;
+    message m = header(MESSAGE_HEARTBEAT);
+    m.u.heartbeat = (message_heartbeat){.ready = 1, .can_take = 2, .free_slots = 3, .queued = 4, .progress = 5,
+                                        .forward_ns = 6, .backward_ns = 7};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "16" HEADER_HEX "0100000000000000 0200000000000000 03000000 04000000 0500000000000000"
+                 "0600000000000000 0700000000000000");
+}
+
+static void test_log_of_a_member(void **state) {
+    (void)state;
+    message m = header(MESSAGE_LOG);
+    m.u.log = (message_log){.reset = true, .previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_MEMBER}};
+    m.u.log.entry.u.member = (log_member){.peer.bytes = {0xaa, [31] = 0xbb}, .stage = 2, .kind = MEMBER_DATA,
+                                          .capacity = 8, .address = "[::1]:9"};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "19" HEADER_HEX "01 0300000000000000 0400000000000000 0500000000000000 02"
+                 "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 01 08000000"
+                 "0700 5b3a3a315d3a39");
+}
+
+static void test_final_in_the_log_file(void **state) {
+    (void)state;
+    log_entry e = {.index = 1, .term = 2, .kind = LOG_FINAL};
+    e.u.final = (log_final){.iteration = 3, .skip = true, .close_index = 4, .norm2 = 2.0, .clip = 1.0f,
+                            .learning_rate = 0.5f, .bias1 = 0.25f, .bias2 = -2.0f, .stages = 1, .round = {6},
+                            .result_root = {{.bytes = {1}}}, .state_root = {{.bytes = {2}}}};
+    assert_bytes(log_entry_encode(&e, bytes, sizeof bytes),
+                 "0100000000000000 0200000000000000 06"
+                 "0300000000000000 01 00 0400000000000000 0000000000000040 0000803f 0000003f 0000803e 000000c0"
+                 "0100 0600000000000000"
+                 "01000000000000000000000000000000 00000000000000000000000000000000"
+                 "02000000000000000000000000000000 00000000000000000000000000000000");
+}
+
+static void test_frames(void **state) {
+    (void)state;
+    assert_bytes(frame_control(FRAME_MESSAGE, 0x1234, bytes), "34120000 04 00 0000");
+    assert_bytes(frame_transfer(3, 0x20, 0x11223344, bytes), "28000000 05 03 0000 4433221100000000");
+    assert_bytes(frame_chunk(2, 0x3f00, bytes), "003f0000 06 02 0000");
+}
+
+static void test_handshake(void **state) {
+    (void)state;
+    handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kind = MEMBER_DATA, .address = "a:1",
+                             .software = "braid 0"};
+    assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
+                 "62727264 0100 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "0100000000000000 01 0300 613a31 0700 62726169642030");
+    handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0100 03 0200 6e6f");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_version_that_these_bytes_belong_to),
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_deny),
+        cmocka_unit_test(test_settled),
+        cmocka_unit_test(test_begin_aggregation),
+        cmocka_unit_test(test_heartbeat),
+        cmocka_unit_test(test_log_of_a_member),
+        cmocka_unit_test(test_final_in_the_log_file),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_handshake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
