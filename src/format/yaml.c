@@ -131,7 +131,8 @@ static braid_err build_node(yaml_builder *b, struct fy_event *event, yaml_kind k
         return BRAID_OK;
     }
     size_t length = 0;
-    node->quoted = fy_event_get_node_style(event) != FYNS_PLAIN;
+    enum fy_node_style style = fy_event_get_node_style(event);
+    node->quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED || style == FYNS_LITERAL || style == FYNS_FOLDED;
     node->text = token_text(fy_event_get_token(event), &length);
     if (node->text == NULL) return braid_fail(b->error, BRAID_MEMORY, "out of memory");
     if (strlen(node->text) != length) return fail_at(b->file, line, column, b->error, "a value holds a zero byte");
