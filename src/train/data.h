@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/id.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct train_data train_data;
@@ -14,6 +15,7 @@ typedef struct train_data train_data;
 braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out, braid_error *error);
 void train_data_free(train_data *data);
 uint64_t train_data_bytes(const train_data *data);
+bool train_data_has_held_out(const train_data *data);
 braid_hash train_data_hash(const train_data *data);
 // inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one.
 void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,

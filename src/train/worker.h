@@ -11,9 +11,8 @@
 #include "train/data.h"
 #include "train/recipe.h"
 
+#include <stdbool.h>
 #include <stdint.h>
-
-enum { WORKER_BLOCK_ELEMENTS = 1 << 16 };  // a block: this many elements of one tensor, never across tensors
 
 typedef struct worker worker;
 
@@ -22,6 +21,7 @@ typedef struct worker_config {
     stage_shape shape;
     train_recipe recipe;       // optimizer, schedule, mode
     uint64_t seed;
+    uint32_t microbatches;     // of an iteration: a JOB_FORWARD for m >= microbatches draws held-out text
     uint32_t capacity;         // stashes
     const train_data *data;    // stage 0 only, borrowed; NULL elsewhere
     uint64_t max_memory;       // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
@@ -33,6 +33,14 @@ void worker_free(worker *w);
 // What worker_new would reserve, in bytes.
 uint64_t worker_memory_bytes(const worker_config *config);
 
+// The largest capacity, at most `most`, with which the worker fits into `bytes`; 0 when not even one stash does.
+uint32_t worker_fitting_capacity(const worker_config *config, uint64_t bytes, uint32_t most);
+
+// Takes the weights and moments of this worker's layers from a checkpoint, however that was split. JOB_STATE_INIT then
+// keeps them, at the checkpoint's version.
+struct checkpoint;
+braid_err worker_load(worker *w, struct checkpoint *from, braid_error *error);
+
 uint32_t worker_blocks(const worker *w);
 stage *worker_stage(worker *w);
 float *worker_weights(worker *w);
@@ -40,14 +48,21 @@ float *worker_moment1(worker *w);
 float *worker_moment2(worker *w);
 uint64_t worker_version(const worker *w);  // lowest version of any block
 
-// Where blobs live. The worker reads job->in and inputs through `read`, and asks `write` for room for an output.
+// Where blobs live. The worker reads job->in and inputs through `read` (any size may come from a peer; NULL: no such blob),
+// and asks `write` for room for an output. Addresses are multiples of 64. Without `write` (NULL) JOB_REDUCE leaves its
+// results in the worker only; no other job may be run so.
 typedef struct worker_blobs {
     void *context;
     const void *(*read)(void *context, blob_id blob, uint64_t *bytes);
     void *(*write)(void *context, uint64_t bytes, blob_id *blob);  // NULL: no memory
 } worker_blobs;
 
-// Runs any job but JOB_SAVE and JOB_SAVE_END (the host's). result->norm2 points into the worker.
+// Runs any job but JOB_SAVE and JOB_SAVE_END (the host's). Fills all of `result`; result->norm2 points into the worker.
+// `failed` also when a blob is missing, has a wrong size, or there is no memory for the output.
+//
+// JOB_LOSS of a held-out microbatch gives no dx. JOB_STATE_GET serves blocks as they stand and fails when they are not all
+// at one version; that version is in the blob and in result->version. JOB_RESULT_PUT gives the SHA-256 of what it took, as
+// JOB_REDUCE and JOB_RESULT_GET do of what they hand out.
 void worker_run(worker *w, const job *work, const worker_blobs *blobs, job_result *result);
 
 #endif

@@ -1,0 +1,71 @@
+// Checkpoints: a directory that Hugging Face transformers can load, with the optimizer's state and a manifest beside it.
+//
+//     DIR/latest -> step-000050                                  switched when the new one is complete
+//     DIR/step-000050/config.json
+//                     model-00001-of-00003.safetensors           a file per stage, fp32, Hugging Face's names
+//                     model.safetensors.index.json
+//                     optimizer-00001-of-00003.safetensors       NAME.exp_avg, NAME.exp_avg_sq
+//                     braid-manifest.json                        version, run, weights' hash, every file's bytes and SHA-256
+//
+// Written as DIR/step-000050.tmp-<process>, synced, then renamed: whatever happens, DIR holds old or new, never a mix. The
+// newest CHECKPOINT_KEEP stay. A checkpoint is read by tensor name, so any split resumes what any other split wrote.
+#ifndef BRAID_TRAIN_CHECKPOINT_H
+#define BRAID_TRAIN_CHECKPOINT_H
+
+#include "base/err.h"
+#include "base/id.h"
+#include "model/config.h"
+#include "train/files.h"
+#include "train/split.h"
+
+#include <stdint.h>
+
+enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
+
+typedef struct checkpoint_writer checkpoint_writer;
+
+typedef struct checkpoint_config {
+    const char *directory;      // DIR, made when it is not there
+    const model_config *model;
+    const split *split;         // borrowed until the end
+    braid_hash run;             // of the description
+    uint64_t version;           // iterations done
+} checkpoint_config;
+
+typedef struct checkpoint_summary {
+    braid_hash weights;         // split_weights_hash
+    braid_hash manifest;        // SHA-256 of braid-manifest.json
+    char path[FILES_MAX_PATH];  // DIR/step-...
+} checkpoint_summary;
+
+// One writer per DIR at a time (a lock on it); what a killed one left behind is removed.
+braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error);
+// Blocks [first, first + count) of a stage as JOB_STATE_GET gives them, all at the checkpoint's version; in any order.
+// BRAID_FORMAT: malformed or of another version, and the writer can go on.
+braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count,
+                         braid_error *error);
+// Completes it and frees the writer; on failure (a block is missing, the disk) as checkpoint_abort.
+braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_error *error);
+void checkpoint_abort(checkpoint_writer *c);  // NULL is fine
+
+typedef struct checkpoint checkpoint;
+
+// `path`: DIR (its latest) or one DIR/step-...; every file's size and hash is verified. Messages name the file.
+braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error);
+void checkpoint_close(checkpoint *c);
+uint64_t checkpoint_version(const checkpoint *c);
+const model_config *checkpoint_model(const checkpoint *c);
+const braid_hash *checkpoint_run(const checkpoint *c);      // of the description it was trained with
+const braid_hash *checkpoint_weights(const checkpoint *c);
+const char *checkpoint_path(const checkpoint *c);           // of the step's directory
+// Refuses another model and names the first difference.
+braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
+// Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).
+braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count, float *weights,
+                                float *moment1, float *moment2, braid_error *error);
+// Blocks [first, first + count) of a stage of `s` as JOB_STATE_GET would give them (state_blob_bytes of room).
+braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count, void *out, braid_error *error);
+// Bytes of that blob.
+uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count);
+
+#endif

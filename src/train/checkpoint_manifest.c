@@ -1,0 +1,80 @@
+#include "train/checkpoint_manifest.h"
+
+#include "format/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put_hash(json_out *o, const char *key, const braid_hash *hash) {
+    char text[2 * BRAID_ID_BYTES + 1];
+    id_hex(hash->bytes, BRAID_ID_BYTES, text);
+    json_out_string(o, key, text);
+}
+
+char *manifest_text(const manifest *m, size_t *length) {
+    json_out o = {.pretty = true};
+    json_out_open(&o, NULL, '{');
+    json_out_u64(&o, "braid_checkpoint", MANIFEST_FORMAT);
+    json_out_u64(&o, "version", m->version);
+    put_hash(&o, "run", &m->run);
+    put_hash(&o, "weights", &m->weights);
+    json_out_open(&o, "files", '{');
+    for (uint32_t i = 0; i < m->count; i++) {
+        json_out_open(&o, m->files[i].name, '{');
+        json_out_u64(&o, "bytes", m->files[i].bytes);
+        put_hash(&o, "sha256", &m->files[i].hash);
+        json_out_close(&o, '}');
+    }
+    json_out_close(&o, '}');
+    json_out_close(&o, '}');
+    return json_out_take(&o, length);
+}
+
+static bool take_hash(const json *doc, const json_value *object, const char *key, braid_hash *out) {
+    const char *text = json_string(json_member(doc, object, key));
+    return text && strlen(text) == 2 * BRAID_ID_BYTES && id_unhex(text, BRAID_ID_BYTES, out->bytes);
+}
+
+static bool take_file(const json *doc, const json_value *entry, manifest_file *out) {
+    if (entry->kind != JSON_OBJECT || strlen(entry->key) >= sizeof out->name || strchr(entry->key, '/')) return false;
+    snprintf(out->name, sizeof out->name, "%s", entry->key);
+    return json_u64(json_member(doc, entry, "bytes"), &out->bytes) && take_hash(doc, entry, "sha256", &out->hash);
+}
+
+static bool take_manifest(const json *doc, manifest *out) {
+    const json_value *root = json_root(doc), *files = json_member(doc, root, "files");
+    bool fine = json_u64(json_member(doc, root, "version"), &out->version) && take_hash(doc, root, "run", &out->run) &&
+                take_hash(doc, root, "weights", &out->weights) && files && files->kind == JSON_OBJECT &&
+                files->count <= CHECKPOINT_MAX_FILES;
+    if (!fine) return false;
+    for (const json_value *v = json_first(doc, files); v && fine; v = json_next(doc, v)) fine = take_file(doc, v, &out->files[out->count++]);
+    return fine;
+}
+
+static braid_err parse_manifest(const char *path, const char *text, size_t length, manifest *out, braid_error *error) {
+    json *doc = NULL;
+    braid_error why = {0};
+    if (json_parse(text, length, &doc, &why)) return braid_fail(error, BRAID_FORMAT, "'%s' is damaged: %s", path, why.text);
+    uint64_t format = 0;
+    json_u64(json_member(doc, json_root(doc), "braid_checkpoint"), &format);
+    braid_err err = BRAID_OK;
+    if (format > MANIFEST_FORMAT)
+        err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)", path,
+                         (unsigned long long)format, MANIFEST_FORMAT);
+    else if (format == 0 || !take_manifest(doc, out)) err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", path);
+    json_free(doc);
+    return err;
+}
+
+braid_err manifest_read(const char *directory, manifest *out, braid_error *error) {
+    char path[FILES_MAX_PATH], *text;
+    size_t length;
+    memset(out, 0, sizeof *out);
+    braid_err err = files_join(directory, MANIFEST_FILE, path, error);
+    if (!err) err = files_read(path, MANIFEST_MAX_BYTES, &text, &length, error);
+    if (err) return err;
+    err = parse_manifest(path, text, length, out, error);
+    free(text);
+    return err;
+}

@@ -1,0 +1,35 @@
+// braid-manifest.json: what a checkpoint is and what its files must be. Shared by the writer and the reader.
+#ifndef BRAID_TRAIN_CHECKPOINT_MANIFEST_H
+#define BRAID_TRAIN_CHECKPOINT_MANIFEST_H
+
+#include "base/err.h"
+#include "base/id.h"
+#include "train/checkpoint.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20 };
+
+#define MANIFEST_FILE "braid-manifest.json"
+#define MANIFEST_LATEST "latest"
+
+typedef struct manifest_file {
+    char name[MANIFEST_MAX_NAME];
+    uint64_t bytes;
+    braid_hash hash;
+} manifest_file;
+
+typedef struct manifest {
+    uint64_t version;
+    braid_hash run, weights;
+    uint32_t count;
+    manifest_file files[CHECKPOINT_MAX_FILES];
+} manifest;
+
+// The file's text, the caller's to free; NULL when there is no memory.
+char *manifest_text(const manifest *m, size_t *length);
+// Reads DIRECTORY/braid-manifest.json. Names with a '/' are refused: a manifest speaks of its own directory only.
+braid_err manifest_read(const char *directory, manifest *out, braid_error *error);
+
+#endif

@@ -1,0 +1,206 @@
+#include "train/checkpoint.h"
+
+#include "format/hf_config.h"
+#include "format/safetensors.h"
+#include "train/checkpoint_manifest.h"
+#include "train/state_blob.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONFIG_MAX_BYTES = 1 << 20 };
+
+// One safetensors file, open.
+typedef struct tensor_file {
+    int fd;
+    char path[FILES_MAX_PATH];
+    safetensors *header;
+} tensor_file;
+
+struct checkpoint {
+    char path[FILES_MAX_PATH];
+    model_config model;
+    manifest manifest;
+    uint32_t file_count;
+    tensor_file files[CHECKPOINT_MAX_FILES];
+};
+
+static braid_err find_step(const char *path, char out[FILES_MAX_PATH], braid_error *error) {
+    char file[FILES_MAX_PATH];
+    struct stat info;
+    braid_err err = files_join(path, MANIFEST_FILE, file, error);
+    if (err) return err;
+    if (stat(file, &info) == 0) {
+        snprintf(out, FILES_MAX_PATH, "%s", path);
+        return BRAID_OK;
+    }
+    err = files_join(path, MANIFEST_LATEST, out, error);
+    if (err) return err;
+    if (stat(out, &info) == 0) return BRAID_OK;
+    if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "no checkpoint at '%s': %s", path, strerror(errno));
+    return braid_fail(error, BRAID_IO, "'%s' is no checkpoint: it has neither " MANIFEST_FILE " nor " MANIFEST_LATEST
+                      "; name the directory that a run saved into", path);
+}
+
+static braid_err verify_file(const checkpoint *c, const manifest_file *f, braid_error *error) {
+    char path[FILES_MAX_PATH];
+    struct stat info;
+    braid_hash hash;
+    uint64_t bytes;
+    braid_err err = files_join(c->path, f->name, path, error);
+    if (err) return err;
+    if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "the checkpoint's file '%s' is missing", path);
+    if ((uint64_t)info.st_size != f->bytes)
+        return braid_fail(error, BRAID_FORMAT, "'%s' has %" PRIu64 " bytes instead of %" PRIu64 "; it was truncated or altered, use another checkpoint",
+                          path, (uint64_t)info.st_size, f->bytes);
+    err = files_hash(path, &hash, &bytes, error);
+    if (err || hash_equal(&hash, &f->hash)) return err;
+    return braid_fail(error, BRAID_FORMAT, "'%s' was altered: its SHA-256 is not the one in " MANIFEST_FILE "; use another checkpoint", path);
+}
+
+static braid_err read_config(checkpoint *c, braid_error *error) {
+    char path[FILES_MAX_PATH], *text = NULL;
+    size_t length;
+    braid_err err = files_join(c->path, "config.json", path, error);
+    if (!err) err = files_read(path, CONFIG_MAX_BYTES, &text, &length, error);
+    if (!err) err = hf_config_read(text, length, path, &c->model, error);
+    free(text);
+    return err;
+}
+
+static braid_err read_header(tensor_file *f, uint64_t file_bytes, braid_error *error) {
+    uint8_t first[SAFETENSORS_LENGTH_BYTES];
+    if (file_bytes < sizeof first) return braid_fail(error, BRAID_FORMAT, "'%s' is truncated", f->path);
+    braid_err err = files_read_at(f->fd, f->path, first, sizeof first, 0, error);
+    if (err) return err;
+    uint64_t bytes = safetensors_prefix_bytes(first, file_bytes);
+    uint8_t *prefix = bytes ? malloc(bytes) : NULL;
+    if (!prefix) return braid_fail(error, BRAID_FORMAT, "'%s' is not a safetensors file, or truncated", f->path);
+    err = files_read_at(f->fd, f->path, prefix, bytes, 0, error);
+    if (!err) err = safetensors_parse(prefix, bytes, file_bytes, f->path, &f->header, error);
+    free(prefix);
+    return err;
+}
+
+static braid_err open_tensors(checkpoint *c, const manifest_file *file, braid_error *error) {
+    const char *suffix = ".safetensors";
+    size_t n = strlen(file->name), m = strlen(suffix);
+    if (n < m || strcmp(file->name + n - m, suffix) != 0) return BRAID_OK;
+    tensor_file *f = &c->files[c->file_count];
+    braid_err err = files_join(c->path, file->name, f->path, error);
+    if (err) return err;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0) return braid_fail(error, BRAID_IO, "cannot read '%s': %s", f->path, strerror(errno));
+    c->file_count++;
+    return read_header(f, file->bytes, error);
+}
+
+braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error) {
+    checkpoint *c = calloc(1, sizeof *c);
+    if (!c) return braid_fail(error, BRAID_MEMORY, "no memory to open a checkpoint");
+    braid_err err = find_step(path, c->path, error);
+    if (!err) err = manifest_read(c->path, &c->manifest, error);
+    for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = verify_file(c, &c->manifest.files[i], error);
+    if (!err) err = read_config(c, error);
+    for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = open_tensors(c, &c->manifest.files[i], error);
+    if (err) checkpoint_close(c);
+    else *out = c;
+    return err;
+}
+
+void checkpoint_close(checkpoint *c) {
+    if (!c) return;
+    for (uint32_t i = 0; i < c->file_count; i++) {
+        safetensors_free(c->files[i].header);
+        close(c->files[i].fd);
+    }
+    free(c);
+}
+
+uint64_t checkpoint_version(const checkpoint *c) { return c->manifest.version; }
+const model_config *checkpoint_model(const checkpoint *c) { return &c->model; }
+const braid_hash *checkpoint_run(const checkpoint *c) { return &c->manifest.run; }
+const braid_hash *checkpoint_weights(const checkpoint *c) { return &c->manifest.weights; }
+const char *checkpoint_path(const checkpoint *c) { return c->path; }
+
+braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {
+    const model_config *has = &c->model;
+    const struct { const char *what; double has, wants; } facts[] = {
+        {"architecture", has->arch, model->arch},      {"dim", has->dim, model->dim},
+        {"layers", has->layers, model->layers},        {"heads", has->heads, model->heads},
+        {"kv_heads", has->kv_heads, model->kv_heads},  {"ffn_dim", has->ffn_dim, model->ffn_dim},
+        {"vocab", has->vocab, model->vocab},           {"context", has->context, model->context},
+        {"tied", has->tied, model->tied},              {"norm_eps", (double)has->norm_eps, (double)model->norm_eps},
+        {"rope_theta", model->arch == MODEL_LLAMA ? (double)has->rope_theta : 0, model->arch == MODEL_LLAMA ? (double)model->rope_theta : 0},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        if (facts[i].has < facts[i].wants || facts[i].has > facts[i].wants)
+            return braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' is of another model: its %s is %g, the run's is %g", c->path,
+                              facts[i].what, facts[i].has, facts[i].wants);
+    return BRAID_OK;
+}
+
+typedef struct found_tensor {
+    const tensor_file *file;
+    uint64_t offset;
+} found_tensor;
+
+static braid_err find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, found_tensor *out, braid_error *error) {
+    char name[SAFETENSORS_MAX_NAME];
+    snprintf(name, sizeof name, "%s%s", t->name, suffix);
+    for (uint32_t i = 0; i < c->file_count; i++) {
+        const safetensors_tensor *f = safetensors_find(c->files[i].header, name);
+        if (!f) continue;
+        bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows && (t->dims == 1 || f->shape[1] == t->cols);
+        if (!fits) return braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", c->files[i].path, name);
+        *out = (found_tensor){&c->files[i], f->offset};
+        return BRAID_OK;
+    }
+    return braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
+}
+
+static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
+
+// `count` elements of a tensor's part, from element `first` on.
+static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count, void *out, braid_error *error) {
+    found_tensor found;
+    braid_err err = find_tensor(c, t, part_suffix[part], &found, error);
+    if (err) return err;
+    return files_read_at(found.file->fd, found.file->path, out, count * sizeof(float), found.offset + first * sizeof(float), error);
+}
+
+braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count, float *weights,
+                                float *moment1, float *moment2, braid_error *error) {
+    float *const arrays[STATE_PARTS] = {weights, moment1, moment2};
+    braid_err err = checkpoint_match(c, model, error);
+    for (uint32_t t = 0; t < count && !err; t++)
+        for (uint32_t part = 0; part < STATE_PARTS && !err; part++)
+            if (arrays[part]) err = read_part(c, &tensors[t], part, 0, tensors[t].elements, arrays[part] + tensors[t].offset, error);
+    return err;
+}
+
+uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count) {
+    uint64_t bytes = 0;
+    for (uint32_t i = first; i < first + count; i++) bytes += state_block_bytes(s->blocks[split_block(s, stage_number, i)].count);
+    return bytes;
+}
+
+braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count, void *out, braid_error *error) {
+    uint8_t *at = out;
+    braid_err err = BRAID_OK;
+    for (uint32_t i = first; i < first + count && !err; i++) {
+        const block *range = &s->blocks[split_block(s, stage_number, i)];
+        const stage_tensor *t = &s->tensors[range->tensor];
+        memcpy(at, &c->manifest.version, sizeof c->manifest.version);
+        at += sizeof c->manifest.version;
+        for (uint32_t part = 0; part < STATE_PARTS && !err; part++, at += range->count * sizeof(float))
+            err = read_part(c, t, part, range->offset - t->offset, range->count, at, error);
+    }
+    return err;
+}

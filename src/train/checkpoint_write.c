@@ -1,0 +1,362 @@
+#define _GNU_SOURCE  // renameat2
+#include "train/checkpoint.h"
+
+#include "base/bitset.h"
+#include "base/sha256.h"
+#include "format/hf_config.h"
+#include "format/json.h"
+#include "format/safetensors.h"
+#include "train/checkpoint_manifest.h"
+#include "train/state_blob.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STEP_NAME = 64 };
+
+// A stage's two files.
+typedef struct stage_files {
+    int fd[2];                  // model, optimizer; -1: not open
+    char name[2][MANIFEST_MAX_NAME];
+} stage_files;
+
+struct checkpoint_writer {
+    checkpoint_config config;
+    const split *split;
+    int lock;                       // DIR, locked
+    char directory[FILES_MAX_PATH], temporary[FILES_MAX_PATH];
+    char step[STEP_NAME];           // step-000050
+    stage_files *stages;            // [split->stages]
+    uint64_t (*place)[STATE_PARTS]; // [tensor_count] where each of a tensor's parts begins in its file
+    uint64_t *stored;               // bit set, [block_count]
+    braid_hash *leaves;             // [block_count]
+    manifest manifest;
+};
+
+static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
+    const char *path = c->config.directory;
+    if (snprintf(c->directory, sizeof c->directory, "%s", path) >= (int)sizeof c->directory)
+        return braid_fail(error, BRAID_LIMIT, "the path of the checkpoints is too long");
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return braid_fail(error, BRAID_IO, "cannot make the directory '%s' for checkpoints: %s", path, strerror(errno));
+    c->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->lock < 0) return braid_fail(error, BRAID_IO, "cannot open the directory '%s' for checkpoints: %s", path, strerror(errno));
+    if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
+    return braid_fail(error, BRAID_STATE, "another process is writing a checkpoint into '%s'; choose another directory", path);
+}
+
+// What a killed writer left behind; the lock says that none lives.
+static void remove_leftovers(const checkpoint_writer *c) {
+    DIR *directory = opendir(c->directory);
+    if (!directory) return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[FILES_MAX_PATH];
+        if (strncmp(entry->d_name, "step-", 5) != 0 || !strstr(entry->d_name, ".tmp-")) continue;
+        if (!files_join(c->directory, entry->d_name, path, NULL)) files_remove_directory(path);
+    }
+    closedir(directory);
+}
+
+static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
+    char name[STEP_NAME * 2];
+    snprintf(c->step, sizeof c->step, "step-%06" PRIu64, c->config.version);
+    snprintf(name, sizeof name, "%s.tmp-%ld", c->step, (long)getpid());
+    braid_err err = files_join(c->directory, name, c->temporary, error);
+    if (err) return err;
+    if (mkdir(c->temporary, 0777) == 0) return BRAID_OK;
+    err = braid_fail(error, BRAID_IO, "cannot make the directory '%s': %s", c->temporary, strerror(errno));
+    c->temporary[0] = 0;
+    return err;
+}
+
+// Makes one of a stage's files: `parts` tensors in it for each of the stage's.
+static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors, uint32_t count,
+                              braid_error *error) {
+    stage_files *s = &c->stages[stage_number];
+    char path[FILES_MAX_PATH];
+    braid_err err = files_join(c->temporary, s->name[file], path, error);
+    if (err) return err;
+    size_t bytes;
+    uint8_t *prefix = safetensors_prefix(tensors, count, &bytes);
+    if (!prefix) return braid_fail(error, BRAID_MEMORY, "no memory for the header of '%s'", path);
+    s->fd[file] = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (s->fd[file] < 0) err = braid_fail(error, BRAID_IO, "cannot create '%s': %s", path, strerror(errno));
+    else err = files_write_at(s->fd[file], path, prefix, bytes, 0, error);
+    free(prefix);
+    return err;
+}
+
+enum { FILE_MODEL, FILE_OPTIMIZER };
+
+typedef char tensor_name[SAFETENSORS_MAX_NAME];
+
+static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
+static uint32_t file_of_part(uint32_t part) { return part == 0 ? FILE_MODEL : FILE_OPTIMIZER; }
+
+// Lists the tensors of a stage's file in `tensors`, whose names are kept in `names`.
+static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors, tensor_name *names) {
+    const split *s = c->split;
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < s->tensor_count; t++) {
+        for (uint32_t part = 0; part < STATE_PARTS; part++) {
+            if (s->tensor_stage[t] != stage_number || file_of_part(part) != file) continue;
+            snprintf(names[n], sizeof names[n], "%s%s", s->tensors[t].name, part_suffix[part]);
+            tensors[n] = (safetensors_tensor){.name = names[n], .dims = s->tensors[t].dims};
+            tensors[n].shape[0] = s->tensors[t].rows;
+            tensors[n++].shape[1] = s->tensors[t].cols;
+        }
+    }
+    return n;
+}
+
+static void note_places(checkpoint_writer *c, uint32_t stage_number, uint32_t file, const safetensors_tensor *tensors) {
+    for (uint32_t t = 0; t < c->split->tensor_count; t++)
+        for (uint32_t part = 0; part < STATE_PARTS; part++)
+            if (c->split->tensor_stage[t] == stage_number && file_of_part(part) == file) c->place[t][part] = (tensors++)->offset;
+}
+
+static braid_err make_file(checkpoint_writer *c, uint32_t stage_number, uint32_t file, braid_error *error) {
+    static const char *const kind[] = {"model", "optimizer"};
+    snprintf(c->stages[stage_number].name[file], MANIFEST_MAX_NAME, "%s-%05u-of-%05u.safetensors", kind[file], stage_number + 1, c->split->stages);
+    size_t most = (size_t)c->split->tensor_count * STATE_PARTS;
+    safetensors_tensor *tensors = calloc(most, sizeof *tensors);
+    tensor_name *names = calloc(most, sizeof *names);
+    braid_err err = BRAID_OK;
+    if (tensors && names) {
+        uint32_t count = list_tensors(c, stage_number, file, tensors, names);
+        err = write_prefix(c, stage_number, file, tensors, count, error);
+        note_places(c, stage_number, file, tensors);
+    } else {
+        err = braid_fail(error, BRAID_MEMORY, "no memory for the list of tensors");
+    }
+    free(tensors);
+    free(names);
+    return err;
+}
+
+static braid_err allocate(checkpoint_writer *c, braid_error *error) {
+    const split *s = c->split;
+    c->stages = malloc(s->stages * sizeof *c->stages);
+    for (uint32_t i = 0; c->stages && i < s->stages; i++) c->stages[i] = (stage_files){.fd = {-1, -1}};
+    c->place = calloc(s->tensor_count, sizeof *c->place);
+    c->stored = calloc(BITSET_WORDS(s->block_count), sizeof *c->stored);
+    c->leaves = calloc(s->block_count, sizeof *c->leaves);
+    if (c->stages && c->place && c->stored && c->leaves) return BRAID_OK;
+    return braid_fail(error, BRAID_MEMORY, "no memory to write a checkpoint");
+}
+
+braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error) {
+    checkpoint_writer *c = calloc(1, sizeof *c);
+    if (!c) return braid_fail(error, BRAID_MEMORY, "no memory to write a checkpoint");
+    c->config = *config;
+    c->split = config->split;
+    c->lock = -1;
+    braid_err err = allocate(c, error);
+    if (!err) err = open_directory(c, error);
+    if (!err) {
+        remove_leftovers(c);
+        err = make_temporary(c, error);
+    }
+    for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++) {
+        err = make_file(c, stage_number, FILE_MODEL, error);
+        if (!err) err = make_file(c, stage_number, FILE_OPTIMIZER, error);
+    }
+    if (err) checkpoint_abort(c);
+    else *out = c;
+    return err;
+}
+
+static void writer_free(checkpoint_writer *c) {
+    for (uint32_t i = 0; c->stages && i < c->split->stages; i++)
+        for (uint32_t file = 0; file < 2; file++)
+            if (c->stages[i].fd[file] >= 0) close(c->stages[i].fd[file]);
+    if (c->lock >= 0) close(c->lock);
+    free(c->stages);
+    free(c->place);
+    free(c->stored);
+    free(c->leaves);
+    free(c);
+}
+
+void checkpoint_abort(checkpoint_writer *c) {
+    if (!c) return;
+    if (c->temporary[0]) files_remove_directory(c->temporary);
+    writer_free(c);
+}
+
+static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t canonical, const uint8_t *bytes, braid_error *error) {
+    const block *range = &c->split->blocks[canonical];
+    uint64_t within = (range->offset - c->split->tensors[range->tensor].offset) * sizeof(float);
+    size_t length = range->count * sizeof(float);
+    braid_err err = BRAID_OK;
+    for (uint32_t part = 0; part < STATE_PARTS && !err; part++) {
+        uint32_t file = file_of_part(part);
+        err = files_write_at(c->stages[stage_number].fd[file], c->stages[stage_number].name[file], state_block_part(bytes, range->count, part), length,
+                             c->place[range->tensor][part] + within, error);
+    }
+    if (err) return err;
+    c->leaves[canonical] = sha256_of(state_block_part(bytes, range->count, 0), length);
+    bitset_add(c->stored, canonical);
+    return BRAID_OK;
+}
+
+braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count,
+                         braid_error *error) {
+    const split *s = c->split;
+    bool range = stage_number < s->stages && count > 0 && first < split_count(s, stage_number) && count <= split_count(s, stage_number) - first;
+    if (!range || byte_count != checkpoint_state_bytes(s, stage_number, first, count))
+        return braid_fail(error, BRAID_FORMAT, "blocks %u + %u of stage %u do not fit this model", first, count, stage_number);
+    const uint8_t *at = bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t canonical = split_block(s, stage_number, first + i);
+        if (state_block_version(at) != c->config.version)
+            return braid_fail(error, BRAID_FORMAT, "a block of version %" PRIu64 " was offered for the checkpoint of version %" PRIu64,
+                              state_block_version(at), c->config.version);
+        braid_err err = put_block(c, stage_number, canonical, at, error);
+        if (err) return err;
+        at += state_block_bytes(s->blocks[canonical].count);
+    }
+    return BRAID_OK;
+}
+
+static char *index_text(const checkpoint_writer *c, size_t *length) {
+    const split *s = c->split;
+    uint64_t total = 0;
+    for (uint32_t t = 0; t < s->tensor_count; t++) total += s->tensors[t].elements * sizeof(float);
+    json_out o = {.pretty = true};
+    json_out_open(&o, NULL, '{');
+    json_out_open(&o, "metadata", '{');
+    json_out_u64(&o, "total_size", total);
+    json_out_close(&o, '}');
+    json_out_open(&o, "weight_map", '{');
+    for (uint32_t t = 0; t < s->tensor_count; t++)
+        json_out_string(&o, s->tensors[t].name, c->stages[s->tensor_stage[t]].name[FILE_MODEL]);
+    json_out_close(&o, '}');
+    json_out_close(&o, '}');
+    return json_out_take(&o, length);
+}
+
+static braid_err note_file(checkpoint_writer *c, const char *name, braid_error *error) {
+    char path[FILES_MAX_PATH];
+    BRAID_ASSERT(c->manifest.count < CHECKPOINT_MAX_FILES);
+    manifest_file *f = &c->manifest.files[c->manifest.count++];
+    snprintf(f->name, sizeof f->name, "%s", name);
+    braid_err err = files_join(c->temporary, name, path, error);
+    return err ? err : files_hash(path, &f->hash, &f->bytes, error);
+}
+
+// Takes `text`.
+static braid_err write_text(checkpoint_writer *c, const char *name, char *text, size_t length, braid_error *error) {
+    char path[FILES_MAX_PATH];
+    braid_err err = text ? files_join(c->temporary, name, path, error) : braid_fail(error, BRAID_MEMORY, "no memory to write '%s'", name);
+    if (!err) err = files_write(path, text, length, error);
+    free(text);
+    return err;
+}
+
+static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid_error *error) {
+    stage_files *s = &c->stages[stage_number];
+    for (uint32_t file = 0; file < 2; file++) {
+        bool synced = fsync(s->fd[file]) == 0;
+        int why = errno;
+        bool closed = close(s->fd[file]) == 0;
+        if (synced && !closed) why = errno;
+        s->fd[file] = -1;
+        if (!synced || !closed) return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s", c->temporary, s->name[file], strerror(why));
+        braid_err err = note_file(c, s->name[file], error);
+        if (err) return err;
+    }
+    return BRAID_OK;
+}
+
+static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
+    size_t length;
+    char *text = hf_config_write(c->config.model, &length);
+    braid_err err = write_text(c, "config.json", text, length, error);
+    if (!err) err = note_file(c, "config.json", error);
+    if (!err) {
+        text = index_text(c, &length);
+        err = write_text(c, "model.safetensors.index.json", text, length, error);
+    }
+    if (!err) err = note_file(c, "model.safetensors.index.json", error);
+    for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++) err = finish_stage(c, stage_number, error);
+    if (err) return err;
+    c->manifest.version = c->config.version;
+    c->manifest.run = c->config.run;
+    c->manifest.weights = out->weights = split_weights_hash(c->split, c->leaves);
+    text = manifest_text(&c->manifest, &length);
+    if (text) out->manifest = sha256_of(text, length);
+    err = write_text(c, MANIFEST_FILE, text, length, error);
+    return err ? err : files_sync_directory(c->temporary, error);
+}
+
+// The step's directory appears in one move. One of the same version may be there, from this run or another: then the two
+// change places.
+static braid_err publish(const checkpoint_writer *c, const char *path, braid_error *error) {
+    if (rename(c->temporary, path) == 0) return BRAID_OK;
+    bool there = errno == EEXIST || errno == ENOTEMPTY;
+    if (there && renameat2(AT_FDCWD, c->temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        files_remove_directory(c->temporary);
+        return BRAID_OK;
+    }
+    return braid_fail(error, BRAID_IO, "cannot move the finished checkpoint to '%s': %s", path, strerror(errno));
+}
+
+static braid_err point_latest(const checkpoint_writer *c, braid_error *error) {
+    char link[FILES_MAX_PATH], fresh[FILES_MAX_PATH];
+    braid_err err = files_join(c->directory, MANIFEST_LATEST, link, error);
+    if (!err) err = files_join(c->directory, MANIFEST_LATEST ".tmp", fresh, error);
+    if (err) return err;
+    unlink(fresh);
+    if (symlink(c->step, fresh) != 0 || rename(fresh, link) != 0)
+        return braid_fail(error, BRAID_IO, "cannot point '%s' at the new checkpoint: %s", link, strerror(errno));
+    return files_sync_directory(c->directory, error);
+}
+
+// Removes what this run wrote before the checkpoint that was the latest until now. Other runs' stay.
+static void remove_older(const checkpoint_writer *c, const char *before) {
+    manifest *m = malloc(sizeof *m);
+    DIR *directory = m ? opendir(c->directory) : NULL;
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        char path[FILES_MAX_PATH];
+        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && strcmp(entry->d_name, c->step) != 0 && strcmp(entry->d_name, before) != 0;
+        if (!candidate || files_join(c->directory, entry->d_name, path, NULL) || manifest_read(path, m, NULL)) continue;
+        if (hash_equal(&m->run, &c->config.run)) files_remove_directory(path);
+    }
+    if (directory) closedir(directory);
+    free(m);
+}
+
+static void read_latest(const checkpoint_writer *c, char name[STEP_NAME]) {
+    char link[FILES_MAX_PATH];
+    ssize_t length = files_join(c->directory, MANIFEST_LATEST, link, NULL) ? -1 : readlink(link, name, STEP_NAME - 1);
+    name[length > 0 ? length : 0] = 0;
+}
+
+braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
+    char before[STEP_NAME];
+    braid_err err = BRAID_OK;
+    uint32_t have = bitset_count(c->stored, BITSET_WORDS(c->split->block_count));
+    if (have != c->split->block_count)
+        err = braid_fail(error, BRAID_STATE, "only %u of the checkpoint's %u blocks arrived", have, c->split->block_count);
+    if (!err) err = finish_files(c, out, error);
+    if (!err) err = files_join(c->directory, c->step, out->path, error);
+    if (!err) err = publish(c, out->path, error);
+    if (err) {
+        checkpoint_abort(c);
+        return err;
+    }
+    read_latest(c, before);
+    err = point_latest(c, error);
+    if (!err && before[0] && strcmp(before, c->step) != 0) remove_older(c, before);
+    writer_free(c);
+    return err;
+}

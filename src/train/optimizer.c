@@ -1,0 +1,90 @@
+#include "train/optimizer.h"
+
+#include <math.h>
+
+static double power(double base, uint64_t exponent) {
+    double result = 1;
+    for (; exponent > 0; exponent >>= 1, base *= base)
+        if (exponent & 1) result *= base;
+    return result;
+}
+
+// cos(pi * x) for x in [0, 1]: the library's cosine may differ between machines, a polynomial does not.
+static double half_wave(double x) {
+    const double pi = 3.14159265358979323846;
+    bool upper = x > 0.5;
+    double angle = (upper ? 1 - x : x) * pi;
+    double term = 1, sum = 1;
+    for (int k = 1; k <= 12; k++) {
+        term *= -angle * angle / (double)((2 * k - 1) * (2 * k));
+        sum += term;
+    }
+    return upper ? -sum : sum;
+}
+
+float train_learning_rate(const train_recipe *recipe, uint64_t iteration) {
+    double top = (double)recipe->learning_rate, low = (double)recipe->min_learning_rate;
+    if (iteration < recipe->warmup) return (float)(top * (double)(iteration + 1) / (double)recipe->warmup);
+    if (iteration + 1 >= recipe->iterations) return recipe->iterations > recipe->warmup + 1 ? (float)low : (float)top;
+    double way = (double)(iteration - recipe->warmup) / (double)(recipe->iterations - 1 - recipe->warmup);
+    return (float)(low + (top - low) * 0.5 * (1 + half_wave(way)));
+}
+
+train_step train_decide(const train_recipe *recipe, uint64_t iteration, double norm2, uint64_t tokens) {
+    train_step step = {.clip = 1, .learning_rate = train_learning_rate(recipe, iteration)};
+    step.bias1 = (float)(1 - power((double)recipe->beta1, iteration + 1));
+    step.bias2 = (float)(1 - power((double)recipe->beta2, iteration + 1));
+    step.skip = tokens == 0 || !isfinite(norm2);
+    if (step.skip) return step;
+    double norm = sqrt(norm2), most = (double)recipe->clip;
+    if (most > 0 && norm > most) step.clip = (float)(most / norm);
+    return step;
+}
+
+typedef struct adamw {
+    float clip, beta1, beta2, rest1, rest2, keep, rate, root_bias2, eps;
+} adamw;
+
+static inline __attribute__((always_inline)) void apply(const adamw *a, size_t count, const float *restrict gradient,
+                                                        float *restrict weights, float *restrict moment1,
+                                                        float *restrict moment2) {
+    const adamw c = *a;
+    for (size_t i = 0; i < count; i++) {
+        float g = gradient[i] * c.clip;
+        float m = fmaf(c.beta1, moment1[i], c.rest1 * g);
+        float v = fmaf(c.beta2, moment2[i], c.rest2 * g * g);
+        float denominator = sqrtf(v) / c.root_bias2 + c.eps;
+        weights[i] = fmaf(-c.rate, m / denominator, weights[i] * c.keep);
+        moment1[i] = m;
+        moment2[i] = v;
+    }
+}
+
+static void apply_plain(const adamw *a, size_t count, const float *gradient, float *weights, float *moment1, float *moment2) {
+    apply(a, count, gradient, weights, moment1, moment2);
+}
+
+#if defined(__x86_64__)
+// The same operations in wide registers: without FMA in hardware every fmaf is a call.
+__attribute__((target("avx2,fma"))) static void apply_wide(const adamw *a, size_t count, const float *gradient, float *weights,
+                                                          float *moment1, float *moment2) {
+    apply(a, count, gradient, weights, moment1, moment2);
+}
+#endif
+
+void adamw_apply(const train_recipe *recipe, const train_step *step, bool decay, size_t count, const float *gradient,
+                 float *weights, float *moment1, float *moment2) {
+    adamw a = {.clip = step->clip, .beta1 = recipe->beta1, .beta2 = recipe->beta2, .eps = recipe->eps};
+    a.rest1 = 1 - recipe->beta1;
+    a.rest2 = 1 - recipe->beta2;
+    a.keep = decay ? 1 - step->learning_rate * recipe->weight_decay : 1;
+    a.rate = step->learning_rate / step->bias1;
+    a.root_bias2 = sqrtf(step->bias2);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        apply_wide(&a, count, gradient, weights, moment1, moment2);
+        return;
+    }
+#endif
+    apply_plain(&a, count, gradient, weights, moment1, moment2);
+}

@@ -1,0 +1,226 @@
+#include "train/sum.h"
+
+#include <math.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed sums are little-endian");
+
+enum { CHUNK = 512, FLAG_OVERFLOW = 1, NORM_LANES = 16 };
+
+static const float limit = 0x1p20f;    // 2^SUM_RANGE_BITS
+static const double scale = 0x1p30;    // 2^SUM_SCALE_BITS
+static const double unscale = 0x1p-30;
+// Adding it to a number below 2^51 rounds that to an integer, to nearest even, and leaves it in the low bits.
+static const double rounder = 0x1.8p52;
+
+static inline int64_t bits_of(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline int64_t to_fixed(float g) { return bits_of((double)g * scale + rounder) - bits_of(rounder); }
+
+// As integers, magnitudes order like the floats they are, with infinities and NaNs above all numbers.
+static bool chunk_fits(const float *gradient, size_t count) {
+    uint32_t largest = 0, bound;
+    memcpy(&bound, &limit, sizeof bound);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &gradient[i], sizeof bits);
+        bits &= 0x7fffffff;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest < bound;
+}
+
+static void add_chunk(int64_t *restrict sum, const float *restrict gradient, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += to_fixed(gradient[i]);
+}
+
+static void add_what_fits(int64_t *sum, const float *gradient, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (fabsf(gradient[i]) < limit) sum[i] += to_fixed(gradient[i]);
+}
+
+bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count) {
+    bool overflow = false;
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? count - at : CHUNK;
+        if (chunk_fits(gradient + at, n)) {
+            add_chunk(sum + at, gradient + at, n);
+        } else {
+            add_what_fits(sum + at, gradient + at, n);
+            overflow = true;
+        }
+    }
+    return overflow;
+}
+
+void sum_add_plain(float *sum, const float *gradient, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += gradient[i];
+}
+
+// Bytes that the widest of these integers needs; 0 when all are zero.
+static unsigned group_width(const int64_t *sum, size_t count) {
+    uint64_t magnitude = 0, any = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t x = (uint64_t)sum[i];
+        any |= x;
+        magnitude |= x ^ (uint64_t)(sum[i] >> 63);
+    }
+    if (any == 0) return 0;
+    unsigned bits = magnitude == 0 ? 0 : 64 - (unsigned)__builtin_clzll(magnitude);
+    return bits / 8 + 1;  // one more bit for the sign
+}
+
+static size_t group_count(size_t count, size_t at) { return count - at < SUM_GROUP ? count - at : SUM_GROUP; }
+
+size_t sum_packed_bytes(const int64_t *sum, size_t count, bool overflow) {
+    size_t bytes = 1;
+    if (overflow) return bytes;
+    for (size_t at = 0; at < count; at += SUM_GROUP) {
+        size_t n = group_count(count, at);
+        bytes += 1 + n * group_width(sum + at, n);
+    }
+    return bytes;
+}
+
+// With a constant width these loops become plain moves.
+static inline __attribute__((always_inline)) void put_group(const int64_t *sum, size_t count, unsigned width, uint8_t *out) {
+    for (size_t i = 0; i < count; i++) memcpy(out + i * width, &sum[i], width);
+}
+
+static inline __attribute__((always_inline)) void take_group(const uint8_t *bytes, size_t count, unsigned width, int64_t *out) {
+    unsigned unused = 64 - 8 * width;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t x = 0;
+        memcpy(&x, bytes + i * width, width);
+        out[i] = (int64_t)(x << unused) >> unused;
+    }
+}
+
+#define EACH_WIDTH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+
+static void pack_group(const int64_t *sum, size_t count, unsigned width, uint8_t *out) {
+    switch (width) {
+#define X(w) case w: put_group(sum, count, w, out); break;
+        EACH_WIDTH(X)
+#undef X
+        default: break;
+    }
+}
+
+static void unpack_group(const uint8_t *bytes, size_t count, unsigned width, int64_t *out) {
+    switch (width) {
+#define X(w) case w: take_group(bytes, count, w, out); break;
+        EACH_WIDTH(X)
+#undef X
+        default: memset(out, 0, count * sizeof *out); break;
+    }
+}
+
+size_t sum_pack(const int64_t *sum, size_t count, bool overflow, uint8_t *out) {
+    uint8_t *at_byte = out;
+    *at_byte++ = overflow ? FLAG_OVERFLOW : 0;
+    for (size_t at = 0; at < count && !overflow; at += SUM_GROUP) {
+        size_t n = group_count(count, at);
+        unsigned width = group_width(sum + at, n);
+        *at_byte++ = (uint8_t)width;
+        pack_group(sum + at, n, width, at_byte);
+        at_byte += n * width;
+    }
+    return (size_t)(at_byte - out);
+}
+
+size_t sum_packed_length(const uint8_t *bytes, size_t left, size_t count) {
+    if (left == 0 || bytes[0] > FLAG_OVERFLOW) return 0;
+    size_t used = 1;
+    if (bytes[0] == FLAG_OVERFLOW) return used;
+    for (size_t at = 0; at < count; at += SUM_GROUP) {
+        if (used == left || bytes[used] > sizeof(int64_t)) return 0;
+        size_t need = group_count(count, at) * bytes[used];
+        used++;
+        if (need > left - used) return 0;
+        used += need;
+    }
+    return used;
+}
+
+// Reads the group at *bytes and moves on.
+static void next_group(const uint8_t **bytes, size_t count, int64_t *out) {
+    unsigned width = **bytes;
+    unpack_group(*bytes + 1, count, width, out);
+    *bytes += 1 + count * width;
+}
+
+bool sum_unpack(const uint8_t *bytes, size_t count, int64_t *out) {
+    if (bytes[0] == FLAG_OVERFLOW) {
+        memset(out, 0, count * sizeof *out);
+        return false;
+    }
+    bytes++;
+    for (size_t at = 0; at < count; at += SUM_GROUP) next_group(&bytes, group_count(count, at), out + at);
+    return true;
+}
+
+static bool part_overflowed(const sum_part *part) { return part->own ? part->overflow : part->packed[0] == FLAG_OVERFLOW; }
+
+// Unsigned, because a peer may send any integers, and a signed sum of those may wrap.
+static void add_words(uint64_t *sum, const int64_t *more, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += (uint64_t)more[i];
+}
+
+enum { PARTS_AT_ONCE = 32 };
+
+static void reduce_fixed(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
+    const uint8_t *cursor[PARTS_AT_ONCE] = {NULL};
+    for (uint32_t p = 0; p < part_count; p++)
+        if (parts[p].packed) cursor[p] = parts[p].packed + 1;
+    for (size_t at = 0; at < count; at += SUM_GROUP) {
+        size_t n = group_count(count, at);
+        uint64_t sum[SUM_GROUP] = {0};
+        int64_t group[SUM_GROUP];
+        for (uint32_t p = 0; p < part_count; p++) {
+            if (cursor[p]) next_group(&cursor[p], n, group);
+            add_words(sum, cursor[p] ? group : parts[p].own + at, n);
+        }
+        for (size_t i = 0; i < n; i++) result[at + i] = (float)((double)(int64_t)sum[i] * unscale / (double)tokens);
+    }
+}
+
+static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
+    memset(result, 0, count * sizeof *result);
+    for (uint32_t p = 0; p < part_count; p++) {
+        const uint8_t *bytes = parts[p].plain;
+        for (size_t i = 0; i < count; i++) {
+            float more;
+            memcpy(&more, bytes + i * sizeof more, sizeof more);
+            result[i] += more;
+        }
+    }
+    for (size_t i = 0; i < count; i++) result[i] = (float)((double)result[i] / (double)tokens);
+}
+
+void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens, float *result) {
+    bool overflow = part_count > PARTS_AT_ONCE || tokens == 0;
+    for (uint32_t p = 0; p < part_count && reproducible && !overflow; p++) overflow = part_overflowed(&parts[p]);
+    if (overflow) {
+        for (size_t i = 0; i < count; i++) result[i] = NAN;
+    } else if (reproducible) {
+        reduce_fixed(parts, part_count, count, tokens, result);
+    } else {
+        reduce_plain(parts, part_count, count, tokens, result);
+    }
+}
+
+double sum_norm2(const float *values, size_t count) {
+    double lane[NORM_LANES] = {0};
+    size_t whole = count - count % NORM_LANES;
+    for (size_t at = 0; at < whole; at += NORM_LANES)
+        for (size_t i = 0; i < NORM_LANES; i++) lane[i] += (double)values[at + i] * (double)values[at + i];
+    for (size_t i = 0; whole + i < count; i++) lane[i] += (double)values[whole + i] * (double)values[whole + i];
+    for (size_t half = NORM_LANES / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}

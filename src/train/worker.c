@@ -1,0 +1,213 @@
+#include "train/worker.h"
+
+#include "base/sha256.h"
+#include "train/checkpoint.h"
+#include "train/digest.h"
+#include "train/worker_inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { ALIGNMENT = 64 };
+
+// Hands out pieces of one reservation. With `base` NULL it only counts.
+typedef struct carver {
+    uint8_t *base;
+    size_t used;
+} carver;
+
+static void *carve(carver *c, size_t count, size_t size) {
+    size_t at = c->used;
+    c->used += (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return c->base ? c->base + at : NULL;
+}
+
+static void carve_all(worker *w, carver *c) {
+    size_t p = w->parameters, capacity = w->config.capacity;
+    w->weights = carve(c, p, sizeof *w->weights);
+    w->moment1 = carve(c, p, sizeof *w->moment1);
+    w->moment2 = carve(c, p, sizeof *w->moment2);
+    w->results = carve(c, p, sizeof *w->results);
+    if (w->config.recipe.reproducible) w->fixed_sum = carve(c, p, sizeof *w->fixed_sum);
+    else w->plain_sum = carve(c, p, sizeof *w->plain_sum);
+    w->blocks = carve(c, w->block_count, sizeof *w->blocks);
+    w->versions = carve(c, w->block_count, sizeof *w->versions);
+    w->overflow = carve(c, w->block_count, sizeof *w->overflow);
+    w->part_at = carve(c, (size_t)WIRE_MAX_STAGE_MEMBERS * (w->block_count + 1), sizeof *w->part_at);
+    w->block_hash = carve(c, w->block_count, sizeof *w->block_hash);
+    w->block_norm2 = carve(c, w->block_count, sizeof *w->block_norm2);
+    w->tensor_norm2 = carve(c, w->tensor_count, sizeof *w->tensor_norm2);
+    if (w->config.shape.ends) {
+        w->inputs = carve(c, capacity * w->rows, sizeof *w->inputs);
+        w->targets = carve(c, capacity * w->rows, sizeof *w->targets);
+    }
+    w->stashes = carve(c, capacity, w->stash_bytes);
+}
+
+// Everything but the memory: the stage, and the sizes that follow from it.
+static braid_err worker_measure(worker *w, const worker_config *config, tensor_pool *pool, braid_error *error) {
+    *w = (worker){.config = *config, .pool = pool};
+    braid_err err = stage_new(&config->model, &config->shape, pool, &w->stage, error);
+    if (err) return err;
+    w->tensors = stage_tensors(w->stage);
+    w->tensor_count = stage_tensor_count(w->stage);
+    w->block_count = blocks_count(w->tensors, w->tensor_count);
+    w->parameters = stage_parameters(w->stage);
+    w->rows = (size_t)config->shape.sequences * config->shape.tokens;
+    w->activation_bytes = stage_activation_elements(w->stage) * sizeof(float);
+    w->stash_bytes = (stage_stash_bytes(w->stage) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    carver count = {NULL, 0};
+    carve_all(w, &count);
+    w->memory_bytes = count.used;
+    return BRAID_OK;
+}
+
+static braid_err worker_reserve(worker *w, braid_error *error) {
+    uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
+    if (cap > 0 && need > cap)
+        return braid_fail(error, BRAID_LIMIT, "this stage with room for %u microbatches needs %llu MiB, the limit is %llu MiB; raise "
+                          "--max-memory to at least %lluM, or lower the capacity",
+                          w->config.capacity, (unsigned long long)(need >> 20), (unsigned long long)(cap >> 20),
+                          (unsigned long long)((need >> 20) + 1));
+    // Reserved now, touched when used: a peer that waits for work costs its state only.
+    void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return braid_fail(error, BRAID_MEMORY, "cannot reserve %llu MiB for this stage: %s; lower the capacity or the microbatch",
+                          (unsigned long long)(w->memory_bytes >> 20), strerror(errno));
+    w->memory = memory;
+    carver pieces = {memory, 0};
+    carve_all(w, &pieces);
+    blocks_fill(w->tensors, w->tensor_count, w->blocks);
+    stage_bind(w->stage, w->weights);
+    return BRAID_OK;
+}
+
+braid_err worker_new(const worker_config *config, tensor_pool *pool, worker **out, braid_error *error) {
+    if (config->capacity == 0) return braid_fail(error, BRAID_ARGUMENT, "a worker needs room for at least one microbatch");
+    worker *w = malloc(sizeof *w);
+    if (!w) return braid_fail(error, BRAID_MEMORY, "no memory for a worker");
+    braid_err err = worker_measure(w, config, pool, error);
+    if (!err) err = worker_reserve(w, error);
+    if (err) {
+        worker_free(w);
+        return err;
+    }
+    *out = w;
+    return BRAID_OK;
+}
+
+void worker_free(worker *w) {
+    if (!w) return;
+    if (w->memory) munmap(w->memory, w->memory_bytes);
+    stage_free(w->stage);
+    free(w);
+}
+
+uint64_t worker_memory_bytes(const worker_config *config) {
+    tensor_pool *pool = NULL;
+    if (tensor_pool_new(1, &pool, NULL)) return 0;
+    worker w;
+    uint64_t bytes = worker_measure(&w, config, pool, NULL) ? 0 : w.memory_bytes + stage_work_bytes(w.stage);
+    stage_free(w.stage);
+    tensor_pool_free(pool);
+    return bytes;
+}
+
+uint32_t worker_fitting_capacity(const worker_config *config, uint64_t bytes, uint32_t most) {
+    worker_config one = *config, two = *config;
+    one.capacity = 1;
+    two.capacity = 2;
+    uint64_t first = worker_memory_bytes(&one), second = worker_memory_bytes(&two);
+    if (first == 0 || first > bytes) return 0;
+    uint64_t step = second > first ? second - first : 1;
+    uint64_t more = (bytes - first) / step;
+    return more >= most ? most : 1 + (uint32_t)more > most ? most : 1 + (uint32_t)more;
+}
+
+braid_err worker_load(worker *w, checkpoint *from, braid_error *error) {
+    uint64_t version = checkpoint_version(from);
+    braid_err err = checkpoint_read_stage(from, &w->config.model, w->tensors, w->tensor_count, w->weights, w->moment1, w->moment2,
+                                          error);
+    if (err) return err;
+    for (uint32_t i = 0; i < w->block_count; i++) w->versions[i] = version;
+    w->loaded = true;
+    w->loaded_version = version;
+    return BRAID_OK;
+}
+
+uint32_t worker_blocks(const worker *w) { return w->block_count; }
+stage *worker_stage(worker *w) { return w->stage; }
+float *worker_weights(worker *w) { return w->weights; }
+float *worker_moment1(worker *w) { return w->moment1; }
+float *worker_moment2(worker *w) { return w->moment2; }
+
+uint64_t worker_version(const worker *w) {
+    uint64_t lowest = w->versions[0];
+    for (uint32_t i = 1; i < w->block_count; i++)
+        if (w->versions[i] < lowest) lowest = w->versions[i];
+    return lowest;
+}
+
+const void *worker_read(const worker_call *call, blob_id blob, uint64_t bytes) {
+    uint64_t got = 0;
+    const void *data = blob == 0 ? NULL : call->blobs->read(call->blobs->context, blob, &got);
+    if (data && got == bytes) return data;
+    call->result->failed = true;
+    return NULL;
+}
+
+void *worker_write(const worker_call *call, uint64_t bytes) {
+    void *data = call->blobs->write(call->blobs->context, bytes, &call->result->out);
+    if (!data) call->result->failed = true;
+    return data;
+}
+
+bool worker_range(const worker_call *call) {
+    uint32_t first = call->work->first, count = call->work->count, all = call->w->block_count;
+    bool fine = count > 0 && first < all && count <= all - first;
+    if (!fine) call->result->failed = true;
+    return fine;
+}
+
+void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, void *context) {
+    tensor_pool_run(call->w->pool, count, task, context);
+}
+
+braid_hash worker_root(const braid_hash *hashes, uint32_t count) { return sha256_of(hashes, (size_t)count * sizeof *hashes); }
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+typedef void (*job_fn)(const worker_call *call);
+
+static const job_fn jobs[JOB_KINDS] = {
+    [JOB_FORWARD] = worker_forward,         [JOB_LOSS] = worker_loss,
+    [JOB_BACKWARD] = worker_backward,       [JOB_WEIGHT] = worker_weight,
+    [JOB_PACK] = worker_pack,               [JOB_REDUCE] = worker_reduce,
+    [JOB_RESULT_PUT] = worker_result_put,   [JOB_RESULT_GET] = worker_result_get,
+    [JOB_NORM] = worker_norm,               [JOB_DECIDE] = worker_decide,
+    [JOB_APPLY] = worker_apply,             [JOB_STATE_ROOT] = worker_state_root,
+    [JOB_STATE_GET] = worker_state_get,     [JOB_STATE_PUT] = worker_state_put,
+    [JOB_STATE_INIT] = worker_state_init,   [JOB_LEAVES] = worker_leaves,
+    [JOB_SUM_CLEAR] = worker_sum_clear,
+};
+
+void worker_run(worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
+    BRAID_ASSERT(work->kind > JOB_NONE && work->kind < JOB_KINDS && jobs[work->kind]);
+    uint64_t start = now_ns();
+    *result = (job_result){.id = work->id, .kind = work->kind};
+    worker_call call = {.w = w, .work = work, .blobs = blobs, .result = result};
+    jobs[work->kind](&call);
+    if (result->out != 0) {
+        uint64_t bytes = 0;
+        const void *data = blobs->read(blobs->context, result->out, &bytes);
+        result->hash64 = data ? digest64(data, (size_t)bytes) : 0;
+    }
+    result->cost_ns = now_ns() - start;
+}

@@ -1,0 +1,123 @@
+// The jobs on one microbatch: forward, loss, input gradient, weight gradient.
+#include "train/worker_inside.h"
+#include "train/sum.h"
+
+#include <math.h>
+#include <string.h>
+
+static void *slot_stash(const worker_call *call) {
+    BRAID_ASSERT(call->work->slot < call->w->config.capacity);
+    return call->w->stashes + (size_t)call->work->slot * call->w->stash_bytes;
+}
+
+// NaNs and infinities are the numbers whose exponent is all ones.
+static bool all_finite(const float *values, size_t count) {
+    uint32_t largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= 0x7fffffff;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest < 0x7f800000;
+}
+
+static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
+
+static void draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets) {
+    const worker_config *c = &call->w->config;
+    const job *j = call->work;
+    if (is_held_out(call))
+        train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs, targets);
+    else
+        train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
+}
+
+void worker_forward(const worker_call *call) {
+    worker *w = call->w;
+    void *stash = slot_stash(call);
+    const float *x = NULL;
+    int32_t *inputs = NULL;
+    if (w->config.shape.ends) {
+        inputs = w->inputs + call->work->slot * w->rows;
+        draw_tokens(call, inputs, w->targets + call->work->slot * w->rows);
+    } else if (!(x = worker_read(call, call->work->in, w->activation_bytes))) {
+        return;
+    }
+    float *y = worker_write(call, w->activation_bytes);
+    if (y) stage_forward(w->stage, stash, inputs, x, y);
+}
+
+void worker_loss(const worker_call *call) {
+    worker *w = call->w;
+    BRAID_ASSERT(w->config.shape.ends);
+    void *stash = slot_stash(call);
+    const float *x = worker_read(call, call->work->in, w->activation_bytes);
+    if (!x) return;
+    float *dx = is_held_out(call) ? NULL : worker_write(call, w->activation_bytes);
+    if (call->result->failed) return;
+    const int32_t *targets = w->targets + call->work->slot * w->rows;
+    call->result->loss = stage_loss(w->stage, stash, x, targets, dx, &call->result->tokens);
+    call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_bytes / sizeof *dx));
+}
+
+void worker_backward(const worker_call *call) {
+    worker *w = call->w;
+    void *stash = slot_stash(call);
+    const float *dy = worker_read(call, call->work->in, w->activation_bytes);
+    if (!dy) return;
+    float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
+    if (call->result->failed) return;
+    stage_input_gradient(w->stage, stash, dy, dx);
+    const float *lowest = dx ? dx : dy;
+    call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
+}
+
+// The block that holds the element at `offset`.
+static uint32_t block_at(const worker *w, size_t offset) {
+    uint32_t low = 0, high = w->block_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (w->blocks[middle].offset <= offset) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static void add_to_sum(void *context, size_t offset, const float *gradient, size_t count) {
+    worker *w = context;
+    if (w->plain_sum) {
+        sum_add_plain(w->plain_sum + offset, gradient, count);
+        return;
+    }
+    for (uint32_t b = block_at(w, offset); count > 0; b++) {
+        size_t left = w->blocks[b].offset + w->blocks[b].count - offset;
+        size_t n = count < left ? count : left;
+        if (sum_add_fixed(w->fixed_sum + offset, gradient, n)) atomic_store_explicit(&w->overflow[b], true, memory_order_relaxed);
+        offset += n;
+        gradient += n;
+        count -= n;
+    }
+}
+
+static bool any_overflow(const worker *w) {
+    for (uint32_t b = 0; b < w->block_count; b++)
+        if (atomic_load_explicit(&w->overflow[b], memory_order_relaxed)) return true;
+    return false;
+}
+
+void worker_weight(const worker_call *call) {
+    worker *w = call->w;
+    w->sum_used = true;
+    stage_weight_gradient(w->stage, slot_stash(call), add_to_sum, w);
+    call->result->overflow = any_overflow(w);
+}
+
+void worker_sum_clear(const worker_call *call) {
+    worker *w = call->w;
+    if (!w->sum_used) return;  // a sum that nobody touched is zero and costs no memory yet
+    if (w->plain_sum) memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
+    else memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
+    for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->overflow[b], false, memory_order_relaxed);
+    w->sum_used = false;
+}

@@ -1,0 +1,81 @@
+// The worker's own parts see each other through this; everybody else includes train/worker.h.
+#ifndef BRAID_TRAIN_WORKER_INSIDE_H
+#define BRAID_TRAIN_WORKER_INSIDE_H
+
+#include "base/id.h"
+#include "train/blocks.h"
+#include "train/worker.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct worker {
+    worker_config config;
+    tensor_pool *pool;
+    stage *stage;
+    const stage_tensor *tensors;
+    uint32_t tensor_count, block_count;
+    size_t parameters, rows;
+    size_t activation_bytes, stash_bytes;
+
+    void *memory;
+    size_t memory_bytes;
+    // All below point into `memory`. The four fp32 arrays and the sum are indexed like the stage's parameters.
+    float *weights, *moment1, *moment2, *results;
+    int64_t *fixed_sum;  // reproducible
+    float *plain_sum;    // fast
+    block *blocks;
+    uint64_t *versions;        // [block_count]
+    _Atomic(bool) *overflow;   // [block_count], of the sum
+    size_t *part_at;           // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
+    braid_hash *block_hash;    // [block_count]
+    double *block_norm2;       // [block_count]
+    double *tensor_norm2;      // [tensor_count]
+    int32_t *inputs, *targets; // [capacity * rows], stage 0
+    uint8_t *stashes;          // [capacity * stash_bytes]
+
+    bool sum_used;   // since the last JOB_SUM_CLEAR
+    bool loaded;     // weights came from a checkpoint
+    uint64_t loaded_version;
+};
+
+// One job under way.
+typedef struct worker_call {
+    worker *w;
+    const job *work;
+    const worker_blobs *blobs;
+    job_result *result;
+} worker_call;
+
+// The blob's bytes, or NULL (and result->failed) unless it has exactly `bytes`.
+const void *worker_read(const worker_call *call, blob_id blob, uint64_t bytes);
+// Room for the output; NULL sets result->failed.
+void *worker_write(const worker_call *call, uint64_t bytes);
+// Blocks [first, first + count) exist; else result->failed.
+bool worker_range(const worker_call *call);
+// Calls `task` for each of `count` blocks, from several threads.
+void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, void *context);
+// SHA-256 over `count` hashes one after another.
+braid_hash worker_root(const braid_hash *hashes, uint32_t count);
+
+void worker_forward(const worker_call *call);
+void worker_loss(const worker_call *call);
+void worker_backward(const worker_call *call);
+void worker_weight(const worker_call *call);
+void worker_sum_clear(const worker_call *call);
+void worker_pack(const worker_call *call);
+void worker_reduce(const worker_call *call);
+void worker_result_put(const worker_call *call);
+void worker_result_get(const worker_call *call);
+void worker_norm(const worker_call *call);
+void worker_decide(const worker_call *call);
+void worker_apply(const worker_call *call);
+void worker_state_root(const worker_call *call);
+void worker_state_get(const worker_call *call);
+void worker_state_put(const worker_call *call);
+void worker_state_init(const worker_call *call);
+void worker_leaves(const worker_call *call);
+
+#endif

@@ -1,0 +1,182 @@
+// The jobs between the last weight gradient and FINAL: packing, reduction, results, norm, decision.
+#include "train/worker_inside.h"
+#include "base/sha256.h"
+#include "train/optimizer.h"
+#include "train/sum.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct reduction {
+    const worker_call *call;
+    uint8_t *out;
+    const uint8_t *bytes[WIRE_MAX_STAGE_MEMBERS];  // per input; NULL: the own sum
+} reduction;
+
+static bool block_overflowed(const worker *w, uint32_t b) { return atomic_load_explicit(&w->overflow[b], memory_order_relaxed); }
+
+// Where the blocks of input `p` start; one more entry for the end.
+static size_t *starts_of(const worker *w, uint32_t p) { return w->part_at + (size_t)p * (w->block_count + 1); }
+
+static void measure_block(void *context, size_t i) {
+    reduction *r = context;
+    worker *w = r->call->w;
+    uint32_t b = r->call->work->first + (uint32_t)i;
+    const block *range = &w->blocks[b];
+    bool plain = !w->config.recipe.reproducible;
+    starts_of(w, 0)[i + 1] = plain ? range->count * sizeof(float)
+                                   : sum_packed_bytes(w->fixed_sum + range->offset, range->count, block_overflowed(w, b));
+}
+
+static void pack_block(void *context, size_t i) {
+    reduction *r = context;
+    worker *w = r->call->w;
+    uint32_t b = r->call->work->first + (uint32_t)i;
+    const block *range = &w->blocks[b];
+    uint8_t *out = r->out + starts_of(w, 0)[i];
+    if (w->config.recipe.reproducible) sum_pack(w->fixed_sum + range->offset, range->count, block_overflowed(w, b), out);
+    else memcpy(out, w->plain_sum + range->offset, range->count * sizeof(float));
+}
+
+void worker_pack(const worker_call *call) {
+    worker *w = call->w;
+    if (!worker_range(call)) return;
+    reduction r = {.call = call};
+    size_t *start = starts_of(w, 0);
+    uint32_t count = call->work->count;
+    start[0] = 0;
+    worker_each(call, count, measure_block, &r);
+    for (uint32_t i = 0; i < count; i++) start[i + 1] += start[i];
+    r.out = worker_write(call, start[count]);
+    if (r.out) worker_each(call, count, pack_block, &r);
+}
+
+// Finds the blocks in a peer's packed bytes; false unless they fill the blob exactly.
+static bool find_packed(const worker *w, const job *work, const uint8_t *bytes, size_t count, size_t *start) {
+    start[0] = 0;
+    for (uint32_t i = 0; i < work->count; i++) {
+        size_t length = sum_packed_length(bytes + start[i], count - start[i], w->blocks[work->first + i].count);
+        if (length == 0) return false;
+        start[i + 1] = start[i] + length;
+    }
+    return start[work->count] == count;
+}
+
+static bool find_plain(const worker *w, const job *work, size_t count, size_t *start) {
+    start[0] = 0;
+    for (uint32_t i = 0; i < work->count; i++) start[i + 1] = start[i] + w->blocks[work->first + i].count * sizeof(float);
+    return start[work->count] == count;
+}
+
+static bool open_inputs(reduction *r) {
+    const worker_call *call = r->call;
+    worker *w = call->w;
+    for (uint32_t p = 0; p < call->work->inputs; p++) {
+        if (call->work->input[p] == JOB_OWN_SUM) continue;
+        uint64_t count = 0;
+        r->bytes[p] = call->blobs->read(call->blobs->context, call->work->input[p], &count);
+        if (!r->bytes[p]) return false;
+        bool sound = w->config.recipe.reproducible ? find_packed(w, call->work, r->bytes[p], (size_t)count, starts_of(w, p))
+                                                   : find_plain(w, call->work, (size_t)count, starts_of(w, p));
+        if (!sound) return false;
+    }
+    return true;
+}
+
+static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
+    worker *w = r->call->w;
+    uint32_t b = r->call->work->first + i;
+    size_t offset = w->blocks[b].offset;
+    bool fixed = w->config.recipe.reproducible;
+    if (!r->bytes[p]) {
+        if (!fixed) return (sum_part){.plain = (const uint8_t *)(w->plain_sum + offset)};
+        return (sum_part){.own = w->fixed_sum + offset, .overflow = block_overflowed(w, b)};
+    }
+    const uint8_t *bytes = r->bytes[p] + starts_of(w, p)[i];
+    return fixed ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
+}
+
+static void reduce_block(void *context, size_t i) {
+    reduction *r = context;
+    worker *w = r->call->w;
+    const block *range = &w->blocks[r->call->work->first + i];
+    sum_part parts[WIRE_MAX_STAGE_MEMBERS];
+    uint32_t count = r->call->work->inputs;
+    for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
+    sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens, w->results + range->offset);
+}
+
+static void get_results(const worker_call *call) {
+    worker *w = call->w;
+    const job *work = call->work;
+    uint8_t *out = worker_write(call, blocks_elements(w->blocks, work->first, work->count) * sizeof(float));
+    if (!out) return;
+    const uint8_t *start = out;
+    for (uint32_t i = 0; i < work->count; i++) {
+        const block *range = &w->blocks[work->first + i];
+        memcpy(out, w->results + range->offset, range->count * sizeof(float));
+        out += range->count * sizeof(float);
+    }
+    call->result->hash = sha256_of(start, (size_t)(out - start));
+}
+
+void worker_reduce(const worker_call *call) {
+    reduction r = {.call = call};
+    if (!worker_range(call)) return;
+    if (call->work->inputs == 0 || call->work->inputs > WIRE_MAX_STAGE_MEMBERS || !open_inputs(&r)) {
+        call->result->failed = true;
+        return;
+    }
+    worker_each(call, call->work->count, reduce_block, &r);
+    if (call->blobs->write) get_results(call);
+}
+
+void worker_result_get(const worker_call *call) {
+    if (worker_range(call)) get_results(call);
+}
+
+void worker_result_put(const worker_call *call) {
+    worker *w = call->w;
+    const job *work = call->work;
+    if (!worker_range(call)) return;
+    size_t bytes = blocks_elements(w->blocks, work->first, work->count) * sizeof(float);
+    const uint8_t *in = worker_read(call, work->in, bytes);
+    if (!in) return;
+    call->result->hash = sha256_of(in, bytes);
+    for (uint32_t i = 0; i < work->count; i++) {
+        const block *range = &w->blocks[work->first + i];
+        memcpy(w->results + range->offset, in, range->count * sizeof(float));
+        in += range->count * sizeof(float);
+    }
+}
+
+static void norm_block(void *context, size_t i) {
+    worker *w = context;
+    const block *range = &w->blocks[i];
+    const float *values = w->results + range->offset;
+    w->block_norm2[i] = sum_norm2(values, range->count);
+    w->block_hash[i] = sha256_of(values, range->count * sizeof *values);
+}
+
+void worker_norm(const worker_call *call) {
+    worker *w = call->w;
+    worker_each(call, w->block_count, norm_block, w);
+    memset(w->tensor_norm2, 0, w->tensor_count * sizeof *w->tensor_norm2);
+    for (uint32_t b = 0; b < w->block_count; b++) {
+        w->tensor_norm2[w->blocks[b].tensor] += w->block_norm2[b];
+        if (!isfinite(w->block_norm2[b])) call->result->overflow = true;
+    }
+    call->result->hash = worker_root(w->block_hash, w->block_count);
+    call->result->norms = w->tensor_count;
+    call->result->norm2 = w->tensor_norm2;
+}
+
+void worker_decide(const worker_call *call) {
+    const job *work = call->work;
+    train_step step = train_decide(&call->w->config.recipe, work->iteration, work->norm2, work->tokens);
+    call->result->clip = step.clip;
+    call->result->learning_rate = step.learning_rate;
+    call->result->bias1 = step.bias1;
+    call->result->bias2 = step.bias2;
+    call->result->skip = step.skip;
+}

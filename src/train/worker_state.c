@@ -1,0 +1,115 @@
+// The jobs on weights and moments: first values, apply, roots, transfer.
+#include "train/worker_inside.h"
+#include "base/sha256.h"
+#include "train/optimizer.h"
+#include "train/state_blob.h"
+
+void worker_state_init(const worker_call *call) {
+    worker *w = call->w;
+    if (w->loaded) {
+        // A checkpoint's values were placed by worker_load; once trained on, they are gone.
+        uint64_t version = worker_version(w);
+        call->result->failed = version != w->loaded_version || version != call->work->version;
+        call->result->version = version;
+        return;
+    }
+    call->result->version = call->work->version;
+    stage_init(w->stage, w->weights, w->config.seed);
+    memset(w->moment1, 0, w->parameters * sizeof *w->moment1);
+    memset(w->moment2, 0, w->parameters * sizeof *w->moment2);
+    for (uint32_t b = 0; b < w->block_count; b++) w->versions[b] = call->work->version;
+}
+
+typedef struct application {
+    worker *w;
+    train_step step;
+    uint64_t iteration;
+} application;
+
+static void apply_block(void *context, size_t i) {
+    application *a = context;
+    worker *w = a->w;
+    if (w->versions[i] != a->iteration) return;
+    const block *range = &w->blocks[i];
+    size_t at = range->offset;
+    if (!a->step.skip)
+        adamw_apply(&w->config.recipe, &a->step, w->tensors[range->tensor].decay, range->count, w->results + at, w->weights + at,
+                    w->moment1 + at, w->moment2 + at);
+    w->versions[i] = a->iteration + 1;
+}
+
+void worker_apply(const worker_call *call) {
+    const job *work = call->work;
+    application a = {.w = call->w, .iteration = work->iteration};
+    a.step = (train_step){work->clip, work->learning_rate, work->bias1, work->bias2, work->skip};
+    worker_each(call, call->w->block_count, apply_block, &a);
+}
+
+static void hash_state(void *context, size_t i) {
+    worker *w = context;
+    size_t at = w->blocks[i].offset, bytes = w->blocks[i].count * sizeof(float);
+    sha256 hash;
+    sha256_init(&hash);
+    sha256_update(&hash, w->weights + at, bytes);
+    sha256_update(&hash, w->moment1 + at, bytes);
+    sha256_update(&hash, w->moment2 + at, bytes);
+    w->block_hash[i] = sha256_final(&hash);
+}
+
+void worker_state_root(const worker_call *call) {
+    worker *w = call->w;
+    worker_each(call, w->block_count, hash_state, w);
+    call->result->hash = worker_root(w->block_hash, w->block_count);
+    call->result->version = worker_version(w);
+}
+
+static void hash_weights(void *context, size_t i) {
+    worker *w = context;
+    w->block_hash[i] = sha256_of(w->weights + w->blocks[i].offset, w->blocks[i].count * sizeof(float));
+}
+
+void worker_leaves(const worker_call *call) {
+    worker *w = call->w;
+    worker_each(call, w->block_count, hash_weights, w);
+    void *out = worker_write(call, w->block_count * sizeof *w->block_hash);
+    if (out) memcpy(out, w->block_hash, w->block_count * sizeof *w->block_hash);
+    call->result->version = worker_version(w);
+}
+
+void worker_state_get(const worker_call *call) {
+    worker *w = call->w;
+    const job *work = call->work;
+    if (!worker_range(call)) return;
+    call->result->version = w->versions[work->first];
+    for (uint32_t b = work->first; b < work->first + work->count; b++)
+        if (w->versions[b] != call->result->version) call->result->failed = true;
+    if (call->result->failed) return;
+    uint8_t *out = worker_write(call, state_blob_bytes(w->blocks, work->first, work->count));
+    for (uint32_t b = work->first; out && b < work->first + work->count; b++) {
+        size_t at = w->blocks[b].offset;
+        const float *parts[STATE_PARTS] = {w->weights + at, w->moment1 + at, w->moment2 + at};
+        state_block_write(out, w->versions[b], w->blocks[b].count, parts);
+        out += state_block_bytes(w->blocks[b].count);
+    }
+}
+
+void worker_state_put(const worker_call *call) {
+    worker *w = call->w;
+    const job *work = call->work;
+    if (!worker_range(call)) return;
+    const uint8_t *in = worker_read(call, work->in, state_blob_bytes(w->blocks, work->first, work->count));
+    if (!in) return;
+    if (!state_blob_sound(w->blocks, work->first, work->count, in, state_blob_bytes(w->blocks, work->first, work->count))) {
+        call->result->failed = true;
+        return;
+    }
+    call->result->version = state_block_version(in);
+    for (uint32_t b = work->first; b < work->first + work->count; b++) {
+        size_t at = w->blocks[b].offset;
+        uint32_t count = w->blocks[b].count;
+        float *parts[STATE_PARTS] = {w->weights + at, w->moment1 + at, w->moment2 + at};
+        for (uint32_t i = 0; i < STATE_PARTS; i++) memcpy(parts[i], state_block_part(in, count, i), count * sizeof(float));
+        w->versions[b] = call->result->version;
+        in += state_block_bytes(count);
+    }
+}
