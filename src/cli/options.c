@@ -278,7 +278,7 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: braid %s%s%s%s\n\n%s.\n", o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "", o->arguments != NULL ? o->arguments : "", o->summary);
+    printf("Usage: braid %s%s%s%s\n\n%s\n", o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "", o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
         const option *f = &o->table[i];

@@ -167,7 +167,7 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     unsigned long long stage = e->stage, process = e->process;
     short_id(e->peer, peer);
     switch (e->kind) {
-        case REPORT_READY: snprintf(line, REPORT_LINE, "peer %s listens at %s%s%s", peer, e->address, *e->ticket ? "; join with\n  braid node --join " : "", e->ticket); break;
+        case REPORT_READY: snprintf(line, REPORT_LINE, "peer %s listens at %s", peer, e->address); break;
         case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "peer %s of stage %llu does not answer", peer, stage); break;
         case REPORT_KILLED: snprintf(line, REPORT_LINE, "killed peer %s of stage %llu (process %llu)%s%s", peer, stage, process, *e->phase ? " in " : "", e->phase); break;
         case REPORT_SPAWNED: snprintf(line, REPORT_LINE, "started a %s (process %llu)", *e->role ? e->role : "peer", process); break;
