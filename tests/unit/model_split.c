@@ -1,0 +1,238 @@
+// A model cut into stages at any boundaries gives the bits of the whole one: outputs, loss, every gradient; with any
+// number of threads, with recomputation or without, and with another microbatch in between.
+#include "base/rng.h"
+#include "model/stage.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MICROBATCHES = 2, MOST_STAGES = 5 };
+
+// What a pass over all microbatches leaves, in canonical order of tensors.
+typedef struct outcome {
+    double loss[MICROBATCHES];
+    float *y[MICROBATCHES], *gradient[MICROBATCHES];
+} outcome;
+
+typedef struct part {
+    stage *s;
+    float *weights;
+    void *stash[MICROBATCHES];
+} part;
+
+typedef struct swarm {
+    model_config config;
+    uint32_t sequences, tokens;
+    size_t rows, parameters;
+    size_t *start;  // of each canonical tensor in the whole model
+    uint32_t parts;
+    part part[MOST_STAGES];
+} swarm;
+
+static float *floats_new(size_t count) {
+    float *values = aligned_alloc(64, (count * sizeof *values + 63) / 64 * 64);
+    assert_non_null(values);
+    return values;
+}
+
+static void part_new(swarm *w, part *p, uint32_t begin, uint32_t end, bool ends, bool recompute, tensor_pool *pool) {
+    stage_shape shape = {.layer_begin = begin, .layer_end = end, .ends = ends, .sequences = w->sequences, .tokens = w->tokens,
+                         .recompute = recompute};
+    braid_error error;
+    if (stage_new(&w->config, &shape, pool, &p->s, &error)) fail_msg("%s", error.text);
+    p->weights = floats_new(stage_parameters(p->s));
+    stage_init(p->s, p->weights, 7);
+    // norms and biases away from 1 and 0, the same in every split
+    for (uint32_t i = 0; i < stage_tensor_count(p->s); i++) {
+        const stage_tensor *t = &stage_tensors(p->s)[i];
+        for (size_t e = 0; e < t->elements; e++)
+            p->weights[t->offset + e] = 5 * p->weights[t->offset + e] + 0.01f * (float)((e + t->canonical) % 13);
+    }
+    stage_bind(p->s, p->weights);
+    for (int m = 0; m < MICROBATCHES; m++) {
+        p->stash[m] = aligned_alloc(64, stage_stash_bytes(p->s));
+        memset(p->stash[m], 0xff, stage_stash_bytes(p->s));
+    }
+}
+
+static void swarm_free(swarm *w) {
+    for (uint32_t i = 0; i < w->parts; i++) {
+        for (int m = 0; m < MICROBATCHES; m++) free(w->part[i].stash[m]);
+        free(w->part[i].weights);
+        stage_free(w->part[i].s);
+    }
+}
+
+// Bit b of `cuts`: a boundary before layer b.
+static void swarm_new(swarm *w, uint32_t cuts, bool recompute, tensor_pool *pool) {
+    uint32_t begin = 0;
+    w->parts = 0;
+    for (uint32_t layer = 0; layer < w->config.layers; layer++) {
+        if (!(cuts >> layer & 1)) continue;
+        part_new(w, &w->part[w->parts], begin, layer, w->parts == 0, recompute, pool);
+        w->parts++;
+        begin = layer;
+    }
+    part_new(w, &w->part[w->parts], begin, w->config.layers, w->parts == 0, recompute, pool);
+    w->parts++;
+}
+
+typedef struct gather_context {
+    const swarm *w;
+    const stage *s;
+    float *gradient;
+} gather_context;
+
+static void gather(void *context, size_t offset, const float *gradient, size_t count) {
+    const gather_context *g = context;
+    const stage_tensor *t = stage_tensors(g->s);
+    while (offset >= t->offset + t->elements) t++;
+    memcpy(g->gradient + g->w->start[t->canonical] + (offset - t->offset), gradient, count * sizeof *gradient);
+}
+
+static void swarm_forward(swarm *w, int m, const int32_t *tokens, float *y) {
+    size_t activation = w->rows * w->config.dim;
+    float *from = floats_new(activation);
+    for (uint32_t i = 0; i < w->parts; i++) {
+        stage_forward(w->part[i].s, w->part[i].stash[m], i == 0 ? tokens : NULL, i == 0 ? NULL : from, y);
+        memcpy(from, y, activation * sizeof *y);
+    }
+    free(from);
+}
+
+static double swarm_back(swarm *w, int m, const int32_t *targets, const float *y) {
+    size_t activation = w->rows * w->config.dim;
+    float *from = floats_new(activation), *to = floats_new(activation);
+    uint32_t counted;
+    double loss = stage_loss(w->part[0].s, w->part[0].stash[m], y, targets, from, &counted);
+    assert_int_equal(counted, w->rows);
+    for (uint32_t i = w->parts; i-- > 0;) {
+        stage_input_gradient(w->part[i].s, w->part[i].stash[m], from, i == 0 ? NULL : to);
+        memcpy(from, to, i == 0 ? 0 : activation * sizeof *from);
+    }
+    free(from);
+    free(to);
+    return loss;
+}
+
+static void swarm_weight_gradients(swarm *w, int m, float *gradient) {
+    memset(gradient, 0xff, w->parameters * sizeof *gradient);
+    for (uint32_t i = 0; i < w->parts; i++) {
+        gather_context g = {w, w->part[i].s, gradient};
+        stage_weight_gradient(w->part[i].s, w->part[i].stash[m], gather, &g);
+    }
+}
+
+// All forwards, all input gradients, all weight gradients: with recomputation each finds another microbatch's work.
+static void swarm_run(swarm *w, outcome *o) {
+    int32_t *tokens = calloc(2 * MICROBATCHES * w->rows, sizeof *tokens), *targets = tokens + MICROBATCHES * w->rows;
+    rng r = {1};
+    for (size_t i = 0; i < 2 * MICROBATCHES * w->rows; i++) tokens[i] = (int32_t)rng_below(&r, w->config.vocab);
+    for (size_t m = 0; m < MICROBATCHES; m++) {
+        o->y[m] = floats_new(w->rows * w->config.dim);
+        o->gradient[m] = floats_new(w->parameters);
+        swarm_forward(w, (int)m, tokens + m * w->rows, o->y[m]);
+    }
+    for (size_t m = 0; m < MICROBATCHES; m++) o->loss[m] = swarm_back(w, (int)m, targets + m * w->rows, o->y[m]);
+    for (int m = 0; m < MICROBATCHES; m++) swarm_weight_gradients(w, m, o->gradient[m]);
+    free(tokens);
+}
+
+static void outcome_free(outcome *o) {
+    for (int m = 0; m < MICROBATCHES; m++) {
+        free(o->y[m]);
+        free(o->gradient[m]);
+    }
+}
+
+static void expect_same(const swarm *w, const outcome *a, const outcome *b, const char *what) {
+    for (int m = 0; m < MICROBATCHES; m++) {
+        bool same = a->loss[m] == b->loss[m] && memcmp(a->y[m], b->y[m], w->rows * w->config.dim * sizeof(float)) == 0 &&
+                    memcmp(a->gradient[m], b->gradient[m], w->parameters * sizeof(float)) == 0;
+        if (!same) fail_msg("%s: microbatch %d differs", what, m);
+    }
+}
+
+// The whole model in one stage fills `start` and `parameters`.
+static void whole_model(swarm *w, outcome *o) {
+    tensor_pool *pool;
+    assert_int_equal(tensor_pool_new(1, &pool, NULL), BRAID_OK);
+    swarm_new(w, 0, false, pool);
+    const stage *s = w->part[0].s;
+    assert_int_equal(stage_tensor_count(s), model_tensor_count(&w->config));
+    w->parameters = stage_parameters(s);
+    w->start = calloc(stage_tensor_count(s), sizeof *w->start);
+    for (uint32_t i = 0; i < stage_tensor_count(s); i++) {
+        assert_int_equal(stage_tensors(s)[i].canonical, i);
+        w->start[i] = stage_tensors(s)[i].offset;
+    }
+    swarm_run(w, o);
+    swarm_free(w);
+    tensor_pool_free(pool);
+}
+
+static void check_splits(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts, uint32_t count) {
+    swarm w = {.config = *config, .sequences = sequences, .tokens = tokens, .rows = (size_t)sequences * tokens};
+    outcome whole, found;
+    whole_model(&w, &whole);
+    for (unsigned threads = 1; threads <= 3; threads++) {
+        tensor_pool *pool;
+        assert_int_equal(tensor_pool_new(threads, &pool, NULL), BRAID_OK);
+        for (uint32_t i = 0; i < 2 * count; i++) {
+            char what[80];
+            bool recompute = i % 2 == 1;
+            snprintf(what, sizeof what, "cuts %x, %u threads, recompute %d", cuts[i / 2], threads, recompute);
+            swarm_new(&w, cuts[i / 2], recompute, pool);
+            swarm_run(&w, &found);
+            expect_same(&w, &whole, &found, what);
+            outcome_free(&found);
+            swarm_free(&w);
+        }
+        tensor_pool_free(pool);
+    }
+    outcome_free(&whole);
+    free(w.start);
+}
+
+static const uint32_t every_cut[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static void test_llama_every_boundary(void **state) {
+    (void)state;
+    const model_config tied = {.arch = MODEL_LLAMA, .dim = 24, .layers = 4, .heads = 4, .kv_heads = 2, .ffn_dim = 37, .vocab = 50,
+                               .context = 80, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    check_splits(&tied, 2, 70, every_cut, 16);
+}
+
+static void test_gpt_every_boundary(void **state) {
+    (void)state;
+    const model_config untied = {.arch = MODEL_GPT, .dim = 21, .layers = 4, .heads = 3, .kv_heads = 3, .ffn_dim = 84, .vocab = 33,
+                                 .context = 80, .norm_eps = 1e-5f};
+    check_splits(&untied, 2, 67, every_cut, 16);
+}
+
+// Large enough that products, gradients and loss are cut into several tiles.
+static void test_several_tiles(void **state) {
+    (void)state;
+    const uint32_t some[] = {0, 5, 15};
+    model_config c = {.arch = MODEL_LLAMA, .dim = 64, .layers = 4, .heads = 4, .kv_heads = 4, .ffn_dim = 300, .vocab = 600, .context = 150,
+                      .rope_theta = 10000, .norm_eps = 1e-5f};
+    check_splits(&c, 2, 150, some, 3);
+    c = (model_config){.arch = MODEL_GPT, .dim = 64, .layers = 4, .heads = 2, .kv_heads = 2, .ffn_dim = 600, .vocab = 600, .context = 400,
+                       .norm_eps = 1e-5f, .tied = true};
+    check_splits(&c, 2, 150, some, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama_every_boundary),
+        cmocka_unit_test(test_gpt_every_boundary),
+        cmocka_unit_test(test_several_tiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
