@@ -177,6 +177,21 @@ braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_
     return BRAID_OK;
 }
 
+braid_err log_file_begin(const char *path, const braid_hash *run, log_file **out, braid_error *error) {
+    log_file *log = NULL;
+    log_file_found found;
+    braid_err err = log_file_open(path, run, NULL, NULL, &log, &found, error);
+    if (err || found.entries == 0) {
+        *out = log;
+        return err;
+    }
+    char old[sizeof log->path + 4];
+    snprintf(old, sizeof old, "%s.old", path);
+    if (rename(path, old) != 0) err = fail_io(log, "move the old one away", error);
+    log_file_close(log);
+    return err ? err : log_file_open(path, run, NULL, NULL, out, NULL, error);
+}
+
 braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_error *error) {
     const char *directory = getenv("TMPDIR");
     char path[1024];

@@ -25,6 +25,9 @@ typedef struct log_file_found {
 // that is damaged before its end, is refused and left as it is.
 braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_fn each, void *context,
                         log_file **out, log_file_found *found, braid_error *error);
+// Begins a log for a new leader of `run`. A log that is there already is kept beside it as `path`.old (refused, like
+// above, when it is in use or no log of this run).
+braid_err log_file_begin(const char *path, const braid_hash *run, log_file **out, braid_error *error);
 // The log of a leader that keeps no directory: a nameless temporary file.
 braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_error *error);
 void log_file_close(log_file *log);

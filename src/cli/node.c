@@ -1,0 +1,161 @@
+// braid node: one peer, a relay unless told otherwise.
+#include "cli/cli.h"
+#include "cli/node_events.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "node/clock.h"
+#include "node/node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct node_flags {
+    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at;
+    bool lead, data, json, supervised;
+    uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays;
+} node_flags;
+
+// What the call backs need.
+typedef struct node_session {
+    node_events events;
+    report *report;
+    bool supervised;
+} node_session;
+
+static const char examples[] =
+    "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
+    "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   begin a run that others join\n"
+    "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n";
+
+static void on_listening(void *context, const braid_id *self, const char *address, const char *ticket_text) {
+    node_session *s = context;
+    report_event news = {.kind = REPORT_READY, .process = (uint64_t)getpid()};
+    peer_text(self, news.peer);
+    snprintf(news.address, sizeof news.address, "%s", address);
+    snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
+    report_tell(s->report, &news);
+    if (!ticket_text || report_chosen(s->report) == REPORT_JSON) return;
+    char text[640];
+    const char *quote = strchr(ticket_text, '[') ? "'" : "";
+    snprintf(text, sizeof text, "others join with:  braid node --join %s%s%s", quote, ticket_text, quote);
+    node_events_note(&s->events, text);
+}
+
+static void on_run_known(void *context, const run_config *run, uint64_t parameters) {
+    node_session *s = context;
+    node_events_run(&s->events, run, parameters);
+}
+
+static void on_told(void *context, const tell *t) {
+    node_session *s = context;
+    node_events_tell(&s->events, t, clock_now_ns());
+}
+
+// For the supervisor alone (cli/up_children.c): it may kill a peer only while another one of the stage is as far.
+static void on_advanced(void *context, uint64_t version) {
+    node_session *s = context;
+    if (!s->supervised) return;
+    printf("{\"event\":\"advanced\",\"version\":%llu}\n", (unsigned long long)version);
+    fflush(stdout);
+}
+
+static void on_note(void *context, const char *text) {
+    node_session *s = context;
+    node_events_note(&s->events, text);
+}
+
+static void on_tick(void *context) {
+    node_session *s = context;
+    report_tick(s->report);
+}
+
+static braid_err roles_check(const node_flags *f, node_role *role, braid_error *error) {
+    *role = f->lead ? NODE_LEADER : f->data ? NODE_DATA : NODE_RELAY;
+    if (f->lead && f->data) return braid_fail(error, BRAID_ARGUMENT, "--lead is a data peer already; leave out --data");
+    if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead begins a run and --join joins one; give one of them");
+    if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
+    if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
+    if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
+    if (f->resume && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--resume is the leader's: the others get their state from it");
+    return BRAID_OK;
+}
+
+static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
+    *config = (node_config){
+        .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
+        .log_path = f->log, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .supervised = f->supervised, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
+    };
+    braid_err err = roles_check(f, &config->role, error);
+    if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
+    if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
+    if (err || !f->run) return err;
+    config->run = run;
+    err = run_config_load(f->run, run, error);
+    if (!err && !config->start_relays) config->start_relays = run->stages - 1;
+    return err;
+}
+
+static braid_err identity_open(const node_flags *f, identity **out, braid_error *error) {
+    return f->identity ? identity_load_or_create(f->identity, out, error) : identity_new(out, error);
+}
+
+static int node_session_run(const node_flags *f, node_config *config) {
+    braid_error error = {0};
+    identity *own = NULL;
+    node *n = NULL;
+    node_session s = {.supervised = f->supervised};
+    s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
+    node_events_init(&s.events, s.report);
+    config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
+                                         .advanced = on_advanced, .note = on_note, .tick = on_tick};
+    braid_err err = identity_open(f, &own, &error);
+    config->identity = own;
+    if (!err) err = node_new(config, &n, &error);
+    bool began = !err;
+    if (!err) err = node_run(n, &error);
+    if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());
+    report_free(s.report);
+    node_free(n);
+    identity_free(own);
+    if (!err) return CLI_OK;
+    return cli_complain(err == BRAID_ARGUMENT || err == BRAID_CONFIG ? CLI_USAGE : CLI_FAILED, "node", "%s", error.text);
+}
+
+int cli_node(int argc, char **argv) {
+    node_flags f = {.threads = 1, .wait_data = 1, .patience_ns = 60000000000u};
+    option table[] = {
+        {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
+        {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
+        {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "where others reach this peer", .fallback = "found out"},
+        {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, made when missing (braid keygen)", .fallback = "a new key each time"},
+        {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute", .min = 1, .max = 1024},
+        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says, as far as memory goes"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
+        {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it"},
+        {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
+        {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
+        {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
+        {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
+        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "with --lead: keep the run's log in this file", .fallback = "a temporary file"},
+        {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
+        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
+        {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
+         .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer"},
+        {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "take commands on standard input and end with it"},
+    };
+    options o = {.verb = "node", .summary = "Run one peer: lend this machine to a run, or begin one.", .examples = examples,
+                 .table = table, .count = sizeof table / sizeof table[0]};
+    int code = 0;
+    if (!options_parse(&o, argc, argv, &code)) return code;
+    static run_config run;  // 20 KB, one in the process
+    node_config config;
+    braid_error error = {0};
+    braid_err err = config_fill(&f, &run, &config, &error);
+    code = err ? cli_complain(CLI_USAGE, "node", "%s", error.text) : node_session_run(&f, &config);
+    options_close(&o);
+    return code;
+}

@@ -1,0 +1,162 @@
+#include "cli/node_events.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void peer_text(const braid_id *id, char text[REPORT_HASH_TEXT]) { id_hex(id->bytes, PEER_TEXT_BYTES, text); }
+
+void node_events_init(node_events *e, report *out) {
+    *e = (node_events){.report = out, .last_loss = NAN};
+}
+
+void node_events_run(node_events *e, const run_config *run, uint64_t parameters) {
+    snprintf(e->name, sizeof e->name, "%s", run->name);
+    snprintf(e->checkpoint, sizeof e->checkpoint, "%s", run->checkpoint);
+    e->iterations = run->recipe.iterations;
+    e->stages = run->stages;
+    e->microbatches = run->microbatches;
+    e->tokens_per_iteration = (uint64_t)run->microbatches * run->sequences * run->tokens;
+    e->parameters = parameters;
+}
+
+static report_event event_of(report_kind kind) {
+    return (report_event){.kind = kind, .loss = NAN, .norm = NAN, .learning_rate = NAN};
+}
+
+static const char *const expel_names[EXPEL_REASONS] = {
+    [EXPEL_DEAD] = "it died", [EXPEL_RETURNED] = "it came back as a new member", [EXPEL_LEFT] = "it left",
+    [EXPEL_STUCK] = "it made no progress", [EXPEL_DIVERGED] = "its state differs",
+};
+
+static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
+    report_event news = event_of(REPORT_STARTED);
+    e->start_ns = e->last_ns = now_ns;
+    news.iteration = t->iteration;
+    news.of = e->iterations;
+    news.stages = e->stages;
+    news.parameters = e->parameters;
+    news.tokens = e->tokens_per_iteration;
+    news.microbatches = e->microbatches;
+    snprintf(news.name, sizeof news.name, "%s", e->name);
+    report_tell(e->report, &news);
+}
+
+static void tell_iteration(node_events *e, const tell *t, uint64_t now_ns) {
+    report_event news = event_of(REPORT_ITERATION);
+    if (!e->start_ns) e->start_ns = e->last_ns = now_ns;  // it came in the middle
+    double seconds = (double)(now_ns - e->last_ns) * 1e-9;
+    e->last_ns = now_ns;
+    e->tokens += t->tokens;
+    e->version = t->iteration + 1;
+    if (t->tokens) e->last_loss = t->loss;
+    news.iteration = e->version;
+    news.of = e->iterations;
+    news.loss = t->loss;
+    news.tokens = t->tokens;
+    news.microbatches = t->microbatches;
+    news.tokens_per_second = seconds > 0 ? (double)t->tokens / seconds : 0;
+    news.norm = t->norm;
+    news.learning_rate = t->learning_rate;
+    news.skip = t->skip;
+    report_tell(e->report, &news);
+}
+
+static void tell_member(node_events *e, const tell *t) {
+    bool gone = t->kind == TELL_EXPELLED;
+    bool left = gone && t->reason == EXPEL_LEFT;
+    report_event news = event_of(left ? REPORT_LEFT : gone ? REPORT_EXPELLED : t->kind == TELL_SUSPECT ? REPORT_SUSPECT : REPORT_JOINED);
+    peer_text(&t->id, news.peer);
+    news.member = t->member;
+    news.stage = t->stage;
+    strcpy(news.role, t->stage == 0 ? "data" : "relay");
+    if (gone) snprintf(news.reason, sizeof news.reason, "%s", t->reason < EXPEL_REASONS ? expel_names[t->reason] : "");
+    report_tell(e->report, &news);
+}
+
+static void tell_repair(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_REPAIR);
+    e->repairs++;
+    news.iteration = t->iteration + 1;
+    news.microbatch = t->m;
+    news.stage = t->stage;
+    news.member = t->member;
+    peer_text(&t->id, news.peer);
+    snprintf(news.phase, sizeof news.phase, "%s", repair_phase_name(t->phase));
+    report_tell(e->report, &news);
+}
+
+static void tell_transfer(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_TRANSFER);
+    peer_text(&t->id, news.peer);
+    news.stage = t->stage;
+    news.done = t->done;
+    news.total = t->total;
+    report_tell(e->report, &news);
+}
+
+static void tell_checkpoint(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_CHECKPOINT);
+    news.iteration = t->iteration;
+    news.failed = t->failed;
+    snprintf(news.path, sizeof news.path, "%s", e->checkpoint);
+    snprintf(news.text, sizeof news.text, "%s", t->text ? t->text : "");
+    report_tell(e->report, &news);
+}
+
+static void tell_eval(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_EVAL);
+    news.iteration = t->iteration;
+    news.loss = t->loss;
+    news.tokens = t->tokens;
+    report_tell(e->report, &news);
+}
+
+void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
+    switch (t->kind) {
+    case TELL_STARTED: tell_started(e, t, now_ns); break;
+    case TELL_ITERATION: tell_iteration(e, t, now_ns); break;
+    case TELL_EVAL: tell_eval(e, t); break;
+    case TELL_REPAIR: tell_repair(e, t); break;
+    case TELL_TRANSFER: tell_transfer(e, t); break;
+    case TELL_CHECKPOINT: tell_checkpoint(e, t); break;
+    case TELL_JOINED:
+    case TELL_MEMBER:
+    case TELL_EXPELLED:
+    case TELL_SUSPECT: tell_member(e, t); break;
+    case TELL_END:
+        e->ended = true;
+        e->weights = t->hash;
+        e->version = t->iteration;
+        break;
+    case TELL_REFUSED:
+        snprintf(e->refused, sizeof e->refused, "%s", t->text ? t->text : "");
+        break;
+    default: break;
+    }
+}
+
+void node_events_note(node_events *e, const char *text) {
+    report_event news = event_of(REPORT_NOTE);
+    snprintf(news.text, sizeof news.text, "%s", text);
+    report_tell(e->report, &news);
+}
+
+void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
+    if (*e->refused) {
+        report_event news = event_of(REPORT_REFUSED);
+        strcpy(news.text, e->refused);
+        report_tell(e->report, &news);
+    }
+    report_event news = event_of(REPORT_END);
+    news.failed = why != NULL;
+    snprintf(news.text, sizeof news.text, "%s", why ? why : "");
+    if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
+    news.iteration = e->version;
+    news.loss = e->last_loss;
+    news.tokens = e->tokens;
+    news.seconds = e->start_ns ? (double)(now_ns - e->start_ns) * 1e-9 : 0;
+    news.repairs = e->repairs;
+    snprintf(news.path, sizeof news.path, "%s", e->checkpoint);
+    report_tell(e->report, &news);
+}

@@ -1,0 +1,41 @@
+// What the protocol tells, as events for people and programs.
+#ifndef BRAID_CLI_NODE_EVENTS_H
+#define BRAID_CLI_NODE_EVENTS_H
+
+#include "base/id.h"
+#include "cli/report.h"
+#include "peer/peer.h"
+#include "train/run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PEER_TEXT_BYTES = 6 };  // of an id, shown
+
+// Fields are set as they become known.
+typedef struct node_events {
+    report *report;          // borrowed
+    char name[RUN_MAX_NAME];
+    char checkpoint[RUN_MAX_PATH];
+    uint64_t iterations, parameters, tokens_per_iteration;
+    uint32_t stages, microbatches;
+    uint64_t start_ns, last_ns, tokens;  // monotonic; since the start
+    double last_loss;
+    uint64_t version;
+    uint64_t repairs;
+    bool ended;              // TELL_END or TELL_REFUSED was told
+    braid_hash weights;
+    char refused[512];
+} node_events;
+
+void node_events_init(node_events *e, report *out);
+void node_events_run(node_events *e, const run_config *run, uint64_t parameters);
+void node_events_tell(node_events *e, const tell *t, uint64_t now_ns);
+void node_events_note(node_events *e, const char *text);
+// The last line: how the process ended. `why` is NULL when the run is complete.
+void node_events_end(node_events *e, const char *why, uint64_t now_ns);
+
+// The first digits of an id, enough for a person to tell peers apart.
+void peer_text(const braid_id *id, char text[REPORT_HASH_TEXT]);
+
+#endif

@@ -1,0 +1,250 @@
+// braid up: a whole swarm on this machine, in child processes, seen as one.
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/up_swarm.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char examples[] =
+    "braid up RUN.yaml --relays 6\n"
+    "braid up RUN.yaml --relays 6 --kill relay2@iteration:10 --late 1@iteration:12\n"
+    "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,seed=7\n"
+    "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
+
+static void swarm_note(swarm *s, const char *text) {
+    report_event news = {.kind = REPORT_NOTE, .loss = NAN};
+    snprintf(news.text, sizeof news.text, "%s", text);
+    report_tell(s->report, &news);
+}
+
+static void swarm_kill_all(swarm *s) {
+    for (uint32_t i = 0; i < s->child_count; i++) child_kill(s->children[i]);
+}
+
+static void swarm_fail(swarm *s, const char *why) {
+    if (!s->failed) snprintf(s->why, sizeof s->why, "%s", why);
+    s->failed = s->ending = true;
+    swarm_kill_all(s);
+}
+
+static void spawn_others(swarm *s) {
+    braid_error error;
+    braid_err err = BRAID_OK;
+    for (uint64_t i = 1; i < s->data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
+    for (uint64_t i = 0; i < s->relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
+    if (err) swarm_fail(s, error.text);
+}
+
+static child *child_of_peer(swarm *s, const char *id) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (*id && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
+    return NULL;
+}
+
+// Who is where, as the log says: the leader's word counts.
+static void note_member(swarm *s, const report_event *news) {
+    child *c = child_of_peer(s, news->peer);
+    if (!c) return;
+    bool in = news->kind == REPORT_JOINED;
+    if (!in && c->member != news->member) return;  // an older self of a peer that came back
+    c->joined = in;
+    c->member = news->member;
+    c->stage = news->stage;
+}
+
+static void leader_ended(swarm *s, const report_event *news) {
+    s->end = *news;
+    s->ending = true;
+    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+}
+
+// The leader tells the run's story; of the others only their own troubles and repairs are news.
+static void leader_event(swarm *s, const report_event *news) {
+    if (news->kind == REPORT_READY) {
+        snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
+        report_tell(s->report, news);
+        spawn_others(s);
+        return;
+    }
+    if (news->kind == REPORT_END) {
+        leader_ended(s, news);
+        return;
+    }
+    if (news->kind == REPORT_JOINED || news->kind == REPORT_EXPELLED || news->kind == REPORT_LEFT) note_member(s, news);
+    if (news->kind == REPORT_STARTED) {
+        s->started = true;
+        s->first = s->iteration = news->iteration;
+    }
+    if (news->kind == REPORT_ITERATION) s->iteration = news->iteration;
+    report_tell(s->report, news);
+    if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
+}
+
+void swarm_event(swarm *s, child *c, const report_event *news) {
+    if (news->kind == REPORT_READY) snprintf(c->peer, sizeof c->peer, "%s", news->peer);
+    if (news->kind == REPORT_END) c->told_end = true;
+    if (news->kind == REPORT_REPAIR) s->repairs++;
+    if (c->role == CHILD_LEADER) leader_event(s, news);
+    else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED) report_tell(s->report, news);
+}
+
+static void tell_killed(swarm *s, const child *c) {
+    report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .loss = NAN, .iteration = s->iteration};
+    snprintf(news.peer, sizeof news.peer, "%s", c->peer);
+    snprintf(news.phase, sizeof news.phase, "%s", c->armed ? fault_point_name(c->armed_at) : "at random");
+    s->kills++;
+    report_tell(s->report, &news);
+}
+
+static void tell_lost(swarm *s, const child *c, int64_t status, int signal_number) {
+    char how[64], text[512];
+    if (signal_number) snprintf(how, sizeof how, "was ended by signal %d", signal_number);
+    else snprintf(how, sizeof how, "ended with code %lld", (long long)status);
+    snprintf(text, sizeof text, "%s (process %d) %s%s%.350s", c->name, (int)c->pid, how, *c->complaint ? ": " : "", c->complaint);
+    if (c->role == CHILD_LEADER || !s->started) swarm_fail(s, text);
+    else swarm_note(s, text);
+}
+
+static void swarm_done(swarm *s) {
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    uv_close((uv_handle_t *)&s->interrupt, NULL);
+    uv_close((uv_handle_t *)&s->terminate, NULL);
+    uv_stop(&s->loop);
+}
+
+void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
+    bool wanted = signal_number == SIGKILL && (c->killed || c->armed);
+    if (wanted && !s->ending) tell_killed(s, c);
+    c->armed = c->joined = false;
+    bool well = wanted || c->told_end || s->ending;
+    if (!well || (c->role == CHILD_LEADER && !s->end.kind && !s->failed)) tell_lost(s, c, status, signal_number);
+    if (s->alive == 0) swarm_done(s);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    swarm *s = timer->data;
+    report_tick(s->report);
+    chaos_step(s);
+    if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    swarm *s = handle->data;
+    (void)number;
+    if (s->draining || !s->started) {
+        swarm_fail(s, "stopped by the user");
+        return;
+    }
+    s->draining = true;
+    swarm_note(s, "finishing the iteration and saving; once more to stop at once");
+    child_command(s->children[0], "drain\n");
+}
+
+static void watch(swarm *s) {
+    uv_timer_init(&s->loop, &s->tick);
+    uv_signal_init(&s->loop, &s->interrupt);
+    uv_signal_init(&s->loop, &s->terminate);
+    s->tick.data = s->interrupt.data = s->terminate.data = s;
+    uv_timer_start(&s->tick, on_tick, UP_TICK_MS, UP_TICK_MS);
+    uv_signal_start(&s->interrupt, on_signal, SIGINT);
+    uv_signal_start(&s->terminate, on_signal, SIGTERM);
+}
+
+// What was killed, and the last line. Returns whether the run is complete.
+static bool swarm_conclude(swarm *s) {
+    char text[160];
+    uint32_t left = chaos_left(s);
+    if (left && s->started) {
+        snprintf(text, sizeof text, "%u kills or joins on order did not come about: no stage had a peer to spare, or the run was over first", left);
+        swarm_note(s, text);
+    }
+    if (s->end.kind != REPORT_END) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
+    if (s->failed) {
+        s->end.failed = true;
+        snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
+    }
+    s->end.repairs = s->repairs;
+    report_loss_curve(s->report);
+    report_tell(s->report, &s->end);
+    return !s->end.failed;
+}
+
+static int swarm_run(swarm *s) {
+    braid_error error;
+    uv_loop_init(&s->loop);
+    watch(s);
+    s->report = report_new(s->style, stdout);
+    if (swarm_spawn(s, CHILD_LEADER, &error)) {
+        swarm_fail(s, error.text);
+        swarm_done(s);
+    }
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    bool good = swarm_conclude(s);
+    report_free(s->report);
+    swarm_free_children(s);
+    uv_loop_close(&s->loop);
+    return good ? CLI_OK : cli_complain(CLI_FAILED, "up", "%s", s->end.text);
+}
+
+typedef struct up_flags {
+    option_list kill, late;
+    const char *chaos, *resume, *log;
+    uint64_t relays, threads, capacity, max_memory;
+    bool json;
+} up_flags;
+
+static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
+    braid_err err = BRAID_OK;
+    s->random.state = run->seed;
+    for (uint32_t i = 0; i < f->kill.count && !err; i++) err = chaos_add_kill(s, f->kill.item[i], error);
+    for (uint32_t i = 0; i < f->late.count && !err; i++) err = chaos_add_late(s, f->late.item[i], error);
+    if (f->chaos && !err) err = chaos_add_random(s, f->chaos, 0, run->recipe.iterations, error);
+    return err;
+}
+
+static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
+    size_t size = sizeof s->program;
+    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .relays = f->relays, .threads = f->threads,
+                 .capacity = f->capacity, .max_memory = f->max_memory, .style = f->json ? REPORT_JSON : REPORT_AUTO};
+    if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
+    braid_err err = run_config_load(path, run, error);
+    if (err) return err;
+    s->data_peers = run->data_peers ? run->data_peers : 1;
+    if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    if (s->relays + 1 < run->stages)
+        return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
+                          run->stages, run->stages - 1);
+    return chaos_fill(s, f, run, error);
+}
+
+int cli_up(int argc, char **argv) {
+    static swarm s;       // large, one in the process
+    static run_config run;
+    up_flags f = {.threads = 1};
+    option table[] = {
+        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .max = UP_MAX_CHILDREN / 2, .fallback = "two a stage"},
+        {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute, in each process", .min = 1, .max = 1024},
+        {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that a process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says"},
+        {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
+        {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file", .fallback = "a temporary file"},
+        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
+        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay: relay3@iteration:12, any@iteration:5/weight (see docs)", .fallback = ""},
+        {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
+        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,seed=N", .help = "kill and start relays at random", .fallback = "none"},
+    };
+    options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Train with a whole swarm of processes on this machine.",
+                 .examples = examples, .table = table, .count = sizeof table / sizeof table[0], .min_given = 1, .max_given = 1};
+    int code = 0;
+    if (!options_parse(&o, argc, argv, &code)) return code;
+    braid_error error = {0};
+    braid_err err = swarm_fill(&s, &f, o.given[0], &run, &error);
+    code = err ? cli_complain(CLI_USAGE, "up", "%s", error.text) : swarm_run(&s);
+    options_close(&o);
+    return code;
+}

@@ -1,0 +1,197 @@
+// Kills and late joins on order. A relay is killed only while its stage has another one that is alive, not about to
+// die itself, and as far as the leader: what the protocol promises to survive.
+#include "cli/up_swarm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static braid_err action_add(swarm *s, const action *a, braid_error *error) {
+    if (s->action_count == UP_MAX_ACTIONS)
+        return braid_fail(error, BRAID_LIMIT, "more than %d kills and joins on order; ask for fewer", UP_MAX_ACTIONS);
+    s->actions[s->action_count++] = *a;
+    return BRAID_OK;
+}
+
+// Reads digits up to `end`; false when there are none, or something else.
+static bool number_read(const char *text, const char *end, uint64_t *out) {
+    uint64_t value = 0;
+    if (text == end || end - text > 9) return false;
+    for (; text < end; text++) {
+        if (*text < '0' || *text > '9') return false;
+        value = value * 10 + (uint64_t)(*text - '0');
+    }
+    *out = value;
+    return true;
+}
+
+static bool who_read(const char *text, const char *end, uint32_t *relay) {
+    uint64_t number = 0;
+    if (end - text == 3 && strncmp(text, "any", 3) == 0) {
+        *relay = 0;
+        return true;
+    }
+    if (end - text < 6 || strncmp(text, "relay", 5) != 0 || !number_read(text + 5, end, &number) || number == 0) return false;
+    *relay = (uint32_t)number;
+    return true;
+}
+
+static const char iteration_word[] = "iteration:";
+enum { ITERATION_WORD = sizeof iteration_word - 1 };
+
+braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
+    action a = {.kind = ACTION_KILL};
+    const char *at = strchr(spec, '@');
+    if (!at || !who_read(spec, at, &a.relay))
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight or any@iteration:5/final", spec);
+    at++;
+    if (strncmp(at, iteration_word, ITERATION_WORD) == 0) {
+        at += ITERATION_WORD;
+        const char *end = at + strcspn(at, "/");
+        if (!number_read(at, end, &a.iteration)) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: \"iteration:\" needs a number", spec);
+        if (!*end) return action_add(s, &a, error);
+        at = end + 1;
+    }
+    a.kind = ACTION_ARM;
+    braid_err err = fault_parse(at, &a.at, error);
+    return err ? err : action_add(s, &a, error);
+}
+
+braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
+    action a = {.kind = ACTION_SPAWN};
+    const char *at = strchr(spec, '@');
+    uint64_t count;
+    bool good = at && number_read(spec, at, &count) && count > 0 && count <= UP_MAX_CHILDREN &&
+                strncmp(at + 1, iteration_word, ITERATION_WORD) == 0 &&
+                number_read(at + 1 + ITERATION_WORD, spec + strlen(spec), &a.iteration);
+    if (!good) return braid_fail(error, BRAID_ARGUMENT, "--late %s: write how many and when, as in 2@iteration:10", spec);
+    a.count = (uint32_t)count;
+    return action_add(s, &a, error);
+}
+
+typedef struct chaos_spec {
+    uint64_t kills, joins, seed;
+} chaos_spec;
+
+static bool chaos_read(const char *text, chaos_spec *out) {
+    while (*text) {
+        size_t name = strcspn(text, "="), whole = strcspn(text, ",");
+        uint64_t value;
+        if (name >= whole || !number_read(text + name + 1, text + whole, &value)) return false;
+        if (name == 5 && strncmp(text, "kills", 5) == 0) out->kills = value;
+        else if (name == 5 && strncmp(text, "joins", 5) == 0) out->joins = value;
+        else if (name == 4 && strncmp(text, "seed", 4) == 0) out->seed = value;
+        else return false;
+        text += whole + (text[whole] == ',');
+    }
+    return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS;
+}
+
+// Every point of death once before any comes twice, in an order of the seed's.
+static void points_shuffle(rng *random, fault_point points[FAULT_POINTS], uint32_t *count) {
+    *count = 0;
+    for (int p = FAULT_FORWARD; p < FAULT_TRANSFER; p++) points[(*count)++] = (fault_point)p;
+    for (uint32_t i = *count - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)rng_below(random, i + 1);
+        fault_point swap = points[i];
+        points[i] = points[j];
+        points[j] = swap;
+    }
+}
+
+// The moments are spread over the run: one in each of as many parts as there are kills. Joins come in its first half,
+// so that the swarm does not run dry.
+braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
+    chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
+    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,seed=7", spec);
+    uint64_t last = iterations > 3 ? iterations - 3 : 1;
+    uint64_t span = last > from + 1 ? last - from - 1 : 1;
+    s->random.state = c.seed;
+    fault_point points[FAULT_POINTS];
+    uint32_t point_count;
+    points_shuffle(&s->random, points, &point_count);
+    braid_err err = BRAID_OK;
+    for (uint64_t i = 0; i < c.joins && !err; i++) {
+        uint64_t when = from + 1 + rng_below(&s->random, span / 2 + 1);
+        err = action_add(s, &(action){.kind = ACTION_SPAWN, .iteration = when, .count = 1}, error);
+    }
+    for (uint64_t i = 0; i < c.kills && !err; i++) {
+        uint64_t begin = span * i / c.kills, end = span * (i + 1) / c.kills;
+        uint64_t when = from + 1 + begin + rng_below(&s->random, end > begin ? end - begin : 1);
+        fault at = {points[i % point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
+        if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
+        err = action_add(s, &(action){.kind = ACTION_ARM, .iteration = when, .at = at}, error);
+    }
+    return err;
+}
+
+static bool relay_stands(const child *c) {
+    return c->role == CHILD_RELAY && c->alive && !c->armed && !c->killed && c->joined && c->ready;
+}
+
+// Whether its stage goes on without it.
+static bool relay_spare(const swarm *s, const child *c) {
+    if (!relay_stands(c)) return false;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *other = s->children[i];
+        if (other != c && relay_stands(other) && other->stage == c->stage && other->version >= s->iteration) return true;
+    }
+    return false;
+}
+
+static child *relay_choose(swarm *s, uint32_t number) {
+    child *chosen = NULL;
+    uint64_t spare = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        child *c = s->children[i];
+        if (!relay_spare(s, c) || (number && c->number != number)) continue;
+        if (rng_below(&s->random, ++spare) == 0) chosen = c;
+    }
+    return chosen;
+}
+
+static bool do_kill(swarm *s, const action *a) {
+    child *victim = relay_choose(s, a->relay);
+    if (!victim) return false;
+    child_kill(victim);
+    return true;
+}
+
+static bool do_arm(swarm *s, const action *a) {
+    child *victim = relay_choose(s, a->relay);
+    if (!victim) return false;
+    char command[64];
+    snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
+    child_command(victim, command);
+    victim->armed = true;
+    victim->armed_at = a->at.point;
+    return true;
+}
+
+static bool do_spawn(swarm *s, const action *a) {
+    braid_error error;
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (swarm_spawn(s, CHILD_RELAY, &error) == BRAID_OK) continue;
+        report_event note = {.kind = REPORT_NOTE, .loss = NAN};
+        snprintf(note.text, sizeof note.text, "cannot start another relay: %.400s", error.text);
+        report_tell(s->report, &note);
+    }
+    return true;
+}
+
+void chaos_step(swarm *s) {
+    if (!s->started || s->draining || s->ending) return;
+    for (uint32_t i = 0; i < s->action_count; i++) {
+        action *a = &s->actions[i];
+        if (a->done || a->iteration > s->iteration) continue;
+        a->done = a->kind == ACTION_KILL ? do_kill(s, a) : a->kind == ACTION_ARM ? do_arm(s, a) : do_spawn(s, a);
+    }
+}
+
+uint32_t chaos_left(const swarm *s) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < s->action_count; i++) left += !s->actions[i].done;
+    for (uint32_t i = 0; i < s->child_count; i++) left += s->children[i]->alive && s->children[i]->armed;
+    return left;
+}

@@ -1,0 +1,221 @@
+// Child processes of `braid up`: started, listened to, given commands, mourned.
+#include "cli/up_swarm.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+extern char **environ;
+
+static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room) {
+    child *c = handle->data;
+    (void)wanted;
+    *room = uv_buf_init(c->input, sizeof c->input);
+}
+
+static void on_line(child *c) {
+    unsigned long long version;
+    report_event news;
+    if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
+        c->ready = true;
+        c->version = version;
+        return;
+    }
+    if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) swarm_event(c->swarm, c, &news);
+}
+
+static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
+    child *c = stream->data;
+    if (count < 0) uv_read_stop(stream);
+    for (ssize_t i = 0; i < count; i++) {
+        if (bytes->base[i] != '\n') {
+            if (c->line_bytes + 1 < sizeof c->line) c->line[c->line_bytes++] = bytes->base[i];
+            continue;
+        }
+        c->line[c->line_bytes] = 0;
+        on_line(c);
+        c->line_bytes = 0;
+    }
+}
+
+// Keeps the last line that says something.
+static void on_complaints(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
+    child *c = stream->data;
+    if (count < 0) uv_read_stop(stream);
+    for (ssize_t i = 0; i < count; i++) {
+        char letter = bytes->base[i];
+        if (letter == '\n') {
+            c->complaint_bytes = 0;
+            continue;
+        }
+        if (c->complaint_bytes + 1 >= sizeof c->complaint) continue;
+        c->complaint[c->complaint_bytes++] = letter;
+        c->complaint[c->complaint_bytes] = 0;
+    }
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    child *c = handle->data;
+    c->open_handles--;
+}
+
+static void child_close_handles(child *c) {
+    uv_handle_t *own[] = {(uv_handle_t *)&c->process, (uv_handle_t *)&c->commands, (uv_handle_t *)&c->events, (uv_handle_t *)&c->complaints};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (own[i]->data && !uv_is_closing(own[i])) uv_close(own[i], on_handle_closed);
+}
+
+static void on_ended(uv_process_t *process, int64_t status, int signal_number) {
+    child *c = process->data;
+    c->alive = false;
+    c->swarm->alive--;
+    swarm_child_gone(c->swarm, c, status, signal_number);
+}
+
+// The children's flags come from here alone: what the user's environment and configuration file say was for `up`.
+static char **environment_make(void) {
+    size_t count = 0;
+    while (environ[count]) count++;
+    char **own = calloc(count + 2, sizeof *own);
+    if (!own) return NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], "BRAID_", 6) != 0) own[kept++] = environ[i];
+    own[kept] = "BRAID_CONFIG=/dev/null";
+    return own;
+}
+
+typedef struct child_arguments {
+    char *list[UP_MAX_ARGUMENTS];
+    char numbers[8][UP_MAX_NUMBER];
+    uint32_t count, number_count;
+} child_arguments;
+
+static void argument_add(child_arguments *a, const char *text) {
+    BRAID_ASSERT(a->count + 1 < UP_MAX_ARGUMENTS);
+    a->list[a->count++] = (char *)(uintptr_t)text;
+}
+
+static void argument_text(child_arguments *a, const char *flag, const char *value) {
+    if (!value) return;
+    argument_add(a, flag);
+    argument_add(a, value);
+}
+
+static void argument_number(child_arguments *a, const char *flag, uint64_t value) {
+    if (!value) return;
+    char *text = a->numbers[a->number_count++];
+    snprintf(text, UP_MAX_NUMBER, "%llu", (unsigned long long)value);
+    argument_text(a, flag, text);
+}
+
+static void arguments_fill(const swarm *s, child_role role, child_arguments *a) {
+    argument_add(a, s->program);
+    argument_add(a, "node");
+    argument_add(a, "--supervised");
+    argument_add(a, "--json");
+    argument_text(a, "--listen", "127.0.0.1:0");
+    argument_number(a, "--threads", s->threads);
+    argument_number(a, "--capacity", s->capacity);
+    argument_number(a, "--max-memory", s->max_memory);
+    if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
+    if (role == CHILD_DATA) argument_add(a, "--data");
+    if (role != CHILD_LEADER) {
+        argument_text(a, "--join", s->ticket);
+        return;
+    }
+    argument_add(a, "--lead");
+    argument_number(a, "--wait-data-peers", s->data_peers);
+    argument_number(a, "--wait-relays", s->relays);
+    argument_text(a, "--resume", s->resume);
+    argument_text(a, "--log", s->log);
+}
+
+static void pipe_open(swarm *s, child *c, uv_pipe_t *pipe, uv_stdio_container_t *end, int flags) {
+    uv_pipe_init(&s->loop, pipe, 0);
+    pipe->data = c;
+    c->open_handles++;
+    end->flags = (uv_stdio_flags)(UV_CREATE_PIPE | flags);
+    end->data.stream = (uv_stream_t *)pipe;
+}
+
+static int child_start(swarm *s, child *c) {
+    child_arguments arguments = {.count = 0};
+    arguments_fill(s, c->role, &arguments);
+    char **environment = environment_make();
+    if (!environment) return UV_ENOMEM;
+    uv_stdio_container_t ends[3];
+    pipe_open(s, c, &c->commands, &ends[0], UV_READABLE_PIPE);
+    pipe_open(s, c, &c->events, &ends[1], UV_WRITABLE_PIPE);
+    pipe_open(s, c, &c->complaints, &ends[2], UV_WRITABLE_PIPE);
+    // A session of its own: Ctrl-C at the terminal is ours to pass on.
+    uv_process_options_t options = {
+        .file = s->program, .args = arguments.list, .env = environment, .exit_cb = on_ended, .stdio = ends, .stdio_count = 3,
+        .flags = UV_PROCESS_DETACHED,
+    };
+    c->process.data = c;
+    c->open_handles++;
+    int code = uv_spawn(&s->loop, &c->process, &options);
+    free(environment);
+    if (code) return code;
+    c->alive = true;
+    c->pid = uv_process_get_pid(&c->process);
+    s->alive++;
+    uv_read_start((uv_stream_t *)&c->events, on_room, on_events);
+    uv_read_start((uv_stream_t *)&c->complaints, on_room, on_complaints);
+    if (c->role == CHILD_RELAY) setpriority(PRIO_PROCESS, (id_t)c->pid, UP_RELAY_NICE);
+    return 0;
+}
+
+braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
+    if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; ask for fewer relays", UP_MAX_CHILDREN);
+    child *c = calloc(1, sizeof *c);
+    if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
+    c->swarm = s;
+    c->role = role;
+    s->children[s->child_count++] = c;
+    c->number = role == CHILD_RELAY ? ++s->relay_count : s->child_count;
+    if (role == CHILD_LEADER) strcpy(c->name, "leader");
+    else snprintf(c->name, sizeof c->name, "%s%u", role == CHILD_DATA ? "data" : "relay", c->number);
+    int code = child_start(s, c);
+    if (code) {
+        child_close_handles(c);
+        return braid_fail(error, BRAID_STATE, "cannot start %s: %s", s->program, uv_strerror(code));
+    }
+    report_event news = {.kind = REPORT_SPAWNED, .process = (uint64_t)c->pid};
+    snprintf(news.role, sizeof news.role, "%s", c->name);
+    report_tell(s->report, &news);
+    return BRAID_OK;
+}
+
+static void on_written(uv_write_t *request, int status) {
+    (void)status;  // a child that is gone needs no commands
+    free(request);
+}
+
+void child_command(child *c, const char *text) {
+    if (!c->alive) return;
+    size_t length = strlen(text);
+    uv_write_t *request = malloc(sizeof *request + length);
+    if (!request) return;
+    char *copy = (char *)(request + 1);
+    memcpy(copy, text, length);
+    uv_buf_t bytes = uv_buf_init(copy, (unsigned)length);
+    if (uv_write(request, (uv_stream_t *)&c->commands, &bytes, 1, on_written) != 0) free(request);
+}
+
+void child_kill(child *c) {
+    if (!c->alive) return;
+    c->killed = true;
+    uv_process_kill(&c->process, SIGKILL);
+}
+
+void swarm_free_children(swarm *s) {
+    for (uint32_t i = 0; i < s->child_count; i++) child_close_handles(s->children[i]);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    for (uint32_t i = 0; i < s->child_count; i++) free(s->children[i]);
+    s->child_count = 0;
+}

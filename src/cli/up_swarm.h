@@ -1,0 +1,111 @@
+// A swarm on this machine: the supervisor's view of its child processes, and what it does to them on purpose.
+#ifndef BRAID_CLI_UP_SWARM_H
+#define BRAID_CLI_UP_SWARM_H
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "cli/report.h"
+#include "node/fault.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+enum {
+    UP_MAX_CHILDREN = 512,
+    UP_MAX_ACTIONS = 256,
+    UP_MAX_ARGUMENTS = 40,
+    UP_MAX_NUMBER = 24,
+    UP_TICK_MS = 250,
+    UP_LEAVE_MS = 10000,  // after the leader's end, for the others to go by themselves
+    UP_RELAY_NICE = 5,    // below the leader's loop, which everybody waits for
+};
+
+typedef enum child_role { CHILD_LEADER, CHILD_DATA, CHILD_RELAY } child_role;
+
+typedef struct swarm swarm;
+
+typedef struct child {
+    swarm *swarm;
+    child_role role;
+    uint32_t number;       // relay 1, 2, ...; data peers: the leader is 1
+    char name[16];         // "relay3", "data2", "leader"
+    uv_process_t process;
+    uv_pipe_t commands, events, complaints;
+    uint32_t open_handles;
+    pid_t pid;
+    bool alive, killed;    // killed: on purpose
+    bool armed;            // will die by itself soon
+    fault_point armed_at;
+    bool told_end;
+    char peer[REPORT_HASH_TEXT];
+    bool joined, ready;    // member of a stage; its state is whole
+    uint64_t member, stage, version;
+    char line[REPORT_MAX_LINE];
+    size_t line_bytes;
+    char complaint[512];   // the last line on its standard error
+    size_t complaint_bytes;
+    char input[4096];
+} child;
+
+typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;
+
+// Something to be done at an iteration, or as soon afterwards as it is safe.
+typedef struct action {
+    action_kind kind;
+    uint64_t iteration;
+    uint32_t relay;   // its number, 0: any that can be spared
+    uint32_t count;   // ACTION_SPAWN
+    fault at;         // ACTION_ARM
+    bool done;
+} action;
+
+struct swarm {
+    uv_loop_t loop;
+    uv_timer_t tick;
+    uv_signal_t interrupt, terminate;
+    report *report;
+    report_style style;
+    child *children[UP_MAX_CHILDREN];
+    uint32_t child_count, relay_count, alive;
+    action actions[UP_MAX_ACTIONS];
+    uint32_t action_count, kills, repairs;
+    rng random;
+
+    // what the children are started with
+    const char *run_path, *resume, *log;
+    uint64_t data_peers, relays, threads, capacity, max_memory;
+    char program[1024];
+    char ticket[512];
+
+    uint64_t iteration, first;  // versions that the leader has reported
+    bool started, draining, ending, failed;
+    uint64_t leave_deadline_ms;
+    report_event end;           // the leader's last line
+    char why[512];
+};
+
+// up_children.c
+braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
+void child_command(child *c, const char *text);
+void child_kill(child *c);
+// Closes what is left of every child, which must be dead; call before the loop ends.
+void swarm_free_children(swarm *s);
+
+// up.c
+void swarm_event(swarm *s, child *c, const report_event *news);
+void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
+
+// up_chaos.c
+// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN or any.
+braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
+// "N@iteration:K": N more relays.
+braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);
+// "kills=5,joins=2,seed=7" over `iterations`, of which the first `from` are done.
+braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error);
+// Does what is due.
+void chaos_step(swarm *s);
+uint32_t chaos_left(const swarm *s);
+
+#endif

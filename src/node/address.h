@@ -1,0 +1,23 @@
+// "host:port" and "[v6]:port" as people write them.
+#ifndef BRAID_NODE_ADDRESS_H
+#define BRAID_NODE_ADDRESS_H
+
+#include "base/err.h"
+#include "wire/limits.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Splits an address that can be dialled (a port above 0). `host` (WIRE_MAX_ADDRESS bytes, without brackets) and `port`
+// may be NULL.
+bool address_split(const char *text, char *host, uint16_t *port, braid_error *error);
+// The same for a place to listen: "host", "host:port", ":port", "*:port"; the port may be 0 or missing, then any free one.
+bool address_split_listen(const char *text, char *host, uint16_t *port, braid_error *error);
+// "host:port", with brackets around an IPv6 number. False when it is too long.
+bool address_join(const char *host, uint16_t port, char out[WIRE_MAX_ADDRESS]);
+// Whether a listener on `host` takes connections to every address of the machine.
+bool address_is_wildcard(const char *host);
+// The address of this machine that packets to `remote` ("host:port") leave from, as a number. No packet is sent.
+bool address_local_towards(const char *remote, char host[WIRE_MAX_ADDRESS]);
+
+#endif

@@ -1,0 +1,175 @@
+// Events into the core, effects out of it.
+#include "node/clock.h"
+#include "node/internal.h"
+
+#include <malloc.h>
+#include <string.h>
+
+static void effect_send(node *n, const effect *e) {
+    if (n->mute) return;
+    uint64_t bytes = 0;
+    const void *data = NULL;
+    if (e->blob) {
+        data = blobs_data(n->blobs, e->blob, &bytes);
+        blobs_hold(n->blobs, e->blob);
+    }
+    // A link that fell takes the message with it; the core hears of that by EVENT_LINK_DOWN.
+    braid_err err = net_send(n->net, &e->id, e->bytes, e->byte_count, data, bytes, e->blob);
+    if (err && e->blob) blobs_release(n->blobs, e->blob);
+}
+
+static void effect_dial(node *n, const effect *e) {
+    braid_error error;
+    if (!net_dial(n->net, &e->id, e->address, &error)) return;
+    node_note(n, "cannot dial %s: %s", e->address, error.text);
+    if (n->failed_dial_count < NODE_MAX_FAILED_DIALS) n->failed_dials[n->failed_dial_count++] = e->id;
+}
+
+static void effect_tell(node *n, const tell *t) {
+    if (t->kind == TELL_JOINED) jobs_place(n->jobs, t->stage);
+    if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
+    if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
+}
+
+static void effect_exit(node *n, const effect *e) {
+    if (e->failed && !n->error.code) braid_fail(&n->error, BRAID_STATE, "the run ended before it was complete");
+    n->end_wanted = true;
+}
+
+// What a job reads stays while it runs, whatever the core releases meanwhile.
+static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
+    if (work->in) each(n->blobs, work->in);
+    for (uint32_t i = 0; work->kind == JOB_REDUCE && i < work->inputs; i++)
+        if (work->input[i] != JOB_OWN_SUM) each(n->blobs, work->input[i]);
+}
+
+static void effect_do(node *n, const effect *e) {
+    switch (e->kind) {
+    case EFFECT_SEND: effect_send(n, e); break;
+    case EFFECT_DIAL: effect_dial(n, e); break;
+    case EFFECT_CLOSE: net_close(n->net, &e->id, "the protocol closed the link"); break;
+    case EFFECT_JOB:
+        n->worked = true;
+        job_blobs(n, e->job, blobs_hold);
+        compute_post(n->compute, e->job);
+        break;
+    case EFFECT_APPEND:
+        BRAID_ASSERT(n->log);
+        log_writer_append(n->log, e->entry);
+        break;
+    case EFFECT_RELEASE: blobs_release(n->blobs, e->blob); break;
+    case EFFECT_TELL: effect_tell(n, &e->tell); break;
+    case EFFECT_EXIT: effect_exit(n, e); break;
+    default: braid_assert_failed("an effect that everybody knows", __FILE__, __LINE__);
+    }
+}
+
+// With a death between COMPLETE and the next stage on order, tensors wait until it is clear that this is not the moment.
+static bool effect_defer(node *n, const effect *e) {
+    if (n->die_at.point != FAULT_COMPLETE_SENT || e->kind != EFFECT_SEND || !e->blob) return false;
+    if (n->deferred_count == NODE_MAX_DEFERRED) return false;
+    blobs_hold(n->blobs, e->blob);
+    n->deferred[n->deferred_count++] = *e;
+    return true;
+}
+
+static void effects_drain(node *n) {
+    effect e;
+    while (peer_next_effect(n->core, &e)) {
+        fault_verdict verdict = fault_at_effect(&n->die_at, &e, &n->scratch);
+        if (verdict == FAULT_DIE_NOW) fault_die();
+        if (!effect_defer(n, &e)) effect_do(n, &e);
+        if (verdict == FAULT_DIE_WHEN_SENT) n->mute = true;
+    }
+    for (uint32_t i = 0; i < n->deferred_count; i++) {
+        effect_do(n, &n->deferred[i]);
+        blobs_release(n->blobs, n->deferred[i].blob);
+    }
+    n->deferred_count = 0;
+}
+
+static bool all_sent(node *n) {
+    net_stats stats;
+    for (uint32_t i = 0; i < n->link_count; i++)
+        if (net_link_stats(n->net, &n->links[i], &stats) && stats.control_queued > 0) return false;
+    return true;
+}
+
+static void deadline_passed(uv_timer_t *timer) {
+    node *n = timer->data;
+    if (n->mute && all_sent(n)) fault_die();
+    uint32_t failed = n->failed_dial_count;
+    braid_id ids[NODE_MAX_FAILED_DIALS];
+    memcpy(ids, n->failed_dials, failed * sizeof ids[0]);
+    n->failed_dial_count = 0;
+    for (uint32_t i = 0; i < failed && n->phase == NODE_RUNNING; i++)
+        if (!net_linked(n->net, &ids[i])) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = ids[i]});
+    node_feed(n, &(event){.kind = EVENT_TICK});
+}
+
+// A deadline in the past must not starve the sockets: never less than a millisecond.
+static void deadline_arm(node *n) {
+    if (n->phase != NODE_RUNNING) return;
+    uint64_t now = clock_now_ns(), at = peer_deadline(n->core), wait_ms = 1;
+    if (at > now && !n->mute) wait_ms = (at - now) / 1000000 + 1;
+    if (wait_ms > NODE_TICK_MS) wait_ms = NODE_TICK_MS;
+    if (n->failed_dial_count && wait_ms > NODE_REDIAL_MS) wait_ms = NODE_REDIAL_MS;
+    uv_update_time(&n->loop);
+    uv_timer_start(&n->deadline, deadline_passed, wait_ms, 0);
+}
+
+static void advance_look(node *n) {
+    peer_view view;
+    peer_look(n->core, &view);
+    if (!view.ready || (n->advanced_told && view.version == n->advanced_version)) return;
+    n->advanced_told = true;
+    n->advanced_version = view.version;
+    if (n->callbacks.advanced) n->callbacks.advanced(n->callbacks.context, view.version);
+}
+
+void node_feed(node *n, const event *e) {
+    if (n->phase != NODE_RUNNING) return;
+    BRAID_ASSERT(!n->stepping);
+    n->stepping = true;
+    peer_step(n->core, clock_now_ns(), e);
+    effects_drain(n);
+    n->stepping = false;
+    if (e->kind == EVENT_JOB_DONE) advance_look(n);
+    if (n->end_wanted) node_end(n);
+    else deadline_arm(n);
+}
+
+void node_tick(node *n) {
+    n->idle_ticks = n->worked ? 0 : n->idle_ticks + 1;
+    n->worked = n->compute && compute_busy(n->compute);
+    if (n->idle_ticks == NODE_IDLE_TICKS) {
+        blobs_trim(n->blobs);
+        malloc_trim(0);
+    }
+    if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
+}
+
+void node_job_done(void *context, const job *work, const job_result *result) {
+    node *n = context;
+    job_blobs(n, work, blobs_release);
+    const braid_error *broken = jobs_worker_error(n->jobs);
+    if (broken) {
+        node_fail(n, broken);
+        return;
+    }
+    if (result->failed && (work->kind == JOB_SAVE || work->kind == JOB_SAVE_END) && jobs_save_error(n->jobs))
+        node_note(n, "%s", jobs_save_error(n->jobs)->text);
+    if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_JOB_DONE, .result = result});
+    else if (result->out) blobs_release(n->blobs, result->out);
+}
+
+void node_committed(void *context, const log_entry *entry) {
+    node_feed(context, &(event){.kind = EVENT_COMMITTED, .entry = entry});
+}
+
+void node_log_failed(void *context, const braid_error *error) {
+    node *n = context;
+    n->error = *error;
+    n->end_wanted = true;
+    if (!n->stepping) node_end(n);
+}

@@ -1,0 +1,107 @@
+// The parts of a node, for its own files only.
+#ifndef BRAID_NODE_INTERNAL_H
+#define BRAID_NODE_INTERNAL_H
+
+#include "net/net.h"
+#include "node/blobs.h"
+#include "node/compute.h"
+#include "node/jobs.h"
+#include "node/log_writer.h"
+#include "node/node.h"
+
+enum {
+    NODE_MAX_DEFERRED = 32,
+    NODE_TICK_MS = 500,
+    NODE_IDLE_TICKS = 4,        // without a job, until spare memory goes back to the system
+    NODE_STOP_MS = 2500,        // for the last messages
+    NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
+    NODE_MAX_FAILED_DIALS = 64,
+    NODE_RETRY_FIRST_MS = 250,  // between attempts to reach the leader, doubled
+    NODE_RETRY_MOST_MS = 10000,
+    NODE_MAX_COMMAND = 128,
+    NODE_RECYCLE_BYTES = 64 << 20,
+};
+
+typedef enum node_phase {
+    NODE_STARTING,
+    NODE_ENQUIRING,  // the leader is asked for the run
+    NODE_RUNNING,    // the core decides
+    NODE_STOPPING,   // last messages
+    NODE_STOPPED,
+} node_phase;
+
+struct node {
+    node_config config;
+    node_callbacks callbacks;
+    node_phase phase;
+    run_config run;
+    peer_run plan;
+    split split;
+    braid_hash run_hash;
+    char description[WIRE_MAX_DESCRIPTION_BYTES];
+    size_t description_bytes;
+    char address[WIRE_MAX_ADDRESS];
+    uint32_t capacity;
+
+    uv_loop_t loop;
+    uv_timer_t deadline, ticking, retry;
+    uv_signal_t interrupt, terminate;
+    uv_pipe_t commands;
+    char command[NODE_MAX_COMMAND], command_input[NODE_MAX_COMMAND];
+    size_t command_bytes;
+
+    net *net;
+    train_data *data;
+    blobs *blobs;
+    jobs *jobs;
+    compute *compute;
+    log_writer *log;
+    peer *core;
+    void *core_memory;
+    size_t core_bytes;
+    braid_id *links;  // that are up
+    uint32_t link_count, link_room;
+
+    braid_id failed_dials[NODE_MAX_FAILED_DIALS];
+    uint32_t failed_dial_count;
+    effect deferred[NODE_MAX_DEFERRED];  // sends held back by a fault that is near
+    uint32_t deferred_count;
+    bool mute;           // a fault is due: nothing more is sent
+    bool stepping, draining;
+    fault die_at;
+    uint64_t enquire_start_ns, retry_ms;
+    uint64_t advanced_version;
+    bool advanced_told;
+    uint32_t idle_ticks;
+    bool worked;         // since the last tick
+    bool end_wanted;     // to be stopped when the core's effects are done
+    braid_error error;   // why it ends, BRAID_OK: as it should
+    message msg;         // of the event under way; too large for a stack
+    message scratch;
+};
+
+// effects.c
+void node_feed(node *n, const event *e);
+void node_tick(node *n);
+void node_job_done(void *context, const job *work, const job_result *result);
+void node_committed(void *context, const log_entry *entry);
+void node_log_failed(void *context, const braid_error *error);
+
+// links.c
+void node_net_callbacks(node *n, net_callbacks *out);
+braid_err node_listen(node *n, braid_error *error);
+void node_enquire(node *n);
+void node_enquiry_failed(node *n, const char *reason);
+
+// node.c
+braid_err node_begin(node *n, braid_error *error);
+void node_end(node *n);
+void node_fail(node *n, const braid_error *error);
+void node_drain(node *n);
+void node_stop_now(node *n);
+void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// commands.c
+braid_err node_watch(node *n, braid_error *error);
+
+#endif

@@ -1,0 +1,124 @@
+#include "node/jobs.h"
+
+#include "base/sha256.h"
+#include "node/saver.h"
+#include "train/checkpoint.h"
+#include "train/split.h"
+#include "train/worker.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOWHERE = UINT32_MAX };
+
+struct jobs {
+    jobs_config config;
+    tensor_pool *pool;
+    const split *split;
+    checkpoint *start;         // where the run goes on from
+    saver *saver;
+    _Atomic uint32_t placed;   // stage of the jobs to come
+
+    // The compute thread's.
+    worker *worker;
+    uint32_t stage;            // of `worker`
+    worker_blobs access;
+    braid_error error;
+};
+
+static const void *access_read(void *context, blob_id id, uint64_t *bytes) { return blobs_data(context, id, bytes); }
+static void *access_write(void *context, uint64_t bytes, blob_id *id) { return blobs_add(context, bytes, id); }
+
+static braid_err start_open(jobs *j, braid_error *error) {
+    if (!j->config.resume) return BRAID_OK;
+    braid_err err = checkpoint_open(j->config.resume, &j->start, error);
+    return err ? err : checkpoint_match(j->start, &j->config.run->model, error);
+}
+
+braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
+    jobs *j = calloc(1, sizeof *j);
+    if (!j) return braid_fail(error, BRAID_MEMORY, "no memory for the jobs");
+    j->config = *config;
+    j->split = config->split;
+    j->stage = NOWHERE;
+    j->placed = NOWHERE;
+    j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
+    braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
+    if (!err) err = start_open(j, error);
+    if (!err && config->lead) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash}, &j->saver, error);
+    if (err) {
+        jobs_free(j);
+        return err;
+    }
+    *out = j;
+    return BRAID_OK;
+}
+
+void jobs_free(jobs *j) {
+    if (!j) return;
+    worker_free(j->worker);
+    saver_free(j->saver);
+    checkpoint_close(j->start);
+    tensor_pool_free(j->pool);
+    free(j);
+}
+
+uint64_t jobs_start_version(const jobs *j) { return j->start ? checkpoint_version(j->start) : 0; }
+
+void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
+
+const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j->error : NULL; }
+
+const braid_error *jobs_save_error(const jobs *j) { return j->saver ? saver_error(j->saver) : NULL; }
+
+static braid_err worker_make(jobs *j, uint32_t number) {
+    const run_config *run = j->config.run;
+    worker_config config = {.model = run->model, .recipe = run->recipe, .seed = run->seed, .microbatches = run->microbatches,
+                            .capacity = j->config.capacity, .data = j->config.data, .max_memory = j->config.max_memory};
+    run_stage_shape(run, number, &config.shape);
+    worker_free(j->worker);
+    j->worker = NULL;
+    j->stage = NOWHERE;
+    braid_err err = worker_new(&config, j->pool, &j->worker, &j->error);
+    if (!err && j->start) err = worker_load(j->worker, j->start, &j->error);
+    if (!err) j->stage = number;
+    return err;
+}
+
+// Others begin from the leader's checkpoint through this: their stage is not its own.
+static void state_from_start(jobs *j, const job *work, job_result *result) {
+    uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
+    result->failed = true;
+    if (!j->start || work->count == 0 || work->first >= blocks || work->count > blocks - work->first) return;
+    uint64_t bytes = checkpoint_state_bytes(j->split, work->stage, work->first, work->count);
+    blob_id id;
+    void *data = blobs_add(j->config.blobs, bytes, &id);
+    if (!data) return;
+    braid_error error;
+    if (checkpoint_state(j->start, j->split, work->stage, work->first, work->count, data, &error)) {
+        blobs_release(j->config.blobs, id);
+        return;
+    }
+    result->failed = false;
+    result->out = id;
+    result->hash64 = sha256_short(data, bytes);
+}
+
+void jobs_run(void *context, const job *work, job_result *result) {
+    jobs *j = context;
+    uint32_t placed = atomic_load(&j->placed);
+    if (work->kind == JOB_SAVE) {
+        uint64_t bytes;
+        const void *data = blobs_data(j->config.blobs, work->in, &bytes);
+        result->failed = saver_put(j->saver, work->version, work->stage, work->first, work->count, data, bytes) != BRAID_OK;
+    } else if (work->kind == JOB_SAVE_END) {
+        result->failed = saver_end(j->saver, work->version, &result->hash) != BRAID_OK;
+    } else if (work->kind == JOB_STATE_GET && work->stage != placed) {
+        state_from_start(j, work, result);
+    } else if ((placed == NOWHERE || placed == j->stage || !worker_make(j, placed)) && j->worker) {
+        worker_run(j->worker, work, &j->access, result);
+    } else {
+        result->failed = true;
+    }
+}

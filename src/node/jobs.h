@@ -1,0 +1,43 @@
+// The jobs of the protocol, run on the compute thread: the worker's, and those that touch checkpoints.
+#ifndef BRAID_NODE_JOBS_H
+#define BRAID_NODE_JOBS_H
+
+#include "base/err.h"
+#include "node/blobs.h"
+#include "peer/job.h"
+#include "train/data.h"
+#include "train/run.h"
+#include "train/split.h"
+
+#include <stdbool.h>
+
+typedef struct jobs jobs;
+
+typedef struct jobs_config {
+    const run_config *run;    // borrowed for the life of the jobs, as is all below
+    const split *split;
+    braid_hash run_hash;
+    bool lead;                // saves checkpoints
+    const train_data *data;   // data peers
+    blobs *blobs;
+    unsigned threads;
+    uint32_t capacity;
+    uint64_t max_memory;
+    const char *resume;       // leader: where the start state comes from, NULL: the seed
+    const char *save;         // leader: where checkpoints go, NULL or "": nowhere
+} jobs_config;
+
+braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);
+void jobs_free(jobs *j);
+
+// Of the checkpoint named by `resume`; 0 without one.
+uint64_t jobs_start_version(const jobs *j);
+// The stage of the jobs to come; the worker is made by the first of them. On any thread.
+void jobs_place(jobs *j, uint16_t stage);
+// compute_run_fn; `context` is the jobs.
+void jobs_run(void *context, const job *work, job_result *result);
+// Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
+const braid_error *jobs_worker_error(const jobs *j);
+const braid_error *jobs_save_error(const jobs *j);
+
+#endif

@@ -1,0 +1,183 @@
+// Between the links and the core: listening, asking the leader for the run, messages in.
+#include "node/address.h"
+#include "node/clock.h"
+#include "node/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void links_add(node *n, const braid_id *id) {
+    if (n->link_count == n->link_room) {
+        uint32_t room = n->link_room ? n->link_room * 2 : 16;
+        braid_id *larger = realloc(n->links, room * sizeof *larger);
+        if (!larger) {
+            node_fail(n, &(braid_error){BRAID_MEMORY, "no memory for another link"});
+            return;
+        }
+        n->links = larger;
+        n->link_room = room;
+    }
+    n->links[n->link_count++] = *id;
+}
+
+static bool links_remove(node *n, const braid_id *id) {
+    for (uint32_t i = 0; i < n->link_count; i++) {
+        if (!id_equal(&n->links[i], id)) continue;
+        n->links[i] = n->links[--n->link_count];
+        return true;
+    }
+    return false;
+}
+
+static void on_link_up(void *context, const braid_id *id, const net_peer *other) {
+    node *n = context;
+    (void)other;
+    links_add(n, id);
+    node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
+}
+
+static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
+
+static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
+    node *n = context;
+    bool was_up = links_remove(n, id);
+    if (n->phase == NODE_ENQUIRING && id_equal(id, &n->config.leader.leader)) node_enquiry_failed(n, reason);
+    else if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused && !was_up});
+    else if (n->phase == NODE_STOPPING && n->link_count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
+}
+
+static void *on_payload_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count, uint64_t payload_bytes, uint64_t *token) {
+    node *n = context;
+    (void)id, (void)bytes, (void)count;
+    return blobs_add(n->blobs, payload_bytes, token);
+}
+
+static void on_payload_drop(void *context, void *payload, uint64_t token) {
+    node *n = context;
+    (void)payload;
+    blobs_release(n->blobs, token);
+}
+
+static void on_payload_sent(void *context, uint64_t token) {
+    node *n = context;
+    if (token) blobs_release(n->blobs, token);
+}
+
+// A message that the core can take, or the reason why this link is of no use.
+static const char *message_fault(node *n, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes) {
+    if (!message_decode(bytes, count, &n->msg)) return "it sent a malformed message";
+    if (message_has_payload(n->msg.kind) != (payload_bytes > 0)) return "it sent a message whose tensor is missing, or has no place";
+    if (payload_bytes && !payload) return "no memory for the tensor that it sent";
+    return NULL;
+}
+
+static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token) {
+    node *n = context;
+    const char *wrong = message_fault(n, bytes, count, payload, payload_bytes);
+    if (wrong) node_note(n, "closing a link: %s", wrong);
+    if (wrong || n->phase != NODE_RUNNING) {
+        if (payload) blobs_release(n->blobs, token);
+        if (wrong) net_close(n->net, id, wrong);
+        return;
+    }
+    if (fault_at_message(&n->die_at, &n->msg) == FAULT_DIE_NOW) fault_die();
+    node_feed(n, &(event){.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes});
+}
+
+static braid_err describe(node *n, const net_run *told, braid_error *error) {
+    run_config run;
+    braid_hash data;
+    if (!told->description || told->description_bytes > sizeof n->description)
+        return braid_fail(error, BRAID_FORMAT, "the leader does not describe the run");
+    braid_error why;
+    if (run_config_from_description(told->description, told->description_bytes, &run, &data, &why))
+        return braid_fail(error, BRAID_FORMAT, "the leader's description of the run cannot be read: %.400s", why.text);
+    n->run_hash = run_config_hash(&run, &data);
+    if (!hash_equal(&n->run_hash, &told->hash))
+        return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not have the name that it gives it");
+    memcpy(n->description, told->description, told->description_bytes);
+    n->description_bytes = told->description_bytes;
+    if (n->config.role == NODE_RELAY) n->run = run;
+    return BRAID_OK;
+}
+
+static void describe_begin(node *n, const net_run *told) {
+    braid_error error = {0};
+    braid_err err = describe(n, told, &error);
+    if (!err) err = node_begin(n, &error);
+    if (err) node_fail(n, &error);
+}
+
+static void on_description(void *context, const braid_id *id, const net_run *told) {
+    node *n = context;
+    static const braid_id nobody;
+    (void)id;
+    if (n->phase != NODE_ENQUIRING) return;
+    if (n->config.role == NODE_DATA && !hash_equal(&told->hash, &n->run_hash)) {
+        braid_fail(&n->error, BRAID_CONFIG, "the leader at %s trains another run: its description or its text is not that of `%s` here; "
+                   "give both the same RUN.yaml and the same text", n->config.leader.address, n->run.name);
+        node_end(n);
+        return;
+    }
+    if (!id_equal(&told->leader, &nobody) && told->leader_address && *told->leader_address) {
+        n->config.leader.leader = told->leader;
+        snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", told->leader_address);
+    }
+    describe_begin(n, told);
+}
+
+static void on_turned_away(void *context, const char *endpoint, const char *reason) {
+    node_note(context, "turned away %s: %s", endpoint, reason);
+}
+
+static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }
+
+void node_enquiry_failed(node *n, const char *reason) {
+    const char *address = n->config.leader.address;
+    uint64_t spent = clock_now_ns() - n->enquire_start_ns;
+    if (n->config.patience_ns && spent > n->config.patience_ns) {
+        braid_fail(&n->error, BRAID_NETWORK, "cannot reach the leader at %s: %.200s; is it running, and is the address reachable from here?", address, reason);
+        node_end(n);
+        return;
+    }
+    n->retry_ms = n->retry_ms ? n->retry_ms * 2 : NODE_RETRY_FIRST_MS;
+    if (n->retry_ms > NODE_RETRY_MOST_MS) n->retry_ms = NODE_RETRY_MOST_MS;
+    node_note(n, "cannot reach the leader at %s: %s; trying again in %.1f s", address, reason, (double)n->retry_ms / 1000);
+    uv_timer_start(&n->retry, retry_passed, n->retry_ms, 0);
+}
+
+void node_enquire(node *n) {
+    if (n->phase == NODE_STARTING) n->enquire_start_ns = clock_now_ns();
+    n->phase = NODE_ENQUIRING;
+    braid_error error;
+    if (net_enquire(n->net, &n->config.leader.leader, n->config.leader.address, &error)) node_enquiry_failed(n, error.text);
+}
+
+void node_net_callbacks(node *n, net_callbacks *out) {
+    *out = (net_callbacks){
+        .context = n, .link_up = on_link_up, .link_down = on_link_down, .message = on_message,
+        .payload_alloc = on_payload_alloc, .payload_drop = on_payload_drop, .payload_sent = on_payload_sent,
+        .description = on_description, .turned_away = on_turned_away,
+    };
+}
+
+// Where others find this peer: what the user says, the address it listens on, or the one that leads to the leader.
+braid_err node_listen(node *n, braid_error *error) {
+    char host[WIRE_MAX_ADDRESS];
+    uint16_t port;
+    const char *listen = n->config.listen ? n->config.listen : "*:0";
+    if (!address_split_listen(listen, host, &port, error)) return BRAID_ARGUMENT;
+    braid_err err = net_listen(n->net, host, port, error);
+    if (err) return err;
+    if (n->config.public_address) {
+        if (!address_split(n->config.public_address, NULL, NULL, error)) return BRAID_ARGUMENT;
+        strcpy(n->address, n->config.public_address);
+        return net_advertise(n->net, n->address, error);
+    }
+    // A documentation address (RFC 5737) stands for the internet: no packet is sent.
+    const char *towards = n->config.role == NODE_LEADER ? "192.0.2.1:1" : n->config.leader.address;
+    if (address_is_wildcard(host) && !address_local_towards(towards, host)) strcpy(host, "127.0.0.1");
+    if (address_join(host, net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
+    return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
+}

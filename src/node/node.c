@@ -1,0 +1,243 @@
+// A node's life: made, joined, run, ended.
+#include "node/node.h"
+
+#include "node/clock.h"
+#include "node/internal.h"
+#include "node/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+void node_note(node *n, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (n->callbacks.note) n->callbacks.note(n->callbacks.context, text);
+}
+
+static braid_err open_data(node *n, braid_error *error) {
+    const char *paths[RUN_MAX_TEXTS];
+    for (uint32_t i = 0; i < n->run.text_count; i++) paths[i] = n->run.text[i];
+    return train_data_open(paths, n->run.text_count, n->run.holdout, n->run.tokens, &n->data, error);
+}
+
+// A peer with the text knows the run by itself; a relay has to ask.
+static braid_err open_run(node *n, braid_error *error) {
+    if (n->config.role == NODE_RELAY) return BRAID_OK;
+    n->run = *n->config.run;
+    if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
+    braid_err err = open_data(n, error);
+    if (err) return err;
+    braid_hash data = train_data_hash(n->data);
+    n->run_hash = run_config_hash(&n->run, &data);
+    n->description_bytes = run_config_describe(&n->run, &data, n->description, sizeof n->description);
+    if (n->description_bytes == 0) return braid_fail(error, BRAID_LIMIT, "the run's description is too long");
+    return plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, &n->capacity, error);
+}
+
+static braid_err open_log(node *n, braid_error *error) {
+    if (n->config.role != NODE_LEADER) return BRAID_OK;
+    log_file *file = NULL;
+    braid_err err = n->config.log_path ? log_file_begin(n->config.log_path, &n->run_hash, &file, error)
+                                       : log_file_open_temporary(&n->run_hash, &file, error);
+    if (err) return err;
+    return log_writer_new(&n->loop, file, node_committed, node_log_failed, n, &n->log, error);
+}
+
+static braid_err open_links(node *n, braid_error *error) {
+    net_config config = {.software = "braid " BRAID_VERSION, .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA};
+    node_net_callbacks(n, &config.callbacks);
+    braid_err err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
+    return err ? err : node_listen(n, error);
+}
+
+static void on_tick(uv_timer_t *timer) { node_tick(timer->data); }
+
+static braid_err open_timers(node *n, braid_error *error) {
+    uv_timer_t *timers[] = {&n->deadline, &n->ticking, &n->retry};
+    for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
+        uv_timer_init(&n->loop, timers[i]);
+        timers[i]->data = n;
+    }
+    uv_timer_start(&n->ticking, on_tick, NODE_TICK_MS, NODE_TICK_MS);
+    return node_watch(n, error);
+}
+
+braid_err node_new(const node_config *config, node **out, braid_error *error) {
+    node *n = calloc(1, sizeof *n);
+    if (!n) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
+    n->config = *config;
+    n->callbacks = config->callbacks;
+    n->die_at = config->die_at;
+    if (uv_loop_init(&n->loop) != 0) {
+        free(n);
+        return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
+    }
+    braid_err err = open_timers(n, error);
+    if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
+    if (!err) err = open_run(n, error);
+    if (!err) err = open_links(n, error);
+    if (!err) err = open_log(n, error);
+    if (err) {
+        node_stop_now(n);
+        uv_run(&n->loop, UV_RUN_DEFAULT);
+        node_free(n);
+        return err;
+    }
+    *out = n;
+    return BRAID_OK;
+}
+
+static braid_err begin_jobs(node *n, braid_error *error) {
+    bool data_peer = n->config.role != NODE_RELAY;
+    braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
+    jobs_config config = {
+        .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .lead = n->config.role == NODE_LEADER, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
+        .max_memory = n->config.max_memory, .resume = n->config.resume,
+        .save = n->config.role == NODE_LEADER ? n->run.checkpoint : NULL,
+    };
+    if (!err) err = jobs_new(&config, &n->jobs, error);
+    if (!err) err = compute_new(&n->loop, jobs_run, node_job_done, n, &n->compute, error);
+    return err;
+}
+
+static void core_config(node *n, peer_config *config) {
+    *config = (peer_config){
+        .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
+        .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA, .capacity = n->capacity,
+    };
+    strcpy(config->address, n->address);
+    config->leader_id = config->leader ? config->self : n->config.leader.leader;
+    strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);
+    if (getrandom(&config->random_seed, sizeof config->random_seed, 0) != sizeof config->random_seed)
+        memcpy(&config->random_seed, config->self.bytes, sizeof config->random_seed);
+}
+
+static braid_err begin_core(node *n, braid_error *error) {
+    n->plan.start_version = jobs_start_version(n->jobs);
+    n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
+    n->plan.start_relays = (uint16_t)n->config.start_relays;
+    peer_config config;
+    core_config(n, &config);
+    n->core_bytes = peer_bytes(&n->plan, &config);
+    // Zeroed pages that nobody touches cost nothing.
+    n->core_memory = mmap(NULL, n->core_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (n->core_memory == MAP_FAILED) {
+        n->core_memory = NULL;
+        return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB", n->core_bytes >> 20);
+    }
+    n->core = peer_init(n->core_memory, &n->plan, &config, clock_now_ns());
+    return BRAID_OK;
+}
+
+static braid_err announce_run(node *n, braid_error *error) {
+    bool lead = n->config.role == NODE_LEADER;
+    net_run run = {
+        .hash = n->run_hash, .leader = lead ? identity_id(n->config.identity) : n->config.leader.leader,
+        .leader_address = lead ? n->address : n->config.leader.address,
+        .description = n->description, .description_bytes = n->description_bytes,
+    };
+    return net_set_run(n->net, &run, error);
+}
+
+braid_err node_begin(node *n, braid_error *error) {
+    braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
+    if (!err) plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
+    if (!err) err = begin_jobs(n, error);
+    if (!err) err = begin_core(n, error);
+    if (!err) err = announce_run(n, error);
+    if (err) return err;
+    n->phase = NODE_RUNNING;
+    if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
+    node_feed(n, &(event){.kind = EVENT_TICK});
+    return BRAID_OK;
+}
+
+static void tell_listening(node *n) {
+    if (!n->callbacks.listening) return;
+    braid_id self = identity_id(n->config.identity);
+    ticket own = {.leader = self};
+    char text[TICKET_MAX_TEXT];
+    strcpy(own.address, n->address);
+    ticket_format(&own, text);
+    n->callbacks.listening(n->callbacks.context, &self, n->address, n->config.role == NODE_LEADER ? text : NULL);
+}
+
+braid_err node_run(node *n, braid_error *error) {
+    tell_listening(n);
+    if (n->config.role == NODE_LEADER) {
+        braid_error why;
+        if (node_begin(n, &why)) node_fail(n, &why);
+    } else {
+        node_enquire(n);
+    }
+    uv_run(&n->loop, UV_RUN_DEFAULT);
+    return n->error.code ? braid_fail(error, n->error.code, "%s", n->error.text) : BRAID_OK;
+}
+
+void node_fail(node *n, const braid_error *error) {
+    if (!n->error.code) n->error = *error;
+    node_end(n);
+}
+
+void node_drain(node *n) {
+    bool again = n->draining;
+    n->draining = true;
+    if (n->phase == NODE_RUNNING && !again) {
+        node_note(n, "finishing the iteration; once more to stop at once");
+        node_feed(n, &(event){.kind = EVENT_DRAIN});
+        return;
+    }
+    if (!n->error.code) braid_fail(&n->error, BRAID_STATE, "stopped by the user");
+    node_stop_now(n);
+}
+
+static void stop_passed(uv_timer_t *timer) { node_stop_now(timer->data); }
+
+// Lets the last messages out, then stops. Called from anywhere: what must not happen inside a call back of the links
+// happens on a timer.
+void node_end(node *n) {
+    if (n->phase >= NODE_STOPPING) return;
+    n->phase = NODE_STOPPING;
+    n->end_wanted = false;
+    for (uint32_t i = 0; i < n->link_count; i++) net_close(n->net, &n->links[i], "this peer has left");
+    uv_timer_start(&n->deadline, stop_passed, n->link_count ? NODE_STOP_MS : 0, 0);
+}
+
+static void close_handle(uv_handle_t *handle, void *unused) {
+    (void)unused;
+    if (!uv_is_closing(handle) && handle->data) uv_close(handle, NULL);
+}
+
+// Never from inside a call back of the links.
+void node_stop_now(node *n) {
+    if (n->phase == NODE_STOPPED) return;
+    n->phase = NODE_STOPPED;
+    net_free(n->net);
+    n->net = NULL;
+    compute_close(n->compute);
+    n->compute = NULL;
+    log_writer_close(n->log);
+    n->log = NULL;
+    uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,
+                          (uv_handle_t *)&n->interrupt, (uv_handle_t *)&n->terminate, (uv_handle_t *)&n->commands};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) close_handle(own[i], NULL);
+}
+
+void node_free(node *n) {
+    if (!n) return;
+    uv_loop_close(&n->loop);
+    jobs_free(n->jobs);
+    train_data_free(n->data);
+    blobs_free(n->blobs);
+    split_free(&n->split);
+    if (n->core_memory) munmap(n->core_memory, n->core_bytes);
+    free(n->links);
+    free(n);
+}

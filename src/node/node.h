@@ -1,0 +1,62 @@
+// One peer as a process: the protocol core, a thread that computes and the links, bound to one libuv loop.
+//
+// Threads: everything runs on the loop's thread (the caller of node_run), except jobs (node/compute.h) and the log's
+// writes (node/log_writer.h). The core is stepped on the loop's thread only.
+#ifndef BRAID_NODE_NODE_H
+#define BRAID_NODE_NODE_H
+
+#include "base/err.h"
+#include "net/identity.h"
+#include "node/fault.h"
+#include "node/ticket.h"
+#include "peer/peer.h"
+#include "train/run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct node node;
+
+typedef enum node_role { NODE_RELAY, NODE_DATA, NODE_LEADER } node_role;
+
+// Called on the loop's thread; what they get is borrowed during the call. Each may be NULL.
+typedef struct node_callbacks {
+    void *context;
+    // It listens. `ticket` is the leader's, NULL for others.
+    void (*listening)(void *context, const braid_id *self, const char *address, const char *ticket);
+    // The run is known; a relay learns it from the leader.
+    void (*run_known)(void *context, const run_config *run, uint64_t parameters);
+    void (*told)(void *context, const tell *t);
+    // This peer's own state is whole, and at `version`.
+    void (*advanced)(void *context, uint64_t version);
+    void (*note)(void *context, const char *text);
+    void (*tick)(void *context);  // twice a second
+} node_callbacks;
+
+typedef struct node_config {
+    node_role role;
+    const identity *identity;       // borrowed
+    const char *listen;             // "host:port"; NULL: every address, any port
+    const char *public_address;     // where others reach it; NULL: made from `listen` and the way to the leader
+    ticket leader;                  // whom to join; not for NODE_LEADER
+    uint64_t patience_ns;           // how long an unreachable leader is tried, 0: for ever
+    const run_config *run;          // copied; leader and data peers
+    uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
+    const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew
+    const char *log_path;           // NODE_LEADER: NULL: a temporary file
+    unsigned threads;
+    uint32_t capacity;              // 0: plan_capacity
+    uint64_t max_memory;            // bytes, 0: no cap
+    bool supervised;                // commands come on standard input, and its end is ours
+    fault die_at;
+    node_callbacks callbacks;
+} node_config;
+
+// Checks what can be checked before any peer is asked: configuration, text, memory, port.
+braid_err node_new(const node_config *config, node **out, braid_error *error);
+// Runs until the run is complete, the user ends it or it fails. The first SIGINT or SIGTERM drains, the second ends at
+// once.
+braid_err node_run(node *n, braid_error *error);
+void node_free(node *n);
+
+#endif

@@ -1,0 +1,57 @@
+#include "node/plan.h"
+
+#include "train/worker.h"
+
+enum { DEFAULT_CAPACITY = 16 };
+
+void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out) {
+    *out = (peer_run){
+        .description = *description, .seed = run->seed, .iterations = run->recipe.iterations,
+        .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots,
+        .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
+        .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
+        .save = run->checkpoint[0] != 0,
+        .activation_bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float),
+        .model_tensors = model->tensor_count, .tensor_stage = model->tensor_stage,
+    };
+    for (uint32_t s = 0; s < run->stages; s++) out->blocks[s] = split_count(model, s);
+    for (uint32_t i = 0; i < model->tensor_count; i++) out->tensors[model->tensor_stage[i]]++;
+}
+
+uint64_t plan_parameters(const split *model) {
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < model->tensor_count; i++) elements += model->tensors[i].elements;
+    return elements;
+}
+
+static void stage_config(const run_config *run, uint32_t s, uint32_t capacity, worker_config *config) {
+    *config = (worker_config){.model = run->model, .recipe = run->recipe, .seed = run->seed,
+                              .microbatches = run->microbatches, .capacity = capacity};
+    run_stage_shape(run, s, &config->shape);
+}
+
+// A relay does not know yet where it will be placed: every stage must fit.
+static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t last, uint64_t max_memory, bool fixed,
+                              uint32_t *capacity, braid_error *error) {
+    for (uint32_t s = first; s <= last; s++) {
+        worker_config config;
+        stage_config(run, s, fixed ? *capacity : 1, &config);
+        uint64_t needed = worker_memory_bytes(&config);
+        if (needed > max_memory)
+            return braid_fail(error, BRAID_LIMIT, "stage %u needs %llu MiB to hold %u microbatches, --max-memory allows %llu MiB; allow more memory%s",
+                              s, (unsigned long long)(needed >> 20) + 1, config.capacity, (unsigned long long)(max_memory >> 20),
+                              config.capacity > 1 ? " or lower the capacity" : "");
+        uint32_t fits = worker_fitting_capacity(&config, max_memory, *capacity);
+        if (fits < *capacity) *capacity = fits;
+    }
+    return BRAID_OK;
+}
+
+braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, uint32_t *out, braid_error *error) {
+    bool fixed = wanted || run->capacity;
+    uint32_t capacity = wanted ? wanted : run->capacity ? run->capacity : DEFAULT_CAPACITY;
+    if (capacity > run->microbatches) capacity = run->microbatches;
+    *out = capacity;
+    if (!max_memory) return BRAID_OK;
+    return capacity_fit(run, data_peer ? 0 : 1, data_peer ? 0 : run->stages - 1, max_memory, fixed, out, error);
+}
