@@ -76,8 +76,7 @@ static void compress(uint32_t state[8], const uint8_t *data, size_t blocks) {
 void sha256_init(sha256 *s) {
     // The first 32 bits of the fractional parts of the square roots of the first eight primes.
     static const uint32_t start[8] = {
-        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
     };
     memcpy(s->state, start, sizeof start);
     s->bytes = 0;

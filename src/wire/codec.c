@@ -42,10 +42,10 @@ static uint64_t codec_unsigned(codec *c, uint64_t value, unsigned bytes) {
 }
 
 // What is written is const to the caller (codec_message), so a field is stored to only when reading.
-#define CODEC_UNSIGNED(name, type)                                             \
-    void name(codec *c, type *value) {                                         \
-        uint64_t wide = codec_unsigned(c, *value, (unsigned)sizeof(type));     \
-        if (codec_reads(c)) *value = (type)wide;                               \
+#define CODEC_UNSIGNED(name, type)                                         \
+    void name(codec *c, type *value) {                                     \
+        uint64_t wide = codec_unsigned(c, *value, (unsigned)sizeof(type)); \
+        if (codec_reads(c)) *value = (type)wide;                           \
     }
 CODEC_UNSIGNED(codec_u8, uint8_t)
 CODEC_UNSIGNED(codec_u16, uint16_t)

@@ -118,7 +118,9 @@ static void finish_body(frame_decoder *d, frame_event *event) {
     d->kind = FRAME_NONE;
     if (kind != FRAME_TRANSFER) {
         *event = (frame_event){.kind = kind == FRAME_MESSAGE ? FRAME_EVENT_MESSAGE : FRAME_EVENT_HANDSHAKE,
-                               .frame = kind, .bytes = d->body, .count = d->body_size};
+                               .frame = kind,
+                               .bytes = d->body,
+                               .count = d->body_size};
         return;
     }
     uint64_t payload = load(d->body, FRAME_TRANSFER_PREFIX_BYTES);
@@ -127,9 +129,12 @@ static void finish_body(frame_decoder *d, frame_event *event) {
         return;
     }
     d->left[d->transfer] = payload;
-    *event = (frame_event){.kind = FRAME_EVENT_BEGIN, .frame = kind, .transfer = d->transfer,
+    *event = (frame_event){.kind = FRAME_EVENT_BEGIN,
+                           .frame = kind,
+                           .transfer = d->transfer,
                            .bytes = d->body + FRAME_TRANSFER_PREFIX_BYTES,
-                           .count = d->body_size - FRAME_TRANSFER_PREFIX_BYTES, .payload_bytes = payload};
+                           .count = d->body_size - FRAME_TRANSFER_PREFIX_BYTES,
+                           .payload_bytes = payload};
 }
 
 // Passes on what there is of a chunk, at least one byte.
@@ -140,8 +145,8 @@ static size_t pass_chunk(frame_decoder *d, const uint8_t *bytes, size_t count, f
     d->left[d->transfer] -= take;
     d->transfer_ended = d->left[d->transfer] == 0;
     if (d->body_bytes == d->body_size) d->kind = FRAME_NONE;
-    *event = (frame_event){.kind = FRAME_EVENT_PAYLOAD, .frame = FRAME_CHUNK, .transfer = d->transfer,
-                           .bytes = bytes, .count = take};
+    *event = (frame_event){
+        .kind = FRAME_EVENT_PAYLOAD, .frame = FRAME_CHUNK, .transfer = d->transfer, .bytes = bytes, .count = take};
     return take;
 }
 

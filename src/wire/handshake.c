@@ -23,18 +23,18 @@ static void code_hello(codec *c, handshake_hello *hello) {
 static void code_description(codec *c, handshake_welcome *welcome) {
     uint32_t length = codec_reads(c) ? 0 : (uint32_t)welcome->description_bytes;
     codec_require(c, welcome->description_bytes <= WIRE_MAX_DESCRIPTION_BYTES);
-    codec_require(c, length == 0 || welcome->description != NULL);
     uint32_t count = codec_count32(c, &length, WIRE_MAX_DESCRIPTION_BYTES);
     codec_require(c, count <= c->size - c->at);
     if (c->failed || count == 0) return;
+    const uint8_t *text = codec_reads(c) ? c->in + c->at : (const uint8_t *)welcome->description;
+    codec_require(c, text != NULL && memchr(text, '\0', count) == NULL);
     if (codec_reads(c)) {
-        welcome->description = (const char *)c->in + c->at;
+        welcome->description = (const char *)text;
         welcome->description_bytes = count;
         c->at += count;
     } else {
         codec_bytes(c, (uint8_t *)welcome->description, count);
     }
-    codec_require(c, memchr(welcome->description, '\0', count) == NULL);
 }
 
 static void code_welcome(codec *c, handshake_welcome *welcome) {
