@@ -1,0 +1,33 @@
+// Text from a trained model, byte by byte.
+#ifndef BRAID_TRAIN_SAMPLE_H
+#define BRAID_TRAIN_SAMPLE_H
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "train/checkpoint.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sample_settings {
+    double temperature;  // 0: always the likeliest
+    uint32_t top_k;      // only among the k likeliest, 0: all
+    double top_p;        // only among the likeliest that together have this probability, 1: all
+} sample_settings;
+
+enum { SAMPLE_BYTES = 256 };
+
+// Draws one of `count` (1 .. SAMPLE_BYTES) bytes.
+uint32_t sample_token(const float *logits, uint32_t count, const sample_settings *settings, rng *random);
+
+typedef struct generator generator;
+
+// Loads the weights. Free with generator_free; the checkpoint may be closed.
+braid_err generator_new(checkpoint *from, unsigned threads, generator **out, braid_error *error);
+void generator_free(generator *g);
+// Appends bytes to what the model has read. Only the last `context` of them matter.
+void generator_read(generator *g, const uint8_t *bytes, size_t count);
+// The next byte, which counts as read.
+uint8_t generator_next(generator *g, const sample_settings *settings, rng *random);
+
+#endif

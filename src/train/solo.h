@@ -1,0 +1,55 @@
+// `train --solo`: the whole model in one process, by the same jobs and the same mathematics as a swarm, so that its weights
+// are what every swarm's must be.
+#ifndef BRAID_TRAIN_SOLO_H
+#define BRAID_TRAIN_SOLO_H
+
+#include "base/err.h"
+#include "base/id.h"
+#include "train/data.h"
+#include "train/files.h"
+#include "train/run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum solo_event_kind {
+    SOLO_STARTED,     // iteration (done so far), of, parameters, tokens (of one iteration)
+    SOLO_ITERATION,   // iteration (done), of, loss (mean), tokens, microbatches (counted), tokens_per_second, norm, ...
+    SOLO_EVAL,        // iteration, loss, tokens
+    SOLO_CHECKPOINT,  // iteration, path, failed, text
+    SOLO_NOTE,        // text
+} solo_event_kind;
+
+typedef struct solo_event {
+    solo_event_kind kind;
+    uint64_t iteration, of, tokens, parameters;
+    uint32_t microbatches;
+    double loss, norm, learning_rate, tokens_per_second;
+    bool skip, failed;
+    const char *text, *path;
+} solo_event;
+
+typedef struct solo_config {
+    const run_config *run;
+    const train_data *data;
+    unsigned threads;
+    const char *resume;      // a checkpoint, NULL: from the seed
+    uint64_t until;          // stop when this many iterations are done, 0: the run's
+    void *context;
+    void (*tell)(void *context, const solo_event *event);
+    bool (*stop)(void *context);  // asked after each iteration: finish, save, end
+} solo_config;
+
+typedef struct solo_result {
+    uint64_t version;        // iterations done
+    braid_hash weights;      // split_weights_hash
+    double loss;             // mean of the last iteration, NAN when there was none
+    uint64_t tokens;         // trained on in this process
+    bool stopped;            // because stop() said so
+    bool save_failed;        // the last checkpoint could not be written
+    char path[FILES_MAX_PATH];  // the last checkpoint, "": none
+} solo_result;
+
+braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error);
+
+#endif
