@@ -1,0 +1,334 @@
+#include "net/inside.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+bool link_is_open(const link *l) { return !l->fallen; }
+const char *link_name(const link *l) { return l->dialed ? l->address : l->peer.endpoint; }
+
+// --- birth
+
+static uint32_t *counter_of(link *l, link_state state) {
+    if (state == LINK_UP) return &l->net->up;
+    if (state == LINK_DEAD) return NULL;
+    if (!l->dialed) return &l->net->accepted;
+    return state == LINK_LEAVING ? NULL : &l->net->dials;
+}
+
+void link_set_state(link *l, link_state state) {
+    uint32_t *from = counter_of(l, l->state), *to = counter_of(l, state);
+    if (from != NULL) (*from)--;
+    if (to != NULL) (*to)++;
+    l->state = state;
+}
+
+link *link_new(net *n, bool dialed) {
+    link *l = calloc(1, sizeof *l);
+    if (l == NULL) return NULL;
+    l->net = n;
+    l->dialed = dialed;
+    l->peer.dialed = dialed;
+    l->begun = ++n->events;
+    l->all_refused = true;
+    l->state = LINK_DEAD;
+    link_set_state(l, LINK_DIALING);
+    uv_timer_init(n->loop, &l->timer);
+    l->timer.data = l;
+    l->handles = 1;
+    l->next = n->all;
+    if (n->all != NULL) n->all->previous = l;
+    n->all = l;
+    n->connections++;
+    return l;
+}
+
+// --- death
+
+static void list_remove(link *l) {
+    net *n = l->net;
+    if (l->next != NULL) l->next->previous = l->previous;
+    if (l->previous != NULL) {
+        l->previous->next = l->next;
+    } else {
+        n->all = l->next;
+    }
+    n->connections--;
+}
+
+void link_release(link *l) {
+    if (l->state != LINK_DEAD || l->handles > 0 || l->unsettled || l->dirty) return;
+    net *n = l->net;
+    list_remove(l);
+    uv_freeaddrinfo(l->addresses);
+    tls_free(l->tls);
+    tls_give_back(n->tls, l->writing);
+    outbox_close(&l->out);
+    free(l->decoder);
+    free(l);
+    net_maybe_gone(n);
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    link *l = handle->data;
+    l->handles--;
+    link_release(l);
+}
+
+static void link_close(link *l) {
+    if (l->state == LINK_DEAD) return;
+    link_set_state(l, LINK_DEAD);
+    if (l->resolving) uv_cancel((uv_req_t *)&l->resolve);
+    if (l->tcp_open && !uv_is_closing((uv_handle_t *)&l->tcp)) uv_close((uv_handle_t *)&l->tcp, on_handle_closed);
+    uv_close((uv_handle_t *)&l->timer, on_handle_closed);
+}
+
+static void fall(link *l, const char *format, va_list arguments) {
+    if (l->fallen) return;
+    net *n = l->net;
+    l->fallen = true;
+    if (vsnprintf(l->reason, sizeof l->reason, format, arguments) < 0) l->reason[0] = '\0';
+    if (l->state == LINK_UP) net_table_remove(n, l);
+    outbox_drop_payloads(&l->out);
+    l->unsettled = true;
+    l->fallen_next = n->fallen;
+    n->fallen = l;
+}
+
+void link_fall(link *l, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fall(l, format, arguments);
+    va_end(arguments);
+    link_close(l);
+}
+
+void link_fall_silently(link *l) {
+    l->silent = true;
+    link_fall(l, "not needed");
+}
+
+void link_abandon(link *l) {
+    link_fall(l, "%s gave way to newer connections before its handshake was done", link_name(l));
+}
+
+void link_leave(link *l, const char *format, ...) {
+    if (l->fallen) return;
+    va_list arguments;
+    va_start(arguments, format);
+    fall(l, format, arguments);
+    va_end(arguments);
+    if (l->state == LINK_DIALING) {
+        link_close(l);
+        return;
+    }
+    link_set_state(l, LINK_LEAVING);
+    link_set_timer(l, NET_CLOSE_MS);
+    link_set_dirty(l);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    link *l = timer->data;
+    switch (l->state) {
+        case LINK_DIALING: link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000); break;
+        case LINK_SECURING:
+        case LINK_GREETING:
+        case LINK_HELD:
+            link_fall(l, "%s did not finish its handshake within %u ms", link_name(l), l->net->config.handshake_ms);
+            break;
+        case LINK_LEAVING: link_close(l); break;
+        case LINK_UP:
+        case LINK_DEAD: break;
+    }
+}
+
+void link_set_timer(link *l, uint64_t milliseconds) { uv_timer_start(&l->timer, on_timer, milliseconds, 0); }
+
+// --- writing
+
+void link_set_dirty(link *l) {
+    if (l->dirty) return;
+    l->dirty = true;
+    l->dirty_next = l->net->dirty;
+    l->net->dirty = l;
+}
+
+bool link_queue(link *l, frame_kind kind, const uint8_t *bytes, size_t count) {
+    if (!outbox_add(&l->out, kind, bytes, count)) {
+        link_fall(l, "no memory for a message to %s", link_name(l));
+        return false;
+    }
+    link_set_dirty(l);
+    return true;
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status) {
+    (void)request, (void)status;  // the end of the other side's stream, or the timer, closes it
+}
+
+static void on_write(uv_write_t *request, int status) {
+    link *l = request->data;
+    tls_give_back(l->net->tls, l->writing);
+    l->writing = NULL;
+    if (status == UV_ECANCELED) return;
+    if (status < 0 && l->fallen) {
+        link_close(l);
+    } else if (status < 0) {
+        link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror(status));
+    } else {
+        link_set_dirty(l);
+    }
+}
+
+static void encrypt(link *l) {
+    while (tls_waiting(l->tls) < NET_BATCH_BYTES) {
+        const uint8_t *bytes = NULL;
+        size_t count = outbox_next(&l->out, l->net->scratch, &bytes);
+        if (count == 0) return;
+        if (tls_write(l->tls, bytes, count) != TLS_OK) {
+            link_fall(l, "%s: %s", link_name(l), tls_reason(l->tls));
+            return;
+        }
+    }
+}
+
+void link_pump(link *l) {
+    if (l->writing != NULL || l->state == LINK_DEAD || l->tls == NULL) return;
+    encrypt(l);
+    if (l->state == LINK_LEAVING && outbox_is_empty(&l->out) && !l->goodbye) {
+        l->goodbye = true;
+        tls_shutdown(l->tls);
+    }
+    if (l->state == LINK_DEAD) return;
+    size_t count = 0;
+    l->writing = tls_take_output(l->tls, &count);
+    if (l->writing != NULL) {
+        uv_buf_t buffer = uv_buf_init((char *)l->writing, (unsigned)count);
+        l->write.data = l;
+        int status = uv_write(&l->write, (uv_stream_t *)&l->tcp, &buffer, 1, on_write);
+        if (status == 0) return;
+        tls_give_back(l->net->tls, l->writing);
+        l->writing = NULL;
+        if (!l->fallen) link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror(status));
+        link_close(l);
+    } else if (l->goodbye && !l->shut) {
+        l->shut = true;
+        if (uv_shutdown(&l->shutdown, (uv_stream_t *)&l->tcp, on_shutdown) != 0) link_close(l);
+    }
+}
+
+// --- reading
+
+static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
+    (void)suggested;
+    link *l = handle->data;
+    *buffer = uv_buf_init((char *)l->net->input, sizeof l->net->input);
+}
+
+static void decode(link *l, const uint8_t *bytes, size_t count) {
+    while (link_is_open(l)) {
+        frame_event event;
+        size_t used = frame_decode(l->decoder, bytes, count, &event);
+        bytes += used;
+        count -= used;
+        switch (event.kind) {
+            case FRAME_EVENT_NONE: return;
+            case FRAME_EVENT_ERROR: link_leave(l, "%s sent %s", link_name(l), event.error); return;
+            case FRAME_EVENT_HANDSHAKE: greeting_receive(l, &event); break;
+            default: receive_event(l, &event);
+        }
+    }
+}
+
+// False when no more can be read now.
+static bool decrypt(link *l) {
+    net *n = l->net;
+    size_t count = 0;
+    switch (tls_read(l->tls, n->plain, sizeof n->plain, &count)) {
+        case TLS_OK: decode(l, n->plain, count); return true;
+        case TLS_AGAIN: return false;
+        case TLS_CLOSED: link_fall(l, "%s closed the link", link_name(l)); return false;
+        default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls)); return false;
+    }
+}
+
+static void take_input(link *l) {
+    if (l->state == LINK_SECURING) {
+        switch (tls_handshake(l->tls)) {
+            case TLS_OK: greeting_secured(l); break;
+            case TLS_AGAIN: break;
+            default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls));
+        }
+    }
+    if (l->state == LINK_SECURING) return;
+    while (link_is_open(l) && decrypt(l)) continue;
+}
+
+static void input_ended(link *l, ssize_t status) {
+    if (l->state == LINK_LEAVING) {
+        link_close(l);
+    } else if (status != UV_EOF) {
+        link_fall(l, "the connection to %s broke: %s", link_name(l), uv_strerror((int)status));
+    } else if (l->state == LINK_UP) {
+        link_fall(l, "the connection to %s ended without a goodbye: that peer died, or was cut off", link_name(l));
+    } else {
+        link_fall(l, "%s closed the connection during the handshake", link_name(l));
+    }
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) {
+    link *l = stream->data;
+    if (l->state == LINK_DEAD || count == 0) return;
+    if (count < 0) {
+        input_ended(l, count);
+        return;
+    }
+    if (l->state == LINK_LEAVING) return;
+    tls_feed(l->tls, (const uint8_t *)buffer->base, (size_t)count);
+    take_input(l);
+    if (tls_waiting(l->tls) > 0) link_set_dirty(l);
+}
+
+// --- TCP is there
+
+static void endpoint_name(link *l) {
+    struct sockaddr_storage s;
+    int length = sizeof s;
+    char host[INET6_ADDRSTRLEN] = "?";
+    unsigned port = 0;
+    if (uv_tcp_getpeername(&l->tcp, (struct sockaddr *)&s, &length) == 0) {
+        uv_ip_name((const struct sockaddr *)&s, host, sizeof host);
+        port = ntohs(s.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&s)->sin6_port : ((struct sockaddr_in *)&s)->sin_port);
+    }
+    const char *form = strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u";
+    snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, port);
+}
+
+// Neither is needed for the link to work, so a kernel without them is no error.
+static void socket_tune(link *l) {
+    uv_os_fd_t fd = -1;
+    uv_tcp_nodelay(&l->tcp, 1);
+    int unsent = NET_UNSENT_BYTES;
+    if (uv_fileno((uv_handle_t *)&l->tcp, &fd) == 0) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+}
+
+void link_connected(link *l) {
+    endpoint_name(l);
+    socket_tune(l);
+    l->tls = tls_new(l->net->tls, l->dialed ? &l->id : NULL);
+    l->decoder = malloc(sizeof *l->decoder);
+    if (l->tls == NULL || l->decoder == NULL || uv_read_start((uv_stream_t *)&l->tcp, on_room, on_read) != 0) {
+        link_fall(l, "no memory for the link to %s", link_name(l));
+        return;
+    }
+    frame_decoder_init(l->decoder);
+    link_set_state(l, LINK_SECURING);
+    link_set_timer(l, l->net->config.handshake_ms);
+    if (!l->dialed) return;
+    if (tls_handshake(l->tls) == TLS_FAILED) link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls));
+    link_set_dirty(l);
+}
