@@ -370,8 +370,11 @@ typedef struct message {
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
 
-// Bytes written, or 0 when `capacity` is too small or the message breaks a limit.
-// Little-endian, no padding; `size_t message_encode(...)` and `message_decode` are each other's inverse.
+// Bytes written, or 0 when `capacity` is too small or the message breaks a limit: a count over its maximum, an enum out of
+// its range, a text that is not terminated or not printable ASCII, a range of blocks past the largest number.
+// Little-endian, no padding, one encoding for each message: `message_encode` and `message_decode` are each other's
+// inverse. Entries behind a count do not travel and come back zero. Whether a microbatch, member or block exists is for
+// the receiver to check. WIRE_MAX_CONTROL_BYTES is always enough.
 size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity);
 // False when the bytes are not exactly one well-formed message within the limits; `msg` is then undefined.
 bool message_decode(const uint8_t *bytes, size_t count, message *msg);
