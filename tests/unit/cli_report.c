@@ -1,0 +1,217 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/report.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OUTPUT = 1 << 16 };
+
+static report_event iteration(uint64_t number, uint64_t of, double loss) {
+    return (report_event){.kind = REPORT_ITERATION, .iteration = number, .of = of, .loss = loss, .tokens = 8192, .microbatches = 8, .tokens_per_second = 1234.5, .norm = 0.5, .learning_rate = 1e-3};
+}
+
+static void test_json_shape(void **state) {
+    (void)state;
+    char line[REPORT_MAX_LINE];
+    report_event e = iteration(3, 10, 0.1);
+    size_t length = report_to_json(&e, line);
+    assert_int_equal(length, strlen(line));
+    assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,\"tokens\":8192,\"microbatches\":8,"
+                              "\"tokens_per_second\":1234.5,\"norm\":0.5,\"learning_rate\":0.001,\"skip\":false}");
+    report_event repair = {.kind = REPORT_REPAIR, .iteration = 4, .microbatch = 2, .stage = 1, .member = 9, .phase = "backward", .peer = "0a1b"};
+    report_to_json(&repair, line);
+    assert_string_equal(line, "{\"event\":\"repair\",\"iteration\":4,\"microbatch\":2,\"stage\":1,\"member\":9,\"phase\":\"backward\",\"peer\":\"0a1b\"}");
+    report_event end = {.kind = REPORT_END, .iteration = 10, .loss = NAN, .weights = "ff", .path = "a\"b\\c\n\xff\xc3\xa9"};
+    report_to_json(&end, line);
+    assert_non_null(strstr(line, "\"loss\":null"));
+    assert_non_null(strstr(line, "\"weights\":\"ff\""));
+    assert_non_null(strstr(line, "\"path\":\"a\\\"b\\\\c\\u000a?\xc3\xa9\""));
+}
+
+static void test_json_returns(void **state) {
+    (void)state;
+    char line[REPORT_MAX_LINE], second[REPORT_MAX_LINE];
+    rng r = {5};
+    for (int round = 0; round < 2000; round++) {
+        uint64_t bits = rng_next(&r);
+        report_event e = {.kind = (report_kind)(round % REPORT_KINDS), .iteration = rng_below(&r, 1u << 31), .tokens = rng_below(&r, 1u << 31), .stage = rng_below(&r, 64), .failed = bits & 1,
+                          .skip = bits & 2, .seconds = rng_unit(&r) * 1e5, .name = "x y", .phase = "weight", .peer = "0f", .text = "why \t not", .path = "/p", .role = "relay"};
+        memcpy(&e.loss, &bits, sizeof bits);  // any bits at all
+        report_event back;
+        braid_error error = {0};
+        size_t length = report_to_json(&e, line);
+        if (report_from_json(line, length, &back, &error) != BRAID_OK) fail_msg("%s: %s", line, error.text);
+        assert_int_equal(back.kind, e.kind);
+        assert_int_equal(report_to_json(&back, second), length);
+        assert_string_equal(line, second);
+        if (e.kind == REPORT_EVAL && isfinite(e.loss)) assert_memory_equal(&e.loss, &back.loss, sizeof e.loss);
+        if (e.kind == REPORT_EVAL && !isfinite(e.loss)) assert_true(isnan(back.loss));
+    }
+}
+
+static void test_long_texts_are_cut(void **state) {
+    (void)state;
+    static report_event e = {.kind = REPORT_END, .weights = "abcd"}, back;
+    char line[REPORT_MAX_LINE];
+    memset(e.path, '\x01', sizeof e.path - 1);
+    memset(e.text, '"', sizeof e.text - 1);
+    size_t length = report_to_json(&e, line);
+    assert_true(length < REPORT_MAX_LINE);
+    assert_int_equal(report_from_json(line, length, &back, NULL), BRAID_OK);
+    assert_string_equal(back.weights, "abcd");
+}
+
+static void test_bad_lines(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "", "{}", "[]", "x", "{\"event\":5}", "{\"event\":\"nothing\"}", "{\"event\":\"iteration\",\"iteration\":-1}", "{\"event\":\"iteration\",\"loss\":\"low\"}",
+        "{\"event\":\"iteration\",\"iteration\":1.5}", "{\"event\":\"iteration\"", "{\"event\":\"iteration\",\"event\":\"end\"}",
+        "{\"event\":\"repair\",\"phase\":\"a phase whose name is much too long for it\"}",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        report_event e;
+        braid_error error = {0};
+        assert_int_equal(report_from_json(lines[i], strlen(lines[i]), &e, &error), BRAID_FORMAT);
+        assert_true(error.text[0] != 0);
+    }
+    report_event e;
+    const char *more = "{\"event\":\"iteration\",\"iteration\":7,\"new\":[1,{}]}";
+    assert_int_equal(report_from_json(more, strlen(more), &e, NULL), BRAID_OK);
+    assert_int_equal(e.iteration, 7);
+}
+
+// Everything that `tell` makes the report write.
+static const char *shown(report_style style, void (*tell)(report *)) {
+    static char text[MAX_OUTPUT];
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    report *r = report_new(style, out);
+    assert_non_null(r);
+    tell(r);
+    report_free(r);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    return text;
+}
+
+static void tell_run(report *r) {
+    report_event started = {.kind = REPORT_STARTED, .of = 50, .stages = 2, .name = "small", .parameters = 1200000, .tokens = 8192, .microbatches = 8};
+    report_event joined = {.kind = REPORT_JOINED, .stage = 1, .peer = "0123456789abcdef", .role = "relay"};
+    report_event repair = {.kind = REPORT_REPAIR, .iteration = 9, .microbatch = 3, .stage = 1, .phase = "forward", .peer = "fedcba9876543210"};
+    report_event end = {.kind = REPORT_END, .iteration = 50, .loss = 1.5, .seconds = 75, .weights = "beef"};
+    report_tell(r, &started);
+    report_tell(r, &joined);
+    for (uint64_t i = 1; i <= 50; i++) {
+        report_event e = iteration(i, 50, 5 - (double)i / 20);
+        report_tell(r, &e);
+    }
+    report_tell(r, &repair);
+    report_tick(r);
+    report_loss_curve(r);
+    report_tell(r, &end);
+    assert_int_equal(report_repairs(r, NULL), 1);
+    assert_int_equal(report_repairs(r, "forward"), 1);
+    assert_int_equal(report_repairs(r, "backward"), 0);
+}
+
+static void test_plain(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_PLAIN, tell_run);
+    static const char *const parts[] = {
+        "run 'small': iterations 1 to 50, 1.20 M parameters, 8.19 k tokens each in 8 microbatches\n",
+        "relay 01234567 joined stage 1\n",
+        "iteration 50/50  loss 2.5000  1.23 k tokens/s  norm 0.5  rate 0.001\n",
+        "repaired microbatch 3 of iteration 9 in stage 1: peer fedcba98 died in forward\n",
+        "   4.950 |*",
+        "done: version 50, loss 1.5000, 1 min 15 s, 1 repair (1 forward)\nweights beef\n",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strstr(text, parts[i]) == NULL) fail_msg("no '%s' in\n%s", parts[i], text);
+    }
+    assert_null(strchr(text, '\033'));
+}
+
+static void test_json_ends_with_end(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_JSON, tell_run);
+    assert_non_null(strstr(text, "{\"event\":\"repair\""));
+    const char *last = strrchr(text, '{');
+    assert_int_equal(strncmp(last, "{\"event\":\"end\"", 14), 0);
+    size_t lines = 0;
+    for (const char *c = text; *c; c++) lines += *c == '\n';
+    assert_int_equal(lines, 54);
+}
+
+static void test_live_redraws_in_place(void **state) {
+    (void)state;
+    setenv("NO_COLOR", "1", 1);
+    const char *text = shown(REPORT_LIVE, tell_run);
+    unsetenv("NO_COLOR");
+    assert_non_null(strstr(text, "100 %"));
+    assert_non_null(strstr(text, "peers 0|1"));
+    assert_non_null(strstr(text, "\r\033[1A\033[J"));
+    assert_null(strstr(text, "\033[3"));
+    // What is drawn is taken back before anything else is written, so the end is plain lines.
+    assert_null(strchr(strstr(text, "done: version"), '\033'));
+    assert_null(strstr(text, "iteration 50/50"));
+}
+
+static void test_silent(void **state) {
+    (void)state;
+    assert_string_equal(shown(REPORT_SILENT, tell_run), "");
+}
+
+static void tell_escape(report *r) {
+    report_event e = {.kind = REPORT_EXPELLED, .stage = 1, .peer = "\033[2Jx", .reason = "\033]0;title\007"};
+    report_tell(r, &e);
+}
+
+static void test_terminal_is_not_steered(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_PLAIN, tell_escape);
+    assert_null(strchr(text, '\033'));
+    assert_null(strchr(text, '\007'));
+    assert_non_null(strstr(text, "was lost from stage 1"));
+}
+
+static void tell_long_run(report *r) {
+    for (uint64_t i = 1; i <= 100000; i++) {
+        report_event e = iteration(i, 100000, i <= 50000 ? 4 : 2);
+        report_tell(r, &e);
+    }
+}
+
+static void test_curve_of_a_long_run(void **state) {
+    (void)state;
+    static char text[MAX_OUTPUT];
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    report *r = report_new(REPORT_PLAIN, out);
+    tell_long_run(r);
+    report_loss_curve(r);
+    report_free(r);
+    assert_int_equal(fseek(out, -2000, SEEK_END), 0);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    assert_non_null(strstr(text, "   4.000 |******************************  "));
+    assert_non_null(strstr(text, "   2.000 |                              ******************************"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_shape), cmocka_unit_test(test_json_returns), cmocka_unit_test(test_long_texts_are_cut), cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_plain),      cmocka_unit_test(test_json_ends_with_end), cmocka_unit_test(test_live_redraws_in_place), cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_terminal_is_not_steered), cmocka_unit_test(test_curve_of_a_long_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
