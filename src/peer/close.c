@@ -1,0 +1,331 @@
+// The leader's part of an iteration's end: CLOSE, BEGIN AGGREGATION, FINAL (docs/protocol.md, The life of an iteration).
+#include "peer/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- what counts --------------------------------------------------------------------------------------------------
+
+void on_settled(peer *p, const message *msg) {
+    const message_settled *body = &msg->u.settled;
+    uint32_t m = body->subject.m;
+    if (!peer_is_leader(p) || p->owner[m % p->run.slots] != msg->sender || body->path.stages != p->run.stages) return;
+    uint32_t sum = 0;
+    for (uint16_t s = 0; s < p->run.stages; s++) sum += body->rev[s];
+    settled *known = &p->leader.settled[m];
+    if (known->known && sum <= known->rev_sum) return;
+    known->known = true;
+    known->rev_sum = sum;
+    known->body = *body;
+}
+
+static bool all_settled(const peer *p) {
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (microbatch_planned(p, m) && !p->leader.settled[m].known) return false;
+    return true;
+}
+
+static void append_close(peer *p) {
+    leader *l = &p->leader;
+    log_entry entry = {.kind = LOG_CLOSE};
+    log_close *c = &entry.u.close;
+    c->iteration = p->iteration;
+    l->eval_loss = 0;
+    l->eval_tokens = 0;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        const message_settled *body = &l->settled[m].body;
+        if (m >= p->run.microbatches) {
+            l->eval_loss += body->loss;
+            l->eval_tokens += body->tokens;
+            continue;
+        }
+        bitset_add(body->is_void ? c->voided.words : c->counted.words, m);
+        c->tokens += body->tokens;
+        c->loss += body->loss;  // in index order, as the one-process run does
+    }
+    if (!log_append(p, &entry)) return;
+    l->close = *c;
+    l->phase = LEADER_CLOSING;
+}
+
+// ---- rounds -------------------------------------------------------------------------------------------------------
+
+static bool holder_at(const peer *p, uint32_t m, uint16_t s, member_id *holder) {
+    const settled *known = &p->leader.settled[m];
+    *holder = known->body.path.member[s];
+    return bitset_has(p->leader.close.counted.words, m);
+}
+
+static bool state_agreed_by(const stage_round *r, member_id who) {
+    for (uint32_t i = 0; i < r->states; i++)
+        if (r->state_member[i] == who) return r->state_agreed && hash_equal(&r->state_root[i], &r->agreed_state);
+    return false;
+}
+
+// Every counted microbatch has a live holder in the stage whose state is known to agree (I8).
+static bool manifest_possible(const peer *p, uint16_t s) {
+    for (uint32_t m = 0; m < p->run.microbatches; m++) {
+        member_id holder;
+        if (!holder_at(p, m, s, &holder)) continue;
+        if (!member_live(p, holder) || !state_agreed_by(&p->leader.round[s], holder)) return false;
+    }
+    return p->leader.round[s].state_agreed;
+}
+
+static bool at_version(const peer *p, const member *m) {
+    if (m->contact == NO_CONTACT) return p->ready && p->version == p->iteration;
+    const contact *c = &p->contacts[m->contact];
+    return c->link == LINK_UP && c->beat.ready == p->iteration + 1;
+}
+
+static void deal_blocks(const peer *p, uint16_t s, message_begin *b) {
+    member_id able[WIRE_MAX_STAGE_MEMBERS];
+    uint32_t count = 0, blocks = p->run.blocks[s];
+    for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++)
+        if (p->members[i].stage == s && at_version(p, &p->members[i])) able[count++] = p->members[i].id;
+    for (uint16_t i = 0; i < b->parts && count == 0; i++) able[count++] = b->part[i].member;
+    uint32_t segments = (blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS, next = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t share = segments / count + (i < segments % count);
+        if (share == 0) continue;
+        message_block_owner *o = &b->owner[b->owners++];
+        o->member = able[i];
+        o->first = next * PEER_SEGMENT_BLOCKS;
+        next += share;
+        uint32_t end = next * PEER_SEGMENT_BLOCKS;
+        o->count = (end < blocks ? end : blocks) - o->first;
+    }
+}
+
+static message_part *part_of(message_begin *b, member_id who) {
+    for (uint16_t i = 0; i < b->parts; i++)
+        if (b->part[i].member == who) return &b->part[i];
+    if (b->parts == WIRE_MAX_STAGE_MEMBERS) return NULL;
+    b->part[b->parts].member = who;
+    return &b->part[b->parts++];
+}
+
+static void send_begin(peer *p, uint16_t s) {
+    stage_round *r = &p->leader.round[s];
+    r->sent_ns = p->now;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->stage != s) continue;
+        peer_compose(p, MESSAGE_BEGIN_AGGREGATION)->u.begin = r->begin;
+        peer_send(p, m->contact, 0);
+    }
+}
+
+static void begin_round(peer *p, uint16_t s) {
+    stage_round *r = &p->leader.round[s];
+    message_begin *b = &r->begin;
+    memset(b, 0, sizeof *b);
+    b->stage = s;
+    b->term = p->leader.term;
+    b->round = ++r->round;
+    b->close_index = p->leader.close_index;
+    b->tokens = p->leader.close.tokens;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) {
+        member_id holder;
+        message_part *part = holder_at(p, m, s, &holder) ? part_of(b, holder) : NULL;
+        if (part != NULL) bitset_add(part->set.words, m);
+    }
+    deal_blocks(p, s, b);
+    r->running = true;
+    r->dirty = false;
+    if (!p->run.reproducible) r->reports = 0;
+    send_begin(p, s);
+}
+
+void on_mismatch(peer *p, const message *msg) {
+    const message_mismatch *body = &msg->u.mismatch;
+    if (!peer_is_leader(p) || body->stage >= p->run.stages) return;
+    stage_round *r = &p->leader.round[body->stage];
+    if (body->round == r->round && body->term == p->leader.term) r->dirty = true;
+}
+
+void close_member_gone(peer *p, member_id gone) {
+    if (!peer_is_leader(p)) return;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        stage_round *r = &p->leader.round[s];
+        for (uint32_t i = 0; i < r->reports; i++) {
+            if (r->reporter[i] != gone) continue;
+            r->reports--;
+            r->reporter[i] = r->reporter[r->reports];
+            r->root[i] = r->root[r->reports];
+            i--;
+        }
+        for (uint16_t i = 0; i < r->begin.parts; i++)
+            if (r->begin.part[i].member == gone) r->running = false;
+        for (uint16_t i = 0; i < r->begin.owners; i++)
+            if (r->begin.owner[i].member == gone) r->running = false;
+    }
+}
+
+// ---- reports ------------------------------------------------------------------------------------------------------
+
+void on_reduced(peer *p, const message *msg) {
+    const message_reduced *body = &msg->u.reduced;
+    if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->iteration) return;
+    if (body->tensors != p->run.tensors[body->stage]) return;
+    stage_round *r = &p->leader.round[body->stage];
+    if (body->term != p->leader.term || (!p->run.reproducible && body->round != r->round)) return;
+    uint32_t at = 0;
+    while (at < r->reports && r->reporter[at] != msg->sender) at++;
+    if (at == WIRE_MAX_STAGE_MEMBERS) return;
+    if (at == r->reports) r->reports++;
+    r->reporter[at] = msg->sender;
+    r->root[at] = body->root;
+    r->overflow |= body->overflow;
+    memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
+}
+
+// min(2, members at version t) report one root.
+static bool stage_agrees(peer *p, uint16_t s) {
+    stage_round *r = &p->leader.round[s];
+    uint32_t able = 0, same = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) able += p->members[i].stage == s && at_version(p, &p->members[i]);
+    for (uint32_t i = 0; i < r->reports; i++) same += hash_equal(&r->root[i], &r->root[0]);
+    if (same == 0 || same != r->reports || same < (able < 2 ? able : 2)) return false;
+    r->result_root = r->root[0];
+    return true;
+}
+
+void on_state(peer *p, const message *msg) {
+    const message_state *body = &msg->u.state;
+    if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
+    stage_round *r = &p->leader.round[body->stage];
+    for (uint32_t i = 0; i < r->states; i++)
+        if (r->state_member[i] == msg->sender) return;
+    if (r->states == WIRE_MAX_STAGE_MEMBERS) return;
+    r->state_member[r->states] = msg->sender;
+    r->state_root[r->states++] = body->state_root;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < r->states; i++) {
+        uint32_t votes = 0;
+        for (uint32_t j = 0; j < r->states; j++) votes += hash_equal(&r->state_root[i], &r->state_root[j]);
+        if (votes <= best) continue;
+        best = votes;
+        r->agreed_state = r->state_root[i];
+    }
+    r->state_agreed = true;
+    for (uint32_t i = 0; i < r->states; i++)
+        if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_expel(p, r->state_member[i], EXPEL_DIVERGED);
+}
+
+// ---- FINAL --------------------------------------------------------------------------------------------------------
+
+// Squared norm of the averaged gradient, tensors in the model's canonical order, whoever holds them.
+static double total_norm2(const peer *p) {
+    uint32_t next[WIRE_MAX_STAGES] = {0};
+    double sum = 0;
+    for (uint32_t i = 0; i < p->run.model_tensors; i++) {
+        uint16_t s = p->run.tensor_stage[i];
+        sum += p->leader.round[s].norm2[next[s]++];
+    }
+    return sum;
+}
+
+static void decide(peer *p) {
+    leader *l = &p->leader;
+    task *t = task_add(p, JOB_DECIDE);
+    if (t == NULL) return;
+    bool overflow = false;
+    for (uint16_t s = 0; s < p->run.stages; s++) overflow |= l->round[s].overflow;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) overflow |= l->settled[m].body.overflow;
+    l->norm2 = l->close.tokens == 0 ? 0 : overflow ? (double)NAN : total_norm2(p);
+    t->work.norm2 = l->norm2;
+    t->work.tokens = l->close.tokens;
+    l->phase = LEADER_DECIDING;
+}
+
+void leader_decided(peer *p, const job_result *r) {
+    leader *l = &p->leader;
+    if (l->phase != LEADER_DECIDING) return;
+    memset(&l->final, 0, sizeof l->final);
+    l->final.kind = LOG_FINAL;
+    log_final *f = &l->final.u.final;
+    f->iteration = p->iteration;
+    f->skip = r->skip;
+    f->last = p->iteration + 1 >= p->run.iterations || l->drain;
+    f->close_index = l->close_index;
+    f->norm2 = l->norm2;
+    f->clip = r->clip;
+    f->learning_rate = r->learning_rate;
+    f->bias1 = r->bias1;
+    f->bias2 = r->bias2;
+    f->stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        f->round[s] = l->round[s].round;
+        f->result_root[s] = l->round[s].result_root;
+        f->state_root[s] = l->round[s].agreed_state;
+    }
+    l->phase = LEADER_DECIDED;
+}
+
+// ---- the order of it ----------------------------------------------------------------------------------------------
+
+static void reducing(peer *p) {
+    leader *l = &p->leader;
+    bool all = true;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        stage_round *r = &l->round[s];
+        if (stage_agrees(p, s)) continue;
+        all = false;
+        bool due = p->now >= r->sent_ns + TIMING_REPEAT_NS;
+        if ((!r->running || (r->dirty && due)) && manifest_possible(p, s)) begin_round(p, s);
+        else if (r->running && due) send_begin(p, s);
+        peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+    }
+    if (all) decide(p);
+}
+
+void close_tick(peer *p) {
+    leader *l = &p->leader;
+    switch (l->phase) {
+    case LEADER_RUNNING:
+        if (p->run_started && all_settled(p)) append_close(p);
+        break;
+    case LEADER_REDUCING:
+        if (l->close.tokens == 0) decide(p);
+        else reducing(p);
+        break;
+    case LEADER_DECIDED:
+        // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
+        if (!l->saving && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
+        break;
+    default:
+        break;
+    }
+}
+
+static void tell_iteration(peer *p) {
+    const leader *l = &p->leader;
+    const log_final *f = &p->final.u.final;
+    double tokens = (double)l->close.tokens;
+    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = l->close.tokens, .skip = f->skip};
+    t.loss = tokens > 0 ? l->close.loss / tokens : 0;
+    t.norm = sqrt(f->norm2);
+    t.learning_rate = (double)f->learning_rate;
+    t.microbatches = bitset_count(l->close.counted.words, WIRE_SET_WORDS);
+    peer_tell(p, &t);
+    if (l->eval_tokens == 0) return;
+    tell e = {.kind = TELL_EVAL, .iteration = f->iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
+    peer_tell(p, &e);
+}
+
+void leader_applied(peer *p, const log_entry *entry) {
+    leader *l = &p->leader;
+    if (entry->kind == LOG_RUN) leader_begin_iteration(p);
+    if (entry->kind == LOG_CLOSE) {
+        l->close_index = entry->index;
+        l->phase = LEADER_REDUCING;
+    }
+    if (entry->kind != LOG_FINAL) return;
+    tell_iteration(p);
+    bool last = entry->u.final.last;
+    uint64_t version = entry->u.final.iteration + 1;
+    leader_begin_iteration(p);
+    if (last) l->phase = LEADER_SAVING_LAST;
+    if (last || (p->run.save && p->run.checkpoint_every != 0 && version % p->run.checkpoint_every == 0)) save_begin(p, version);
+}

@@ -1,0 +1,467 @@
+// A microbatch at a member: x -> F -> y, dy -> B -> dx, COMMIT -> W -> counted (docs/protocol.md, The life of a microbatch).
+#include "peer/internal.h"
+
+#include <string.h>
+
+// ---- slots and entries --------------------------------------------------------------------------------------------
+
+bool hold_slot(peer *p, held *h) {
+    for (uint32_t s = 0; s < p->config.capacity; s++) {
+        if (p->slot_taken[s]) continue;
+        p->slot_taken[s] = 1;
+        p->slots_used++;
+        h->slot = s;
+        return true;
+    }
+    return false;
+}
+
+static void slot_free(peer *p, held *h) {
+    if (h->slot == NO_SLOT) return;
+    p->slot_taken[h->slot] = 0;
+    p->slots_used--;
+    h->slot = NO_SLOT;
+    if (!p->full_said) return;
+    p->full_said = false;
+    can_take_update(p, true);
+}
+
+held *hold_open(peer *p, uint32_t m, uint64_t owner_term, uint32_t attempt, member_id owner) {
+    held *h = &p->held[m];
+    uint32_t serial = h->serial, refused = h->refused_rev;
+    memset(h, 0, sizeof *h);
+    h->used = true;
+    h->serial = serial;
+    h->refused_rev = refused;
+    h->owner_term = owner_term;
+    h->attempt = attempt;
+    h->owner = owner;
+    h->slot = NO_SLOT;
+    h->path.stages = p->run.stages;
+    h->touched_ns = p->now;
+    return h;
+}
+
+void hold_free(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (!h->used) return;
+    if (!h->counted) p->wasted_ns += h->spent_ns;
+    peer_release(p, &h->x);
+    peer_release(p, &h->y);
+    peer_release(p, &h->dy);
+    peer_release(p, &h->dx);
+    h->used = false;
+    h->serial++;
+    slot_free(p, h);
+}
+
+void hold_free_all(peer *p) {
+    p->full_said = false;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        hold_free(p, m);
+        p->held[m].refused_rev = 0;
+    }
+    memset(&p->k, 0, sizeof p->k);
+    p->counted = 0;
+}
+
+// The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
+static held *entry_of(peer *p, const task *t, const job_result *r) {
+    held *h = &p->held[t->work.m];
+    if (h->used && h->serial == t->serial) {
+        h->spent_ns += r->cost_ns;
+        h->touched_ns = p->now;
+        return h;
+    }
+    p->wasted_ns += r->cost_ns;
+    return NULL;
+}
+
+// ---- answers ------------------------------------------------------------------------------------------------------
+
+static message_subject subject_here(const peer *p, uint32_t m, const held *h) {
+    return (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+}
+
+static void answer_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
+    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
+    deny->subject = *subject;
+    deny->phase = phase;
+    deny->reason = reason;
+    peer_send_member(p, to, 0);
+}
+
+// Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
+uint64_t hold_eta(const peer *p, uint8_t phase) {
+    uint64_t forward = 0, backward = 0, weight = 0;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        const held *h = &p->held[m];
+        if (!h->used) continue;
+        forward += h->forward == WORK_QUEUED || h->forward == WORK_RUNNING;
+        backward += h->backward == WORK_QUEUED || h->backward == WORK_RUNNING;
+        weight += h->weight == WORK_QUEUED || h->weight == WORK_RUNNING;
+    }
+    uint64_t eta = (backward + 1) * p->backward_ns + weight * p->weight_ns;
+    return phase == PHASE_FORWARD ? eta + (forward + 1) * p->forward_ns : eta + p->forward_ns;
+}
+
+static void answer_accept(peer *p, member_id to, const message_subject *subject, uint8_t phase) {
+    message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
+    accept->subject = *subject;
+    accept->phase = phase;
+    accept->eta_ns = hold_eta(p, phase);
+    peer_send_member(p, to, 0);
+}
+
+static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, uint64_t cost_ns) {
+    const held *h = &p->held[m];
+    message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
+    complete->subject = subject_here(p, m, h);
+    complete->phase = phase;
+    complete->hash = phase == PHASE_FORWARD ? h->y_hash : h->dx_hash;
+    complete->compute_ns = cost_ns;
+    peer_send_member(p, to, 0);
+}
+
+void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next) {
+    held *h = &p->held[m];
+    if (p->stage == 0) return;  // the owner knows
+    h->touched_ns = p->now;
+    message_trace *trace = &peer_compose(p, MESSAGE_TRACE)->u.trace;
+    trace->subject = subject_here(p, m, h);
+    trace->phase = phase;
+    trace->eta_ns = eta_ns;
+    trace->next = next;
+    peer_send_member(p, h->owner, 0);
+}
+
+// ---- FORWARD ------------------------------------------------------------------------------------------------------
+
+// Gives up the least advanced uncommitted microbatch so that a repair, which is past home, can go on: a waiting forward
+// before a backward, then the larger index. Its owner repairs it later.
+static bool evict(peer *p, uint32_t for_m) {
+    uint32_t victim = UINT32_MAX;
+    bool victim_backward = true;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        const held *h = &p->held[m];
+        if (!h->used || h->slot == NO_SLOT || h->weight != WORK_NONE || m == for_m) continue;
+        if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
+        bool backward = h->repair || h->dy != 0 || h->backward != WORK_NONE;
+        if (backward && m < for_m) continue;  // it is more advanced than the repair
+        if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
+            victim = m;
+            victim_backward = backward;
+        }
+    }
+    if (victim == UINT32_MAX) return false;
+    held *h = &p->held[victim];
+    message_subject subject = subject_here(p, victim, h);
+    answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
+    hold_free(p, victim);
+    return true;
+}
+
+static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
+    if (msg->iteration != p->iteration || !p->ready) return DENY_VERSION;
+    if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
+    const held *h = &p->held[subject->m];
+    if (h->used && (subject->owner_term < h->owner_term || (subject->owner_term == h->owner_term && subject->attempt < h->attempt)))
+        return DENY_STALE;
+    if (p->has_close) return DENY_CLOSED;
+    return DENY_REASONS;
+}
+
+// A second copy: what was answered is answered again, nothing is computed twice.
+static void forward_again(peer *p, const message_forward *body, member_id sender) {
+    uint32_t m = body->subject.m;
+    held *h = &p->held[m];
+    h->upstream = sender;
+    if (h->forward != WORK_DONE) {
+        answer_accept(p, sender, &body->subject, PHASE_FORWARD);
+        return;
+    }
+    answer_complete(p, sender, m, PHASE_FORWARD, 0);
+    if (body->forward_to > p->stage && body->forward_to > h->forward_to) {
+        h->path = body->path;
+        h->forward_to = body->forward_to;
+        send_forward(p, m);
+    } else if (h->on.state == SEND_LOST) {
+        h->path = body->path;
+        send_forward(p, m);
+    }
+}
+
+static held *forward_entry(peer *p, const message_forward *body) {
+    const message_subject *s = &body->subject;
+    held *h = &p->held[s->m];
+    if (h->used && !h->counted && h->weight == WORK_NONE && (s->owner_term > h->owner_term || s->attempt > h->attempt)) hold_free(p, s->m);
+    if (!h->used) hold_open(p, s->m, s->owner_term, s->attempt, body->owner);
+    return h;
+}
+
+void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_forward *body = &msg->u.forward;
+    if (body->home) {
+        if (bytes == p->run.activation_bytes) own_home(p, msg, blob);
+        else peer_release(p, &blob);
+        return;
+    }
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    // a repair after CLOSE replays what a dead member had counted
+    if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
+    if (reason == DENY_REASONS && p->leaving && !body->repair) reason = DENY_LEAVING;
+    if (reason != DENY_REASONS || p->stage == 0) {
+        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
+        peer_release(p, &blob);
+        return;
+    }
+    held *h = forward_entry(p, body);
+    if (h->forward != WORK_NONE) {
+        peer_release(p, &blob);
+        forward_again(p, body, msg->sender);
+        return;
+    }
+    if (!hold_slot(p, h) && !(body->repair && evict(p, body->subject.m) && hold_slot(p, h))) {
+        p->full_said = true;
+        if (h->dy == 0) hold_free(p, body->subject.m);
+        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
+        peer_release(p, &blob);
+        return;
+    }
+    h->x = blob;
+    h->x_hash = body->hash;
+    h->path = body->path;
+    h->forward_to = body->forward_to;
+    h->repair = body->repair;
+    h->upstream = msg->sender;
+    h->forward = WORK_QUEUED;
+    answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);
+    hold_trace(p, body->subject.m, TRACE_ACCEPTED, hold_eta(p, PHASE_FORWARD), 0);
+}
+
+void held_forward_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = entry_of(p, t, r);
+    p->forward_ns = timing_smooth(p->forward_ns, r->cost_ns);
+    if (h == NULL) {
+        peer_release(p, &out);
+        return;
+    }
+    peer_release(p, &h->x);
+    h->y = out;
+    h->y_hash = r->hash64;
+    h->forward = WORK_DONE;
+    if (h->cancelled) {
+        hold_free(p, m);
+        return;
+    }
+    if (p->stage > 0) answer_complete(p, h->upstream, m, PHASE_FORWARD, r->cost_ns);
+    if (h->dy != 0) h->backward = WORK_QUEUED;
+    hold_trace(p, m, TRACE_FORWARD_DONE, 0, 0);
+    send_forward(p, m);
+}
+
+// ---- BACKWARD -----------------------------------------------------------------------------------------------------
+
+static void backward_again(peer *p, const message_backward *body, member_id sender) {
+    uint32_t m = body->subject.m;
+    held *h = &p->held[m];
+    h->downstream = sender;
+    if (h->backward != WORK_DONE) {
+        answer_accept(p, sender, &body->subject, PHASE_BACKWARD);
+        return;
+    }
+    answer_complete(p, sender, m, PHASE_BACKWARD, 0);
+    bool further = body->back_to < h->back_to && p->stage > body->back_to;
+    if (p->stage == 0 || (!further && h->back.state != SEND_LOST)) return;
+    h->path = body->path;
+    h->back_to = body->back_to;
+    send_backward(p, m);
+}
+
+void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_backward *body = &msg->u.backward;
+    uint32_t m = body->subject.m;
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
+    held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
+    if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
+    if (reason != DENY_REASONS) {
+        answer_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
+        peer_release(p, &blob);
+        return;
+    }
+    // in a repair the gradient may come before the activation
+    if (!h->used) h = hold_open(p, m, body->subject.owner_term, body->subject.attempt, body->owner);
+    if (h->dy != 0 || h->backward != WORK_NONE) {
+        peer_release(p, &blob);
+        backward_again(p, body, msg->sender);
+        return;
+    }
+    h->dy = blob;
+    h->dy_hash = body->hash;
+    h->path = body->path;
+    h->back_to = body->back_to;
+    h->downstream = msg->sender;
+    if (h->forward == WORK_DONE) h->backward = WORK_QUEUED;
+    answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
+    hold_trace(p, m, TRACE_RETURNING, hold_eta(p, PHASE_BACKWARD), 0);
+}
+
+void held_backward_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = entry_of(p, t, r);
+    p->backward_ns = timing_smooth(p->backward_ns, r->cost_ns);
+    if (h == NULL) {
+        peer_release(p, &out);
+        return;
+    }
+    peer_release(p, &h->dy);
+    h->dx = out;
+    h->dx_hash = r->hash64;
+    h->backward = WORK_DONE;
+    if (h->cancelled) {
+        hold_free(p, m);
+        return;
+    }
+    if (h->downstream != p->me) answer_complete(p, h->downstream, m, PHASE_BACKWARD, r->cost_ns);
+    if (p->stage == 0) {
+        own_backward_done(p, m, r->finite);
+        return;
+    }
+    hold_trace(p, m, TRACE_BACKWARD_DONE, 0, 0);
+    send_backward(p, m);
+}
+
+// ---- COMMIT -------------------------------------------------------------------------------------------------------
+
+static void answer_counted(peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    message_counted *counted = &peer_compose(p, MESSAGE_COUNTED)->u.counted;
+    counted->subject = subject_here(p, m, h);
+    counted->rev = h->rev;
+    counted->overflow = h->overflow;
+    peer_send_member(p, h->owner, 0);
+}
+
+void on_commit(peer *p, const message *msg) {
+    const message_commit *body = &msg->u.commit;
+    held *h = &p->held[body->subject.m];
+    if (body->subject.stage != p->stage || !p->ready) return;
+    bool stale = h->used && body->subject.owner_term < h->owner_term;
+    bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
+    if (!possible && !(h->used && h->counted)) {
+        if (body->rev > h->refused_rev) h->refused_rev = body->rev;
+        answer_deny(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING);
+        return;
+    }
+    if (body->rev > h->rev) h->rev = body->rev;
+    if (h->counted) {
+        answer_counted(p, body->subject.m);
+        return;
+    }
+    if (h->weight != WORK_NONE) return;
+    reduce_open(p);
+    h->owner_term = body->subject.owner_term;
+    h->weight = WORK_QUEUED;
+    h->touched_ns = p->now;
+}
+
+void held_weight_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    held *h = entry_of(p, t, r);
+    p->weight_ns = timing_smooth(p->weight_ns, r->cost_ns);
+    if (h == NULL) return;
+    h->weight = WORK_DONE;
+    h->counted = true;
+    h->overflow = r->overflow;
+    bitset_add(p->k.words, m);
+    p->counted++;
+    p->useful_ns += h->spent_ns;
+    h->spent_ns = 0;
+    slot_free(p, h);
+    answer_counted(p, m);
+    if (p->stage == 0) own_launch(p);
+}
+
+// ---- CANCEL, PROBE, RESUME ----------------------------------------------------------------------------------------
+
+void on_cancel(peer *p, const message *msg) {
+    const message_subject *s = &msg->u.cancel.subject;
+    held *h = &p->held[s->m];
+    if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
+    if (s->owner_term < h->owner_term || s->attempt < h->attempt) return;
+    if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
+    else hold_free(p, s->m);
+}
+
+static bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
+
+void on_probe(peer *p, const message *msg) {
+    const message_probe *body = &msg->u.probe;
+    uint32_t m = body->subject.m;
+    const held *h = &p->held[m];
+    message_status *status = &peer_compose(p, MESSAGE_STATUS)->u.status;
+    status->subject = body->subject;
+    status->subject.stage = p->stage;
+    status->nonce = body->nonce;
+    if (h->used && !h->cancelled) {
+        status->has_x = h->x != 0;
+        status->has_y = h->forward == WORK_DONE && (h->slot != NO_SLOT || h->counted);
+        status->has_dy = h->dy != 0;
+        status->has_dx = h->backward == WORK_DONE;
+        status->forward_done = h->forward == WORK_DONE;
+        status->backward_done = h->backward == WORK_DONE;
+        status->working = h->forward == WORK_QUEUED || h->forward == WORK_RUNNING || h->backward == WORK_QUEUED ||
+                          h->backward == WORK_RUNNING || h->weight == WORK_QUEUED || h->weight == WORK_RUNNING ||
+                          send_pending(&h->on) || send_pending(&h->back);
+        status->counted = h->counted;
+        status->rev = h->rev;
+        status->eta_ns = hold_eta(p, PHASE_BACKWARD);
+    }
+    peer_send_member(p, msg->sender, 0);
+}
+
+void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
+    held *h = &p->held[m];
+    h->path = *path;
+    h->touched_ns = p->now;
+    if (phase == PHASE_FORWARD) {
+        h->forward_to = until;
+        h->on = (sending){0};
+        if (h->forward == WORK_DONE) send_forward(p, m);
+    } else {
+        h->back_to = until;
+        h->back = (sending){0};
+        if (h->backward == WORK_DONE) send_backward(p, m);
+    }
+}
+
+void on_resume(peer *p, const message *msg) {
+    const message_resume *body = &msg->u.resume;
+    uint32_t m = body->subject.m;
+    const held *h = &p->held[m];
+    bool forward = body->phase == PHASE_FORWARD;
+    bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
+    if (holds) hold_resend(p, m, body->phase, body->until, &body->path);
+    else answer_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
+}
+
+// A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
+void hold_tick(peer *p) {
+    if (p->stage == 0 || p->me == 0) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        held *h = &p->held[m];
+        if (!h->used || h->counted) continue;
+        if (p->now >= h->touched_ns + TIMING_TRACE_NS) {
+            uint8_t phase = h->backward == WORK_DONE ? TRACE_BACKWARD_DONE
+                          : h->dy != 0               ? TRACE_RETURNING
+                          : h->forward == WORK_DONE  ? TRACE_FORWARD_DONE
+                                                     : TRACE_ACCEPTED;
+            hold_trace(p, m, phase, hold_eta(p, PHASE_BACKWARD), h->on.to);
+        }
+        peer_wake_at(p, h->touched_ns + TIMING_TRACE_NS);
+    }
+}

@@ -1,0 +1,496 @@
+// What the files of this room share. Nothing outside src/peer includes it.
+#ifndef BRAID_PEER_INTERNAL_H
+#define BRAID_PEER_INTERNAL_H
+
+#include "base/bitset.h"
+#include "base/rng.h"
+#include "flow/flow.h"
+#include "peer/peer.h"
+#include "peer/timing.h"
+
+enum {
+    PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
+    PEER_MAX_EFFECTS = 8192,
+    PEER_OUTBOX_BYTES = 4 << 20,    // encoded messages of one step; what does not fit is lost, like on a link
+    PEER_MAX_TASKS = 512,           // jobs that wait; more requests of others are denied
+    PEER_MAX_TRIED = 8,
+    PEER_MAX_PULLS = 8,             // GETs under way
+    PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
+    PEER_LOG_ENTRIES = 256,         // newest entries, kept for those who missed them
+    PEER_MAX_APPENDS = 80,          // entries appended in one step
+    NO_SLOT = UINT32_MAX,
+    NO_CONTACT = UINT32_MAX,
+};
+
+// ---- who is there -------------------------------------------------------------------------------------------------
+
+typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
+
+typedef struct contact {
+    bool used;
+    bool joining;       // leader: its MEMBER entry is on its way into the log
+    bool departing;     // leader: it asked to leave
+    bool fresh;         // leader: its link came up after its MEMBER entry
+    uint16_t join_stage;
+    uint32_t join_capacity;
+    braid_id id;
+    char address[WIRE_MAX_ADDRESS];
+    member_id member;   // its live member, 0: none
+    link_state link;
+    timing_link timing;
+    uint64_t down_ns;       // since when there is no link
+    uint64_t refused_ns;    // since when every dial is refused, 0: none was
+    uint64_t redial_ns, redial_delay_ns;
+    uint64_t sent_ns;
+    uint64_t log_position;  // leader: what it has applied, once it has said so on this link
+    bool log_known;
+    uint64_t log_sent_ns;
+    message_heartbeat beat;
+} contact;
+
+typedef struct member {
+    member_id id;
+    uint32_t contact;    // NO_CONTACT: myself
+    uint16_t stage;
+    uint8_t kind;
+    uint32_t capacity;
+    bool expelling;      // leader: its EXPEL is on its way into the log
+} member;
+
+// ---- a microbatch at a member -------------------------------------------------------------------------------------
+
+typedef enum work_state { WORK_NONE, WORK_QUEUED, WORK_RUNNING, WORK_DONE } work_state;
+
+// Sending a tensor on: who has it and who guards it.
+typedef enum send_state {
+    SEND_NONE,
+    SEND_WAITING,   // for somebody with a slot
+    SEND_SENT,      // waits for ACCEPT
+    SEND_ACCEPTED,  // waits for COMPLETE
+    SEND_DONE,
+    SEND_LOST,      // the receiver died or refused; the owner was told and will say what to do
+} send_state;
+
+typedef struct sending {
+    uint8_t state;
+    member_id to;
+    uint64_t sent_ns, deadline_ns, waiting_since_ns;
+    uint32_t tried_count;
+    member_id tried[PEER_MAX_TRIED];
+} sending;
+
+typedef struct held {
+    bool used;
+    uint32_t serial;         // grows when the entry is freed, so that late job answers are known as such
+    uint64_t owner_term;
+    uint32_t attempt;
+    member_id owner;
+    message_path path;
+    uint16_t forward_to, back_to;
+    bool repair;
+    uint32_t slot;
+    blob_id x, y, dy, dx;
+    uint64_t x_hash, y_hash, dy_hash, dx_hash;
+    uint8_t forward, backward, weight;  // work_state
+    bool counted;            // in K
+    bool overflow;
+    bool cancelled;          // free it as soon as its job ends
+    uint32_t rev, refused_rev;
+    member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
+    sending on, back;
+    uint64_t touched_ns;     // last change, for the waiting-stash TRACE
+    uint64_t spent_ns;       // compute booked on it so far
+} held;
+
+// ---- a microbatch at its owner ------------------------------------------------------------------------------------
+
+typedef enum owned_phase {
+    OWNED_IDLE,       // not launched
+    OWNED_FORWARD,    // under way to home
+    OWNED_LOSS,       // home, loss is computed
+    OWNED_BACKWARD,   // the gradient is on its way
+    OWNED_COMMITTED,  // own B is done: COMMIT to everybody on the path
+    OWNED_SETTLED,
+} owned_phase;
+
+typedef struct owned_stage {
+    member_id member;    // holder as far as known, 0: none
+    bool forward_done, backward_done, counted;
+    bool committed;      // COMMIT was sent to `member`
+    uint32_t rev;
+    uint64_t eta_ns;
+    // answers to the present probe
+    bool answered, has_y, has_dx, working;
+} owned_stage;
+
+typedef struct owned {
+    uint8_t phase;
+    bool is_void, overflow;
+    blob_id home, gradient;      // x of the ends, dx of the head (this owner's own record)
+    uint64_t gradient_hash;
+    sending back;                // the gradient to the last stage
+    uint32_t tokens;
+    double loss;
+    uint64_t deadline_ns;        // then the path is probed
+    uint64_t probe_ns;           // the present probe ends then, 0: none
+    uint64_t nonce;
+    uint64_t settled_ns;         // when SETTLED was last sent
+    uint32_t patience;           // probes that found nothing wrong
+    owned_stage *stage;          // [stages]
+} owned;
+
+// ---- jobs ---------------------------------------------------------------------------------------------------------
+
+// A job with what to do when it is done.
+typedef struct task {
+    job work;
+    uint32_t serial;        // of the microbatch
+    uint32_t contact;       // who asked, NO_CONTACT: nobody
+    message_get get;        // what was asked
+} task;
+
+// ---- pulling blocks -----------------------------------------------------------------------------------------------
+
+typedef struct pull {
+    bool used;
+    uint8_t what;
+    uint16_t stage;
+    member_id from;
+    uint32_t first, count;
+    uint64_t version, round;
+    uint64_t digest;
+    uint64_t deadline_ns;
+    uint32_t part;          // GET_PART: index of the contributor in the round's list
+} pull;
+
+// ---- an aggregation at a member -----------------------------------------------------------------------------------
+
+typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
+
+typedef struct segment {
+    uint8_t state;
+    bool mine;              // I add it up
+    member_id holder;       // who announced it
+    uint32_t asked;         // whom to ask next when nobody did
+    uint64_t arrived;       // parts, one bit each
+    uint64_t asked_ns;
+    braid_hash hash;        // of the finished blocks
+    blob_id part[WIRE_MAX_STAGE_MEMBERS];
+} segment;
+
+typedef struct aggregation {
+    bool begun;             // `begin` is this iteration's newest round
+    bool adopted;           // the log was applied up to its CLOSE, and the part is frozen or not asked for
+    bool frozen;
+    bool normed, norm_asked;
+    message_begin begin;
+    bool given_up;          // nobody has the results any more: fetch the state instead
+    uint32_t refusals;
+    uint64_t mismatch_ns;   // when MISMATCH was last sent
+    uint64_t reduced_ns;    // when REDUCED was last sent
+    message_reduced reduced;
+    uint64_t results;       // iteration of the result blocks
+    uint32_t done;          // finished segments
+    segment *segment;       // [segments of this stage]
+} aggregation;
+
+// ---- the leader ---------------------------------------------------------------------------------------------------
+
+typedef struct settled {
+    bool known;
+    message_settled body;   // path, revs
+    uint32_t rev_sum;
+} settled;
+
+typedef struct stage_round {
+    uint64_t round;
+    bool running, dirty;
+    bool agreed;            // enough members reported one root
+    uint32_t reports;
+    member_id reporter[WIRE_MAX_STAGE_MEMBERS];
+    braid_hash root[WIRE_MAX_STAGE_MEMBERS];
+    bool overflow;
+    braid_hash result_root;
+    double *norm2;          // [tensors of the stage]
+    message_begin begin;
+    uint64_t sent_ns;
+    // state roots of the present version
+    uint32_t states;
+    member_id state_member[WIRE_MAX_STAGE_MEMBERS];
+    braid_hash state_root[WIRE_MAX_STAGE_MEMBERS];
+    bool state_agreed;
+    braid_hash agreed_state;
+} stage_round;
+
+typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
+
+typedef struct leader {
+    bool active;
+    uint8_t phase;
+    uint64_t term;
+    uint32_t appends;       // on their way into the log
+    bool drain;
+    settled *settled;       // [microbatches + eval]
+    log_close close;
+    uint64_t close_index;
+    stage_round *round;     // [stages]
+    double norm2;
+    log_entry final;        // decided, waits until a checkpoint of the present version is written
+    // checkpoint being written
+    bool saving, save_failed;
+    uint64_t save_version, save_blocks;
+    uint16_t save_stage;
+    uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
+    bool save_ending;
+    uint32_t save_donor;
+    uint64_t eval_tokens;
+    double eval_loss;
+} leader;
+
+// ---- the log ------------------------------------------------------------------------------------------------------
+
+typedef struct log_ring {
+    uint64_t newest;        // index; entry i lies at i mod PEER_LOG_ENTRIES
+    uint64_t appended;      // index of the newest entry given to the host
+    uint32_t step_appends;  // in this step
+    log_entry append[PEER_MAX_APPENDS];
+    log_entry entry[PEER_LOG_ENTRIES];
+} log_ring;
+
+typedef struct local_message {
+    size_t offset, bytes;
+} local_message;
+
+struct peer {
+    peer_run run;
+    peer_config config;
+    uint64_t now;
+    rng random;
+
+    // effects of the present step
+    effect *effects;
+    uint32_t effect_count, effect_next;
+    uint8_t *outbox;
+    size_t outbox_bytes;
+    uint64_t dropped_sends;
+    char text[256];
+
+    // messages to myself, delivered at the end of the step
+    local_message local[256];
+    uint32_t local_first, local_count;
+
+    contact *contacts;      // [PEER_MAX_CONTACTS]
+    uint32_t contact_high;  // all used ones lie below
+    member *members;        // [WIRE_MAX_MEMBERS], ascending id
+    uint32_t member_count;
+    member_id owner[WIRE_MAX_SLOTS];
+    uint64_t owner_term[WIRE_MAX_SLOTS];
+
+    // log
+    uint64_t log_position, log_asked_ns;
+    log_ring *ring;         // leader only
+    bool run_started;
+    uint64_t run_index;
+    bool has_final;
+    log_entry final;        // newest FINAL
+    bool has_close;
+    uint64_t close_index;   // of the present iteration
+    uint64_t close_tokens;
+
+    // me
+    member_id me;           // 0: not a member
+    uint16_t stage;
+    uint64_t joined_ns, join_sent_ns;
+    bool initialised;       // JOB_STATE_INIT or the first transfer has begun
+    bool ready;             // whole state at `iteration`
+    bool leaving, over;
+    uint64_t iteration;     // t: what FINAL says comes next
+    uint64_t version;       // of my whole state, when ready
+    uint64_t *block_version;  // [blocks of my stage], UINT64_MAX: not there
+    uint32_t blocks, segments;
+    bool applying;          // an APPLY is queued or running
+    bool can_take;
+    uint64_t can_take_sent; // iteration + 1
+    bool state_asked, state_known;
+    braid_hash state_root;
+    uint64_t state_sent_ns;
+    uint32_t donor;         // whom to ask next for state
+
+    flow flow;              // next stage
+    uint32_t microbatches;  // planned and held-out
+    held *held;             // [microbatches]
+    uint32_t slots_used;
+    uint8_t *slot_taken;    // [capacity]
+    bool full_said;         // somebody was denied for lack of a slot
+    uint64_t forward_ns, backward_ns, weight_ns;
+    uint64_t progress;
+    message_set k;
+    uint32_t counted;
+    bool sum_dirty;         // the host's sum holds something
+
+    owned *owned;           // [microbatches]
+    aggregation aggregation;
+    pull pulls[PEER_MAX_PULLS];
+
+    task running;
+    uint64_t next_job;
+    task *tasks;            // ring [PEER_MAX_TASKS]
+    uint32_t task_first, task_count;
+
+    leader leader;
+    uint64_t blobs_held;
+    uint64_t useful_ns, wasted_ns;
+    uint64_t deadline;
+    message scratch;        // being composed
+    message received;       // a local one being decoded
+};
+
+// ---- peer.c: effects ----------------------------------------------------------------------------------------------
+message *peer_compose(peer *p, message_kind kind);
+// Sends p->scratch. False when there is no link; who must be heard says it again later.
+bool peer_send(peer *p, uint32_t contact_index, blob_id blob);
+bool peer_send_member(peer *p, member_id to, blob_id blob);
+bool peer_send_leader(peer *p);
+void peer_release(peer *p, blob_id *blob);
+effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
+void peer_tell(peer *p, const tell *what);
+void peer_wake_at(peer *p, uint64_t when_ns);
+bool peer_is_leader(const peer *p);
+
+// ---- members.c ----------------------------------------------------------------------------------------------------
+uint32_t contact_find(const peer *p, const braid_id *id);
+uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
+void contact_up(peer *p, const braid_id *id);
+void contact_down(peer *p, const braid_id *id, bool refused);
+void contact_dial(peer *p, uint32_t index);
+void contacts_tick(peer *p);
+member *member_find(const peer *p, member_id id);
+bool member_live(const peer *p, member_id id);
+// Live and, as far as this peer can see, answering.
+bool member_answers(const peer *p, member_id id);
+uint32_t member_count_stage(const peer *p, uint16_t stage);
+void member_add(peer *p, uint64_t index, const log_member *entry);
+void member_remove(peer *p, member_id id, uint8_t reason);
+void member_refresh_flow(peer *p);
+void on_heartbeat(peer *p, uint32_t from, const message *msg);
+void on_can_take(peer *p, const message *msg);
+void on_suspect(peer *p, const message *msg);
+void can_take_update(peer *p, bool again);
+
+// ---- log.c --------------------------------------------------------------------------------------------------------
+bool log_append(peer *p, const log_entry *entry);  // false: too many in this step, try later
+void log_committed(peer *p, const log_entry *entry);
+void on_log(peer *p, const message *msg);
+void on_get_log(peer *p, uint32_t from, const message *msg);
+void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
+void log_tick(peer *p);
+
+// ---- hold.c: a microbatch at a member -----------------------------------------------------------------------------
+void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void on_cancel(peer *p, const message *msg);
+void on_commit(peer *p, const message *msg);
+void on_probe(peer *p, const message *msg);
+void on_resume(peer *p, const message *msg);
+held *hold_open(peer *p, uint32_t m, uint64_t owner_term, uint32_t attempt, member_id owner);
+bool hold_slot(peer *p, held *h);  // false: none free
+void hold_free(peer *p, uint32_t m);
+void hold_free_all(peer *p);
+void hold_tick(peer *p);
+void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
+void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
+uint64_t hold_eta(const peer *p, uint8_t phase);
+void held_forward_done(peer *p, const task *t, const job_result *r);
+void held_backward_done(peer *p, const task *t, const job_result *r);
+void held_weight_done(peer *p, const task *t, const job_result *r);
+
+// ---- send.c: passing tensors on and guarding them -----------------------------------------------------------------
+void send_forward(peer *p, uint32_t m);
+void send_backward(peer *p, uint32_t m);
+void send_retry_waiting(peer *p);
+void send_member_gone(peer *p, member_id gone);
+void sends_tick(peer *p);
+void on_accept(peer *p, const message *msg);
+void on_complete(peer *p, const message *msg);
+void on_deny(peer *p, uint32_t from, const message *msg);
+
+// ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
+bool owns(const peer *p, uint32_t m);
+bool microbatch_planned(const peer *p, uint32_t m);
+bool run_goes_on(const peer *p);
+void own_launch(peer *p);
+void own_home(peer *p, const message *msg, blob_id x);
+void own_loss_done(peer *p, const task *t, const job_result *r);
+void own_backward_done(peer *p, uint32_t m, bool finite);
+void own_send_gradient(peer *p, uint32_t m);
+void own_commit(peer *p, uint32_t m);
+void own_settle(peer *p, uint32_t m);
+void own_touch(peer *p, uint32_t m, uint64_t eta_ns);
+void own_cancel_path(peer *p, uint32_t m);
+void own_cancel(peer *p, uint32_t m, member_id who);
+void own_free_all(peer *p);
+void own_tick(peer *p);
+void on_trace(peer *p, const message *msg);
+void on_counted(peer *p, const message *msg);
+void on_status(peer *p, const message *msg);
+void repair_begin(peer *p, uint32_t m);
+void repair_tick(peer *p, uint32_t m);
+void repair_member_gone(peer *p, member_id gone, bool expelled);
+void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
+void repair_suspect(peer *p, const message *msg);
+
+// ---- work.c -------------------------------------------------------------------------------------------------------
+task *task_add(peer *p, job_kind kind);  // NULL: too many wait
+void work_next(peer *p);
+void work_done(peer *p, const job_result *r);
+
+// ---- reduce.c -----------------------------------------------------------------------------------------------------
+void on_begin(peer *p, const message *msg);
+void on_result(peer *p, const message *msg);
+void reduce_tick(peer *p);
+void reduce_open(peer *p);           // a COMMIT came after the freeze
+void reduce_reset(peer *p);
+void reduce_data(peer *p, const message *msg, blob_id blob);
+void reduce_job_done(peer *p, const task *t, const job_result *r);
+void reduce_denied(peer *p, pull *q);
+bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
+void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
+void reduce_want(peer *p, uint64_t iteration);
+uint64_t set_digest(const message_set *set);
+uint32_t segment_first(uint32_t segment_index);
+uint32_t segment_count(const peer *p, uint32_t segment_index);
+
+// ---- transfer.c ---------------------------------------------------------------------------------------------------
+void on_get(peer *p, uint32_t from, const message *msg);
+void on_data(peer *p, const message *msg, blob_id blob);
+void transfer_tick(peer *p);
+void transfer_put_done(peer *p, const task *t, const job_result *r);
+void transfer_check_ready(peer *p);
+void serve_done(peer *p, const task *t, const job_result *r);
+pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
+void pull_send(peer *p, pull *q);
+void pulls_tick(peer *p);
+void pulls_drop(peer *p, uint8_t what);
+
+// ---- join.c, close.c, save.c: the leader ------------------------------------------------------------------------------------
+void on_join(peer *p, uint32_t from, const message *msg);
+void on_leave(peer *p, uint32_t from, const message *msg);
+void on_settled(peer *p, const message *msg);
+void on_mismatch(peer *p, const message *msg);
+void on_reduced(peer *p, const message *msg);
+void on_state(peer *p, const message *msg);
+void join_tick(peer *p);
+void leader_applied(peer *p, const log_entry *entry);
+void leader_tick(peer *p);
+void leader_expel(peer *p, member_id who, uint8_t reason);
+void leader_decided(peer *p, const job_result *r);
+void leader_begin_iteration(peer *p);
+void close_tick(peer *p);
+void close_member_gone(peer *p, member_id gone);
+void save_begin(peer *p, uint64_t version);
+void save_tick(peer *p);
+void save_data(peer *p, const message *msg, blob_id blob);
+void save_denied(peer *p, const pull *q);
+void save_job_done(peer *p, const task *t, const job_result *r);
+
+#endif

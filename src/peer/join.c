@@ -1,0 +1,166 @@
+// Coming and going: JOIN, the stage that a joiner gets, LEAVE, expulsion, the start of the run.
+#include "peer/internal.h"
+
+#include <string.h>
+
+// ---- the joiner ---------------------------------------------------------------------------------------------------
+
+static void leader_admits_itself(peer *p) {
+    if (p->ring->appended != 0) return;
+    log_entry entry = {.kind = LOG_MEMBER};
+    entry.u.member = (log_member){.peer = p->config.self, .stage = 0, .kind = MEMBER_DATA, .capacity = p->config.capacity};
+    memcpy(entry.u.member.address, p->config.address, WIRE_MAX_ADDRESS);
+    log_append(p, &entry);
+}
+
+void join_tick(peer *p) {
+    if (p->me != 0 || p->over) return;
+    if (peer_is_leader(p)) {
+        leader_admits_itself(p);
+        return;
+    }
+    if (p->join_sent_ns != 0 && p->now < p->join_sent_ns + TIMING_REPEAT_NS) {
+        peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
+    join->kind = p->config.kind;
+    join->capacity = p->config.capacity;
+    memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
+    if (peer_send_leader(p)) p->join_sent_ns = p->now;
+}
+
+// ---- the leader ---------------------------------------------------------------------------------------------------
+
+// The stage where it helps most: least capacity so far, those on their way in counted.
+static bool place(const peer *p, const message_join *join, uint16_t *stage) {
+    *stage = 0;
+    if (join->kind == MEMBER_DATA) return member_count_stage(p, 0) < WIRE_MAX_STAGE_MEMBERS;
+    uint64_t least = UINT64_MAX;
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        uint64_t capacity = 0;
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < p->member_count; i++) {
+            if (p->members[i].stage != s) continue;
+            capacity += p->members[i].capacity;
+            count++;
+        }
+        for (uint32_t i = 0; i < p->contact_high; i++) {
+            const contact *c = &p->contacts[i];
+            if (!c->used || !c->joining || c->join_stage != s) continue;
+            capacity += c->join_capacity;
+            count++;
+        }
+        if (count < WIRE_MAX_STAGE_MEMBERS && capacity < least) {
+            least = capacity;
+            *stage = s;
+        }
+    }
+    return *stage != 0;
+}
+
+void on_join(peer *p, uint32_t from, const message *msg) {
+    const message_join *join = &msg->u.join;
+    if (!peer_is_leader(p) || from == NO_CONTACT) return;
+    contact *c = &p->contacts[from];
+    if (c->joining || join->capacity == 0) return;
+    if (c->member != 0 && !c->fresh) {  // it is one, and does not know yet
+        log_send_from(p, from, msg->log_position + 1);
+        return;
+    }
+    uint16_t stage;
+    if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, join, &stage)) {
+        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
+        peer_send(p, from, 0);
+        return;
+    }
+    log_entry entry = {.kind = LOG_MEMBER};
+    entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity};
+    memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
+    if (!log_append(p, &entry)) return;
+    c->joining = true;
+    c->join_stage = stage;
+    c->join_capacity = join->capacity;
+}
+
+void on_leave(peer *p, uint32_t from, const message *msg) {
+    (void)msg;
+    if (from == NO_CONTACT) return;
+    contact *c = &p->contacts[from];
+    if (peer_is_leader(p)) {
+        c->departing = c->member != 0;
+        return;
+    }
+    if (!id_equal(&c->id, &p->config.leader_id)) return;
+    p->over = true;  // the run is complete, or has no place for me
+    if (p->me == 0) {
+        tell t = {.kind = TELL_REFUSED, .text = "the run is complete, or every stage has as many members as it may have"};
+        peer_tell(p, &t);
+    }
+    peer_effect(p, EFFECT_EXIT);
+}
+
+void leader_expel(peer *p, member_id who, uint8_t reason) {
+    member *m = member_find(p, who);
+    if (m == NULL || m->expelling || who == p->me) return;
+    log_entry entry = {.kind = LOG_EXPEL};
+    entry.u.expel = (log_expel){.member = who, .reason = reason};
+    m->expelling = log_append(p, &entry);
+}
+
+// ---- the start ----------------------------------------------------------------------------------------------------
+
+static bool gathered(const peer *p) {
+    uint32_t data = 0, relays = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        data += p->members[i].kind == MEMBER_DATA;
+        relays += p->members[i].kind == MEMBER_RELAY;
+    }
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (member_count_stage(p, s) == 0) return false;
+    return data >= p->run.start_data_peers && relays >= p->run.start_relays;
+}
+
+static void start_run(peer *p) {
+    member_id data[WIRE_MAX_STAGE_MEMBERS];
+    uint32_t count = peer_members(p, 0, data, WIRE_MAX_STAGE_MEMBERS);
+    if (p->ring->step_appends + p->run.slots + 1 > PEER_MAX_APPENDS) return;
+    for (uint16_t s = 0; s < p->run.slots; s++) {
+        log_entry entry = {.kind = LOG_OWNER};
+        entry.u.owner = (log_owner){.slot = s, .member = data[s % count]};
+        log_append(p, &entry);
+    }
+    log_entry entry = {.kind = LOG_RUN};
+    entry.u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->run.start_version};
+    log_append(p, &entry);
+    p->leader.phase = LEADER_RUNNING;
+}
+
+void leader_begin_iteration(peer *p) {
+    leader *l = &p->leader;
+    l->phase = LEADER_RUNNING;
+    memset(l->settled, 0, p->microbatches * sizeof *l->settled);
+    l->close_index = 0;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        stage_round *r = &l->round[s];
+        double *norm2 = r->norm2;
+        memset(r, 0, sizeof *r);
+        r->norm2 = norm2;
+    }
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        const contact *c = &p->contacts[i];
+        // the last of its stage stays until somebody has come
+        const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
+        if (m != NULL && member_count_stage(p, m->stage) > 1) leader_expel(p, c->member, EXPEL_LEFT);
+    }
+}
+
+void leader_tick(peer *p) {
+    if (!peer_is_leader(p)) return;
+    if (p->leader.phase == LEADER_GATHERING) {
+        if (gathered(p)) start_run(p);
+        return;
+    }
+    close_tick(p);
+    save_tick(p);
+}

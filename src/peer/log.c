@@ -1,0 +1,197 @@
+// The replicated log behind two calls: append (an effect) and committed (an event at the leader, LOG at the others).
+#include "peer/internal.h"
+
+#include <string.h>
+
+enum { LOG_BATCH = 32 };  // entries sent at once to somebody who is behind
+
+// ---- applying -----------------------------------------------------------------------------------------------------
+
+static void apply_final(peer *p, const log_entry *entry) {
+    const log_final *final = &entry->u.final;
+    if (final->iteration < p->iteration && p->has_final) return;
+    // what the iteration needed is not needed any more: FINAL is the boundary
+    bool was_ready = p->ready && p->version == final->iteration;
+    hold_free_all(p);
+    own_free_all(p);
+    p->final = *entry;
+    p->has_final = true;
+    p->has_close = false;
+    p->iteration = final->iteration + 1;
+    p->can_take = p->ready = p->state_asked = p->state_known = false;
+    if (p->sum_dirty) {
+        task *clear = task_add(p, JOB_SUM_CLEAR);
+        BRAID_ASSERT(clear != NULL);
+        p->sum_dirty = false;
+    }
+    if (was_ready || p->initialised) reduce_apply(p);
+    member_refresh_flow(p);
+}
+
+static void apply_run(peer *p, const log_entry *entry) {
+    p->run_started = true;
+    p->run_index = entry->index;
+    tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
+    peer_tell(p, &t);
+    can_take_update(p, false);
+}
+
+static void apply(peer *p, const log_entry *entry) {
+    switch (entry->kind) {
+    case LOG_RUN: apply_run(p, entry); break;
+    case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
+    case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
+    case LOG_OWNER:
+        if (entry->u.owner.slot >= p->run.slots) break;
+        p->owner[entry->u.owner.slot] = entry->u.owner.member;
+        p->owner_term[entry->u.owner.slot] = entry->index;
+        break;
+    case LOG_CLOSE:
+        if (entry->u.close.iteration != p->iteration) break;
+        p->has_close = true;
+        p->close_index = entry->index;
+        p->close_tokens = entry->u.close.tokens;
+        break;
+    case LOG_FINAL: apply_final(p, entry); break;
+    default: break;
+    }
+    p->log_position = entry->index;
+    if (peer_is_leader(p)) leader_applied(p, entry);
+}
+
+// ---- the leader's side --------------------------------------------------------------------------------------------
+
+bool log_append(peer *p, const log_entry *entry) {
+    log_ring *ring = p->ring;
+    if (ring->step_appends == PEER_MAX_APPENDS) return false;
+    log_entry *kept = &ring->append[ring->step_appends];
+    effect *e = peer_effect(p, EFFECT_APPEND);
+    if (e == NULL) return false;
+    ring->step_appends++;
+    *kept = *entry;
+    kept->index = ++ring->appended;
+    kept->term = p->leader.term;
+    e->entry = kept;
+    return true;
+}
+
+static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, uint64_t previous, bool reset) {
+    message_log *body = &peer_compose(p, MESSAGE_LOG)->u.log;
+    body->reset = reset;
+    body->previous = previous;
+    body->entry = *entry;
+    peer_send(p, contact_index, 0);
+}
+
+void log_committed(peer *p, const log_entry *entry) {
+    BRAID_ASSERT(peer_is_leader(p) && entry->index == p->log_position + 1);
+    p->ring->entry[entry->index % PEER_LOG_ENTRIES] = *entry;
+    p->ring->newest = entry->index;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        // those who are behind get theirs in order, from log_tick
+        if (!c->used || c->link != LINK_UP || c->member == 0) continue;
+        send_entry(p, i, entry, entry->index - 1, false);
+        c->log_sent_ns = p->now;
+    }
+    apply(p, entry);
+}
+
+static uint64_t oldest(const log_ring *ring) {
+    return ring->newest >= PEER_LOG_ENTRIES ? ring->newest - PEER_LOG_ENTRIES + 1 : 1;
+}
+
+// The next entry after `after` that still matters and lies before the ring: the start, live members, owners.
+static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_entry *out) {
+    uint64_t best = before;
+    memset(out, 0, sizeof *out);
+    out->term = p->leader.term;
+    if (p->run_index > after && p->run_index < best) {
+        best = p->run_index;
+        out->kind = LOG_RUN;
+        out->u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->run.start_version};
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->id <= after || m->id >= best) continue;
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        best = m->id;
+        out->kind = LOG_MEMBER;
+        memset(&out->u, 0, sizeof out->u);
+        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->stage, .kind = m->kind, .capacity = m->capacity};
+        memcpy(out->u.member.address, c == NULL ? p->config.address : c->address, WIRE_MAX_ADDRESS);
+    }
+    for (uint16_t s = 0; s < p->run.slots; s++) {
+        if (p->owner_term[s] <= after || p->owner_term[s] >= best) continue;
+        best = p->owner_term[s];
+        out->kind = LOG_OWNER;
+        memset(&out->u, 0, sizeof out->u);
+        out->u.owner = (log_owner){.slot = s, .member = p->owner[s]};
+    }
+    if (p->has_final && p->final.index > after && p->final.index < best) {
+        best = p->final.index;
+        *out = p->final;
+    }
+    out->index = best;
+    return best < before;
+}
+
+void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
+    const log_ring *ring = p->ring;
+    uint64_t first = oldest(ring), previous = from - 1;
+    if (from < first) {
+        log_entry entry;
+        bool reset = true;
+        previous = 0;
+        while (snapshot_next(p, previous, first, &entry)) {
+            send_entry(p, contact_index, &entry, previous, reset);
+            previous = entry.index;
+            reset = false;
+        }
+        from = first;
+    }
+    // a joiner gets all at once, so that it does not fetch state for a version long gone
+    uint64_t until = from == first ? ring->newest : from + LOG_BATCH - 1;
+    for (uint64_t i = from; i <= ring->newest && i <= until; i++) {
+        send_entry(p, contact_index, &ring->entry[i % PEER_LOG_ENTRIES], previous, false);
+        previous = i;
+    }
+    p->contacts[contact_index].log_sent_ns = p->now;
+}
+
+void on_get_log(peer *p, uint32_t from, const message *msg) {
+    if (!peer_is_leader(p) || from == NO_CONTACT || msg->u.get_log.from == 0) return;
+    log_send_from(p, from, msg->u.get_log.from);
+}
+
+// Whoever does not say the newest position in its own words is sent what it lacks.
+void log_tick(peer *p) {
+    if (!peer_is_leader(p)) return;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        if (!c->used || c->link != LINK_UP || c->member == 0 || !c->log_known) continue;
+        if (c->log_position >= p->log_position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
+        log_send_from(p, i, c->log_position + 1);
+    }
+}
+
+// ---- the others' side ---------------------------------------------------------------------------------------------
+
+static void start_afresh(peer *p) {
+    while (p->member_count > 0) member_remove(p, p->members[p->member_count - 1].id, EXPEL_DEAD);
+    p->log_position = 0;
+}
+
+void on_log(peer *p, const message *msg) {
+    const message_log *body = &msg->u.log;
+    if (peer_is_leader(p) || body->entry.index <= p->log_position) return;
+    if (body->reset) start_afresh(p);
+    if (body->previous > p->log_position) {
+        if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
+        p->log_asked_ns = p->now;
+        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+        peer_send_leader(p);
+        return;
+    }
+    apply(p, &body->entry);
+}

@@ -1,0 +1,330 @@
+// Who is there: links, live members of the log, suspicion, heartbeats, CAN TAKE.
+#include "peer/internal.h"
+
+#include <string.h>
+
+uint32_t contact_find(const peer *p, const braid_id *id) {
+    for (uint32_t i = 0; i < p->contact_high; i++)
+        if (p->contacts[i].used && id_equal(&p->contacts[i].id, id)) return i;
+    return NO_CONTACT;
+}
+
+uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
+    uint32_t index = contact_find(p, id), unused = NO_CONTACT;
+    for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < PEER_MAX_CONTACTS; i++)
+        if (!p->contacts[i].used) unused = i;
+    if (index == NO_CONTACT && unused == NO_CONTACT) return NO_CONTACT;
+    contact *c = &p->contacts[index == NO_CONTACT ? unused : index];
+    if (index == NO_CONTACT) {
+        memset(c, 0, sizeof *c);
+        c->used = true;
+        c->id = *id;
+        c->down_ns = p->now;
+        if (unused >= p->contact_high) p->contact_high = unused + 1;
+    }
+    if (address != NULL && address[0] != '\0') memcpy(c->address, address, sizeof c->address);
+    return (uint32_t)(c - p->contacts);
+}
+
+// Nobody needs it any more: not a member, not the leader, no link.
+static void contact_forget(peer *p, contact *c) {
+    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
+    if (c->member == 0 && !leads && c->link == LINK_NONE) c->used = false;
+}
+
+void contact_up(peer *p, const braid_id *id) {
+    uint32_t index = contact_add(p, id, NULL);
+    if (index == NO_CONTACT) {
+        effect *e = peer_effect(p, EFFECT_CLOSE);
+        if (e != NULL) e->id = *id;
+        return;
+    }
+    contact *c = &p->contacts[index];
+    c->link = LINK_UP;
+    c->refused_ns = 0;
+    c->redial_delay_ns = 0;
+    c->log_known = false;
+    c->fresh = true;
+    c->timing.heard_ns = p->now;
+    c->sent_ns = 0;  // a heartbeat goes out at once
+    if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
+    p->join_sent_ns = 0;
+    member_refresh_flow(p);
+    send_retry_waiting(p);
+}
+
+void contact_down(peer *p, const braid_id *id, bool refused) {
+    uint32_t index = contact_find(p, id);
+    if (index == NO_CONTACT) return;
+    contact *c = &p->contacts[index];
+    if (c->link == LINK_UP) c->down_ns = p->now;
+    c->link = LINK_NONE;
+    if (!refused) c->refused_ns = 0;
+    else if (c->refused_ns == 0) c->refused_ns = p->now;
+    c->redial_ns = p->now + c->redial_delay_ns;
+    c->redial_delay_ns = c->redial_delay_ns == 0 ? TIMING_REDIAL_FIRST_NS : 2 * c->redial_delay_ns;
+    if (c->redial_delay_ns > TIMING_REDIAL_MOST_NS) c->redial_delay_ns = TIMING_REDIAL_MOST_NS;
+    member_refresh_flow(p);
+    if (refused && c->member != 0) send_member_gone(p, c->member);
+    if (refused && c->member != 0) repair_member_gone(p, c->member, false);
+    contact_forget(p, c);
+}
+
+void contact_dial(peer *p, uint32_t index) {
+    contact *c = &p->contacts[index];
+    if (c->link != LINK_NONE || c->address[0] == '\0') return;
+    effect *e = peer_effect(p, EFFECT_DIAL);
+    if (e == NULL) return;
+    c->link = LINK_DIALING;
+    e->id = c->id;
+    e->address = c->address;
+}
+
+// ---- members ------------------------------------------------------------------------------------------------------
+
+member *member_find(const peer *p, member_id id) {
+    uint32_t low = 0, high = p->member_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->members[middle].id < id) low = middle + 1;
+        else high = middle;
+    }
+    return low < p->member_count && p->members[low].id == id ? &p->members[low] : NULL;
+}
+
+bool member_live(const peer *p, member_id id) { return id != 0 && member_find(p, id) != NULL; }
+
+// Its link is there, or fell so recently that a redial may bring it back.
+static bool contact_answers(const peer *p, const contact *c) {
+    if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
+    return c->refused_ns == 0 && p->now - c->down_ns < TIMING_S;
+}
+
+bool member_answers(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    if (m == NULL) return false;
+    return m->contact == NO_CONTACT || contact_answers(p, &p->contacts[m->contact]);
+}
+
+uint32_t member_count_stage(const peer *p, uint16_t stage) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].stage == stage;
+    return count;
+}
+
+void member_add(peer *p, uint64_t index, const log_member *entry) {
+    bool self = id_equal(&entry->peer, &p->config.self);
+    uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
+    if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
+    // MEMBER of a known peer id expels its older member
+    member_id older = self ? p->me : p->contacts[c].member;
+    if (older != 0) member_remove(p, older, EXPEL_RETURNED);
+    member *m = &p->members[p->member_count++];
+    *m = (member){.id = index, .contact = c, .stage = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
+    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .iteration = p->iteration};
+    peer_tell(p, &t);
+    if (self) {
+        p->me = index;
+        p->stage = entry->stage;
+        p->joined_ns = p->now;
+        p->blocks = p->run.blocks[p->stage];
+        p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
+        for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
+        reduce_reset(p);
+    } else {
+        contact *who = &p->contacts[c];
+        who->member = index;
+        who->joining = who->fresh = false;
+        memset(&who->beat, 0, sizeof who->beat);
+        if (who->link == LINK_NONE) who->down_ns = p->now;
+        who->refused_ns = 0;
+        who->redial_ns = p->now;
+    }
+    member_refresh_flow(p);
+}
+
+// I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission.
+static void forget_myself(peer *p) {
+    hold_free_all(p);
+    own_free_all(p);
+    reduce_reset(p);
+    p->me = 0;
+    p->ready = p->can_take = p->initialised = false;
+    p->state_asked = p->state_known = p->applying = false;
+    p->can_take_sent = 0;
+    p->join_sent_ns = 0;
+    task *clear = task_add(p, JOB_SUM_CLEAR);
+    BRAID_ASSERT(clear != NULL);
+    p->sum_dirty = false;
+}
+
+void member_remove(peer *p, member_id id, uint8_t reason) {
+    member *m = member_find(p, id);
+    if (m == NULL) return;
+    member gone = *m;
+    uint32_t at = (uint32_t)(m - p->members);
+    memmove(m, m + 1, (p->member_count - at - 1) * sizeof *m);
+    p->member_count--;
+    tell t = {.kind = TELL_EXPELLED, .member = id, .stage = gone.stage, .reason = reason, .iteration = p->iteration};
+    t.id = gone.contact == NO_CONTACT ? p->config.self : p->contacts[gone.contact].id;
+    peer_tell(p, &t);
+    if (gone.contact != NO_CONTACT) {
+        contact *c = &p->contacts[gone.contact];
+        c->member = 0;
+        c->departing = false;
+    }
+    member_refresh_flow(p);
+    if (id == p->me) {
+        forget_myself(p);
+        if (reason == EXPEL_LEFT) {
+            p->over = true;
+            peer_effect(p, EFFECT_EXIT);
+        }
+        return;
+    }
+    send_member_gone(p, id);
+    repair_member_gone(p, id, true);
+    close_member_gone(p, id);
+    contact_forget(p, &p->contacts[gone.contact]);
+}
+
+// ---- what is known of the next stage -------------------------------------------------------------------------------
+
+void member_refresh_flow(peer *p) {
+    if (p->me == 0) return;
+    uint16_t next = (uint16_t)(p->stage + 1);
+    for (uint32_t i = 0; i < p->flow.count;) {
+        const member *m = member_find(p, p->flow.peer[i].member);
+        if (m == NULL || m->stage != next) flow_drop(&p->flow, p->flow.peer[i].member);
+        else i++;
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->stage != next || m->contact == NO_CONTACT) continue;
+        flow_peer *f = flow_add(&p->flow, m->id);
+        if (f == NULL) return;
+        const contact *c = &p->contacts[m->contact];
+        f->reachable = c->link == LINK_UP && !timing_suspect(&c->timing, p->now);
+        f->can_take = c->beat.can_take == p->iteration + 1;
+        f->link_ns = c->timing.accept_ns;
+        f->forward_ns = c->beat.forward_ns;
+    }
+}
+
+static void send_heartbeat(peer *p, uint32_t index) {
+    message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
+    beat->ready = p->ready ? p->version + 1 : 0;
+    beat->can_take = p->can_take ? p->iteration + 1 : 0;
+    beat->free_slots = p->config.capacity - p->slots_used;
+    beat->queued = p->slots_used;
+    beat->progress = p->progress;
+    beat->forward_ns = p->forward_ns;
+    beat->backward_ns = p->backward_ns;
+    peer_send(p, index, 0);
+}
+
+void on_heartbeat(peer *p, uint32_t from, const message *msg) {
+    if (from == NO_CONTACT) return;
+    contact *c = &p->contacts[from];
+    const message_heartbeat *beat = &msg->u.heartbeat;
+    if (msg->sender != c->member || c->member == 0) return;  // of an earlier life
+    c->beat = *beat;
+    const member *m = member_find(p, c->member);
+    if (m->stage != p->stage + 1) {
+        if (m->stage == p->stage) can_take_update(p, false);
+        return;
+    }
+    flow_peer *f = flow_add(&p->flow, m->id);
+    if (f == NULL) return;
+    bool more = beat->free_slots > f->free_slots;
+    f->free_slots = beat->free_slots < m->capacity ? beat->free_slots : m->capacity;
+    f->queued = beat->queued < m->capacity ? beat->queued : m->capacity;
+    member_refresh_flow(p);
+    can_take_update(p, false);
+    if (more) send_retry_waiting(p);
+}
+
+// CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again when
+// a slot becomes free after somebody was denied one.
+void can_take_update(peer *p, bool again) {
+    bool may = p->ready && p->me != 0 && run_goes_on(p) && p->version == p->iteration && !p->leaving;
+    if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
+        may = false;
+        for (uint32_t i = 0; i < p->flow.count; i++) may |= p->flow.peer[i].can_take;
+        may |= p->can_take;  // once said for t, it stays true for t
+    }
+    bool news = may && p->can_take_sent != p->iteration + 1;
+    p->can_take = may;
+    if (!news && !(may && again)) return;
+    p->can_take_sent = p->iteration + 1;
+    if (p->stage == 0) {
+        own_launch(p);
+        return;
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        if (p->members[i].stage + 1 != p->stage) continue;
+        message_can_take *body = &peer_compose(p, MESSAGE_CAN_TAKE)->u.can_take;
+        body->iteration = p->iteration;
+        body->stage = p->stage;
+        body->free_slots = p->config.capacity - p->slots_used;
+        peer_send(p, p->members[i].contact, 0);
+    }
+}
+
+void on_can_take(peer *p, const message *msg) {
+    const member *m = member_find(p, msg->sender);
+    const message_can_take *body = &msg->u.can_take;
+    if (m == NULL || m->contact == NO_CONTACT || m->stage != p->stage + 1) return;
+    contact *c = &p->contacts[m->contact];
+    c->beat.can_take = body->iteration + 1;
+    c->beat.ready = body->iteration + 1;
+    flow_peer *f = flow_add(&p->flow, m->id);
+    if (f == NULL) return;
+    f->free_slots = body->free_slots < m->capacity ? body->free_slots : m->capacity;
+    member_refresh_flow(p);
+    can_take_update(p, false);
+    send_retry_waiting(p);
+    own_launch(p);
+}
+
+// ---- suspicion ----------------------------------------------------------------------------------------------------
+
+// Somebody cannot reach a member: the owner of the microbatch repairs, the leader looks for itself.
+void on_suspect(peer *p, const message *msg) {
+    const message_suspect *body = &msg->u.suspect;
+    const member *m = member_find(p, body->member);
+    if (m != NULL && m->contact != NO_CONTACT) {
+        contact *c = &p->contacts[m->contact];
+        if (c->link == LINK_NONE) c->redial_ns = p->now;
+    }
+    if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->iteration) repair_suspect(p, msg);
+}
+
+static bool dead(const peer *p, const contact *c) {
+    if (c->link == LINK_UP) return p->now - c->timing.heard_ns >= TIMING_EXPEL_SILENCE_NS && timing_phi(&c->timing, p->now) >= 8;
+    if (c->refused_ns != 0) return p->now - c->refused_ns >= TIMING_EXPEL_REFUSED_NS;
+    return p->now - c->down_ns >= TIMING_EXPEL_SILENCE_NS;
+}
+
+static void contact_tick(peer *p, uint32_t index) {
+    contact *c = &p->contacts[index];
+    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
+    bool wanted = c->member != 0 || leads;
+    // the newer member dials, the older one only when that has not worked for a while
+    bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0;
+    if (wanted && c->link == LINK_NONE) {
+        uint64_t due = patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
+        if (due <= p->now) contact_dial(p, index);
+        else peer_wake_at(p, due);
+    }
+    if (c->link == LINK_UP && p->now >= c->sent_ns + TIMING_HEARTBEAT_NS) send_heartbeat(p, index);
+    if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
+    if (!peer_is_leader(p) || c->member == 0) return;
+    if (dead(p, c)) leader_expel(p, c->member, EXPEL_DEAD);
+    else if (c->refused_ns != 0) peer_wake_at(p, c->refused_ns + TIMING_EXPEL_REFUSED_NS);
+}
+
+void contacts_tick(peer *p) {
+    for (uint32_t i = 0; i < p->contact_high; i++)
+        if (p->contacts[i].used) contact_tick(p, i);
+}

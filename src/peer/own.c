@@ -1,0 +1,315 @@
+// A microbatch at its owner: launch, home, loss, gradient, commit, settled. The owner is the only one who changes a path
+// once the forward is home, so no two repairs race.
+#include "peer/internal.h"
+
+#include <string.h>
+
+bool owns(const peer *p, uint32_t m) {
+    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started || m >= p->microbatches) return false;
+    return p->owner[m % p->run.slots] == p->me;
+}
+
+static bool is_eval(const peer *p, uint32_t m) { return m >= p->run.microbatches; }
+
+// Held-out microbatches are run in the first iteration of every eval_every, and in the last.
+bool microbatch_planned(const peer *p, uint32_t m) {
+    if (!is_eval(p, m)) return true;
+    return p->run.eval_every != 0 && (p->iteration % p->run.eval_every == 0 || p->iteration + 1 == p->run.iterations);
+}
+
+bool run_goes_on(const peer *p) { return p->run_started && !(p->has_final && p->final.u.final.last); }
+
+void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
+    owned *o = &p->owned[m];
+    uint64_t step = p->forward_ns + p->backward_ns;
+    o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->patience);
+    peer_wake_at(p, o->deadline_ns);
+}
+
+void own_launch(peer *p) {
+    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->leaving || p->version != p->iteration) return;
+    if (p->has_close || !run_goes_on(p)) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        owned *o = &p->owned[m];
+        if (!owns(p, m) || !microbatch_planned(p, m) || o->phase != OWNED_IDLE || p->held[m].used) continue;
+        held *h = hold_open(p, m, p->owner_term[m % p->run.slots], 1, p->me);
+        if (!hold_slot(p, h)) {
+            hold_free(p, m);
+            return;
+        }
+        h->forward_to = p->run.stages;
+        h->forward = WORK_QUEUED;
+        h->path.member[0] = p->me;
+        o->phase = OWNED_FORWARD;
+        for (uint16_t s = 0; s < p->run.stages; s++) o->stage[s].rev = 1;
+        o->stage[0].member = p->me;
+        own_touch(p, m, hold_eta(p, PHASE_FORWARD));
+    }
+}
+
+void own_cancel(peer *p, uint32_t m, member_id who) {
+    if (who == 0 || who == p->me) return;
+    const held *h = &p->held[m];
+    message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
+    const member *at = member_find(p, who);
+    cancel->subject = (message_subject){.m = m, .stage = at == NULL ? 0 : at->stage, .attempt = h->used ? h->attempt : UINT32_MAX, .owner_term = p->owner_term[m % p->run.slots]};
+    peer_send_member(p, who, 0);
+}
+
+void own_cancel_path(peer *p, uint32_t m) {
+    for (uint16_t s = 1; s < p->run.stages; s++) own_cancel(p, m, p->owned[m].stage[s].member);
+}
+
+static void owned_clear(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    owned_stage *stages = o->stage;
+    peer_release(p, &o->home);
+    peer_release(p, &o->gradient);
+    memset(stages, 0, p->run.stages * sizeof *stages);
+    *o = (owned){.stage = stages, .nonce = o->nonce};
+}
+
+void own_free_all(peer *p) {
+    if (p->config.kind != MEMBER_DATA) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) owned_clear(p, m);
+}
+
+// ---- home ---------------------------------------------------------------------------------------------------------
+
+static void answer_home(peer *p, const message *msg, bool accepted) {
+    if (msg->sender == p->me) return;
+    if (accepted) {
+        message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
+        complete->subject = msg->u.forward.subject;
+        complete->phase = PHASE_FORWARD;
+    } else {
+        message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
+        deny->subject = msg->u.forward.subject;
+        deny->phase = PHASE_FORWARD;
+        deny->reason = DENY_STALE;
+    }
+    peer_send_member(p, msg->sender, 0);
+}
+
+// The path that brought it home is the path, but for members that died since and were replaced.
+static void adopt_path(peer *p, uint32_t m, const message_path *path) {
+    owned *o = &p->owned[m];
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        owned_stage *st = &o->stage[s];
+        member_id came = path->member[s];
+        if (!member_live(p, came) && member_live(p, st->member)) continue;
+        if (st->member != came) {
+            own_cancel(p, m, st->member);
+            *st = (owned_stage){.member = came, .rev = st->rev};
+        }
+        st->forward_done = true;
+    }
+}
+
+void own_home(peer *p, const message *msg, blob_id x) {
+    const message_forward *body = &msg->u.forward;
+    uint32_t m = body->subject.m;
+    held *h = m < p->microbatches ? &p->held[m] : NULL;
+    bool mine = h != NULL && owns(p, m) && msg->iteration == p->iteration && h->used && body->subject.attempt == h->attempt;
+    bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
+    if (!last || body->path.stages != p->run.stages) {
+        answer_home(p, msg, false);
+        peer_release(p, &x);
+        return;
+    }
+    answer_home(p, msg, true);
+    owned *o = &p->owned[m];
+    if (o->phase != OWNED_FORWARD) {  // a second copy: who is not on the chosen path lets it go
+        if (o->stage[p->run.stages - 1].member != msg->sender) own_cancel(p, m, msg->sender);
+        peer_release(p, &x);
+        return;
+    }
+    adopt_path(p, m, &body->path);
+    o->phase = OWNED_LOSS;
+    o->home = x;
+    o->patience = 0;
+    own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+}
+
+void own_loss_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = &p->held[m];
+    owned *o = &p->owned[m];
+    if (!h->used || h->serial != t->serial || o->phase != OWNED_LOSS) {
+        peer_release(p, &out);
+        p->wasted_ns += r->cost_ns;
+        return;
+    }
+    h->spent_ns += r->cost_ns;
+    peer_release(p, &o->home);
+    o->loss = r->loss;
+    o->tokens = r->tokens;
+    if (is_eval(p, m) || !r->finite) {
+        peer_release(p, &out);
+        o->is_void = !is_eval(p, m);
+        if (is_eval(p, m)) p->useful_ns += h->spent_ns;
+        h->spent_ns = 0;
+        own_cancel_path(p, m);
+        hold_free(p, m);
+        own_settle(p, m);
+        own_launch(p);
+        return;
+    }
+    o->gradient = out;
+    o->gradient_hash = r->hash64;
+    o->phase = OWNED_BACKWARD;
+    own_touch(p, m, 0);
+    if (p->run.stages > 1) {
+        own_send_gradient(p, m);
+        return;
+    }
+    h->dy = o->gradient;
+    h->downstream = p->me;
+    o->gradient = 0;
+    h->backward = WORK_QUEUED;
+}
+
+// ---- commit -------------------------------------------------------------------------------------------------------
+
+static void send_commit(peer *p, uint32_t m, uint16_t s) {
+    owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    message_commit *commit = &peer_compose(p, MESSAGE_COMMIT)->u.commit;
+    commit->subject = (message_subject){.m = m, .stage = s, .attempt = h->attempt, .owner_term = h->owner_term};
+    commit->rev = o->stage[s].rev;
+    commit->tokens = o->tokens;
+    commit->path.stages = p->run.stages;
+    for (uint16_t i = 0; i < p->run.stages; i++) commit->path.member[i] = o->stage[i].member;
+    o->stage[s].committed = true;
+    peer_send_member(p, o->stage[s].member, 0);
+}
+
+// COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
+void own_commit(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        const owned_stage *st = &o->stage[s];
+        if (st->member != 0 && st->backward_done && !st->counted) send_commit(p, m, s);
+    }
+}
+
+void own_backward_done(peer *p, uint32_t m, bool finite) {
+    owned *o = &p->owned[m];
+    if (o->phase != OWNED_BACKWARD) return;
+    if (!finite) {
+        o->is_void = true;
+        own_cancel_path(p, m);
+        hold_free(p, m);
+        own_settle(p, m);
+        own_launch(p);
+        return;
+    }
+    o->phase = OWNED_COMMITTED;
+    o->patience = 0;
+    // a gradient reaches home only through every stage
+    for (uint16_t s = 0; s < p->run.stages; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
+    o->stage[0].backward_done = true;
+    own_touch(p, m, p->weight_ns);
+    own_commit(p, m);
+}
+
+void on_counted(peer *p, const message *msg) {
+    const message_counted *body = &msg->u.counted;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!owns(p, m) || s >= p->run.stages) return;
+    owned *o = &p->owned[m];
+    owned_stage *st = &o->stage[s];
+    if (o->phase != OWNED_COMMITTED || st->member != msg->sender || body->rev != st->rev) return;
+    st->counted = true;
+    o->overflow |= body->overflow;
+    o->patience = 0;
+    own_touch(p, m, p->weight_ns);
+    for (s = 0; s < p->run.stages; s++)
+        if (!o->stage[s].counted) return;
+    own_settle(p, m);
+}
+
+void own_settle(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    o->phase = OWNED_SETTLED;
+    o->settled_ns = p->now;
+    message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
+    settled_body->subject = (message_subject){.m = m, .attempt = h->attempt, .owner_term = p->owner_term[m % p->run.slots]};
+    settled_body->is_void = o->is_void;
+    settled_body->overflow = o->overflow;
+    settled_body->tokens = o->is_void ? 0 : o->tokens;
+    settled_body->loss = o->is_void ? 0 : o->loss;
+    settled_body->path.stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        settled_body->rev[s] = o->stage[s].rev;
+        settled_body->path.member[s] = o->stage[s].member;
+    }
+    peer_send_leader(p);
+}
+
+// ---- what is heard of the way -------------------------------------------------------------------------------------
+
+static void trace_progress(owned_stage *st, const message_trace *body) {
+    st->forward_done |= body->phase != TRACE_ACCEPTED;
+    st->backward_done |= body->phase == TRACE_BACKWARD_DONE;
+    st->eta_ns = body->eta_ns;
+}
+
+void on_trace(peer *p, const message *msg) {
+    const message_trace *body = &msg->u.trace;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!owns(p, m) || s == 0 || s >= p->run.stages) return;
+    owned *o = &p->owned[m];
+    owned_stage *st = &o->stage[s];
+    bool chosen = st->member == msg->sender;
+    bool open = o->phase == OWNED_FORWARD && body->subject.attempt == p->held[m].attempt;
+    if (!open && (!chosen || o->is_void || is_eval(p, m) || o->phase == OWNED_IDLE)) {
+        own_cancel(p, m, msg->sender);
+        return;
+    }
+    if (open && !chosen && member_live(p, st->member) && st->rev > 1) {
+        own_cancel(p, m, msg->sender);  // a repair has chosen another one
+        return;
+    }
+    if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
+    trace_progress(st, body);
+    o->patience = 0;
+    if (o->phase < OWNED_SETTLED) own_touch(p, m, body->eta_ns);
+    if (o->phase == OWNED_COMMITTED && st->backward_done && !st->counted) send_commit(p, m, s);
+}
+
+// ---- time ---------------------------------------------------------------------------------------------------------
+
+static void own_one_tick(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    if (o->phase == OWNED_IDLE) return;
+    if (o->phase == OWNED_SETTLED) {
+        if (p->now >= o->settled_ns + TIMING_REPEAT_NS && !p->has_close) own_settle(p, m);
+        peer_wake_at(p, o->settled_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    sending *back = &o->back;
+    bool pending = back->state != SEND_NONE && back->state != SEND_DONE;
+    if (pending && back->deadline_ns <= p->now) {
+        back->state = SEND_NONE;
+        repair_begin(p, m);
+    }
+    if (pending) peer_wake_at(p, back->deadline_ns);
+    repair_tick(p, m);
+    if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
+        if (o->phase == OWNED_COMMITTED) own_commit(p, m);
+        repair_begin(p, m);
+    }
+    if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);
+}
+
+void own_tick(peer *p) {
+    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started) return;
+    own_launch(p);
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (owns(p, m)) own_one_tick(p, m);
+}

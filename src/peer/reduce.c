@@ -1,0 +1,443 @@
+// The reduction at a member (docs/protocol.md, Aggregation): pulls, not a ring. Whoever owns a range of blocks gets every
+// part of it, adds, and announces; the others get the result from anyone who has it. Blocks move in segments.
+#include "peer/internal.h"
+
+#include <string.h>
+
+uint64_t set_digest(const message_set *set) {
+    uint64_t digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
+    return digest;
+}
+
+uint32_t segment_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
+
+uint32_t segment_count(const peer *p, uint32_t segment_index) {
+    uint32_t left = p->blocks - segment_first(segment_index);
+    return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;
+}
+
+static void segment_drop(peer *p, segment *g) {
+    for (uint32_t i = 0; i < WIRE_MAX_STAGE_MEMBERS; i++) peer_release(p, &g->part[i]);
+    g->arrived = 0;
+}
+
+static void drop_results(peer *p) {
+    aggregation *a = &p->aggregation;
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment_drop(p, &a->segment[i]);
+        a->segment[i] = (segment){0};
+    }
+    a->done = 0;
+    a->normed = a->norm_asked = false;
+}
+
+void reduce_reset(peer *p) {
+    aggregation *a = &p->aggregation;
+    drop_results(p);
+    pulls_drop(p, GET_PART);
+    pulls_drop(p, GET_RESULT);
+    segment *segments = a->segment;
+    memset(a, 0, sizeof *a);
+    a->segment = segments;
+    a->results = UINT64_MAX;
+}
+
+// Results of `iteration` are what is collected from now on.
+void reduce_want(peer *p, uint64_t iteration) {
+    if (p->aggregation.results == iteration) return;
+    reduce_reset(p);
+    p->aggregation.results = iteration;
+}
+
+bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
+
+// ---- rounds -------------------------------------------------------------------------------------------------------
+
+void on_begin(peer *p, const message *msg) {
+    const message_begin *body = &msg->u.begin;
+    aggregation *a = &p->aggregation;
+    if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
+    reduce_want(p, msg->iteration);
+    bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
+    if (!newer) {
+        if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
+        return;
+    }
+    if (!p->run.reproducible) drop_results(p);  // fp32 sums depend on the order of the parts
+    a->begin = *body;
+    a->begun = true;
+    a->adopted = a->frozen = false;
+    pulls_drop(p, GET_PART);
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment *g = &a->segment[i];
+        g->mine = false;
+        if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING) continue;
+        segment_drop(p, g);
+        g->state = SEGMENT_MISSING;
+    }
+}
+
+void reduce_open(peer *p) {
+    p->aggregation.frozen = p->aggregation.adopted = false;
+    p->aggregation.mismatch_ns = p->now;
+}
+
+static const message_part *my_part(const peer *p) {
+    const message_begin *b = &p->aggregation.begin;
+    for (uint16_t i = 0; i < b->parts; i++)
+        if (b->part[i].member == p->me) return &b->part[i];
+    return NULL;
+}
+
+static void send_mismatch(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (p->now < a->mismatch_ns + TIMING_REPEAT_NS && a->mismatch_ns != 0) return;
+    a->mismatch_ns = p->now;
+    message_mismatch *body = &peer_compose(p, MESSAGE_MISMATCH)->u.mismatch;
+    body->stage = p->stage;
+    body->term = a->begin.term;
+    body->round = a->begin.round;
+    body->set = p->k;
+    peer_send_leader(p);
+}
+
+static bool weights_pending(const peer *p) {
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (p->held[m].used && (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING)) return true;
+    return false;
+}
+
+static void announce(peer *p, uint32_t g) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *to = &p->members[i];
+        if (to->stage != p->stage || to->contact == NO_CONTACT) continue;
+        message_result *body = &peer_compose(p, MESSAGE_RESULT)->u.result;
+        body->stage = p->stage;
+        body->term = p->aggregation.begin.term;
+        body->round = p->aggregation.begin.round;
+        body->first = segment_first(g);
+        body->count = segment_count(p, g);
+        body->hash = p->aggregation.segment[g].hash;
+        peer_send(p, to->contact, 0);
+    }
+}
+
+// Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
+static void adopt(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (!a->begun || a->adopted || p->log_position < a->begin.close_index || a->results != p->iteration) return;
+    const message_part *part = my_part(p);
+    message_set none = {{0}};
+    const message_set *set = part == NULL ? &none : &part->set;
+    if (weights_pending(p) || memcmp(set, &p->k, sizeof *set) != 0) {
+        send_mismatch(p);
+        return;
+    }
+    a->adopted = true;
+    a->frozen = part != NULL;
+    for (uint16_t i = 0; i < a->begin.owners; i++) {
+        const message_block_owner *o = &a->begin.owner[i];
+        for (uint32_t g = 0; g < p->segments; g++) {
+            if (segment_first(g) < o->first || segment_first(g) >= o->first + o->count) continue;
+            a->segment[g].mine = o->member == p->me;
+            if (a->segment[g].mine && a->segment[g].state == SEGMENT_DONE) announce(p, g);
+        }
+    }
+}
+
+// ---- segments that I add up ---------------------------------------------------------------------------------------
+
+static bool part_pull_under_way(const peer *p, uint32_t first, uint32_t part) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        const pull *q = &p->pulls[i];
+        if (q->used && q->what == GET_PART && q->first == first && q->part == part) return true;
+    }
+    return false;
+}
+
+static void start_reduce(peer *p, uint32_t g) {
+    aggregation *a = &p->aggregation;
+    task *t = task_add(p, JOB_REDUCE);
+    if (t == NULL) return;
+    t->work.first = segment_first(g);
+    t->work.count = segment_count(p, g);
+    t->work.tokens = a->begin.tokens;
+    t->work.version = a->begin.round;
+    for (uint16_t i = 0; i < a->begin.parts; i++) {
+        t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->segment[g].part[i];
+        a->segment[g].part[i] = 0;  // the task's now
+    }
+    a->segment[g].state = SEGMENT_WORKING;
+}
+
+static void collect_parts(peer *p, uint32_t g) {
+    aggregation *a = &p->aggregation;
+    bool all = true;
+    for (uint16_t i = 0; i < a->begin.parts; i++) {
+        const message_part *part = &a->begin.part[i];
+        if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
+        all = false;
+        if (part_pull_under_way(p, segment_first(g), i)) continue;
+        pull *q = pull_start(p, GET_PART, p->stage, part->member, segment_first(g), segment_count(p, g), p->iteration);
+        if (q == NULL) return;
+        q->part = i;
+        q->round = a->begin.round;
+        q->digest = set_digest(&part->set);
+        pull_send(p, q);
+    }
+    if (all) start_reduce(p, g);
+}
+
+// ---- segments that others add up ----------------------------------------------------------------------------------
+
+void on_result(peer *p, const message *msg) {
+    const message_result *body = &msg->u.result;
+    aggregation *a = &p->aggregation;
+    const member *from = member_find(p, msg->sender);
+    if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
+    uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
+    if (g >= p->segments || body->count != segment_count(p, g) || a->results != msg->iteration) return;
+    if (!p->run.reproducible && (!a->begun || body->round != a->begin.round)) return;
+    a->segment[g].holder = msg->sender;
+}
+
+// Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn.
+static member_id somebody(peer *p, segment *g) {
+    uint32_t seen = 0, candidates = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *c = &p->members[i];
+        candidates += c->stage == p->stage && c->contact != NO_CONTACT && p->contacts[c->contact].link == LINK_UP;
+    }
+    if (candidates == 0) return 0;
+    uint32_t pick = g->asked++ % candidates;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *c = &p->members[i];
+        if (c->stage != p->stage || c->contact == NO_CONTACT || p->contacts[c->contact].link != LINK_UP) continue;
+        if (seen++ == pick) return c->id;
+    }
+    return 0;
+}
+
+static void fetch_result(peer *p, uint32_t index) {
+    aggregation *a = &p->aggregation;
+    segment *g = &a->segment[index];
+    bool decided = p->has_final && p->final.u.final.iteration == a->results;
+    member_id from = g->holder;
+    if (!member_answers(p, from)) {
+        // before FINAL most will announce it by themselves
+        if (p->now < g->asked_ns + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS)) {
+            peer_wake_at(p, g->asked_ns + TIMING_REPEAT_NS / 10);
+            return;
+        }
+        g->asked_ns = p->now;
+        from = somebody(p, g);
+    }
+    if (from == 0) return;
+    pull *q = pull_start(p, GET_RESULT, p->stage, from, segment_first(index), segment_count(p, index), a->results);
+    if (q == NULL) return;
+    q->round = a->begin.round;
+    g->state = SEGMENT_PULLING;
+    pull_send(p, q);
+}
+
+void reduce_denied(peer *p, pull *q) {
+    pull was = *q;
+    q->used = false;
+    if (was.what == GET_STATE) {
+        save_denied(p, &was);
+        return;
+    }
+    segment *g = &p->aggregation.segment[was.first / PEER_SEGMENT_BLOCKS];
+    if (was.what == GET_PART) {
+        g->asked_ns = p->now;
+        return;
+    }
+    if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    g->holder = 0;
+    bool decided = p->has_final && p->final.u.final.iteration == p->aggregation.results;
+    if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
+}
+
+void reduce_data(peer *p, const message *msg, blob_id blob) {
+    const message_get *get = &msg->u.data.get;
+    aggregation *a = &p->aggregation;
+    uint32_t index = get->first / PEER_SEGMENT_BLOCKS;
+    segment *g = &a->segment[index];
+    pull *q = NULL;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS && q == NULL; i++) {
+        pull *c = &p->pulls[i];
+        if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version) q = c;
+    }
+    if (q == NULL || (q->what == GET_PART && q->digest != get->digest) || get->version != a->results) {
+        peer_release(p, &blob);
+        return;
+    }
+    uint32_t part = q->part;
+    q->used = false;
+    if (get->what == GET_PART) {
+        if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING || (g->arrived >> part) & 1) {
+            peer_release(p, &blob);
+            return;
+        }
+        g->part[part] = blob;
+        g->arrived |= (uint64_t)1 << part;
+        return;
+    }
+    task *t = g->state == SEGMENT_PULLING ? task_add(p, JOB_RESULT_PUT) : NULL;
+    if (t == NULL) {
+        peer_release(p, &blob);
+        if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+        return;
+    }
+    t->work.first = get->first;
+    t->work.count = get->count;
+    t->work.in = blob;
+    t->work.iteration = a->results;
+    g->state = SEGMENT_WORKING;
+}
+
+// ---- done ---------------------------------------------------------------------------------------------------------
+
+static void reduce_job_failed(peer *p, const task *t) {
+    segment *g = &p->aggregation.segment[t->work.first / PEER_SEGMENT_BLOCKS];
+    segment_drop(p, g);
+    g->state = SEGMENT_MISSING;
+    g->holder = 0;
+}
+
+static void segment_finished(peer *p, const task *t, const job_result *r) {
+    aggregation *a = &p->aggregation;
+    blob_id in = t->work.in, out = r->out;
+    peer_release(p, &in);
+    peer_release(p, &out);
+    for (uint32_t i = 0; i < t->work.inputs; i++) {
+        blob_id part = t->work.input[i];
+        peer_release(p, &part);
+    }
+    uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
+    if (p->me == 0 || a->results != t->work.iteration || index >= p->segments) return;
+    segment *g = &a->segment[index];
+    bool other_round = !p->run.reproducible && t->work.kind == JOB_REDUCE && t->work.version != a->begin.round;
+    if (g->state != SEGMENT_WORKING) return;
+    if (r->failed || other_round) {
+        reduce_job_failed(p, t);
+        return;
+    }
+    segment_drop(p, g);
+    g->state = SEGMENT_DONE;
+    a->done++;
+    g->hash = r->hash;
+    if (t->work.kind == JOB_REDUCE) announce(p, index);
+}
+
+static void norm_finished(peer *p, const task *t, const job_result *r) {
+    aggregation *a = &p->aggregation;
+    if (p->me == 0 || a->results != t->work.iteration || !reduce_complete(p)) return;
+    a->norm_asked = false;
+    a->normed = true;
+    a->reduced_ns = 0;
+    a->reduced.stage = p->stage;
+    a->reduced.overflow = r->overflow;
+    a->reduced.root = r->hash;
+    a->reduced.tensors = r->norms < WIRE_MAX_STAGE_TENSORS ? r->norms : WIRE_MAX_STAGE_TENSORS;
+    memcpy(a->reduced.norm2, r->norm2, a->reduced.tensors * sizeof(double));
+    bool decided = p->has_final && p->final.u.final.iteration == a->results;
+    if (decided && !hash_equal(&r->hash, &p->final.u.final.result_root[p->stage])) {
+        drop_results(p);  // not what was agreed: get it again
+        return;
+    }
+    reduce_apply(p);
+}
+
+static void applied(peer *p, const task *t) {
+    p->applying = false;
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (p->block_version[b] == t->work.iteration) p->block_version[b]++;
+    transfer_check_ready(p);
+}
+
+void reduce_job_done(peer *p, const task *t, const job_result *r) {
+    if (t->work.kind == JOB_APPLY) {
+        if (p->me != 0) applied(p, t);
+    } else if (t->work.kind == JOB_NORM) norm_finished(p, t, r);
+    else segment_finished(p, t, r);
+}
+
+static bool behind(const peer *p, uint64_t version) {
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (p->block_version[b] == version) return true;
+    return false;
+}
+
+void reduce_apply(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (!p->has_final || p->applying || p->me == 0) return;
+    const log_final *final = &p->final.u.final;
+    if (final->iteration + 1 != p->iteration || !behind(p, final->iteration)) return;
+    if (!final->skip) {
+        reduce_want(p, final->iteration);
+        if (!a->normed || a->results != final->iteration) return;
+        if (!hash_equal(&a->reduced.root, &final->result_root[p->stage])) {
+            drop_results(p);
+            return;
+        }
+    }
+    task *t = task_add(p, JOB_APPLY);
+    if (t == NULL) return;
+    t->work.iteration = final->iteration;
+    t->work.skip = final->skip;
+    t->work.clip = final->clip;
+    t->work.learning_rate = final->learning_rate;
+    t->work.bias1 = final->bias1;
+    t->work.bias2 = final->bias2;
+    p->applying = true;
+}
+
+static void send_reduced(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (a->results != p->iteration || !a->normed || !a->begun) return;
+    if (a->reduced_ns != 0 && p->now < a->reduced_ns + TIMING_REPEAT_NS) {
+        peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    a->reduced_ns = p->now;
+    message *msg = peer_compose(p, MESSAGE_REDUCED);
+    msg->u.reduced = a->reduced;
+    msg->u.reduced.term = a->begin.term;
+    msg->u.reduced.round = a->begin.round;
+    peer_send_leader(p);
+}
+
+static void segments_tick(peer *p) {
+    aggregation *a = &p->aggregation;
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment *g = &a->segment[i];
+        if (g->state != SEGMENT_MISSING) continue;
+        bool mine = g->mine && a->adopted && a->results == p->iteration;
+        if (!mine) fetch_result(p, i);
+        else if (p->now >= g->asked_ns + TIMING_REPEAT_NS / 10 || g->asked_ns == 0) collect_parts(p, i);
+        else peer_wake_at(p, g->asked_ns + TIMING_REPEAT_NS / 10);
+    }
+}
+
+void reduce_tick(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (p->me == 0) return;
+    if (a->begun && !a->adopted && a->results == p->iteration) {
+        adopt(p);
+        if (!a->adopted) peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+    }
+    bool decided = p->has_final && a->results == p->final.u.final.iteration && a->results + 1 == p->iteration;
+    bool wanted = (a->adopted && a->results == p->iteration) || (decided && behind(p, a->results) && !a->given_up);
+    if (!wanted) return;
+    if (!reduce_complete(p)) segments_tick(p);
+    if (reduce_complete(p) && !a->normed && !a->norm_asked) {
+        task *t = task_add(p, JOB_NORM);
+        if (t != NULL) {
+            t->work.iteration = a->results;
+            a->norm_asked = true;
+        }
+    }
+    send_reduced(p);
+}

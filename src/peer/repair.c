@@ -1,0 +1,257 @@
+// Repair of a path by its owner (docs/protocol.md, Repair). The owner PROBEs the members of the path, waits one silence
+// limit, and acts on what they hold:
+//   - a forward that nobody carries on is sent again by the last member that has it;
+//   - a gap (stages without a usable member) is filled from the left: y goes forward through replacements, which wait for dy;
+//   - a gradient that nobody carries on is sent again from the right.
+// Every order may be given twice without harm, so a wrong suspicion costs work and never the result.
+#include "peer/internal.h"
+
+#include <string.h>
+
+static bool committed_and_live(const peer *p, const owned_stage *st) {
+    return (st->committed || st->counted) && member_live(p, st->member);
+}
+
+// Holds what stage s needs to go on: F is done, or it was told to count and nobody may take that away from it.
+static bool usable(const peer *p, const owned *o, uint16_t s) {
+    const owned_stage *st = &o->stage[s];
+    if (s == 0) return true;
+    if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
+    if (committed_and_live(p, st)) return true;
+    return member_live(p, st->member) && st->answered && (st->has_y || st->working);
+}
+
+static void forget_holder(owned_stage *st) {
+    // one more than any COMMIT the old holder may have seen
+    *st = (owned_stage){.rev = st->rev + (st->committed ? 1 : 0)};
+}
+
+// ---- probing ------------------------------------------------------------------------------------------------------
+
+void repair_begin(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    if (o->probe_ns != 0 || o->phase == OWNED_IDLE || o->phase == OWNED_LOSS) {
+        if (o->phase == OWNED_LOSS) own_touch(p, m, 0);
+        return;
+    }
+    o->nonce++;
+    bool asked = false;
+    uint64_t slowest = 0;
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        owned_stage *st = &o->stage[s];
+        st->answered = st->has_y = st->has_dx = st->working = false;
+        const member *who = member_find(p, st->member);
+        if (who == NULL || !member_answers(p, st->member)) continue;
+        message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
+        probe->subject = (message_subject){.m = m, .stage = s, .attempt = p->held[m].attempt, .owner_term = p->owner_term[m % p->run.slots]};
+        probe->nonce = o->nonce;
+        asked |= peer_send(p, who->contact, 0);
+        double gap = p->contacts[who->contact].timing.gap_deviation_ns;
+        if (gap > 0 && (uint64_t)gap > slowest) slowest = (uint64_t)gap;
+    }
+    o->probe_ns = p->now + (asked ? TIMING_PROBE_NS + 4 * slowest : 0);
+    peer_wake_at(p, o->probe_ns);
+}
+
+void on_status(peer *p, const message *msg) {
+    const message_status *body = &msg->u.status;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!owns(p, m) || s == 0 || s >= p->run.stages) return;
+    owned *o = &p->owned[m];
+    owned_stage *st = &o->stage[s];
+    if (o->probe_ns == 0 || body->nonce != o->nonce || st->member != msg->sender) return;
+    st->answered = true;
+    st->has_y = body->has_y;
+    st->has_dx = body->has_dx;
+    st->working = body->working || body->has_dy;
+    st->forward_done |= body->forward_done;
+    st->backward_done |= body->backward_done;
+    for (s = 1; s < p->run.stages; s++) {
+        st = &o->stage[s];
+        if (member_live(p, st->member) && member_answers(p, st->member) && !st->answered) return;
+    }
+    o->probe_ns = p->now;  // all have answered
+}
+
+// ---- acting -------------------------------------------------------------------------------------------------------
+
+static void path_of(const peer *p, const owned *o, message_path *path) {
+    memset(path, 0, sizeof *path);
+    path->stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) path->member[s] = s == 0 ? p->me : o->stage[s].member;
+}
+
+static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uint16_t until) {
+    owned *o = &p->owned[m];
+    message_path path;
+    path_of(p, o, &path);
+    if (stage == 0) {
+        hold_resend(p, m, phase, until, &path);
+        return;
+    }
+    message_resume *resume = &peer_compose(p, MESSAGE_RESUME)->u.resume;
+    resume->subject = (message_subject){.m = m, .stage = stage, .attempt = p->held[m].attempt, .owner_term = p->owner_term[m % p->run.slots]};
+    resume->owner = p->me;
+    resume->phase = phase;
+    resume->until = until;
+    resume->path = path;
+    peer_send_member(p, o->stage[stage].member, 0);
+}
+
+// The replacement in a stage: answering, at this iteration, with the most free slots; a repair may evict, so any will do.
+static member_id replacement(const peer *p, uint16_t stage, member_id instead_of, uint64_t salt) {
+    member_id best = 0;
+    uint64_t best_score = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *c = &p->members[i];
+        if (c->stage != stage || c->id == instead_of || c->contact == NO_CONTACT) continue;
+        const contact *at = &p->contacts[c->contact];
+        if (at->link != LINK_UP || at->beat.ready != p->iteration + 1) continue;
+        uint64_t score = ((uint64_t)at->beat.free_slots << 32) + (rng_seed(salt, c->id) >> 33) + 1;
+        if (score > best_score) {
+            best = c->id;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
+    const owned *o = &p->owned[m];
+    tell t = {.kind = TELL_REPAIR, .iteration = p->iteration, .m = m, .stage = stage, .member = lost};
+    t.phase = o->phase == OWNED_FORWARD ? REPAIR_FORWARD : o->phase == OWNED_BACKWARD ? REPAIR_BACKWARD : REPAIR_COMMITTED;
+    if (p->has_close) t.phase = REPAIR_AGGREGATION;
+    peer_tell(p, &t);
+}
+
+// Fills stages first .. last, none of which has a usable member. False: some stage has nobody who could.
+static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
+    owned *o = &p->owned[m];
+    for (uint16_t s = first; s <= last; s++)
+        if (replacement(p, s, 0, m) == 0) return false;
+    for (uint16_t s = first; s <= last; s++) {
+        owned_stage *st = &o->stage[s];
+        member_id lost = st->member, found = replacement(p, s, lost, rng_seed(m, o->nonce));
+        if (found == 0) found = replacement(p, s, 0, m);
+        tell_repair(p, m, s, lost);
+        if (lost != 0 && lost != found) own_cancel(p, m, lost);
+        forget_holder(st);
+        if (st->rev == 1) st->rev = 2;  // chosen by the owner: its TRACE counts against others'
+        st->member = found;
+    }
+    order_resend(p, m, (uint16_t)(first - 1), PHASE_FORWARD, last);
+    return true;
+}
+
+// Gaps among stages 1 .. below - 1.
+static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
+    owned *o = &p->owned[m];
+    bool any = false;
+    for (uint16_t s = 1; s < below; s++) {
+        if (usable(p, o, s)) continue;
+        uint16_t last = s;
+        while (last + 1 < below && !usable(p, o, (uint16_t)(last + 1))) last++;
+        any |= fill_gap(p, m, s, last);
+        s = last;
+    }
+    return any;
+}
+
+static bool self_sends_forward(const peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    if (h->forward != WORK_DONE) return true;
+    return h->on.state == SEND_WAITING || h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
+}
+
+static void repair_forward(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    uint16_t front = 0;
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (o->stage[s].member != 0 && usable(p, o, s)) front = s;
+    fill_gaps(p, m, front);
+    bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].working;
+    if (moving) return;
+    if (front + 1 < p->run.stages) tell_repair(p, m, (uint16_t)(front + 1), o->stage[front + 1].member);
+    for (uint16_t s = (uint16_t)(front + 1); s < p->run.stages; s++) o->stage[s] = (owned_stage){.rev = o->stage[s].rev};
+    order_resend(p, m, front, PHASE_FORWARD, p->run.stages);
+}
+
+// Stage s has the gradient that stage s - 1 needs.
+static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
+    const owned *o = &p->owned[m];
+    if (s == p->run.stages) return o->gradient != 0;
+    return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
+}
+
+static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
+    const held *h = &p->held[m];
+    if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
+    const owned_stage *st = &p->owned[m].stage[s];
+    return !st->counted && !st->backward_done && !st->has_dx && !(st->answered && st->working);
+}
+
+static void repair_backward(peer *p, uint32_t m) {
+    fill_gaps(p, m, p->run.stages);
+    for (uint16_t s = p->run.stages; s >= 1; s--) {
+        uint16_t to = (uint16_t)(s - 1);
+        if (!has_gradient(p, m, s) || !lacks_gradient(p, m, to)) continue;
+        uint16_t until = to;
+        while (until > 0 && lacks_gradient(p, m, (uint16_t)(until - 1))) until--;
+        if (s == p->run.stages) own_send_gradient(p, m);
+        else order_resend(p, m, s, PHASE_BACKWARD, until);
+    }
+}
+
+static void repair_decide(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    o->probe_ns = 0;
+    if (o->patience < 8) o->patience++;
+    own_touch(p, m, 0);
+    if (o->phase == OWNED_FORWARD) repair_forward(p, m);
+    if (o->phase == OWNED_BACKWARD || o->phase == OWNED_COMMITTED) repair_backward(p, m);
+    if (o->phase == OWNED_COMMITTED) own_commit(p, m);
+}
+
+void repair_tick(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    if (o->probe_ns == 0) return;
+    if (o->probe_ns <= p->now) repair_decide(p, m);
+    else peer_wake_at(p, o->probe_ns);
+}
+
+// ---- what sets it off ---------------------------------------------------------------------------------------------
+
+// `who` no longer has stage `stage` of m: it was evicted, or answered MISSING.
+void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
+    owned *o = &p->owned[m];
+    if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;
+    if (o->stage[stage].counted || o->is_void || o->phase == OWNED_SETTLED) return;
+    forget_holder(&o->stage[stage]);
+    o->probe_ns = 0;
+    repair_begin(p, m);
+}
+
+// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed to it may move.
+void repair_member_gone(peer *p, member_id gone, bool expelled) {
+    if (p->config.kind != MEMBER_DATA || p->me == 0) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        owned *o = &p->owned[m];
+        if (!owns(p, m) || o->phase == OWNED_IDLE || o->is_void) continue;
+        for (uint16_t s = 1; s < p->run.stages; s++) {
+            owned_stage *st = &o->stage[s];
+            if (st->member != gone || (!expelled && (st->committed || st->counted))) continue;
+            if (o->phase == OWNED_SETTLED && m >= p->run.microbatches) continue;  // a held-out one has done its duty
+            if (o->phase == OWNED_SETTLED) o->phase = OWNED_COMMITTED;
+            st->counted = false;
+            o->probe_ns = 0;
+            repair_begin(p, m);
+        }
+    }
+}
+
+void repair_suspect(peer *p, const message *msg) {
+    const message_suspect *body = &msg->u.suspect;
+    uint32_t m = body->subject.m;
+    if (owns(p, m) && p->owned[m].phase != OWNED_IDLE && p->owned[m].phase != OWNED_SETTLED) repair_begin(p, m);
+}

@@ -1,0 +1,340 @@
+// Passing tensors on, and guarding them until the receiver has computed (docs/protocol.md, The life of a microbatch).
+#include "peer/internal.h"
+
+#include <string.h>
+
+static void sent(peer *p, sending *s, member_id to) {
+    const member *m = member_find(p, to);
+    const timing_link none = {0};
+    const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing;
+    s->state = SEND_SENT;
+    s->to = to;
+    s->sent_ns = p->now;
+    s->waiting_since_ns = 0;
+    s->deadline_ns = p->now + timing_accept_limit(link, p->run.activation_bytes);
+}
+
+static void wait_for_somebody(peer *p, sending *s) {
+    if (s->state != SEND_WAITING) s->waiting_since_ns = p->now;
+    s->state = SEND_WAITING;
+    s->to = 0;
+    s->deadline_ns = p->now + TIMING_REPEAT_NS;
+}
+
+static void add_tried(sending *s, member_id who) {
+    if (who == 0) return;
+    s->tried[s->tried_count % PEER_MAX_TRIED] = who;
+    if (s->tried_count < PEER_MAX_TRIED) s->tried_count++;
+}
+
+static void tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
+    const held *h = &p->held[m];
+    message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
+    suspect->member = who;
+    suspect->has_subject = true;
+    suspect->subject = (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+    suspect->phase = phase;
+    peer_send_member(p, h->owner, 0);
+}
+
+// ---- forward ------------------------------------------------------------------------------------------------------
+
+static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
+    held *h = &p->held[m];
+    message_forward *body = &peer_compose(p, MESSAGE_FORWARD)->u.forward;
+    body->subject = (message_subject){.m = m, .stage = home ? 0 : (uint16_t)(p->stage + 1), .attempt = h->attempt, .owner_term = h->owner_term};
+    body->owner = h->owner;
+    body->forward_to = h->forward_to;
+    body->home = home;
+    body->repair = h->forward_to < p->run.stages;
+    body->hash = h->y_hash;
+    body->path = h->path;
+    body->path.member[p->stage] = p->me;
+    if (!peer_send_member(p, to, h->y)) return false;
+    sent(p, &h->on, to);
+    flow_sent(&p->flow, to);
+    return true;
+}
+
+static void forward_routed(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    for (;;) {
+        member_id to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
+        if (to == 0) break;
+        if (transmit_forward(p, m, to, false)) {
+            hold_trace(p, m, TRACE_FORWARD_DONE, 0, to);
+            return;
+        }
+        add_tried(&h->on, to);
+    }
+    wait_for_somebody(p, &h->on);
+}
+
+// The member of the path, in a repair; its owner chooses again when that one does not answer.
+static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
+    held *h = &p->held[m];
+    if (member_live(p, to) && transmit_forward(p, m, to, home)) return;
+    if (member_live(p, to) && home) {
+        wait_for_somebody(p, &h->on);  // the owner does not die in this iteration's eyes: its link comes back
+        return;
+    }
+    h->on.state = SEND_LOST;
+    h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
+    tell_owner_lost(p, m, PHASE_FORWARD, to);
+}
+
+void send_forward(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    BRAID_ASSERT(h->used && h->forward == WORK_DONE);
+    if (h->forward_to <= p->stage) return;  // the last of a repair: it waits for dy
+    uint16_t next = (uint16_t)(p->stage + 1);
+    if (next == p->run.stages) {
+        if (p->stage == 0) {
+            message msg = {.kind = MESSAGE_FORWARD, .iteration = p->iteration, .sender = p->me};
+            msg.u.forward = (message_forward){.subject = {.m = m, .attempt = h->attempt, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
+            msg.u.forward.path.member[0] = p->me;
+            h->on.state = SEND_DONE;
+            own_home(p, &msg, 0);
+            return;
+        }
+        forward_named(p, m, h->owner, true);
+        return;
+    }
+    bool repair = h->forward_to < p->run.stages;
+    if (repair) forward_named(p, m, h->path.member[next], false);
+    else forward_routed(p, m);
+}
+
+// ---- backward -----------------------------------------------------------------------------------------------------
+
+void send_backward(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    BRAID_ASSERT(h->used && h->backward == WORK_DONE);
+    if (p->stage == 0 || p->stage <= h->back_to) return;
+    member_id to = h->path.member[p->stage - 1];
+    if (p->stage == 1) to = h->owner;
+    message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;
+    body->subject = (message_subject){.m = m, .stage = (uint16_t)(p->stage - 1), .attempt = h->attempt, .owner_term = h->owner_term};
+    body->owner = h->owner;
+    body->back_to = h->back_to;
+    body->repair = h->repair || h->back_to > 0;
+    body->hash = h->dx_hash;
+    body->path = h->path;
+    if (member_live(p, to) && peer_send_member(p, to, h->dx)) {
+        sent(p, &h->back, to);
+        return;
+    }
+    h->back.state = SEND_LOST;
+    h->back.to = to;
+    h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
+    tell_owner_lost(p, m, PHASE_BACKWARD, to);
+}
+
+// The owner's gradient to the last stage.
+void own_send_gradient(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    uint16_t last = (uint16_t)(p->run.stages - 1);
+    member_id to = o->stage[last].member;
+    message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;
+    body->subject = (message_subject){.m = m, .stage = last, .attempt = h->attempt, .owner_term = h->owner_term};
+    body->owner = p->me;
+    body->back_to = 0;
+    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1;
+    if (h->backward == WORK_DONE && last > 1 && o->stage[last - 1].backward_done) body->back_to = last;
+    body->hash = o->gradient_hash;
+    body->path.stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
+    if (member_live(p, to) && peer_send_member(p, to, o->gradient)) {
+        sent(p, &o->back, to);
+        return;
+    }
+    o->back.state = SEND_LOST;
+    o->back.deadline_ns = p->now + TIMING_REPEAT_NS;
+}
+
+// ---- answers ------------------------------------------------------------------------------------------------------
+
+// What the answer `subject` speaks of: my tensor on its way to that sender, or NULL when I no longer wait for it.
+static sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
+    held *h = &p->held[subject->m];
+    if (!h->used || subject->attempt != h->attempt) return NULL;
+    sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+    if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->owned[subject->m].back;
+    bool waits = s->state == SEND_SENT || s->state == SEND_ACCEPTED;
+    return waits && s->to == msg->sender ? s : NULL;
+}
+
+static timing_link *link_of(peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact].timing;
+}
+
+void on_accept(peer *p, const message *msg) {
+    const message_accept *body = &msg->u.accept;
+    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    timing_link *link = link_of(p, msg->sender);
+    if (s == NULL || link == NULL) return;
+    if (s->state == SEND_SENT) timing_accepted(link, p->now - s->sent_ns);
+    s->state = SEND_ACCEPTED;
+    s->deadline_ns = p->now + timing_complete_limit(link, body->eta_ns);
+}
+
+void on_complete(peer *p, const message *msg) {
+    const message_complete *body = &msg->u.complete;
+    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    if (s != NULL) s->state = SEND_DONE;
+}
+
+static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
+    held *h = &p->held[m];
+    flow_peer *f = flow_find(&p->flow, by);
+    bool named = h->forward_to < p->run.stages;
+    if (reason == DENY_STALE || reason == DENY_CLOSED) {
+        h->on.state = SEND_DONE;
+        return;
+    }
+    if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
+    if (reason != DENY_FULL) add_tried(&h->on, by);
+    if (named || p->stage + 1 == p->run.stages) {  // to a named member: try it again later, or let the owner choose
+        h->on.state = SEND_LOST;
+        h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
+        if (reason != DENY_FULL) tell_owner_lost(p, m, PHASE_FORWARD, by);
+        return;
+    }
+    forward_routed(p, m);
+}
+
+void on_deny(peer *p, uint32_t from, const message *msg) {
+    const message_deny *body = &msg->u.deny;
+    uint32_t m = body->subject.m;
+    if (body->phase == PHASE_GET) {
+        for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+            pull *q = &p->pulls[i];
+            if (q->used && q->from == msg->sender && q->what == m && q->stage == body->subject.stage && q->first == body->subject.attempt) {
+                reduce_denied(p, q);
+                return;
+            }
+        }
+        return;
+    }
+    (void)from;
+    if (!member_live(p, msg->sender)) return;
+    if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
+        if (owns(p, m)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        return;
+    }
+    if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
+        if (owns(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        return;
+    }
+    held *h = &p->held[m];
+    if (body->phase == PHASE_FORWARD && body->reason == DENY_NO_PEER && h->used && h->on.to == msg->sender && h->on.state == SEND_DONE)
+        h->on.state = SEND_SENT;  // it had computed, and gives it back
+    sending *s = waiting_for(p, msg, &body->subject, body->phase);
+    if (s == NULL) return;
+    if (body->phase == PHASE_FORWARD) {
+        forward_denied(p, m, msg->sender, body->reason);
+        return;
+    }
+    s->state = SEND_LOST;
+    s->deadline_ns = p->now + TIMING_REPEAT_NS;
+    if (p->stage > 0) tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
+    else if (owns(p, m)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+}
+
+// ---- guards -------------------------------------------------------------------------------------------------------
+
+void send_retry_waiting(peer *p) {
+    if (p->me == 0) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        held *h = &p->held[m];
+        if (h->used && h->on.state == SEND_WAITING) send_forward(p, m);
+    }
+}
+
+void send_member_gone(peer *p, member_id gone) {
+    if (p->me == 0) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        held *h = &p->held[m];
+        if (!h->used) continue;
+        bool on_way = h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
+        if (on_way && h->on.to == gone) {
+            add_tried(&h->on, gone);
+            if (p->stage == 0 && owns(p, m)) {
+                tell t = {.kind = TELL_REPAIR, .iteration = p->iteration, .m = m, .stage = 1, .member = gone, .phase = REPAIR_FORWARD};
+                peer_tell(p, &t);
+            }
+            send_forward(p, m);
+        }
+        bool back_way = h->back.state == SEND_SENT || h->back.state == SEND_ACCEPTED;
+        if (back_way && h->back.to == gone) {
+            h->back.state = SEND_LOST;
+            h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
+            tell_owner_lost(p, m, PHASE_BACKWARD, gone);
+        }
+    }
+}
+
+// A stage that has stayed empty: give the microbatch back, upstream may know somebody else.
+static bool nobody_left(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (p->stage == 0 || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
+    if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
+    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
+    deny->subject = (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+    deny->phase = PHASE_FORWARD;
+    deny->reason = DENY_NO_PEER;
+    if (!peer_send_member(p, h->upstream, 0)) return false;
+    hold_free(p, m);
+    return true;
+}
+
+static void forward_overdue(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    switch (h->on.state) {
+    case SEND_WAITING:
+        if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
+        h->on.tried_count = 0;  // who refused a while ago may have changed its mind
+        send_forward(p, m);
+        return;
+    case SEND_LOST:
+        send_forward(p, m);
+        return;
+    default: {
+        // too slow: somebody else computes it too, and the first to come home wins; the same one again when there is nobody
+        member_id slow = h->on.to;
+        tell_owner_lost(p, m, PHASE_FORWARD, slow);
+        add_tried(&h->on, slow);
+        if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
+            member_id other = flow_pick(&p->flow, h->on.tried, h->on.tried_count, m);
+            if (other == 0) h->on.tried_count = 0;
+        }
+        send_forward(p, m);
+    }
+    }
+}
+
+static void backward_overdue(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    member_id slow = h->back.to;
+    if (h->back.state != SEND_LOST) tell_owner_lost(p, m, PHASE_BACKWARD, slow);
+    send_backward(p, m);
+}
+
+static bool guarded(const sending *s, uint64_t now, peer *p) {
+    if (s->state == SEND_NONE || s->state == SEND_DONE) return false;
+    if (s->deadline_ns <= now) return true;
+    peer_wake_at(p, s->deadline_ns);
+    return false;
+}
+
+void sends_tick(peer *p) {
+    if (p->me == 0) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        held *h = &p->held[m];
+        if (!h->used) continue;
+        if (guarded(&h->on, p->now, p)) forward_overdue(p, m);
+        if (h->used && guarded(&h->back, p->now, p)) backward_overdue(p, m);
+    }
+}

@@ -1,0 +1,55 @@
+#include "peer/timing.h"
+
+#include <math.h>
+
+enum { GAP_WEIGHT_SHIFT = 4 };  // a gap counts 1/16
+
+static const double phi_suspect = 4.0;            // one wrong alarm in 10^4: it costs one forward
+static const double deviation_floor_ns = 150e6;   // a busy core delays a thread by this much without meaning anything
+static const uint64_t accept_floor_ns = 2 * TIMING_S;
+static const uint64_t unmeasured_bytes_per_s = 1000 * 1000;
+static const uint64_t complete_floor_ns = 2 * TIMING_S;
+static const uint64_t complete_factor = 4;        // an eta may be wrong by this much before anybody acts
+static const uint32_t most_false_alarms = 5;
+
+void timing_heard(timing_link *link, uint64_t now_ns) {
+    if (link->heard_ns != 0 && now_ns > link->heard_ns) {
+        double gap = (double)(now_ns - link->heard_ns);
+        if (timing_suspect(link, now_ns) && link->false_alarms < most_false_alarms) link->false_alarms++;
+        double error = gap - link->gap_mean_ns;
+        link->gap_mean_ns += error / (1 << GAP_WEIGHT_SHIFT);
+        link->gap_deviation_ns += (fabs(error) - link->gap_deviation_ns) / (1 << GAP_WEIGHT_SHIFT);
+    } else if (link->heard_ns == 0) {
+        link->gap_mean_ns = (double)TIMING_HEARTBEAT_NS;
+        link->gap_deviation_ns = (double)TIMING_HEARTBEAT_NS / 2;
+    }
+    link->heard_ns = now_ns;
+}
+
+double timing_phi(const timing_link *link, uint64_t now_ns) {
+    if (link->heard_ns == 0 || now_ns <= link->heard_ns) return 0;
+    double deviation = link->gap_deviation_ns > deviation_floor_ns ? link->gap_deviation_ns : deviation_floor_ns;
+    // heartbeats bound the gap of an idle link: never expect a shorter one
+    double mean = link->gap_mean_ns > (double)TIMING_HEARTBEAT_NS ? link->gap_mean_ns : (double)TIMING_HEARTBEAT_NS;
+    double z = ((double)(now_ns - link->heard_ns) - mean) / (deviation * (double)(1u << link->false_alarms));
+    if (z <= 0) return 0;
+    double tail = 0.5 * erfc(z / 1.4142135623730951);
+    return tail > 1e-300 ? -log10(tail) : 300;
+}
+
+bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_phi(link, now_ns) >= phi_suspect; }
+
+uint64_t timing_smooth(uint64_t old_ns, uint64_t new_ns) { return old_ns == 0 ? new_ns : old_ns - old_ns / 8 + new_ns / 8; }
+
+void timing_accepted(timing_link *link, uint64_t delay_ns) { link->accept_ns = timing_smooth(link->accept_ns, delay_ns); }
+
+uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes) {
+    uint64_t expected = link->accept_ns != 0 ? link->accept_ns : bytes * 1000 / (unmeasured_bytes_per_s / 1000 / 1000);
+    return accept_floor_ns + 4 * expected;
+}
+
+uint64_t timing_complete_limit(const timing_link *link, uint64_t eta_ns) {
+    return complete_floor_ns + link->accept_ns + complete_factor * eta_ns;
+}
+
+uint64_t timing_owner_limit(uint64_t slowest_step_ns) { return 2 * complete_floor_ns + complete_factor * slowest_step_ns; }

@@ -1,0 +1,49 @@
+// Every timeout of the protocol, and nothing else (docs/protocol.md, Time). All are derived from what was measured on the
+// link or at the peer in question; the constants are floors and factors, in the order in which they bite:
+//     heartbeat (0.5 s) < accept limit < COMPLETE limit < probe < expulsion by silence (10 s)
+#ifndef BRAID_PEER_TIMING_H
+#define BRAID_PEER_TIMING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TIMING_MS ((uint64_t)1000000)
+#define TIMING_S ((uint64_t)1000000000)
+#define TIMING_NEVER UINT64_MAX
+
+#define TIMING_HEARTBEAT_NS (500 * TIMING_MS)      // at most this long without a word on a link
+#define TIMING_REDIAL_FIRST_NS (200 * TIMING_MS)   // after a link fell: at once, then this, doubling
+#define TIMING_REDIAL_MOST_NS (5 * TIMING_S)
+#define TIMING_EXPEL_REFUSED_NS (400 * TIMING_MS)  // its port has answered "nobody here" for so long
+#define TIMING_EXPEL_SILENCE_NS (10 * TIMING_S)    // silent and unreachable for so long
+#define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered word to owner or leader is said again
+#define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
+#define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
+#define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
+#define TIMING_NO_PEER_NS (2 * TIMING_S)           // a stage empty for so long: DENY(NO_PEER) upstream
+
+// Gaps between words on a link, smoothed, and how surprising the present one is.
+typedef struct timing_link {
+    double gap_mean_ns, gap_deviation_ns;
+    uint64_t heard_ns;
+    uint64_t accept_ns;   // smoothed time from FORWARD or BACKWARD to ACCEPT, payload included; 0: not measured
+    uint32_t false_alarms;  // suspicions that turned out wrong; each doubles the limit
+} timing_link;
+
+void timing_heard(timing_link *link, uint64_t now_ns);
+// -log10 of the probability that a living peer is silent for so long (phi accrual, normal tail).
+double timing_phi(const timing_link *link, uint64_t now_ns);
+bool timing_suspect(const timing_link *link, uint64_t now_ns);
+void timing_accepted(timing_link *link, uint64_t delay_ns);
+
+// How long a sender waits for ACCEPT after it sent a tensor of `bytes`.
+uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes);
+// How long a sender waits for COMPLETE after an ACCEPT that promised `eta_ns`. This is the timeout of COMPLETE.
+uint64_t timing_complete_limit(const timing_link *link, uint64_t eta_ns);
+// How long an owner lets a microbatch be silent before it probes the path.
+uint64_t timing_owner_limit(uint64_t slowest_step_ns);
+
+// Exponential smoothing of a measured cost.
+uint64_t timing_smooth(uint64_t old_ns, uint64_t new_ns);
+
+#endif

@@ -1,0 +1,140 @@
+// Which job the host runs next, and where its answer goes. Order: what others wait for (blocks, state), loss and B,
+// repairs, F, W, roots; but W before F when no slot is free, since only W frees slots.
+#include "peer/internal.h"
+
+#include <string.h>
+
+task *task_add(peer *p, job_kind kind) {
+    if (p->task_count == PEER_MAX_TASKS) return NULL;
+    task *t = &p->tasks[(p->task_first + p->task_count++) % PEER_MAX_TASKS];
+    memset(t, 0, sizeof *t);
+    t->work.kind = kind;
+    t->work.stage = p->stage;
+    t->work.iteration = p->iteration;
+    t->contact = NO_CONTACT;
+    return t;
+}
+
+static void start(peer *p, const task *t) {
+    p->running = *t;
+    p->running.work.id = ++p->next_job;
+    effect *e = peer_effect(p, EFFECT_JOB);
+    BRAID_ASSERT(e != NULL);
+    e->job = &p->running.work;
+}
+
+static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
+    const held *h = &p->held[m];
+    task t = {.serial = h->serial, .contact = NO_CONTACT};
+    t.work.kind = kind;
+    t.work.stage = p->stage;
+    t.work.iteration = p->iteration;
+    t.work.m = m;
+    t.work.slot = h->slot;
+    return t;
+}
+
+static bool start_loss(peer *p, uint32_t m) {
+    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || !p->held[m].used) return false;
+    task t = for_microbatch(p, m, JOB_LOSS);
+    t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
+    start(p, &t);
+    return true;
+}
+
+static bool start_backward(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (!h->used || h->backward != WORK_QUEUED) return false;
+    task t = for_microbatch(p, m, JOB_BACKWARD);
+    t.work.in = h->dy;
+    h->backward = WORK_RUNNING;
+    start(p, &t);
+    return true;
+}
+
+static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
+    held *h = &p->held[m];
+    if (!h->used || h->forward != WORK_QUEUED || (repairs_only && !h->repair)) return false;
+    task t = for_microbatch(p, m, JOB_FORWARD);
+    t.work.in = h->x;
+    h->forward = WORK_RUNNING;
+    start(p, &t);
+    return true;
+}
+
+static bool start_weight(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (!h->used || h->weight != WORK_QUEUED) return false;
+    task t = for_microbatch(p, m, JOB_WEIGHT);
+    h->weight = WORK_RUNNING;
+    p->sum_dirty = true;
+    start(p, &t);
+    return true;
+}
+
+static bool start_microbatch(peer *p) {
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (start_loss(p, m) || start_backward(p, m)) return true;
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (start_forward(p, m, true)) return true;
+    bool full = p->slots_used == p->config.capacity;
+    for (uint32_t m = 0; full && m < p->microbatches; m++)
+        if (start_weight(p, m)) return true;
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (start_forward(p, m, false)) return true;
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (start_weight(p, m)) return true;
+    return false;
+}
+
+static bool start_state_root(peer *p) {
+    if (!p->ready || p->state_asked || p->version != p->iteration) return false;
+    p->state_asked = true;
+    task t = {.contact = NO_CONTACT};
+    t.work.kind = JOB_STATE_ROOT;
+    t.work.stage = p->stage;
+    t.work.iteration = t.work.version = p->version;
+    start(p, &t);
+    return true;
+}
+
+void work_next(peer *p) {
+    if (p->running.work.id != 0) return;
+    if (p->task_count > 0) {
+        task t = p->tasks[p->task_first];
+        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
+        p->task_count--;
+        start(p, &t);
+        return;
+    }
+    if (p->me == 0) return;
+    if (!start_microbatch(p)) start_state_root(p);
+}
+
+static void state_root_done(peer *p, const task *t, const job_result *r) {
+    if (!p->ready || t->work.version != p->version) return;
+    p->state_known = true;
+    p->state_root = r->hash;
+    p->state_sent_ns = 0;
+}
+
+void work_done(peer *p, const job_result *r) {
+    BRAID_ASSERT(p->running.work.id != 0 && r->id == p->running.work.id);
+    task t = p->running;
+    p->running.work.id = 0;
+    p->progress++;
+    if (r->out != 0) p->blobs_held++;
+    switch (t.work.kind) {
+    case JOB_FORWARD: held_forward_done(p, &t, r); break;
+    case JOB_LOSS: own_loss_done(p, &t, r); break;
+    case JOB_BACKWARD: held_backward_done(p, &t, r); break;
+    case JOB_WEIGHT: held_weight_done(p, &t, r); break;
+    case JOB_REDUCE: case JOB_RESULT_PUT: case JOB_NORM: case JOB_APPLY: reduce_job_done(p, &t, r); break;
+    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: serve_done(p, &t, r); break;
+    case JOB_STATE_INIT: case JOB_STATE_PUT: transfer_put_done(p, &t, r); break;
+    case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
+    case JOB_DECIDE: leader_decided(p, r); break;
+    case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
+    default: break;
+    }
+}
