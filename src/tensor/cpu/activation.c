@@ -31,7 +31,7 @@ void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t r
 // Reads element i of each before it writes element i, so the output may lie on the input.
 TENSOR_WIDE
 static void swiglu_gradient_row(const float *gate, const float *up, const float *dy, float *d_gate, float *d_up, size_t dim) {
-#pragma GCC ivdep
+    LANES_APART
     for (size_t i = 0; i < dim; i++) {
         float g = gate[i], s = wide_sigmoid(g), d = dy[i];
         float slope = s * (1.0f + g * (1.0f - s));
@@ -79,7 +79,7 @@ void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t cou
 
 TENSOR_WIDE
 static void gelu_gradient_range(const float *x, const float *dy, float *dx, size_t count) {
-#pragma GCC ivdep
+    LANES_APART
     for (size_t i = 0; i < count; i++) {
         float v = x[i], s = wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v));
         float inner = gelu_scale * (1.0f + 3.0f * gelu_cubic * v * v);

@@ -78,10 +78,10 @@ static void gradient_row(const norm_job *job, const float *weight, size_t r, siz
     gradient_sums(x, dy, weight, dim, mean, &product, &plain);
     float slope = product / (float)dim * (inv * inv), shift = centred ? plain / (float)dim : 0.0f;
     if (residual)
-#pragma GCC ivdep
+        LANES_APART
         for (size_t i = 0; i < dim; i++) dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
     else
-#pragma GCC ivdep
+        LANES_APART
         for (size_t i = 0; i < dim; i++) dx[i] = inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
 }
 

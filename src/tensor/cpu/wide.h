@@ -16,6 +16,13 @@
 #define TENSOR_WIDE
 #endif
 
+// Before a loop whose output is one of its inputs or lies apart: element i is read before element i is written.
+#ifdef __clang__
+#define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LANES_APART _Pragma("GCC ivdep")
+#endif
+
 enum { LANES = 16 };
 
 // Sixteen running values; element i of a row belongs to lane i mod 16.

@@ -1,0 +1,132 @@
+// All kernels but the matrix products give the same bits with every compiler, optimisation and vector width: their results
+// on fixed numbers have a known hash. (A BLAS chooses its kernels by machine, so products cannot promise that.)
+#include "base/rng.h"
+#include "base/sha256.h"
+#include "tensor/cpu/wide.h"
+#include "tensor/elementary.h"
+#include "tensor/kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 21, DIM = 75, COUNT = ROWS * DIM };
+
+static tensor_pool *pool;
+static sha256 hash;
+static rng numbers = {99};
+
+static void fill(float *x, size_t count, double centre) {
+    for (size_t i = 0; i < count; i++) x[i] = (float)(centre + 6 * rng_unit(&numbers) - 3);
+}
+
+static void keep(const float *x, size_t count) { sha256_update(&hash, x, count * sizeof *x); }
+
+static void expect_hash(uint64_t expected) {
+    braid_hash found = sha256_final(&hash);
+    uint64_t first = 0;
+    for (int i = 0; i < 8; i++) first = first << 8 | found.bytes[i];
+    if (first != expected) fail_msg("hash 0x%016llx", (unsigned long long)first);
+}
+
+static void test_norm_bits(void **state) {
+    (void)state;
+    static float x[COUNT], dy[COUNT], y[COUNT], weight[DIM], bias[DIM], mean[ROWS], inverse[ROWS], d_weight[DIM], d_bias[DIM];
+    fill(x, COUNT, 0.2), fill(dy, COUNT, 0), fill(weight, DIM, 1), fill(bias, DIM, 0);
+    sha256_init(&hash);
+    for (int centred = 0; centred < 2; centred++) {
+        tensor_norm n = {.centred = centred, .rows = ROWS, .dim = DIM, .eps = 1e-5f, .weight = weight, .bias = bias, .mean = mean, .inverse = inverse};
+        tensor_norm_forward(pool, &n, x, y);
+        keep(y, COUNT);
+        tensor_norm_input_gradient(pool, &n, x, dy, y, y);
+        keep(y, COUNT);
+        tensor_norm_weight_gradient(pool, &n, x, dy, d_weight, centred ? d_bias : NULL);
+        keep(d_weight, DIM);
+    }
+    keep(d_bias, DIM);
+    expect_hash(0x690a6f6dc2796485u);
+}
+
+static void test_activation_bits(void **state) {
+    (void)state;
+    static float x[COUNT], dy[COUNT], y[COUNT];
+    size_t half = DIM / 3;
+    fill(x, COUNT, 0), fill(dy, COUNT, 0);
+    sha256_init(&hash);
+    tensor_gelu_forward(pool, x, y, COUNT);
+    keep(y, COUNT);
+    tensor_gelu_input_gradient(pool, x, dy, y, COUNT);
+    keep(y, COUNT);
+    tensor_swiglu_forward(pool, x, y, ROWS, half);
+    keep(y, ROWS * half);
+    tensor_swiglu_input_gradient(pool, x, dy, x, ROWS, half);
+    keep(x, ROWS * 2 * half);
+    expect_hash(0xd1154d30b7d81e47u);
+}
+
+static void test_loss_bits(void **state) {
+    (void)state;
+    static float logits[COUNT], maximum[ROWS], inverse[ROWS];
+    static double losses[ROWS];
+    int32_t targets[ROWS];
+    for (int r = 0; r < ROWS; r++) targets[r] = r * 3;
+    fill(logits, COUNT, 0);
+    sha256_init(&hash);
+    tensor_loss l = {.rows = ROWS, .vocab = DIM, .targets = targets, .losses = losses, .maximum = maximum, .inverse = inverse, .gradient = true};
+    tensor_loss_run(pool, &l, logits);
+    keep(logits, COUNT);
+    sha256_update(&hash, losses, sizeof losses);
+    expect_hash(0x51b374e43382ceeau);
+}
+
+static void test_rope_bits(void **state) {
+    (void)state;
+    static float x[ROWS * 72], cosines[ROWS * 6], sines[ROWS * 6];
+    fill(x, ROWS * 72, 0);
+    sha256_init(&hash);
+    tensor_rope_tables(ROWS, 12, 10000.0f, cosines, sines);
+    tensor_rope_run(pool, &(tensor_rope){1, ROWS, 6, 12, 72, cosines, sines}, x, false);
+    keep(x, ROWS * 72);
+    keep(cosines, ROWS * 6);
+    expect_hash(0xd5a3b1f0ebc9e369u);
+}
+
+// Error of the vector exponential in units of the last place.
+static void test_exponential_error(void **state) {
+    (void)state;
+    double worst = 0;
+    for (int i = -870000; i <= 880000; i += 7) {
+        float x = (float)i / 10000.0f, found = wide_exp(x);
+        double exact = exp((double)x);
+        float unit = nextafterf((float)exact, INFINITY) - (float)exact;
+        double error = fabs((double)found - exact) / (double)unit;
+        if (error > worst) worst = error;
+    }
+    if (worst > 2.0) fail_msg("%g units in the last place", worst);
+    assert_true(wide_exp(0.0f) == 1.0f);
+    assert_true(wide_exp(-200.0f) == 0.0f && wide_exp(-INFINITY) == 0.0f);
+    assert_true(wide_exp(INFINITY) > 2e38f);
+    assert_true(isnan(wide_exp(NAN)));
+}
+
+static int setup(void **state) {
+    (void)state;
+    return tensor_pool_new(2, &pool, NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tensor_pool_free(pool);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norm_bits),    cmocka_unit_test(test_activation_bits),   cmocka_unit_test(test_loss_bits),
+        cmocka_unit_test(test_rope_bits),    cmocka_unit_test(test_exponential_error),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
