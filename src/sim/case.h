@@ -40,11 +40,11 @@ typedef struct sim_crash {
 typedef enum sim_mutant {
     SIM_MUTANT_NONE,
     SIM_MUTANT_EAGER_WEIGHT,   // a weight gradient is added when the input gradient is, without a commit
-    SIM_MUTANT_DOUBLE_WEIGHT,  // a weight gradient is added twice
+    SIM_MUTANT_LOST_WEIGHT,    // a weight gradient is never added
     SIM_MUTANT_MOVED_PART,     // a packed part is not what its set says
     SIM_MUTANT_FORGED_DENY,    // a COMMIT that is kept is answered with DENY(MISSING) too: two holders
     SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be seen to be stuck
-    SIM_MUTANT_STALE_STATE,    // state chunks say the wrong version
+    SIM_MUTANT_WRONG_STATE,    // a state chunk is not what the donor has
     SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
     SIM_MUTANTS
 } sim_mutant;
@@ -57,6 +57,8 @@ typedef struct sim_case {
     uint64_t latency_ns, jitter_ns, payload_ns;  // of a link, at most
     uint64_t compute_ns;                         // of one F, about
     uint32_t void_percent, overflow_percent;     // fake kernels only
+    uint32_t eval_every, eval_microbatches;      // held-out losses between iterations, 0: none
+    uint32_t checkpoint_every;
     uint32_t crashes, joins;
     sim_crash crash[SIM_MAX_CRASHES];
     uint64_t join_ns[SIM_MAX_JOINS];

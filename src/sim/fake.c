@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { FAKE_MAX_BLOCKS = 32, FAKE_TENSORS_PER_STAGE = 2 };
+static const uint64_t FAKE_NOT_FINITE = UINT64_MAX;
 
 typedef enum fake_tag { FAKE_Y = 1, FAKE_DX, FAKE_PART, FAKE_RESULT, FAKE_STATE } fake_tag;
 
@@ -28,7 +29,8 @@ typedef struct fake_tensor {
 
 typedef struct fake_header {
     uint64_t tag, iteration, stage, first, count;
-    message_set set;  // FAKE_PART
+    uint64_t overflow;  // FAKE_PART
+    message_set set;    // FAKE_PART
 } fake_header;
 
 typedef struct fake_state {
@@ -146,6 +148,7 @@ static void run_loss(fake_worker *w, const job *work, const worker_blobs *blobs,
     result->tokens = 32 + (uint32_t)(mix3(5, work->iteration, work->m) % 8);
     result->finite = !percent(w->model, 11, work->iteration, work->m, w->model->config.void_percent);
     result->loss = result->finite ? (double)(value % 100000) / 700.0 : (double)NAN;
+    if (work->m >= w->model->config.microbatches) return;  // held-out text has no gradient
     tensor_write(w, work, blobs, FAKE_DX, value, result);
     // the head's gradient counts as that of a stage behind the last one
     fake_tensor *dx = (fake_tensor *)(uintptr_t)blobs->read(blobs->context, result->out, &(uint64_t){0});
@@ -192,7 +195,10 @@ static bool range_check(fake_worker *w, const job *work) {
 static void *range_write(fake_worker *w, const job *work, const worker_blobs *blobs, fake_tag tag, size_t each, job_result *result) {
     fake_header *header = blobs->write(blobs->context, sizeof *header + work->count * each, &result->out);
     *header = (fake_header){.tag = (uint64_t)tag, .iteration = work->iteration, .stage = w->base.stage, .first = work->first, .count = work->count};
-    if (tag == FAKE_PART) header->set = w->sum_set;
+    if (tag == FAKE_PART) {
+        header->set = w->sum_set;
+        header->overflow = w->overflow;
+    }
     return header + 1;
 }
 
@@ -238,6 +244,7 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
     }
     int64_t total[FAKE_MAX_BLOCKS] = {0};
     message_set all = {{0}};
+    bool overflow = false;
     for (uint32_t i = 0; i < work->inputs; i++) {
         const int64_t *sum = w->sum + work->first;
         const message_set *set = &w->sum_set;
@@ -246,6 +253,9 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
             if (!header) return;
             sum = (const int64_t *)(header + 1);
             set = &header->set;
+            overflow = overflow || header->overflow;
+        } else {
+            overflow = overflow || w->overflow;
         }
         set_unite(w, &all, set);
         for (uint32_t b = 0; b < work->count; b++) total[b] += sum[b];
@@ -254,7 +264,7 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
     w->base.reduced_known = true;
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
     for (uint32_t b = 0; b < work->count; b++) {
-        out[b] = mix3((uint64_t)total[b], work->tokens, work->iteration);
+        out[b] = overflow ? FAKE_NOT_FINITE : mix3((uint64_t)total[b], work->tokens, work->iteration);
         w->result[work->first + b] = out[b];
         w->result_iteration[work->first + b] = work->iteration + 1;
     }
@@ -289,10 +299,11 @@ static void run_result_get(fake_worker *w, const job *work, const worker_blobs *
 static void run_norm(fake_worker *w, const job *work, job_result *result) {
     results_check(w, work, 0, w->blocks);
     memset(w->norm2, 0, sizeof w->norm2);
-    for (uint32_t b = 0; b < w->blocks; b++)
+    for (uint32_t b = 0; b < w->blocks; b++) {
+        if (w->result[b] == FAKE_NOT_FINITE) result->overflow = true;
         w->norm2[b * FAKE_TENSORS_PER_STAGE / w->blocks] += (double)(w->result[b] % 1000003) / 4096.0;
+    }
     result->hash = sha256_of(w->result, w->blocks * sizeof *w->result);
-    result->overflow = w->overflow;
     result->norms = FAKE_TENSORS_PER_STAGE;
     result->norm2 = w->norm2;
 }

@@ -39,12 +39,13 @@ struct sim_model {
 typedef struct sim_fake_config {
     uint64_t seed;
     uint16_t stages;
+    uint32_t microbatches;  // of an iteration; larger numbers are held-out text
     uint32_t void_percent, overflow_percent;
 } sim_fake_config;
 
 sim_model *sim_fake_new(const sim_fake_config *config);
 
-// A tiny LLaMA on made-up text. Variants differ in the split and the width; `stages` as above.
-braid_err sim_real_new(uint64_t seed, uint16_t stages, uint64_t iterations, sim_model **out, braid_error *error);
+// A tiny LLaMA on made-up text, with the kernels of the real process.
+braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, sim_model **out, braid_error *error);
 
 #endif

@@ -1,0 +1,193 @@
+#include "sim/campaign.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void sim_bench_close(sim_bench *b) {
+    for (uint32_t i = 0; i < b->count; i++) {
+        sim_reference_free(b->kept[i].reference);
+        b->kept[i].model->free(b->kept[i].model);
+    }
+    b->count = 0;
+}
+
+static void bench_run_real(sim_bench *b, const sim_case *c, FILE *trace, sim_report *report) {
+    uint64_t seed = c->seed % 2;
+    uint32_t i = 0;
+    while (i < b->count && (b->kept[i].seed != seed || b->kept[i].stages != c->stages || b->kept[i].microbatches != c->microbatches ||
+                            b->kept[i].iterations != c->iterations))
+        i++;
+    if (i == SIM_MAX_MODELS) {
+        sim_bench_close(b);
+        i = 0;
+    }
+    if (i == b->count) {
+        braid_error error;
+        sim_model *model;
+        if (sim_real_new(seed, c->stages, c->microbatches, c->iterations, &model, &error) != BRAID_OK) {
+            *report = (sim_report){.failed = true};
+            snprintf(report->text, sizeof report->text, "%s", error.text);
+            return;
+        }
+        b->kept[i].seed = seed;
+        b->kept[i].stages = c->stages;
+        b->kept[i].microbatches = c->microbatches;
+        b->kept[i].iterations = c->iterations;
+        b->kept[i].model = model;
+        b->kept[i].reference = sim_reference_new(model, c->iterations, c->microbatches);
+        b->count++;
+    }
+    sim_cluster_run(c, b->kept[i].model, b->kept[i].reference, trace, report);
+}
+
+void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_report *report) {
+    if (real) {
+        bench_run_real(b, c, trace, report);
+        return;
+    }
+    const sim_fake_config config = {c->seed, c->stages, c->microbatches, c->void_percent, c->overflow_percent};
+    sim_model *model = sim_fake_new(&config);
+    sim_reference *reference = sim_reference_new(model, c->iterations, c->microbatches);
+    sim_cluster_run(c, model, reference, trace, report);
+    sim_reference_free(reference);
+    model->free(model);
+}
+
+// ---- several processes
+
+// What a child says about one run.
+typedef struct outcome {
+    uint64_t seed;
+    sim_report report;
+} outcome;
+
+typedef struct child {
+    pid_t pid;
+    int pipe;
+    uint64_t offset;         // of its seeds: first + offset, then every `processes`-th
+    outcome got;
+    size_t got_bytes;
+} child;
+
+static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
+    sim_case c = sim_case_random(seed, campaign->real);
+    c.mutant = campaign->mutant;
+    return c;
+}
+
+static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, int pipe, uint64_t *now) {
+    sim_bench bench = {.count = 0};
+    outcome o;
+    memset(&o, 0, sizeof o);
+    for (uint64_t i = offset; i < campaign->count; i += campaign->processes) {
+        o.seed = *now = campaign->first + i;
+        alarm(SIM_RUN_SECONDS);
+        sim_case c = campaign_case(campaign, o.seed);
+        sim_bench_run(&bench, &c, campaign->real, NULL, &o.report);
+        const char *from = (const char *)&o;
+        for (size_t sent = 0; sent < sizeof o;) {
+            ssize_t n = write(pipe, from + sent, sizeof o - sent);
+            if (n <= 0) _exit(1);
+            sent += (size_t)n;
+        }
+    }
+    _exit(0);
+}
+
+static bool child_start(const sim_campaign *campaign, child *c, uint64_t *now) {
+    int ends[2];
+    if (c->offset >= campaign->count || pipe(ends) != 0) return false;
+    c->got_bytes = 0;
+    c->pid = fork();
+    if (c->pid == 0) {
+        close(ends[0]);
+        child_main(campaign, c->offset, ends[1], now);
+    }
+    close(ends[1]);
+    c->pipe = ends[0];
+    return c->pid > 0;
+}
+
+static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed, const char *why) {
+    char text[2048];
+    sim_case c = campaign_case(campaign, seed);
+    sim_case_describe(&c, text, sizeof text);
+    fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
+    if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
+    fprintf(out, " --trace\n");
+    fflush(out);
+}
+
+static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *o, sim_campaign_result *r) {
+    const sim_stats *stats = &o->report.stats;
+    r->runs++;
+    r->crashes += stats->crashes;
+    r->joins += stats->joins;
+    r->repairs += stats->repairs;
+    r->events += stats->events;
+    r->messages += stats->messages;
+    r->virtual_hours += (double)stats->virtual_ns / 3.6e12;
+    for (int i = 0; i < REPAIR_PHASES; i++) r->repairs_in[i] += stats->repairs_in[i];
+    if (!o->report.failed) return;
+    if (r->failures == 0 || o->seed < r->first_failure) r->first_failure = o->seed;
+    if (r->failures++ < campaign->print) failure_print(campaign, out, o->seed, o->report.text);
+}
+
+// The process is gone: at the end of its work, or in the middle of a run, which then failed.
+static bool child_ended(const sim_campaign *campaign, FILE *out, child *c, uint64_t *now, sim_campaign_result *r) {
+    int status = 0;
+    close(c->pipe);
+    waitpid(c->pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
+    outcome o = {.seed = *now, .report = {.failed = true}};
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) snprintf(o.report.text, sizeof o.report.text, "still running after %d s", SIM_RUN_SECONDS);
+    else snprintf(o.report.text, sizeof o.report.text, "the process died (%s %d)", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    outcome_add(campaign, out, &o, r);
+    c->offset = *now - campaign->first + campaign->processes;
+    return child_start(campaign, c, now);
+}
+
+static bool child_read(const sim_campaign *campaign, FILE *out, child *c, sim_campaign_result *r) {
+    ssize_t n = read(c->pipe, (char *)&c->got + c->got_bytes, sizeof c->got - c->got_bytes);
+    if (n <= 0) return false;
+    c->got_bytes += (size_t)n;
+    if (c->got_bytes < sizeof c->got) return true;
+    c->got_bytes = 0;
+    outcome_add(campaign, out, &c->got, r);
+    return true;
+}
+
+void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_result *result) {
+    *result = (sim_campaign_result){0};
+    unsigned processes = campaign->processes;
+    child *children = calloc(SIM_MAX_PROCESSES, sizeof *children);
+    uint64_t *now = mmap(NULL, SIM_MAX_PROCESSES * sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    BRAID_ASSERT(now != MAP_FAILED && children && processes > 0 && processes <= SIM_MAX_PROCESSES);
+    struct pollfd polls[SIM_MAX_PROCESSES];
+    unsigned alive = 0;
+    fflush(out);
+    for (unsigned i = 0; i < processes; i++) {
+        children[i] = (child){.offset = i};
+        polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+        if (!child_start(campaign, &children[i], &now[i])) continue;
+        polls[i].fd = children[i].pipe;
+        alive++;
+    }
+    while (alive > 0 && poll(polls, processes, -1) >= 0) {
+        for (unsigned i = 0; i < processes; i++) {
+            if (polls[i].fd < 0 || !(polls[i].revents & (POLLIN | POLLHUP))) continue;
+            if (child_read(campaign, out, &children[i], result)) continue;
+            bool again = child_ended(campaign, out, &children[i], &now[i], result);
+            polls[i].fd = again ? children[i].pipe : -1;
+            if (!again) alive--;
+        }
+    }
+    free(children);
+    munmap(now, SIM_MAX_PROCESSES * sizeof *now);
+}

@@ -1,0 +1,45 @@
+// Many simulated runs: one after another, or over several processes so that a run that stops the process is only one
+// failure among others.
+#ifndef BRAID_SIM_CAMPAIGN_H
+#define BRAID_SIM_CAMPAIGN_H
+
+#include "sim/cluster.h"
+
+enum { SIM_MAX_MODELS = 16, SIM_MAX_PROCESSES = 64, SIM_RUN_SECONDS = 60 };
+
+// Models of real kernels and their one-process runs, kept from case to case.
+typedef struct sim_bench {
+    struct {
+        uint64_t seed;
+        uint16_t stages;
+        uint32_t microbatches, iterations;
+        sim_model *model;
+        sim_reference *reference;
+    } kept[SIM_MAX_MODELS];
+    uint32_t count;
+} sim_bench;
+
+void sim_bench_close(sim_bench *b);
+// Runs one case on fake or real kernels.
+void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_report *report);
+
+typedef struct sim_campaign {
+    uint64_t first, count;   // seeds
+    bool real;
+    unsigned processes;      // 1 .. SIM_MAX_PROCESSES
+    sim_mutant mutant;
+    uint32_t print;          // failures printed in full
+    const char *replay;      // name of the program; seed and options are appended
+} sim_campaign;
+
+typedef struct sim_campaign_result {
+    uint64_t runs, failures, crashes, joins, repairs, events, messages;
+    uint64_t repairs_in[REPAIR_PHASES];
+    uint64_t first_failure;  // its seed
+    double virtual_hours;
+} sim_campaign_result;
+
+// Prints failures as they come, each with the command that shows it again.
+void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_result *result);
+
+#endif

@@ -1,0 +1,124 @@
+#include "sim/case.h"
+
+#include "base/err.h"
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint64_t SECOND = 1000000000;
+
+const char *sim_moment_name(sim_moment moment) {
+    static const char *const names[SIM_MOMENTS] = {"at a time", "before sending", "after sending", "before receiving", "after receiving",
+                                                   "before a job", "after a job, untold", "after a job"};
+    return moment < SIM_MOMENTS ? names[moment] : "?";
+}
+
+const char *sim_mutant_name(sim_mutant mutant) {
+    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply"};
+    return mutant < SIM_MUTANTS ? names[mutant] : "?";
+}
+
+const char *sim_job_name(job_kind kind) {
+    static const char *const names[JOB_KINDS] = {"NONE", "FORWARD", "LOSS", "BACKWARD", "WEIGHT", "PACK", "REDUCE", "RESULT_PUT", "RESULT_GET", "NORM",
+                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE", "SAVE_END"};
+    return kind < JOB_KINDS ? names[kind] : "?";
+}
+
+sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uint32_t relays, uint32_t microbatches, uint32_t iterations) {
+    return (sim_case){.seed = seed, .stages = stages, .data_peers = data_peers, .relays = relays, .microbatches = microbatches, .iterations = iterations,
+                      .slots = data_peers, .data_capacity = 4, .relay_capacity = 4, .latency_ns = 20 * MILLISECOND, .jitter_ns = 2 * MILLISECOND,
+                      .payload_ns = 10 * MILLISECOND, .compute_ns = 20 * MILLISECOND};
+}
+
+uint64_t sim_case_quiet_ns(const sim_case *c) {
+    uint64_t round_trip = 2 * (c->latency_ns + c->jitter_ns + c->payload_ns);
+    uint64_t flow = c->stages * 2 * (round_trip + 2 * c->compute_ns);
+    return 5 * SECOND + c->iterations * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
+}
+
+// ---- random cases
+
+static uint64_t between(rng *r, uint64_t low, uint64_t high) { return low + rng_below(r, high - low + 1); }
+
+// The kinds whose surroundings are worth dying in.
+static void random_moment(rng *r, sim_crash *crash) {
+    static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_DENY, MESSAGE_TRACE, MESSAGE_STATUS,
+                                       MESSAGE_RESUME, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED,
+                                       MESSAGE_STATE, MESSAGE_GET, MESSAGE_DATA, MESSAGE_CAN_TAKE, MESSAGE_LOG, MESSAGE_JOIN, MESSAGE_PROBE, MESSAGE_CANCEL,
+                                       MESSAGE_MISMATCH};
+    static const uint8_t jobs[] = {JOB_FORWARD, JOB_BACKWARD, JOB_WEIGHT, JOB_PACK, JOB_REDUCE, JOB_RESULT_PUT, JOB_RESULT_GET, JOB_NORM, JOB_APPLY,
+                                   JOB_STATE_ROOT, JOB_STATE_GET, JOB_STATE_PUT, JOB_SUM_CLEAR};
+    crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
+    if (crash->moment >= SIM_BEFORE_JOB) crash->kind = jobs[rng_below(r, sizeof jobs)];
+    else crash->kind = messages[rng_below(r, sizeof messages)];
+}
+
+static void random_crash(rng *r, const sim_case *c, uint64_t span_ns, sim_crash *crash) {
+    random_moment(r, crash);
+    crash->iteration = rng_below(r, c->iterations);
+    crash->skip = (uint32_t)(rng_below(r, 3) ? rng_below(r, 3) : rng_below(r, 20));
+    crash->at_ns = between(r, 0, span_ns);
+    crash->machine = rng_below(r, 3) == 0;
+    crash->restart = rng_below(r, 2) == 0;
+    crash->same_id = rng_below(r, 2) == 0;
+    crash->restart_ns = rng_below(r, 2) ? between(r, MILLISECOND, SECOND) : between(r, SECOND, 20 * SECOND);
+}
+
+static void random_shape(rng *r, sim_case *c, bool real) {
+    c->stages = (uint16_t)between(r, 2, 4);
+    uint32_t hidden = c->stages - 1u;
+    c->data_peers = (uint32_t)between(r, 1, 2);
+    c->relays = (uint32_t)between(r, hidden, 3 * hidden);
+    if (rng_below(r, 4)) c->relays = (uint32_t)between(r, 2 * hidden, 3 * hidden);
+    c->microbatches = real ? 4 : (uint32_t)between(r, 1, 8);
+    c->iterations = real ? 3 : (uint32_t)between(r, 1, 4);
+    c->slots = c->data_peers * (uint32_t)between(r, 1, 2);
+    c->data_capacity = (uint32_t)between(r, 1, 8);
+    c->relay_capacity = (uint32_t)between(r, 1, 6);
+    if (rng_below(r, 3) == 0) c->eval_every = c->eval_microbatches = (uint32_t)between(r, 1, 2);
+    if (rng_below(r, 3) == 0) c->checkpoint_every = (uint32_t)between(r, 1, 2);
+    if (real || rng_below(r, 4)) return;
+    c->void_percent = (uint32_t)between(r, 0, 20);
+    c->overflow_percent = (uint32_t)between(r, 0, 3);
+}
+
+sim_case sim_case_random(uint64_t seed, bool real) {
+    rng r = {rng_seed(seed, 77)};
+    sim_case c = {.seed = seed};
+    random_shape(&r, &c, real);
+    c.latency_ns = between(&r, 1, 60) * MILLISECOND;
+    c.jitter_ns = between(&r, 0, 20) * MILLISECOND;
+    c.payload_ns = between(&r, 0, 40) * MILLISECOND;
+    c.compute_ns = between(&r, 2, 60) * MILLISECOND;
+    uint64_t span = sim_case_quiet_ns(&c) / 2;
+    c.crashes = (uint32_t)between(&r, 0, 6);
+    for (uint32_t i = 0; i < c.crashes; i++) random_crash(&r, &c, span, &c.crash[i]);
+    c.joins = (uint32_t)between(&r, 0, 3);
+    for (uint32_t i = 0; i < c.joins; i++) c.join_ns[i] = between(&r, 0, span);
+    return c;
+}
+
+void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
+    size_t used = 0;
+#define ADD(...)                                                                          \
+    do {                                                                                  \
+        int n = snprintf(text + used, capacity - used, __VA_ARGS__);                      \
+        used = n < 0 || used + (size_t)n >= capacity ? capacity - 1 : used + (size_t)n;   \
+    } while (0)
+    ADD("seed %" PRIu64 ": %u stages, %u data peers (capacity %u, %u slots), %u relays (capacity %u), %u microbatches, %u iterations\n", c->seed, c->stages,
+        c->data_peers, c->data_capacity, c->slots, c->relays, c->relay_capacity, c->microbatches, c->iterations);
+    ADD("  links up to %.0f + %.0f ms, payloads up to %.0f ms, F about %.0f ms; mutant %s\n", (double)c->latency_ns / 1e6, (double)c->jitter_ns / 1e6,
+        (double)c->payload_ns / 1e6, (double)c->compute_ns / 1e6, sim_mutant_name(c->mutant));
+    if (c->eval_every || c->checkpoint_every) ADD("  held-out loss every %u, checkpoint every %u iterations\n", c->eval_every, c->checkpoint_every);
+    for (uint32_t i = 0; i < c->crashes; i++) {
+        const sim_crash *x = &c->crash[i];
+        if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
+        else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
+                 x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
+        ADD("%s%s%s\n", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
+    }
+    for (uint32_t i = 0; i < c->joins; i++) ADD("  joiner at %.3f s\n", (double)c->join_ns[i] / 1e9 + 1);
+#undef ADD
+}

@@ -1,0 +1,163 @@
+// What a correct peer may ask its host to compute, and what must come out. Worked out from the stream of jobs alone.
+#include "sim/inside.h"
+
+#include "base/bitset.h"
+
+#include <string.h>
+
+static void job_fail(sim_cluster *s, uint32_t node, const job *work, const char *why) {
+    sim_fail(s, "%s: job %s t=%llu m=%u stage %u slot %u: %s", s->node[node].name, sim_job_name(work->kind), (unsigned long long)work->iteration,
+             work->m, s->node[node].view.stage, work->slot, why);
+}
+
+// I1
+static void check_versions(sim_cluster *s, uint32_t node, const job *work) {
+    for (uint32_t b = 0; b < s->model->blocks[s->node[node].view.stage]; b++)
+        if (s->checker.watch[node].block_version[b] != work->iteration) {
+            job_fail(s, node, work, "I1: the weights are at another version");
+            return;
+        }
+}
+
+static void check_stash(sim_cluster *s, uint32_t node, const job *work) {
+    const sim_node *n = &s->node[node];
+    if (work->slot >= n->config.capacity || work->slot >= SIM_MAX_CAPACITY) {
+        job_fail(s, node, work, "I9: no such slot");
+        return;
+    }
+    const sim_stash *stash = &s->checker.watch[node].stash[work->slot];
+    if (work->kind == JOB_FORWARD) return;
+    bool ends = n->view.stage == 0;
+    int wanted = work->kind == JOB_LOSS ? WATCH_FORWARD : work->kind == JOB_WEIGHT ? WATCH_BACKWARD : ends ? WATCH_LOSS : WATCH_FORWARD;
+    if ((int)stash->phase != wanted || stash->iteration != work->iteration || stash->m != work->m) job_fail(s, node, work, "the slot holds something else");
+}
+
+static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
+    const sim_watch *w = &s->checker.watch[node];
+    bool empty = bitset_count(w->sum.words, WIRE_SET_WORDS) == 0;
+    if (!empty && w->sum_iteration != work->iteration) job_fail(s, node, work, "I3: the sum is of another iteration");
+    if (!empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
+    if (work->m >= s->c->microbatches) job_fail(s, node, work, "a microbatch that is not planned");
+    if (s->node[node].config.kind != MEMBER_RELAY) return;  // an owner commits to itself without a message
+    if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "nobody committed it");
+}
+
+// I7
+static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
+    const log_final *final = &s->checker.final;
+    if (!s->checker.has_final || work->iteration > final->iteration) {
+        job_fail(s, node, work, "I7: there is no FINAL of this iteration");
+        return;
+    }
+    const sim_iteration *r = &s->reference->iteration[work->iteration];
+    if (work->skip != r->skip) job_fail(s, node, work, "I7: FINAL said otherwise about skipping");
+    if (r->skip) return;
+    if (memcmp(&work->clip, &r->clip, sizeof r->clip) != 0 || memcmp(&work->learning_rate, &r->learning_rate, sizeof r->learning_rate) != 0 ||
+        memcmp(&work->bias1, &r->bias1, sizeof r->bias1) != 0 || memcmp(&work->bias2, &r->bias2, sizeof r->bias2) != 0)
+        job_fail(s, node, work, "I7: other factors than FINAL's");
+}
+
+void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
+    if (work->iteration > s->c->iterations) job_fail(s, node, work, "no such iteration");
+    if (sim_failed(s)) return;
+    switch (work->kind) {
+    case JOB_FORWARD:
+    case JOB_LOSS:
+    case JOB_BACKWARD:
+    case JOB_WEIGHT:
+        check_versions(s, node, work);
+        check_stash(s, node, work);
+        if (work->kind == JOB_WEIGHT) check_weight(s, node, work);
+        break;
+    case JOB_PACK:
+        if (s->checker.watch[node].sum_iteration != work->iteration) job_fail(s, node, work, "the sum is of another iteration");
+        break;
+    case JOB_REDUCE:
+        if (!s->checker.closed || s->checker.close.iteration != work->iteration) job_fail(s, node, work, "before CLOSE");
+        else if (work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
+        break;
+    case JOB_APPLY: check_apply(s, node, work); break;
+    default: break;
+    }
+}
+
+// ---- what came out
+
+static bool known(const sim_cluster *s, const job *work) { return work->iteration < s->c->iterations && work->m < s->c->microbatches; }
+
+static void check_activation(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
+    uint16_t index = s->node[node].view.stage;
+    if (!known(s, work)) return;
+    uint64_t wanted;
+    if (work->kind == JOB_FORWARD) wanted = sim_reference_forward(s->reference, work->iteration, work->m, index);
+    else if (work->kind == JOB_LOSS) wanted = sim_reference_backward(s->reference, work->iteration, work->m, s->c->stages);
+    else if (index > 0) wanted = sim_reference_backward(s->reference, work->iteration, work->m, index);
+    else return;
+    if (result->hash64 != wanted) job_fail(s, node, work, "the output is not that of the one-process run");
+}
+
+static void note_weight(sim_cluster *s, uint32_t node, const job *work) {
+    sim_watch *w = &s->checker.watch[node];
+    w->sum_iteration = work->iteration;
+    bitset_add(w->sum.words, work->m);
+    w->stash[work->slot].phase = WATCH_EMPTY;
+}
+
+static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
+    const sim_worker *worker_here = s->node[node].worker;
+    if (worker_here->reduced_known && memcmp(&worker_here->reduced, &s->checker.close.counted, sizeof worker_here->reduced) != 0)
+        job_fail(s, node, work, "I6: the parts added do not cover what CLOSE counts");
+}
+
+static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
+    sim_watch *w = &s->checker.watch[node];
+    uint32_t blocks = s->model->blocks[s->node[node].view.stage];
+    if (result->failed) return;
+    for (uint32_t b = work->first; b < work->first + work->count && b < blocks; b++) {
+        if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block goes back");
+        w->block_version[b] = result->version;
+    }
+}
+
+static void note_apply(sim_cluster *s, uint32_t node, const job *work) {
+    sim_watch *w = &s->checker.watch[node];
+    for (uint32_t b = 0; b < s->model->blocks[s->node[node].view.stage]; b++)
+        if (w->block_version[b] == work->iteration) w->block_version[b]++;
+}
+
+static void check_root(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
+    const sim_watch *w = &s->checker.watch[node];
+    uint16_t index = s->node[node].view.stage;
+    uint64_t version = w->block_version[0];
+    for (uint32_t b = 0; b < s->model->blocks[index]; b++)
+        if (w->block_version[b] != version) return;
+    if (version > s->c->iterations || !hash_equal(&result->hash, sim_reference_state(s->reference, version, index)))
+        job_fail(s, node, work, "I13: the state is not that of the one-process run");
+}
+
+void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
+    sim_watch *w = &s->checker.watch[node];
+    sim_stash *stash = work->slot < SIM_MAX_CAPACITY ? &w->stash[work->slot] : NULL;
+    if (work->kind == JOB_FORWARD || work->kind == JOB_BACKWARD || work->kind == JOB_WEIGHT) w->compute_ns += result->cost_ns;
+    switch (work->kind) {
+    case JOB_FORWARD:
+        *stash = (sim_stash){WATCH_FORWARD, work->iteration, work->m};
+        check_activation(s, node, work, result);
+        break;
+    case JOB_LOSS:
+    case JOB_BACKWARD:
+        stash->phase = work->kind == JOB_LOSS ? WATCH_LOSS : WATCH_BACKWARD;
+        check_activation(s, node, work, result);
+        break;
+    case JOB_WEIGHT: note_weight(s, node, work); break;
+    case JOB_SUM_CLEAR: w->sum = (message_set){{0}}; break;
+    case JOB_REDUCE: check_reduced_set(s, node, work); break;
+    case JOB_STATE_INIT:
+        for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS; b++) w->block_version[b] = result->version;
+        break;
+    case JOB_STATE_PUT: note_put(s, node, work, result); break;
+    case JOB_APPLY: note_apply(s, node, work); break;
+    case JOB_STATE_ROOT: check_root(s, node, work, result); break;
+    default: break;
+    }
+}

@@ -1,0 +1,96 @@
+// What the log may say.
+#include "sim/inside.h"
+
+#include "base/bitset.h"
+
+#include <string.h>
+
+static void check_close(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    const log_close *close = &entry->u.close;
+    if (close->iteration != k->version || close->iteration >= s->c->iterations) {
+        sim_fail(s, "I4: CLOSE of iteration %llu in iteration %llu", (unsigned long long)close->iteration, (unsigned long long)k->version);
+        return;
+    }
+    if (k->closed && k->close.iteration == close->iteration) sim_fail(s, "I4: a second CLOSE of iteration %llu", (unsigned long long)close->iteration);
+    const sim_iteration *r = &s->reference->iteration[close->iteration];
+    if (memcmp(&close->counted, &r->counted, sizeof r->counted) != 0 || memcmp(&close->voided, &r->voided, sizeof r->voided) != 0)
+        sim_fail(s, "CLOSE of iteration %llu counts %u and voids %u, wanted %u and %u", (unsigned long long)close->iteration,
+                 bitset_count(close->counted.words, WIRE_SET_WORDS), bitset_count(close->voided.words, WIRE_SET_WORDS),
+                 bitset_count(r->counted.words, WIRE_SET_WORDS), bitset_count(r->voided.words, WIRE_SET_WORDS));
+    if (close->tokens != r->tokens) sim_fail(s, "CLOSE counts %llu tokens, wanted %llu", (unsigned long long)close->tokens, (unsigned long long)r->tokens);
+    if (memcmp(&close->loss, &r->loss, sizeof r->loss) != 0) sim_fail(s, "CLOSE has loss %.17g, wanted %.17g", close->loss, r->loss);
+    k->closed = true;
+    k->close = *close;
+    k->close_index = entry->index;
+}
+
+static void check_final_numbers(sim_cluster *s, const log_final *final) {
+    const sim_iteration *r = &s->reference->iteration[final->iteration];
+    if (final->skip != r->skip) sim_fail(s, "FINAL of iteration %llu says skip = %d", (unsigned long long)final->iteration, final->skip);
+    if (r->skip || final->skip) return;
+    if (memcmp(&final->norm2, &r->norm2, sizeof r->norm2) != 0) sim_fail(s, "FINAL has norm2 %.17g, wanted %.17g", final->norm2, r->norm2);
+    if (memcmp(&final->clip, &r->clip, sizeof r->clip) != 0 || memcmp(&final->learning_rate, &r->learning_rate, sizeof r->learning_rate) != 0 ||
+        memcmp(&final->bias1, &r->bias1, sizeof r->bias1) != 0 || memcmp(&final->bias2, &r->bias2, sizeof r->bias2) != 0)
+        sim_fail(s, "FINAL of iteration %llu has other factors than the one-process run", (unsigned long long)final->iteration);
+    for (uint16_t i = 0; i < s->c->stages; i++)
+        if (!hash_equal(&final->result_root[i], sim_reference_result(s->reference, final->iteration, i)))
+            sim_fail(s, "I6: FINAL of iteration %llu has a wrong result root for stage %u", (unsigned long long)final->iteration, i);
+}
+
+static void check_final(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    const log_final *final = &entry->u.final;
+    if (final->iteration != k->version || k->final_appended != final->iteration || final->iteration >= s->c->iterations) {
+        sim_fail(s, "I4: FINAL of iteration %llu in iteration %llu", (unsigned long long)final->iteration, (unsigned long long)k->version);
+        return;
+    }
+    k->final_appended++;
+    if (!k->closed || k->close.iteration != final->iteration || final->close_index != k->close_index)
+        sim_fail(s, "I4: FINAL of iteration %llu does not close the newest CLOSE", (unsigned long long)final->iteration);
+    if (final->last != (final->iteration + 1 == s->c->iterations)) sim_fail(s, "FINAL of iteration %llu says last = %d", (unsigned long long)final->iteration, final->last);
+    check_final_numbers(s, final);
+    for (uint16_t i = 0; i < s->c->stages; i++)
+        if (!hash_equal(&final->state_root[i], sim_reference_state(s->reference, final->iteration, i)))
+            sim_fail(s, "I8: FINAL of iteration %llu has a wrong state root for stage %u", (unsigned long long)final->iteration, i);
+}
+
+void sim_check_append(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    if (entry->index != k->appended + 1) sim_fail(s, "the log goes from entry %llu to %llu", (unsigned long long)k->appended, (unsigned long long)entry->index);
+    k->appended = entry->index;
+    if (entry->kind == LOG_CLOSE) check_close(s, entry);
+    if (entry->kind == LOG_FINAL) check_final(s, entry);
+}
+
+static void member_added(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    const log_member *body = &entry->u.member;
+    for (uint32_t i = 0; i < k->members; i++)
+        if (id_equal(&k->member[i].entry.peer, &body->peer) && k->member[i].entry.stage == body->stage) k->member[i].expelled = true;
+    if (k->members == SIM_MAX_LOG_MEMBERS) {
+        sim_fail(s, "more members than a run of this size can have");
+        return;
+    }
+    k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body};
+}
+
+void sim_check_committed(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    k->committed = entry->index;
+    switch (entry->kind) {
+    case LOG_RUN: k->started = true; break;
+    case LOG_MEMBER: member_added(s, entry); break;
+    case LOG_EXPEL:
+        for (uint32_t i = 0; i < k->members; i++)
+            if (k->member[i].member == entry->u.expel.member) k->member[i].expelled = true;
+        break;
+    case LOG_FINAL:
+        k->final = entry->u.final;
+        k->has_final = true;
+        k->version = entry->u.final.iteration + 1;
+        k->finished = entry->u.final.last;
+        break;
+    default: break;
+    }
+}

@@ -1,0 +1,131 @@
+// What the messages themselves must keep to.
+#include "sim/inside.h"
+
+#include "base/bitset.h"
+
+#include <string.h>
+
+static const uint64_t SECOND = 1000000000;
+
+enum { MAX_SENDS_PER_SECOND = 20000 };
+
+static sim_commit *commit_at(sim_cluster *s, const message_subject *subject) {
+    if (subject->m >= s->c->microbatches || subject->stage >= s->c->stages) return NULL;
+    return &s->checker.commit[(size_t)subject->m * s->c->stages + subject->stage];
+}
+
+static member_id member_of(const sim_cluster *s, const braid_id *id, uint16_t index) {
+    for (uint32_t i = s->checker.members; i-- > 0;) {
+        const sim_log_member *m = &s->checker.member[i];
+        if (id_equal(&m->entry.peer, id) && m->entry.stage == index && !m->expelled) return m->member;
+    }
+    return 0;
+}
+
+// A holder moves only when the old one is expelled, or has said that it holds nothing; its revision never goes back.
+static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
+    const message_commit *body = &msg->u.commit;
+    sim_commit *c = commit_at(s, &body->subject);
+    member_id member = member_of(s, to, body->subject.stage);
+    if (!c || msg->iteration != s->checker.version || member == 0) return;
+    bool same = c->iteration == msg->iteration && c->to != 0;
+    if (same && c->to != member && sim_check_member_live(s, c->to) && !c->refused)
+        sim_fail(s, "%s moves t=%llu m=%u stage %u from #%llu, who is not expelled and did not refuse, to #%llu", s->node[node].name,
+                 (unsigned long long)msg->iteration, body->subject.m, body->subject.stage, (unsigned long long)c->to, (unsigned long long)member);
+    if (same && c->owner_term == body->subject.owner_term && body->rev < c->rev)
+        sim_fail(s, "I9: the revision of t=%llu m=%u stage %u goes back from %u to %u", (unsigned long long)msg->iteration, body->subject.m,
+                 body->subject.stage, c->rev, body->rev);
+    bool keep = same && c->to == member && c->rev == body->rev;
+    *c = (sim_commit){msg->iteration, body->subject.owner_term, member, body->rev, keep && c->refused};
+}
+
+static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_deny *body = &msg->u.deny;
+    sim_commit *c = commit_at(s, &body->subject);
+    if (!c || body->phase != PHASE_COMMIT || msg->iteration != c->iteration) return;
+    if (c->to == s->node[node].view.member) c->refused = true;
+}
+
+static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
+    const sim_watch *w = &s->checker.watch[node];
+    const message_counted *body = &msg->u.counted;
+    if (msg->iteration != s->checker.version || body->subject.m >= s->c->microbatches) return;
+    if (w->sum_iteration != msg->iteration || !bitset_has(w->sum.words, body->subject.m))
+        sim_fail(s, "%s says COUNTED for t=%llu m=%u, which is not in its sum", s->node[node].name, (unsigned long long)msg->iteration, body->subject.m);
+}
+
+// I5: the parts of a round cover what CLOSE counted, each microbatch once.
+static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_begin *body = &msg->u.begin;
+    const log_close *close = &s->checker.close;
+    if (!s->checker.closed || body->close_index != s->checker.close_index || close->iteration != msg->iteration) {
+        sim_fail(s, "%s begins a round of iteration %llu on CLOSE %llu, the newest is %llu of iteration %llu", s->node[node].name,
+                 (unsigned long long)msg->iteration, (unsigned long long)body->close_index, (unsigned long long)s->checker.close_index, (unsigned long long)close->iteration);
+        return;
+    }
+    message_set all = {{0}};
+    for (uint32_t i = 0; i < body->parts; i++)
+        for (uint32_t word = 0; word < WIRE_SET_WORDS; word++) {
+            if (all.words[word] & body->part[i].set.words[word]) sim_fail(s, "I5: two parts of stage %u share a microbatch", body->stage);
+            all.words[word] |= body->part[i].set.words[word];
+        }
+    if (memcmp(&all, &close->counted, sizeof all) != 0)
+        sim_fail(s, "I5: the parts of stage %u hold %u microbatches, CLOSE counts %u", body->stage, bitset_count(all.words, WIRE_SET_WORDS),
+                 bitset_count(close->counted.words, WIRE_SET_WORDS));
+    if (body->tokens != close->tokens) sim_fail(s, "I5: a round divides by %llu tokens, CLOSE counts %llu", (unsigned long long)body->tokens, (unsigned long long)close->tokens);
+}
+
+static void check_reduced(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_reduced *body = &msg->u.reduced;
+    sim_watch *w = &s->checker.watch[node];
+    w->reduced = true;
+    w->reduced_iteration = msg->iteration;
+    if (msg->iteration >= s->c->iterations || body->stage >= s->c->stages) return;
+    if (!hash_equal(&body->root, sim_reference_result(s->reference, msg->iteration, body->stage)))
+        sim_fail(s, "I6: the result of %s for iteration %llu is not that of the one-process run", s->node[node].name, (unsigned long long)msg->iteration);
+}
+
+static void check_state(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_state *body = &msg->u.state;
+    if (body->version > s->c->iterations || body->stage >= s->c->stages ||
+        !hash_equal(&body->state_root, sim_reference_state(s->reference, body->version, body->stage)))
+        sim_fail(s, "I8: the state of %s at version %llu is not that of the one-process run", s->node[node].name, (unsigned long long)body->version);
+}
+
+static void check_settled(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_settled *body = &msg->u.settled;
+    if (body->subject.m >= s->c->microbatches || msg->iteration >= s->c->iterations) return;
+    if (body->is_void != bitset_has(s->reference->iteration[msg->iteration].voided.words, body->subject.m))
+        sim_fail(s, "%s settles t=%llu m=%u as %s", s->node[node].name, (unsigned long long)msg->iteration, body->subject.m, body->is_void ? "void" : "counted");
+}
+
+static void check_storm(sim_cluster *s, uint32_t node) {
+    sim_watch *w = &s->checker.watch[node];
+    if (s->now - w->window_ns >= SECOND) {
+        w->window_ns = s->now;
+        w->window_messages = 0;
+    }
+    if (++w->window_messages > MAX_SENDS_PER_SECOND) sim_fail(s, "%s sends more than %d messages in a second", s->node[node].name, MAX_SENDS_PER_SECOND);
+}
+
+void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
+    check_storm(s, node);
+    switch (msg->kind) {
+    case MESSAGE_COMMIT: check_commit(s, node, to, msg); break;
+    case MESSAGE_DENY: check_deny(s, node, msg); break;
+    case MESSAGE_COUNTED: check_counted(s, node, msg); break;
+    case MESSAGE_BEGIN_AGGREGATION: check_begin(s, node, msg); break;
+    case MESSAGE_REDUCED: check_reduced(s, node, msg); break;
+    case MESSAGE_STATE: check_state(s, node, msg); break;
+    case MESSAGE_SETTLED: check_settled(s, node, msg); break;
+    default: break;
+    }
+}
+
+void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
+    sim_watch *w = &s->checker.watch[node];
+    if (msg->kind != MESSAGE_COMMIT) return;
+    if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
+    w->committed_iteration = msg->iteration;
+    if (msg->u.commit.subject.m < WIRE_MAX_MICROBATCHES) bitset_add(w->committed.words, msg->u.commit.subject.m);
+}

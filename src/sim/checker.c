@@ -1,0 +1,132 @@
+// What must hold after every step and at the end (docs/protocol.md, invariants).
+#include "sim/inside.h"
+
+#include "base/bitset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void sim_check_open(sim_cluster *s) {
+    sim_checker *k = &s->checker;
+    k->commit = calloc((size_t)s->c->microbatches * s->c->stages, sizeof *k->commit);
+    k->saved = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *k->saved);
+    BRAID_ASSERT(k->commit && k->saved);
+}
+
+void sim_check_close(sim_cluster *s) {
+    for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(s->checker.saved[i]);
+    free(s->checker.saved);
+    free(s->checker.commit);
+}
+
+bool sim_check_member_live(const sim_cluster *s, member_id member) {
+    for (uint32_t i = 0; i < s->checker.members; i++)
+        if (s->checker.member[i].member == member) return !s->checker.member[i].expelled;
+    return false;
+}
+
+uint32_t sim_check_node_of(const sim_cluster *s, member_id member) {
+    for (uint32_t i = s->nodes; member && i-- > 0;)
+        if (s->node[i].view.member == member) return i;
+    return SIM_MAX_NODES;
+}
+
+static bool sets_meet(const message_set *a, const message_set *b) {
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++)
+        if (a->words[i] & b->words[i]) return true;
+    return false;
+}
+
+// I2: nobody else who is not expelled has counted the same microbatch in the same stage, dead peers included.
+static void check_holders(sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    if (!sim_check_member_live(s, n->view.member)) return;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *other = &s->node[i];
+        if (i == node || other->view.stage != n->view.stage || other->view.iteration != n->view.iteration) continue;
+        if (!sim_check_member_live(s, other->view.member) || !sets_meet(&n->view.k, &other->view.k)) continue;
+        sim_fail(s, "I2: %s and %s of stage %u both count one microbatch of iteration %llu", n->name, other->name, n->view.stage,
+                 (unsigned long long)n->view.iteration);
+    }
+}
+
+// I3: what the peer believes to be in its sum is there, once each, and nothing else.
+static void check_sum(sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    const sim_watch *w = &s->checker.watch[node];
+    uint32_t counted = bitset_count(n->view.k.words, WIRE_SET_WORDS);
+    if (counted != n->view.counted) sim_fail(s, "%s says |K| = %u and K has %u", n->name, n->view.counted, counted);
+    if (counted == 0) return;
+    if (w->sum_iteration != n->view.iteration || memcmp(&w->sum, &n->view.k, sizeof w->sum) != 0)
+        sim_fail(s, "I3: %s believes in %u microbatches of iteration %llu, its sum holds %u of iteration %llu", n->name, counted,
+                 (unsigned long long)n->view.iteration, bitset_count(w->sum.words, WIRE_SET_WORDS), (unsigned long long)w->sum_iteration);
+}
+
+void sim_check_step(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    sim_watch *w = &s->checker.watch[node];
+    const peer_view *v = &n->view;
+    if (v->version < w->last_version) sim_fail(s, "I9: %s goes back from version %llu to %llu", n->name, (unsigned long long)w->last_version, (unsigned long long)v->version);
+    if (v->log_position < w->last_log) sim_fail(s, "I9: the log of %s goes back to %llu", n->name, (unsigned long long)v->log_position);
+    if (v->slots_used > v->capacity) sim_fail(s, "I9: %s uses %u of %u slots", n->name, v->slots_used, v->capacity);
+    if (v->blobs_held != n->blobs.held)
+        sim_fail(s, "%s believes to hold %llu blobs and holds %llu", n->name, (unsigned long long)v->blobs_held, (unsigned long long)n->blobs.held);
+    if (v->useful_ns + v->wasted_ns > w->compute_ns)
+        sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
+    w->last_version = v->version;
+    w->last_log = v->log_position;
+    if (v->ready && !w->ready) w->ready_since_ns = s->now;
+    w->ready = v->ready;
+    w->ever_ready = w->ever_ready || v->ready;
+    if (w->k_iteration != v->iteration || w->k_member != v->member || memcmp(&w->k, &v->k, sizeof w->k) != 0) {
+        w->k = v->k;
+        w->k_iteration = v->iteration;
+        w->k_member = v->member;
+        check_sum(s, node);
+        check_holders(s, node);
+    }
+}
+
+// ---- the end
+
+static const void *nothing_read(void *context, blob_id blob, uint64_t *bytes) {
+    (void)context, (void)blob, (void)bytes;
+    return NULL;
+}
+
+static void *nothing_write(void *context, uint64_t bytes, blob_id *blob) {
+    (void)context, (void)bytes, (void)blob;
+    return NULL;
+}
+
+static void check_final_state(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    if (n->view.version != s->c->iterations) {
+        sim_fail(s, "%s ended at version %llu of %u", n->name, (unsigned long long)n->view.version, s->c->iterations);
+        return;
+    }
+    const worker_blobs blobs = {NULL, nothing_read, nothing_write};
+    job work = {.id = 1, .kind = JOB_STATE_ROOT, .stage = n->view.stage, .version = s->c->iterations};
+    job_result result;
+    n->worker->run(n->worker, &work, &blobs, &result);
+    if (!hash_equal(&result.hash, sim_reference_state(s->reference, s->c->iterations, n->view.stage)))
+        sim_fail(s, "I13: the weights of %s (stage %u) are not those of the one-process run", n->name, n->view.stage);
+}
+
+void sim_check_end(sim_cluster *s) {
+    const sim_checker *k = &s->checker;
+    if (!k->finished || k->version != s->c->iterations) sim_fail(s, "the run ended after %llu of %u iterations", (unsigned long long)k->version, s->c->iterations);
+    if (!k->saved_last) sim_fail(s, "the run ended without its last checkpoint");
+    bool present[WIRE_MAX_STAGES] = {false};
+    for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++) {
+        const sim_node *n = &s->node[i];
+        if (!n->exited || !n->view.member || !k->watch[i].ever_ready) continue;
+        check_final_state(s, i);
+        present[n->view.stage] = true;
+        if (n->blobs.held) sim_fail(s, "%s left with %llu blobs in its hands", n->name, (unsigned long long)n->blobs.held);
+        if (n->view.useful_ns + n->view.wasted_ns < k->watch[i].compute_ns)
+            sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(n->view.useful_ns + n->view.wasted_ns), (unsigned long long)k->watch[i].compute_ns);
+    }
+    for (uint16_t i = 0; i < s->c->stages; i++)
+        if (!present[i]) sim_fail(s, "nobody of stage %u saw the end", i);
+}

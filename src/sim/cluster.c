@@ -1,0 +1,288 @@
+#include "sim/inside.h"
+
+#include "base/sha256.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint64_t SECOND = 1000000000;
+
+enum {
+    MAX_STEPS_AT_ONCE = 3000,    // of one peer at one virtual time: more is a livelock
+    MAX_EVENTS = 20 * 1000 * 1000,
+};
+
+sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes) {
+    sim_item *item = calloc(1, sizeof *item + bytes);
+    BRAID_ASSERT(item);
+    item->kind = kind;
+    item->node = node;
+    item->byte_count = bytes;
+    return item;
+}
+
+static void item_free(sim_item *item) {
+    sim_buffer_drop(item->payload);
+    free(item->entry);
+    free(item);
+}
+
+void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item) { sim_queue_put(&s->queue, at_ns, item); }
+
+void sim_fail(sim_cluster *s, const char *format, ...) {
+    if (s->report->failed) return;
+    s->report->failed = true;
+    int used = snprintf(s->report->text, sizeof s->report->text, "at %.6f s: ", (double)s->now / 1e9);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(s->report->text + used, sizeof s->report->text - (size_t)used, format, arguments);
+    va_end(arguments);
+    if (s->trace) fprintf(s->trace, "!! %s\n", s->report->text);
+}
+
+bool sim_failed(const sim_cluster *s) { return s->report->failed; }
+
+// ---- a peer and its effects
+
+static void effect_append(sim_cluster *s, uint32_t node, const log_entry *entry) {
+    if (!s->node[node].config.leader) sim_fail(s, "%s appends to the log and is not the leader", s->node[node].name);
+    sim_check_append(s, entry);
+    sim_item *item = sim_item_new(ITEM_COMMITTED, node, 0);
+    item->entry = malloc(sizeof *entry);
+    BRAID_ASSERT(item->entry);
+    *item->entry = *entry;
+    uint64_t at = s->now + MILLISECOND + rng_below(&s->random, 4 * MILLISECOND);
+    s->commit_ns = at > s->commit_ns ? at : s->commit_ns;
+    sim_item_put(s, s->commit_ns, item);
+}
+
+static void effect_send(sim_cluster *s, uint32_t node, const effect *e) {
+    if (e->blob && !sim_blobs_get(&s->node[node].blobs, e->blob)) {
+        sim_fail(s, "%s sends a blob that it does not hold", s->node[node].name);
+        return;
+    }
+    if (!message_decode(e->bytes, e->byte_count, &s->message)) {
+        sim_fail(s, "%s sends a message of kind %s that cannot be decoded", s->node[node].name, message_kind_name(e->message_kind));
+        return;
+    }
+    s->stats->messages++;
+    uint8_t kind = s->message.kind;
+    sim_crash_moment(s, node, SIM_BEFORE_SEND, kind);
+    if (!s->node[node].alive) return;
+    sim_check_send(s, node, &e->id, &s->message);
+    effect sent = *e;
+    uint8_t other[256];
+    size_t count = sim_mutant_send(s, &s->message, other, sizeof other);
+    if (count) {
+        sent.bytes = other;
+        sent.byte_count = count;
+    }
+    sim_link_send(s, node, &sent);
+    sim_crash_moment(s, node, SIM_AFTER_SEND, kind);
+}
+
+static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
+    if (what->kind == TELL_REPAIR) {
+        s->stats->repairs++;
+        if (what->phase < REPAIR_PHASES) s->stats->repairs_in[what->phase]++;
+    }
+    if (what->kind == TELL_END && s->checker.saved_last && s->node[node].config.leader && !hash_equal(&what->hash, &s->checker.saved_hash))
+        sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
+    if (what->kind == TELL_REFUSED) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
+}
+
+static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
+    sim_node *n = &s->node[node];
+    if (failed) sim_fail(s, "%s gives up", n->name);
+    n->exited = true;
+    n->alive = false;
+    if (n->config.leader) s->leader_exit_ns = s->now;
+    sim_link_die(s, node, false, true);
+}
+
+static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {
+    sim_node *n = &s->node[node];
+    sim_trace_effect(s, node, e);
+    switch (e->kind) {
+    case EFFECT_SEND: effect_send(s, node, e); break;
+    case EFFECT_DIAL: sim_link_dial(s, node, e); break;
+    case EFFECT_CLOSE: sim_link_close(s, node, &e->id); break;
+    case EFFECT_JOB: sim_job_start(s, node, e->job); break;
+    case EFFECT_APPEND: effect_append(s, node, e->entry); break;
+    case EFFECT_RELEASE:
+        if (!sim_blobs_release(&n->blobs, e->blob)) sim_fail(s, "%s releases a blob that it does not hold", n->name);
+        break;
+    case EFFECT_TELL: effect_tell(s, node, &e->tell); break;
+    case EFFECT_EXIT: effect_exit(s, node, e->failed); break;
+    default: sim_fail(s, "%s: effect %d", n->name, (int)e->kind);
+    }
+}
+
+static void tick_plan(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    uint64_t at = peer_deadline(n->peer);
+    if (at == UINT64_MAX) return;
+    if (at < s->now) at = s->now;
+    sim_item *item = sim_item_new(ITEM_TICK, node, 0);
+    item->serial = ++n->tick_serial;
+    sim_item_put(s, at + rng_below(&n->random, MILLISECOND / 2), item);
+}
+
+void sim_step(sim_cluster *s, uint32_t node, const event *e) {
+    sim_node *n = &s->node[node];
+    if (!n->alive || sim_failed(s)) return;
+    if (n->stepped_ns != s->now) n->steps_now = 0;
+    n->stepped_ns = s->now;
+    if (++n->steps_now > MAX_STEPS_AT_ONCE) sim_fail(s, "%s steps without end at one time", n->name);
+    if (e->kind != EVENT_MESSAGE) sim_trace_event(s, node, e, node, s->now);
+    peer_step(n->peer, s->now, e);
+    effect next;
+    while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
+    peer_look(n->peer, &n->view);
+    if (sim_failed(s)) return;
+    sim_check_step(s, node);
+    if (n->alive) tick_plan(s, node);
+}
+
+// ---- processes
+
+static void *memory_new(size_t bytes, void **allocation) {
+    *allocation = calloc(1, bytes + 64);  // fresh pages: what a peer never touches costs nothing
+    BRAID_ASSERT(*allocation);
+    return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
+}
+
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
+    if (s->nodes == SIM_MAX_NODES) return;
+    uint32_t index = s->nodes++;
+    sim_node *n = &s->node[index];
+    n->random.state = rng_seed(s->c->seed, 1000 + index);
+    braid_hash fresh = sha256_of(&n->random.state, sizeof n->random.state);
+    if (id) n->id = *id;
+    else memcpy(n->id.bytes, fresh.bytes, sizeof n->id.bytes);
+    bool leader = index == 0;
+    snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : "r", index % 1000);
+    n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[0].id,
+                              .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
+                              .random_seed = rng_next(&n->random)};
+    snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
+    snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-0:1");
+    n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
+    void *at = memory_new(peer_bytes(&s->run, &n->config), &n->memory);
+    n->peer = peer_init(at, &s->run, &n->config, s->now);
+    BRAID_ASSERT(n->peer);
+    n->alive = true;
+    memset(s->checker.watch[index].block_version, 0xff, sizeof s->checker.watch[index].block_version);
+    event e = {.kind = EVENT_TICK};
+    sim_step(s, index, &e);
+}
+
+static void item_start(sim_cluster *s, const sim_item *item) {
+    if (s->leader_exit_ns) return;
+    s->stats->joins++;
+    sim_start(s, MEMBER_RELAY, item->connection ? &item->id : NULL);
+}
+
+static void item_do(sim_cluster *s, sim_item *item) {
+    sim_node *n = &s->node[item->node];
+    event e = {.kind = EVENT_TICK};
+    switch (item->kind) {
+    case ITEM_START: item_start(s, item); return;
+    case ITEM_KILL: sim_crash_timed(s, item->from); return;
+    case ITEM_DIAL: sim_link_item(s, item); return;
+    default: break;
+    }
+    if (!n->alive) return;
+    switch (item->kind) {
+    case ITEM_TICK:
+        if (item->serial == n->tick_serial) sim_step(s, item->node, &e);
+        break;
+    case ITEM_JOB_DONE: sim_job_done(s, item->node); break;
+    case ITEM_COMMITTED:
+        sim_check_committed(s, item->entry);
+        e.kind = EVENT_COMMITTED;
+        e.entry = item->entry;
+        sim_step(s, item->node, &e);
+        break;
+    default: sim_link_item(s, item); break;
+    }
+}
+
+// ---- the whole run
+
+static void run_describe(sim_cluster *s) {
+    const sim_case *c = s->c;
+    const sim_model *model = s->model;
+    s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
+                        .stages = c->stages, .slots = (uint16_t)c->slots, .reproducible = model->reproducible, .save = true,
+                        .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
+                        .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)c->relays,
+                        .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
+    memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);
+    memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);
+}
+
+// Everybody who counts has left by itself; joiners that the run did not wait for do not count.
+static bool run_over(const sim_cluster *s) {
+    if (!s->leader_exit_ns) return false;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->node[i].alive && s->node[i].view.member && sim_check_member_live(s, s->node[i].view.member)) return false;
+    return true;
+}
+
+static void run_loop(sim_cluster *s) {
+    void *item;
+    uint64_t at;
+    while (!sim_failed(s) && !run_over(s)) {
+        if (!sim_queue_take(&s->queue, &at, &item)) {
+            sim_fail(s, "nothing will ever happen again, and the run is not over");
+            return;
+        }
+        s->now = at;
+        if (s->now > s->limit_ns) sim_fail(s, "stuck: the run should have ended by now (%llu of %u iterations done)",
+                                           (unsigned long long)s->checker.version, s->c->iterations);
+        if (++s->stats->events > MAX_EVENTS) sim_fail(s, "too many events");
+        if (!sim_failed(s)) item_do(s, item);
+        item_free(item);
+    }
+}
+
+static void cluster_close(sim_cluster *s) {
+    void *item;
+    uint64_t at;
+    while (sim_queue_take(&s->queue, &at, &item)) item_free(item);
+    sim_queue_close(&s->queue);
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        if (s->node[i].worker) s->node[i].worker->free(s->node[i].worker);
+        sim_blobs_close(&s->node[i].blobs);
+        free(s->node[i].memory);
+    }
+    sim_check_close(s);
+    free(s);
+}
+
+void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_reference *reference, FILE *trace, sim_report *report) {
+    sim_cluster *s = calloc(1, sizeof *s);
+    BRAID_ASSERT(s && model->stages == c->stages);
+    *report = (sim_report){0};
+    s->c = c;
+    s->model = model;
+    s->reference = reference;
+    s->trace = trace;
+    s->report = report;
+    s->stats = &report->stats;
+    s->random.state = rng_seed(c->seed, 1);
+    s->now = SECOND;
+    s->limit_ns = s->now + 300 * SECOND + sim_case_quiet_ns(c) * 20 + (uint64_t)(c->crashes + c->joins) * 120 * SECOND;
+    run_describe(s);
+    sim_check_open(s);
+    for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL);
+    for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL);
+    sim_crash_plan(s);
+    run_loop(s);
+    if (!sim_failed(s)) sim_check_end(s);
+    report->stats.virtual_ns = s->now - SECOND;
+    cluster_close(s);
+}

@@ -1,0 +1,91 @@
+// Who dies when. Only relays die, and only while their stage has another live member at the newest version that will
+// have what the others need (docs/protocol.md, Known limits).
+#include "sim/inside.h"
+
+static const uint64_t SECOND = 1000000000;
+static const uint64_t KNOWN_NS = 3000000000u;  // after this a new member's readiness is known to the leader
+
+// Members of the victim's stage, dead ones too, that reported a finished reduction of the present iteration.
+static bool others_reduced(const sim_cluster *s, uint32_t victim) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_watch *w = &s->checker.watch[i];
+        if (i != victim && s->node[i].view.stage == s->node[victim].view.stage && w->reduced && w->reduced_iteration == s->checker.version) return true;
+    }
+    return false;
+}
+
+static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
+    const sim_node *n = &s->node[other];
+    const sim_watch *w = &s->checker.watch[other];
+    if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
+    if (!n->view.ready || n->view.version != s->checker.version) return false;
+    const sim_watch *dying = &s->checker.watch[victim];
+    bool reduced = w->reduced && w->reduced_iteration == s->checker.version;
+    if (reduced) return true;
+    // FINAL may rest on two reports: one of them must not have been the only other one
+    if (others_reduced(s, victim)) return false;
+    bool victim_reduced = dying->reduced && dying->reduced_iteration == s->checker.version;
+    return !victim_reduced || s->now - w->ready_since_ns > KNOWN_NS;
+}
+
+static bool may_die(const sim_cluster *s, uint32_t victim) {
+    const sim_node *n = &s->node[victim];
+    if (!n->alive || n->config.kind != MEMBER_RELAY) return false;
+    if (n->view.member == 0 || !sim_check_member_live(s, n->view.member)) return true;
+    if (!s->checker.started) return true;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (can_replace(s, victim, i)) return true;
+    return false;
+}
+
+static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash) {
+    sim_item *item = sim_item_new(ITEM_START, victim, 0);
+    item->connection = crash->same_id;
+    item->id = s->node[victim].id;
+    sim_item_put(s, s->now + crash->restart_ns, item);
+}
+
+static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
+    const sim_crash *crash = &s->c->crash[index];
+    sim_node *n = &s->node[victim];
+    s->crash_done[index] = true;
+    s->stats->crashes++;
+    n->alive = false;
+    n->machine_died = crash->machine;
+    sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), crash->machine ? "without a word" : "links reset");
+    sim_link_die(s, victim, crash->machine, false);
+    // a run that has not begun waits for its relays
+    if (crash->restart || !s->checker.started) restart_plan(s, victim, crash);
+}
+
+void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind) {
+    for (uint32_t i = 0; i < s->c->crashes; i++) {
+        const sim_crash *crash = &s->c->crash[i];
+        if (s->crash_done[i] || crash->moment != moment || crash->kind != kind) continue;
+        if (!s->checker.started || s->checker.version < crash->iteration || !may_die(s, node)) continue;
+        if (s->crash_seen[i]++ < crash->skip) continue;
+        die(s, node, i);
+        return;
+    }
+}
+
+void sim_crash_timed(sim_cluster *s, uint32_t index) {
+    uint32_t candidates[SIM_MAX_NODES], count = 0;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (may_die(s, i)) candidates[count++] = i;
+    if (count == 0) {
+        s->stats->skipped_crashes++;
+        return;
+    }
+    die(s, candidates[rng_below(&s->random, count)], index);
+}
+
+void sim_crash_plan(sim_cluster *s) {
+    for (uint32_t i = 0; i < s->c->crashes; i++) {
+        if (s->c->crash[i].moment != SIM_AT_TIME) continue;
+        sim_item *item = sim_item_new(ITEM_KILL, 0, 0);
+        item->from = i;
+        sim_item_put(s, SECOND + s->c->crash[i].at_ns, item);
+    }
+    for (uint32_t i = 0; i < s->c->joins; i++) sim_item_put(s, SECOND + s->c->join_ns[i], sim_item_new(ITEM_START, 0, 0));
+}

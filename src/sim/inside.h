@@ -1,0 +1,202 @@
+// What the files of the cluster share. Nothing outside src/sim includes it.
+#ifndef BRAID_SIM_INSIDE_H
+#define BRAID_SIM_INSIDE_H
+
+#include "base/rng.h"
+#include "peer/peer.h"
+#include "sim/blobs.h"
+#include "sim/cluster.h"
+#include "sim/queue.h"
+
+enum {
+    SIM_MAX_NODES = 48,
+    SIM_MAX_STAGE_BLOCKS = 256,
+    SIM_MAX_LOG_MEMBERS = 256,
+    SIM_MAX_CAPACITY = 256,
+    SIM_NAME = 8,
+};
+
+typedef enum sim_lane { LANE_CONTROL, LANE_BULK, LANES } sim_lane;
+
+// One end's view of a link and the way from it to the other end. A message overtakes payloads, never another message.
+typedef struct sim_link {
+    bool up;
+    bool dialing;
+    uint32_t connection;    // of the present one, or of the one whose LINK_UP is on its way
+    uint64_t last_ns[LANES];  // arrival of the newest
+    uint64_t cut_ns[LANES];   // later arrivals were lost when this end died
+} sim_link;
+
+typedef enum sim_item_kind {
+    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL
+} sim_item_kind;
+
+typedef struct sim_item {
+    sim_item_kind kind;
+    uint32_t node, from;     // whom it concerns, whence it comes
+    uint32_t connection;     // 0: LINK_DOWN that answers a dial or a close
+    uint64_t serial;         // of the tick or job
+    sim_lane lane;
+    bool refused;
+    uint64_t sent_ns;
+    braid_id id;             // ITEM_DIAL: who is wanted
+    sim_buffer *payload;
+    log_entry *entry;
+    size_t byte_count;
+    uint8_t bytes[];         // ITEM_MESSAGE
+} sim_item;
+
+typedef struct sim_node {
+    char name[SIM_NAME];
+    braid_id id;
+    peer_config config;
+    bool alive, exited, exit_failed, machine_died;
+    void *memory;
+    peer *peer;
+    peer_view view;          // after its last step
+    uint64_t speed;          // its time for one unit of compute, ns
+    uint64_t tick_serial, steps_now, stepped_ns;
+    sim_blobs blobs;
+    sim_worker *worker;
+    bool busy;
+    job job;
+    uint64_t job_serial, job_ns;
+    rng random;              // compute jitter
+    message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: added already
+    uint64_t eager_iteration;
+} sim_node;
+
+// What the checker remembers of one node; by observation only, never by asking the protocol.
+typedef struct sim_stash {
+    enum { WATCH_EMPTY, WATCH_FORWARD, WATCH_LOSS, WATCH_BACKWARD } phase;
+    uint64_t iteration;
+    uint32_t m;
+} sim_stash;
+
+typedef struct sim_watch {
+    uint64_t block_version[SIM_MAX_STAGE_BLOCKS];  // UINT64_MAX: nothing there
+    sim_stash stash[SIM_MAX_CAPACITY];
+    message_set sum, k, committed;
+    uint64_t sum_iteration, k_iteration, committed_iteration;
+    member_id k_member;
+    uint64_t compute_ns;                  // F, B and W run so far
+    bool reduced;
+    uint64_t reduced_iteration;
+    bool ready, ever_ready;
+    uint64_t last_version, last_log;
+    uint64_t ready_since_ns;
+    uint64_t window_ns, window_messages;  // this virtual second's sends
+} sim_watch;
+
+typedef struct sim_log_member {
+    member_id member;
+    log_member entry;
+    bool expelled;
+} sim_log_member;
+
+// Who was told to count (m, stage) of the present iteration.
+typedef struct sim_commit {
+    uint64_t iteration, owner_term;
+    member_id to;
+    uint32_t rev;
+    bool refused;  // `to` said that it has no stash
+} sim_commit;
+
+typedef struct sim_checker {
+    sim_watch watch[SIM_MAX_NODES];
+    sim_log_member member[SIM_MAX_LOG_MEMBERS];
+    uint32_t members;
+    sim_commit *commit;      // [microbatches][stages]
+    uint64_t appended, committed;
+    uint64_t version;        // newest, by FINAL committed
+    bool started, closed, finished;
+    log_close close;         // newest CLOSE appended
+    uint64_t close_index, close_appended_for;
+    log_final final;         // newest FINAL committed
+    bool has_final;
+    uint64_t final_appended; // iterations with a FINAL appended
+    sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block
+    uint64_t saved_version;
+    braid_hash saved_hash;
+    bool saved_last;
+} sim_checker;
+
+typedef struct sim_cluster {
+    const sim_case *c;
+    const sim_model *model;
+    const sim_reference *reference;
+    FILE *trace;
+    sim_report *report;
+    sim_stats *stats;
+    peer_run run;
+    rng random;
+    uint64_t now, limit_ns, leader_exit_ns;
+    sim_queue queue;
+    sim_node node[SIM_MAX_NODES];
+    uint32_t nodes;
+    sim_link link[SIM_MAX_NODES][SIM_MAX_NODES];  // [one end][the other]
+    uint32_t connections;
+    uint64_t commit_ns;           // when the newest append is on disk
+    bool crash_done[SIM_MAX_CRASHES];
+    uint32_t crash_seen[SIM_MAX_CRASHES];
+    sim_checker checker;
+    message message;              // of the effect or event at hand
+} sim_cluster;
+
+// --- cluster.c
+sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes);
+void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item);
+void sim_step(sim_cluster *s, uint32_t node, const event *e);
+void sim_fail(sim_cluster *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool sim_failed(const sim_cluster *s);
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id);
+
+// --- links.c
+void sim_link_send(sim_cluster *s, uint32_t from, const effect *e);
+void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e);
+void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id);
+void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean);
+void sim_link_item(sim_cluster *s, sim_item *item);
+
+// --- work.c: the host's side of jobs
+void sim_job_start(sim_cluster *s, uint32_t node, const job *work);
+void sim_job_done(sim_cluster *s, uint32_t node);
+
+// --- mutant.c
+// True: the job must not be done; `result` says that it was.
+bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result);
+void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, const job_result *result);
+// Bytes of another message to send instead, written to `bytes`; 0: as it is.
+size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity);
+// True: the message is not to arrive.
+bool sim_mutant_loses(const sim_cluster *s, const message *msg);
+
+// --- crash.c
+void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind);
+void sim_crash_timed(sim_cluster *s, uint32_t index);
+void sim_crash_plan(sim_cluster *s);
+
+// --- checker.c: every rule that can be seen from outside (docs/protocol.md, invariants)
+void sim_check_open(sim_cluster *s);
+void sim_check_close(sim_cluster *s);
+void sim_check_step(sim_cluster *s, uint32_t node);
+void sim_check_end(sim_cluster *s);
+bool sim_check_member_live(const sim_cluster *s, member_id member);
+uint32_t sim_check_node_of(const sim_cluster *s, member_id member);  // SIM_MAX_NODES: nobody
+// --- check_message.c
+void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
+void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
+// --- check_log.c
+void sim_check_append(sim_cluster *s, const log_entry *entry);
+void sim_check_committed(sim_cluster *s, const log_entry *entry);
+// --- check_job.c
+void sim_check_job(sim_cluster *s, uint32_t node, const job *work);
+void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result);
+
+// --- trace.c
+void sim_trace(sim_cluster *s, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void sim_trace_effect(sim_cluster *s, uint32_t node, const effect *e);
+void sim_trace_event(sim_cluster *s, uint32_t node, const event *e, uint32_t from, uint64_t sent_ns);
+void sim_trace_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result);
+
+#endif

@@ -1,0 +1,211 @@
+// Virtual links, with the manners of src/net: a dial is answered once; a message may overtake a payload, never another
+// message; what a link had not delivered when it fell is lost; a newer connection of the same id replaces the older.
+#include "sim/inside.h"
+
+#include <string.h>
+
+static const uint64_t SECOND = 1000000000;
+
+// A property of the pair, the same in both directions.
+static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
+    uint32_t low = a < b ? a : b, high = a < b ? b : a;
+    uint64_t seed = rng_seed(rng_seed(rng_seed(s->c->seed, what), low), high);
+    return most / 10 + seed % (most - most / 10 + 1);
+}
+
+static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) {
+    return pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1);
+}
+
+static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id *id) {
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->link[from][i].up && id_equal(&s->node[i].id, id)) return i;
+    return SIM_MAX_NODES;
+}
+
+// The newest process that had this address.
+static uint32_t node_at(const sim_cluster *s, const char *address) {
+    for (uint32_t i = s->nodes; i-- > 0;)
+        if (strcmp(s->node[i].config.address, address) == 0) return i;
+    return SIM_MAX_NODES;
+}
+
+void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
+    uint32_t to = node_linked(s, from, &e->id);
+    if (to == SIM_MAX_NODES) {
+        sim_trace(s, from, "   lost: no link");
+        return;
+    }
+    sim_item *item = sim_item_new(ITEM_MESSAGE, to, e->byte_count);
+    memcpy(item->bytes, e->bytes, e->byte_count);
+    item->from = from;
+    item->sent_ns = s->now;
+    item->connection = s->link[from][to].connection;
+    item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
+    item->payload = sim_buffer_hold(e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL);
+    uint64_t *last = &s->link[from][to].last_ns[item->lane];
+    uint64_t at = s->now + way_ns(s, from, to);
+    if (at < *last) at = *last;
+    if (item->lane == LANE_BULK) at += pair_share(s, from, to, 2, s->c->payload_ns);
+    *last = at;
+    sim_item_put(s, at, item);
+}
+
+static void down_put(sim_cluster *s, uint64_t at, uint32_t node, uint32_t from, const braid_id *id, uint32_t connection, bool refused) {
+    sim_item *item = sim_item_new(ITEM_LINK_DOWN, node, 0);
+    item->from = from;
+    item->id = *id;
+    item->connection = connection;
+    item->refused = refused;
+    sim_item_put(s, at, item);
+}
+
+void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e) {
+    if (node_linked(s, from, &e->id) != SIM_MAX_NODES) return;
+    uint32_t to = node_at(s, e->address);
+    if (to == SIM_MAX_NODES) {
+        sim_fail(s, "%s dials %s, where nobody ever was", s->node[from].name, e->address);
+        return;
+    }
+    if (s->link[from][to].dialing) return;
+    s->link[from][to].dialing = true;
+    sim_item *item = sim_item_new(ITEM_DIAL, to, 0);
+    item->from = from;
+    item->id = e->id;
+    sim_item_put(s, s->now + way_ns(s, from, to) * 3, item);
+}
+
+void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id) {
+    uint32_t to = node_linked(s, from, id);
+    if (to == SIM_MAX_NODES) return;
+    sim_link *mine = &s->link[from][to];
+    mine->up = false;
+    mine->cut_ns[LANE_BULK] = s->now;
+    uint64_t at = s->now + way_ns(s, from, to);
+    if (at < mine->last_ns[LANE_CONTROL]) at = mine->last_ns[LANE_CONTROL];
+    down_put(s, at, to, from, &s->node[from].id, mine->connection, false);
+    mine->connection = 0;
+    down_put(s, s->now, from, to, id, 0, false);
+}
+
+// What was on its way may arrive in part: the first messages of each lane, never one without those before it.
+static void link_cut(sim_cluster *s, sim_link *way, bool clean) {
+    for (int lane = 0; lane < LANES; lane++) {
+        uint64_t last = way->last_ns[lane] > s->now ? way->last_ns[lane] : s->now;
+        way->cut_ns[lane] = clean ? last : s->now + rng_below(&s->random, last - s->now + 1);
+    }
+}
+
+void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_link *theirs = &s->link[i][node];
+        sim_link *mine = &s->link[node][i];
+        mine->up = false;
+        link_cut(s, mine, clean);
+        if (!s->node[i].alive || !theirs->up) continue;
+        uint64_t at = s->now + way_ns(s, node, i);
+        for (int lane = 0; lane < LANES; lane++)
+            if (at < mine->cut_ns[lane]) at = mine->cut_ns[lane];
+        if (machine) at += SECOND + rng_below(&s->random, 40 * SECOND);
+        down_put(s, at, i, node, &s->node[node].id, theirs->connection, false);
+    }
+}
+
+static void tell_down(sim_cluster *s, uint32_t node, const braid_id *id, bool refused) {
+    event e = {.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused};
+    sim_step(s, node, &e);
+}
+
+static void tell_up(sim_cluster *s, uint32_t node, uint32_t other, uint32_t connection) {
+    // a link that this end still believes in, of the same peer, falls first
+    uint32_t old = node_linked(s, node, &s->node[other].id);
+    if (old != SIM_MAX_NODES) {
+        s->link[node][old].up = false;
+        tell_down(s, node, &s->node[old].id, false);
+        if (!s->node[node].alive) return;
+    }
+    sim_link *link = &s->link[node][other];
+    link->up = true;
+    link->dialing = false;
+    link->connection = connection;
+    for (int lane = 0; lane < LANES; lane++) link->cut_ns[lane] = UINT64_MAX;
+    event e = {.kind = EVENT_LINK_UP, .id = s->node[other].id};
+    sim_step(s, node, &e);
+}
+
+static void item_dial(sim_cluster *s, const sim_item *item) {
+    uint32_t listener = item->node, dialer = item->from;
+    sim_node *there = &s->node[listener];
+    sim_link *theirs = &s->link[dialer][listener], *mine = &s->link[listener][dialer];
+    if (!s->node[dialer].alive || !theirs->dialing) return;
+    uint64_t back = s->now + way_ns(s, listener, dialer);
+    if (!there->alive || !id_equal(&there->id, &item->id)) {
+        bool silent = !there->alive && there->machine_died;
+        down_put(s, silent ? s->now + 5 * SECOND : back, dialer, listener, &item->id, 0, !there->alive && !silent);
+        return;
+    }
+    if (mine->up && mine->connection && theirs->connection == mine->connection) return;  // a dial the other way won
+    uint32_t connection = ++s->connections;
+    theirs->connection = connection;
+    theirs->last_ns[LANE_CONTROL] = theirs->last_ns[LANE_BULK] = 0;
+    mine->last_ns[LANE_CONTROL] = mine->last_ns[LANE_BULK] = back;
+    sim_item *up = sim_item_new(ITEM_LINK_UP, dialer, 0);
+    up->from = listener;
+    up->connection = connection;
+    sim_item_put(s, back, up);
+    tell_up(s, listener, dialer, connection);
+}
+
+static void item_link_up(sim_cluster *s, const sim_item *item) {
+    sim_link *mine = &s->link[item->node][item->from];
+    const sim_link *theirs = &s->link[item->from][item->node];
+    if (mine->connection != item->connection || mine->up) return;
+    mine->dialing = false;
+    if (s->node[item->from].alive && theirs->up && theirs->connection == item->connection) {
+        tell_up(s, item->node, item->from, item->connection);
+        return;
+    }
+    tell_down(s, item->node, &s->node[item->from].id, false);
+}
+
+static void item_link_down(sim_cluster *s, const sim_item *item) {
+    sim_link *mine = &s->link[item->node][item->from];
+    if (item->connection == 0) {
+        mine->dialing = false;
+    } else {
+        if (!mine->up || mine->connection != item->connection) return;
+        mine->up = false;
+    }
+    tell_down(s, item->node, &item->id, item->refused);
+}
+
+static void item_message(sim_cluster *s, const sim_item *item) {
+    const sim_link *mine = &s->link[item->node][item->from], *way = &s->link[item->from][item->node];
+    if (!mine->up || mine->connection != item->connection || s->now > way->cut_ns[item->lane]) return;
+    if (!message_decode(item->bytes, item->byte_count, &s->message)) {
+        sim_fail(s, "%s sent %s a message that cannot be decoded", s->node[item->from].name, s->node[item->node].name);
+        return;
+    }
+    uint8_t kind = s->message.kind;
+    if (sim_mutant_loses(s, &s->message)) return;
+    sim_crash_moment(s, item->node, SIM_BEFORE_MESSAGE, kind);
+    if (!s->node[item->node].alive) return;
+    sim_check_arrival(s, item->node, &s->message);
+    event e = {.kind = EVENT_MESSAGE, .id = s->node[item->from].id, .msg = &s->message};
+    if (item->payload) {
+        e.blob = sim_blobs_add(&s->node[item->node].blobs, sim_buffer_hold(item->payload));
+        e.blob_bytes = item->payload->bytes;
+    }
+    sim_trace_event(s, item->node, &e, item->from, item->sent_ns);
+    sim_step(s, item->node, &e);
+    if (s->node[item->node].alive) sim_crash_moment(s, item->node, SIM_AFTER_MESSAGE, kind);
+}
+
+void sim_link_item(sim_cluster *s, sim_item *item) {
+    switch (item->kind) {
+    case ITEM_DIAL: item_dial(s, item); return;
+    case ITEM_LINK_UP: item_link_up(s, item); return;
+    case ITEM_LINK_DOWN: item_link_down(s, item); return;
+    default: item_message(s, item); return;
+    }
+}

@@ -1,0 +1,61 @@
+// Mistakes put in on purpose between the peers and their world, so that the checkers are seen to notice them.
+#include "sim/inside.h"
+
+#include "base/bitset.h"
+
+static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
+
+bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
+    sim_node *n = &s->node[node];
+    if (work->kind != JOB_WEIGHT || !is_relay(s, node)) return false;
+    bool eager = s->c->mutant == SIM_MUTANT_EAGER_WEIGHT && n->eager_iteration == work->iteration && bitset_has(n->eager.words, work->m);
+    bool lost = s->c->mutant == SIM_MUTANT_LOST_WEIGHT && work->m == 1;
+    if (!eager && !lost) return false;
+    *result = (job_result){.id = work->id, .kind = work->kind};
+    return true;
+}
+
+// The sum takes the gradient as soon as the input gradient is there.
+static void weigh_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
+    sim_node *n = &s->node[node];
+    if (n->eager_iteration != work->iteration) n->eager = (message_set){{0}};
+    n->eager_iteration = work->iteration;
+    if (bitset_has(n->eager.words, work->m)) return;
+    bitset_add(n->eager.words, work->m);
+    job more = *work;
+    more.kind = JOB_WEIGHT;
+    more.in = 0;
+    job_result ignored;
+    n->worker->run(n->worker, &more, blobs, &ignored);
+}
+
+static void apply_at_once(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
+    job more = {.id = work->id, .kind = JOB_APPLY, .iteration = work->iteration, .clip = 1.0f, .learning_rate = 0.01f, .bias1 = 0.5f, .bias2 = 0.5f};
+    job_result ignored;
+    s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
+}
+
+static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
+    sim_buffer *bytes = out ? sim_blobs_get(&s->node[node].blobs, out) : NULL;
+    if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
+}
+
+void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, const job_result *result) {
+    sim_mutant mutant = s->c->mutant;
+    if (!is_relay(s, node)) return;
+    if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
+    if (mutant == SIM_MUTANT_WRONG_STATE && work->kind == JOB_STATE_GET) spoil(s, node, result->out);
+}
+
+size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity) {
+    if (s->c->mutant != SIM_MUTANT_FORGED_DENY || msg->kind != MESSAGE_COUNTED || msg->u.counted.subject.m != 1) return 0;
+    message forged = {.kind = MESSAGE_DENY, .iteration = msg->iteration, .sender = msg->sender, .log_position = msg->log_position};
+    forged.u.deny = (message_deny){.subject = msg->u.counted.subject, .phase = PHASE_COMMIT, .reason = DENY_MISSING};
+    return message_encode(&forged, bytes, capacity);
+}
+
+bool sim_mutant_loses(const sim_cluster *s, const message *msg) {
+    return s->c->mutant == SIM_MUTANT_LOST_COUNTED && msg->kind == MESSAGE_COUNTED;
+}

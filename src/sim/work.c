@@ -1,0 +1,167 @@
+// The host's side of jobs: one at a time per peer, on the virtual clock, with the disk of the checkpoint.
+#include "sim/inside.h"
+
+#include "base/sha256.h"
+
+#include <string.h>
+
+static const uint64_t MILLISECOND = 1000000;
+
+static bool is_saving(job_kind kind) { return kind == JOB_SAVE || kind == JOB_SAVE_END; }
+
+static uint64_t cost_ns(sim_node *n, const job *work) {
+    uint64_t base;
+    switch (work->kind) {
+    case JOB_FORWARD:
+    case JOB_BACKWARD:
+    case JOB_WEIGHT: base = n->speed; break;
+    case JOB_LOSS: base = n->speed / 2; break;
+    case JOB_PACK:
+    case JOB_REDUCE:
+    case JOB_RESULT_PUT:
+    case JOB_RESULT_GET:
+    case JOB_STATE_GET:
+    case JOB_STATE_PUT:
+    case JOB_SAVE: base = n->speed / 40 + n->speed / 100 * work->count; break;
+    default: base = n->speed / 20; break;
+    }
+    // mostly near its mean, now and then much slower, as machines are that others use too
+    uint64_t cost = base - base / 8 + rng_below(&n->random, base / 4 + 1);
+    if (rng_below(&n->random, 200) == 0) cost *= 5;
+    return cost + MILLISECOND / 50;
+}
+
+void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
+    sim_node *n = &s->node[node];
+    if (n->busy) sim_fail(s, "%s asks for a second job", n->name);
+    n->busy = true;
+    n->job = *work;
+    if (work->in && !sim_blobs_borrow(&n->blobs, work->in)) sim_fail(s, "%s: job %s reads a blob that it does not hold", n->name, sim_job_name(work->kind));
+    for (uint32_t i = 0; i < work->inputs; i++)
+        if (work->input[i] != JOB_OWN_SUM && !sim_blobs_borrow(&n->blobs, work->input[i]))
+            sim_fail(s, "%s: job %s adds a blob that it does not hold", n->name, sim_job_name(work->kind));
+    if (sim_failed(s)) return;
+    peer_look(n->peer, &n->view);
+    sim_check_job(s, node, work);
+    if (sim_failed(s)) return;
+    n->job_ns = cost_ns(n, work);
+    sim_item *item = sim_item_new(ITEM_JOB_DONE, node, 0);
+    item->serial = ++n->job_serial;
+    sim_item_put(s, s->now + n->job_ns, item);
+    sim_crash_moment(s, node, SIM_BEFORE_JOB, (uint8_t)work->kind);
+}
+
+static const void *blobs_read(void *context, blob_id blob, uint64_t *bytes) {
+    const sim_buffer *buffer = sim_blobs_borrowed(context, blob);
+    if (!buffer) buffer = sim_blobs_get(context, blob);
+    if (!buffer) return NULL;
+    *bytes = buffer->bytes;
+    return buffer->data;
+}
+
+static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
+    sim_buffer *buffer = sim_buffer_new(bytes);
+    *blob = sim_blobs_add(context, buffer);
+    return buffer->data;
+}
+
+static sim_worker *worker_of(sim_cluster *s, sim_node *n) {
+    if (n->worker && n->worker->stage != n->view.stage) {
+        n->worker->free(n->worker);
+        n->worker = NULL;
+    }
+    if (!n->worker) n->worker = s->model->open(s->model, n->view.stage, n->config.capacity);
+    return n->worker;
+}
+
+static void save_drop(sim_cluster *s) {
+    uint32_t all = (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS;
+    for (uint32_t i = 0; i < all; i++) {
+        sim_buffer_drop(s->checker.saved[i]);
+        s->checker.saved[i] = NULL;
+    }
+}
+
+// A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
+static braid_hash save_verify(sim_cluster *s, uint64_t version) {
+    sha256 all;
+    sha256_init(&all);
+    for (uint16_t i = 0; i < s->model->stages && !sim_failed(s); i++) {
+        sim_worker *w = s->model->open(s->model, i, 1);
+        sim_blobs table = {0};
+        const worker_blobs blobs = {&table, blobs_read, blobs_write};
+        job_result result;
+        uint32_t next = 0;
+        for (uint32_t b = 0; b < s->model->blocks[i]; b++) {
+            sim_buffer *saved = s->checker.saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + b];
+            if (!saved) continue;
+            uint32_t end = b + 1;
+            while (end < s->model->blocks[i] && !s->checker.saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + end]) end++;
+            job put = {.id = 1, .kind = JOB_STATE_PUT, .stage = i, .first = b, .count = end - b, .version = version, .in = sim_blobs_add(&table, sim_buffer_hold(saved))};
+            w->run(w, &put, &blobs, &result);
+            if (result.failed || result.version != version) sim_fail(s, "the checkpoint of version %llu holds stage %u block %u at version %llu",
+                                                                     (unsigned long long)version, i, b, (unsigned long long)result.version);
+            if (b == next) next = end;
+        }
+        job root = {.id = 1, .kind = JOB_STATE_ROOT, .stage = i, .version = version};
+        w->run(w, &root, &blobs, &result);
+        if (next != s->model->blocks[i]) sim_fail(s, "the checkpoint of version %llu lacks blocks of stage %u", (unsigned long long)version, i);
+        else if (!hash_equal(&result.hash, sim_reference_state(s->reference, version, i)))
+            sim_fail(s, "the checkpoint of version %llu is wrong in stage %u", (unsigned long long)version, i);
+        sha256_update(&all, result.hash.bytes, sizeof result.hash.bytes);
+        sim_blobs_close(&table);
+        w->free(w);
+    }
+    return sha256_final(&all);
+}
+
+static void save_run(sim_cluster *s, sim_node *n, const job *work, job_result *result) {
+    *result = (job_result){.id = work->id, .kind = work->kind};
+    if (work->kind == JOB_SAVE) {
+        sim_buffer *saved = sim_blobs_borrowed(&n->blobs, work->in);
+        if (!saved || work->stage >= s->model->stages || work->first >= s->model->blocks[work->stage]) {
+            sim_fail(s, "%s saves blocks that do not exist", n->name);
+            return;
+        }
+        sim_buffer **at = &s->checker.saved[(uint32_t)work->stage * SIM_MAX_STAGE_BLOCKS + work->first];
+        sim_buffer_drop(*at);
+        *at = sim_buffer_hold(saved);
+        return;
+    }
+    result->hash = save_verify(s, work->version);
+    s->checker.saved_hash = result->hash;
+    s->checker.saved_last = work->final;
+    save_drop(s);
+}
+
+static void job_finish(sim_node *n) {
+    if (n->job.in) sim_blobs_return(&n->blobs, n->job.in);
+    for (uint32_t i = 0; i < n->job.inputs; i++)
+        if (n->job.input[i] != JOB_OWN_SUM) sim_blobs_return(&n->blobs, n->job.input[i]);
+    n->busy = false;
+}
+
+void sim_job_done(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    const worker_blobs blobs = {&n->blobs, blobs_read, blobs_write};
+    job work = n->job;
+    job_result result;
+    if (is_saving(work.kind)) {
+        save_run(s, n, &work, &result);
+    } else {
+        sim_worker *w = worker_of(s, n);
+        if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
+        sim_mutant_job(s, node, &work, &blobs, &result);
+        if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
+    }
+    result.cost_ns = n->job_ns;
+    job_finish(n);
+    if (sim_failed(s)) return;
+    sim_check_result(s, node, &work, &result);
+    sim_crash_moment(s, node, SIM_AFTER_JOB, (uint8_t)work.kind);
+    if (!n->alive || sim_failed(s)) return;
+    sim_trace_result(s, node, &work, &result);
+    event e = {.kind = EVENT_JOB_DONE, .result = &result};
+    sim_step(s, node, &e);
+    if (n->alive) sim_crash_moment(s, node, SIM_AFTER_JOB_TOLD, (uint8_t)work.kind);
+}

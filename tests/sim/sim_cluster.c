@@ -1,0 +1,354 @@
+// A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules, and broken variants that
+// must be noticed.
+//     sim_sim_cluster                          the tests
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--processes N] [--mutant NAME] [--trace]
+#include "sim/campaign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANDOM_FAKE = 400, RANDOM_REAL = 100, MUTANT_SEEDS = 60 };
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+
+static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
+    sim_bench_run(&bench, c, real, NULL, report);
+    if (!report->failed) return;
+    char text[2048];
+    sim_case_describe(c, text, sizeof text);
+    fail_msg("%s (%s): %s\n%s  again: sim_sim_cluster --scenario '%s' --trace", name, real ? "real" : "fake", report->text, text, name);
+}
+
+// ---- fixed scenarios
+
+typedef struct scenario {
+    const char *name;
+    sim_case (*make)(void);
+    uint32_t repairs;  // at least
+} scenario;
+
+static sim_case one_data_three_relays(void) { return sim_case_plain(1, 2, 1, 3, 4, 3); }
+static sim_case one_relay_per_stage(void) { return sim_case_plain(2, 4, 1, 3, 4, 3); }
+static sim_case two_data_six_relays(void) { return sim_case_plain(3, 4, 2, 6, 8, 3); }
+
+static sim_case two_slots_for_eight(void) {
+    sim_case c = sim_case_plain(4, 3, 1, 2, 8, 3);
+    c.relay_capacity = 2;
+    c.data_capacity = 8;
+    return c;
+}
+
+static sim_case one_slot_everywhere(void) {
+    sim_case c = sim_case_plain(5, 4, 2, 6, 8, 2);
+    c.relay_capacity = c.data_capacity = 1;
+    return c;
+}
+
+static sim_case evaluation_and_checkpoints(void) {
+    sim_case c = sim_case_plain(6, 3, 2, 4, 4, 4);
+    c.eval_every = 2;
+    c.eval_microbatches = 3;
+    c.checkpoint_every = 2;
+    return c;
+}
+
+static sim_case void_and_overflow(void) {
+    sim_case c = sim_case_plain(7, 3, 2, 4, 8, 4);
+    c.void_percent = 30;
+    c.overflow_percent = 2;
+    return c;
+}
+
+static sim_case joiner(void) {
+    sim_case c = sim_case_plain(8, 3, 1, 2, 8, 6);
+    c.joins = 2;
+    c.join_ns[0] = 800 * MILLISECOND;
+    c.join_ns[1] = 2 * SECOND;
+    return c;
+}
+
+static sim_case slow_links(void) {
+    sim_case c = sim_case_plain(9, 3, 2, 6, 6, 2);
+    c.latency_ns = 400 * MILLISECOND;
+    c.jitter_ns = 200 * MILLISECOND;
+    c.payload_ns = 500 * MILLISECOND;
+    return c;
+}
+
+static sim_case with_crash(uint64_t seed, sim_crash crash) {
+    sim_case c = sim_case_plain(seed, 3, 2, 6, 8, 3);
+    crash.iteration = crash.iteration ? crash.iteration : 1;
+    c.crash[0] = crash;
+    c.crashes = 1;
+    return c;
+}
+
+static sim_case dies_in_forward(void) { return with_crash(20, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 2}); }
+static sim_case dies_in_forward_silently(void) { return with_crash(21, (sim_crash){.moment = SIM_AFTER_JOB, .kind = JOB_FORWARD, .skip = 3, .machine = true}); }
+static sim_case dies_after_accept(void) { return with_crash(22, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_ACCEPT, .skip = 1}); }
+static sim_case dies_between_complete_and_forward(void) { return with_crash(23, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_COMPLETE, .skip = 2}); }
+static sim_case dies_before_next_accept(void) { return with_crash(24, (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_ACCEPT, .skip = 2}); }
+static sim_case dies_after_passing_on(void) { return with_crash(25, (sim_crash){.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_ACCEPT, .skip = 2}); }
+static sim_case dies_in_backward(void) { return with_crash(26, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 2}); }
+static sim_case dies_before_backward_arrives(void) { return with_crash(27, (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD, .machine = true}); }
+static sim_case dies_after_sending_gradient(void) { return with_crash(28, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1}); }
+static sim_case dies_before_commit_arrives(void) { return with_crash(29, (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COMMIT, .skip = 1}); }
+static sim_case dies_in_weight(void) { return with_crash(30, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT, .skip = 1}); }
+static sim_case dies_before_saying_counted(void) { return with_crash(31, (sim_crash){.moment = SIM_BEFORE_SEND, .kind = MESSAGE_COUNTED, .skip = 1}); }
+static sim_case dies_after_saying_counted(void) { return with_crash(32, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 5, .machine = true}); }
+static sim_case dies_at_begin(void) { return with_crash(33, (sim_crash){.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .skip = 1}); }
+static sim_case dies_packing(void) { return with_crash(34, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_PACK, .skip = 1}); }
+static sim_case dies_reducing(void) { return with_crash(35, (sim_crash){.moment = SIM_AFTER_JOB, .kind = JOB_REDUCE, .skip = 1}); }
+static sim_case dies_with_a_result(void) { return with_crash(36, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_RESULT, .skip = 1}); }
+static sim_case dies_after_reduced(void) { return with_crash(37, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_REDUCED, .skip = 1}); }
+static sim_case dies_before_apply(void) { return with_crash(38, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_APPLY, .skip = 1, .restart = true, .same_id = true, .restart_ns = SECOND}); }
+static sim_case dies_after_apply(void) { return with_crash(39, (sim_crash){.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_APPLY, .skip = 1}); }
+
+static sim_case joiner_dies(void) {
+    sim_case c = joiner();
+    c.crash[0] = (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_STATE_PUT, .restart = true, .same_id = true, .restart_ns = 50 * MILLISECOND};
+    c.crashes = 1;
+    return c;
+}
+
+static sim_case donor_dies(void) {
+    sim_case c = sim_case_plain(41, 3, 1, 4, 8, 8);
+    c.joins = 1;
+    c.join_ns[0] = 800 * MILLISECOND;
+    c.crash[0] = (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_STATE_GET};
+    c.crashes = 1;
+    return c;
+}
+
+static sim_case comes_back_as_itself(void) {
+    return with_crash(42, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT, .restart = true, .same_id = true, .restart_ns = 20 * MILLISECOND});
+}
+
+static sim_case neighbours_die(void) {
+    sim_case c = with_crash(43, (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 2});
+    c.crash[1] = (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 3, .iteration = 1};
+    c.crash[2] = (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 1, .iteration = 2};
+    c.crashes = 3;
+    return c;
+}
+
+static sim_case repair_with_full_slots(void) {
+    sim_case c = with_crash(44, (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1});
+    c.relay_capacity = 1;
+    return c;
+}
+
+static const scenario scenarios[] = {
+    {"one data peer, three relays", one_data_three_relays, 0},
+    {"one relay per stage", one_relay_per_stage, 0},
+    {"two data peers, six relays, three stages", two_data_six_relays, 0},
+    {"two slots for eight microbatches", two_slots_for_eight, 0},
+    {"one slot everywhere", one_slot_everywhere, 0},
+    {"held-out losses and checkpoints", evaluation_and_checkpoints, 0},
+    {"void microbatches and overflows", void_and_overflow, 0},
+    {"joiners", joiner, 0},
+    {"slow links", slow_links, 0},
+    {"dies in forward", dies_in_forward, 0},
+    {"dies in forward, silently", dies_in_forward_silently, 0},
+    {"dies after ACCEPT", dies_after_accept, 0},
+    {"dies between COMPLETE and FORWARD", dies_between_complete_and_forward, 0},
+    {"dies before the next ACCEPT", dies_before_next_accept, 0},
+    {"dies after passing on", dies_after_passing_on, 0},
+    {"dies in backward", dies_in_backward, 0},
+    {"dies before BACKWARD arrives", dies_before_backward_arrives, 0},
+    {"dies after sending its gradient", dies_after_sending_gradient, 0},
+    {"dies before COMMIT arrives", dies_before_commit_arrives, 0},
+    {"dies in its weight gradient", dies_in_weight, 1},
+    {"dies before it says COUNTED", dies_before_saying_counted, 1},
+    {"dies after it said COUNTED", dies_after_saying_counted, 1},
+    {"dies at BEGIN AGGREGATION", dies_at_begin, 0},
+    {"dies packing its part", dies_packing, 0},
+    {"dies reducing", dies_reducing, 0},
+    {"dies with a result", dies_with_a_result, 0},
+    {"dies after REDUCED", dies_after_reduced, 0},
+    {"dies between FINAL and apply", dies_before_apply, 0},
+    {"dies after apply", dies_after_apply, 0},
+    {"a joiner dies", joiner_dies, 0},
+    {"a donor dies", donor_dies, 0},
+    {"comes back as itself at once", comes_back_as_itself, 0},
+    {"neighbours die", neighbours_die, 0},
+    {"repair where all slots are full", repair_with_full_slots, 0},
+};
+
+enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
+
+static void every_scenario(bool real) {
+    for (uint32_t i = 0; i < SCENARIOS; i++) {
+        sim_case c = scenarios[i].make();
+        sim_report report;
+        if (real && (c.void_percent || c.overflow_percent)) continue;
+        run(scenarios[i].name, &c, real, &report);
+        if (report.stats.crashes != c.crashes) fail_msg("%s: %u of %u crashes came to pass", scenarios[i].name, report.stats.crashes, c.crashes);
+        if (report.stats.repairs < scenarios[i].repairs) fail_msg("%s: nothing was repaired", scenarios[i].name);
+    }
+}
+
+static void test_scenarios_fake(void **state) {
+    (void)state;
+    every_scenario(false);
+}
+
+static void test_scenarios_real(void **state) {
+    (void)state;
+    every_scenario(true);
+}
+
+// The same case twice gives the same run, to the event.
+static void test_repeatable(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        sim_case c = sim_case_random(seed, false);
+        sim_report a, b;
+        sim_bench_run(&bench, &c, false, NULL, &a);
+        sim_bench_run(&bench, &c, false, NULL, &b);
+        assert_memory_equal(&a.stats, &b.stats, sizeof a.stats);
+    }
+}
+
+// ---- random schedules
+
+static unsigned processes_here(void) { return 2; }
+
+static void random_schedules(uint64_t count, bool real) {
+    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .processes = processes_here(), .print = 3, .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
+                  (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs, r.virtual_hours);
+    assert_int_equal(r.runs, count);
+    assert_int_equal(r.failures, 0);
+    assert_true(r.crashes > count / 2);
+}
+
+static void test_random_fake(void **state) {
+    (void)state;
+    random_schedules(RANDOM_FAKE, false);
+}
+
+static void test_random_real(void **state) {
+    (void)state;
+    random_schedules(RANDOM_REAL, true);
+}
+
+// A harness that notices nothing proves nothing.
+static void test_mutants_are_noticed(void **state) {
+    (void)state;
+    for (int mutant = SIM_MUTANT_NONE + 1; mutant < SIM_MUTANTS; mutant++) {
+        const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .processes = processes_here(), .mutant = (sim_mutant)mutant, .replay = "sim_sim_cluster"};
+        sim_campaign_result r;
+        sim_campaign_run(&campaign, stdout, &r);
+        print_message("mutant %s: noticed in %llu of %llu schedules, first with seed %llu\n", sim_mutant_name((sim_mutant)mutant),
+                      (unsigned long long)r.failures, (unsigned long long)r.runs, (unsigned long long)r.first_failure);
+        if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name((sim_mutant)mutant));
+    }
+}
+
+// ---- by hand
+
+typedef struct options {
+    uint64_t first, count;
+    bool real, trace;
+    unsigned processes;
+    sim_mutant mutant;
+    const char *scenario;
+} options;
+
+static bool parse(int count, char **arguments, options *o) {
+    *o = (options){.first = 1, .count = 100, .processes = 2};
+    for (int i = 1; i < count; i++) {
+        const char *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (strcmp(arguments[i], "--real") == 0) o->real = true;
+        else if (strcmp(arguments[i], "--trace") == 0) o->trace = true;
+        else if (value && strcmp(arguments[i], "--scenario") == 0) o->scenario = arguments[++i];
+        else if (value && strcmp(arguments[i], "--processes") == 0) o->processes = (unsigned)strtoul(arguments[++i], NULL, 10);
+        else if (value && strcmp(arguments[i], "--seeds") == 0) {
+            char *end;
+            o->first = strtoull(arguments[++i], &end, 10);
+            o->count = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;
+        } else if (value && strcmp(arguments[i], "--mutant") == 0) {
+            i++;
+            for (int m = 0; m < SIM_MUTANTS; m++)
+                if (strcmp(arguments[i], sim_mutant_name((sim_mutant)m)) == 0) o->mutant = (sim_mutant)m;
+            if (o->mutant == SIM_MUTANT_NONE) return false;
+        } else {
+            return false;
+        }
+    }
+    return o->processes >= 1 && o->processes <= SIM_MAX_PROCESSES;
+}
+
+static int show_one(const sim_case *c, const options *o) {
+    char text[2048];
+    sim_report report;
+    sim_case_describe(c, text, sizeof text);
+    fputs(text, stdout);
+    sim_bench_run(&bench, c, o->real, o->trace ? stdout : NULL, &report);
+    printf("%s: %s (%.1f virtual s, %llu events, %llu messages, %u crashes, %u repairs)\n", report.failed ? "FAILED" : "ok", report.text,
+           (double)report.stats.virtual_ns / 1e9, (unsigned long long)report.stats.events, (unsigned long long)report.stats.messages, report.stats.crashes,
+           report.stats.repairs);
+    return report.failed;
+}
+
+static int by_hand(const options *o) {
+    if (o->scenario) {
+        for (uint32_t i = 0; i < SCENARIOS; i++) {
+            if (strcmp(scenarios[i].name, o->scenario) != 0) continue;
+            sim_case c = scenarios[i].make();
+            c.mutant = o->mutant;
+            return show_one(&c, o);
+        }
+        for (uint32_t i = 0; i < SCENARIOS; i++) printf("%s\n", scenarios[i].name);
+        return 2;
+    }
+    if (o->trace) {
+        int failed = 0;
+        for (uint64_t i = 0; i < o->count; i++) {
+            sim_case c = sim_case_random(o->first + i, o->real);
+            c.mutant = o->mutant;
+            failed |= show_one(&c, o);
+        }
+        return failed;
+    }
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .processes = o->processes, .mutant = o->mutant, .print = 20, .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, %.1f virtual hours\n",
+           (unsigned long long)r.runs, (unsigned long long)r.failures, (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs,
+           (unsigned long long)r.repairs_in[0], (unsigned long long)r.repairs_in[1], (unsigned long long)r.repairs_in[2], (unsigned long long)r.repairs_in[3],
+           (unsigned long long)r.events, r.virtual_hours);
+    return r.failures > 0;
+}
+
+int main(int count, char **arguments) {
+    options o;
+    if (count > 1 && !parse(count, arguments, &o)) {
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        return 2;
+    }
+    if (count > 1) {
+        int failed = by_hand(&o);
+        sim_bench_close(&bench);
+        return failed;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
+        cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_mutants_are_noticed),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
