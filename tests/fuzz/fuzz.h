@@ -1,4 +1,4 @@
-// A fuzz target is a file fuzz_<room>_<subject>.c that defines
+// A fuzz target is a file fuzz_<subject>.c that defines
 //     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)      which returns 0 for every input, or stops,
 // and may define
 //     size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity)
