@@ -13,6 +13,8 @@ typedef struct cli_verb {
 } cli_verb;
 
 static const cli_verb verbs[] = {
+    {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
+    {"generate", cli_generate, "continue a text with a trained model"},
     {NULL, NULL, NULL},
 };
 
