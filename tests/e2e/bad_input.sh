@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# What a user can get wrong, and what the program says: the exit status, the place and the mend.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+write_text words.txt
+
+# the command line
+expect 2 "Usage: braid VERB" "$BRAID"
+expect 0 "Usage: braid VERB" "$BRAID" --help
+expect 0 "braid 0." "$BRAID" --version
+expect 2 "unknown verb 'trian'; did you mean 'train'?" "$BRAID" trian
+expect 0 "Examples:" "$BRAID" train --help
+expect 2 "unknown flag --max-memroy; did you mean --max-memory?" "$BRAID" train --max-memroy 1G x.yaml
+expect 2 "--threads: 'two' is not a whole number" "$BRAID" train --threads two x.yaml
+expect 2 "--threads needs a value" "$BRAID" train --threads
+expect 2 "RUN.yaml is missing" "$BRAID" train --solo
+expect 2 "BRAID_THREADS: 0 is too small" env BRAID_THREADS=0 "$BRAID" train --solo x.yaml
+expect 2 "say --solo" "$BRAID" train x.yaml
+
+# descriptions of a run
+solo() { "$BRAID" train --solo "$1"; }
+expect 2 "none.yaml': No such file or directory" solo none.yaml
+mistake() {  # text sed-script...
+    local text=$1
+    shift
+    write_run bad.yaml "$@"
+    expect 2 "$text" solo bad.yaml
+}
+mistake "bad.yaml:14:3: unknown key 'iteration' in 'train'; did you mean 'iterations'?" 's/iterations:/iteration:/'
+mistake "bad.yaml:4:1: unknown key 'modle'; did you mean 'model'?" 's/^model:/modle:/'
+mistake "bad.yaml:5:3: model.dim is missing" '/dim:/d'
+mistake "bad.yaml:6:8: model.dim must be a whole number, not 'wide'" 's/dim: 32/dim: wide/'
+mistake "bad.yaml:14:15: train.iterations must be a whole number, not '4.5'" 's/iterations: 4/iterations: 4.5/'
+mistake "bad.yaml:3:9: stages add up to 3 blocks but model.layers is 2: make the list add up" 's/stages: .*/stages: [0, 1, 2]/'
+mistake "bad.yaml:8:10: model.heads must be from 1 to" 's/heads: 2/heads: 0/'
+mistake "bad.yaml:5:9: model:" 's/heads: 2/heads: 3/'
+mistake "bad.yaml:11:9: data.text: cannot use" 's/words.txt/nowhere.txt/'
+mistake "data.text is missing: add 'text: FILE' under 'data:'" '/text:/d'
+mistake "not YAML" 's/stages: .*/stages: [0, 1/'
+mistake "key 'seed' is given twice" 's/^name: small/seed: 1/'
+: >empty.txt
+mistake "it is empty" 's/words.txt/empty.txt/'
+echo "too short" >short.txt
+mistake "short" 's/words.txt/short.txt/'
+head -c 5000 /dev/urandom >bad.yaml
+expect 2 "bad.yaml:" solo bad.yaml
+
+# memory
+write_run run.yaml
+expect 1 "max-memory" "$BRAID" train --solo run.yaml --max-memory 64K
+
+# checkpoints
+expect 0 "weights " "$BRAID" train --solo run.yaml --save saved --threads 1
+expect 1 "nowhere" "$BRAID" generate nowhere
+damaged() {  # copies the good checkpoint, so that a test may spoil it
+    rm -rf damaged
+    cp -rL saved/latest damaged
+}
+weights=model-00001-of-00001.safetensors
+damaged
+truncate -s -100 "damaged/$weights"
+expect 1 "$weights" "$BRAID" generate damaged
+damaged
+printf 'x' | dd of="damaged/$weights" bs=1 seek=5000 conv=notrunc status=none
+expect 1 "$weights" "$BRAID" generate damaged
+damaged
+rm "damaged/$weights"
+expect 1 "$weights" "$BRAID" generate damaged
+damaged
+echo '{"model_type": "llama"' >damaged/config.json
+expect 1 "config.json" "$BRAID" generate damaged
+damaged
+rm damaged/braid-manifest.json
+expect 1 "manifest" "$BRAID" train --solo run.yaml --resume damaged
+damaged
+truncate -s -1 damaged/optimizer-00001-of-00001.safetensors
+expect 2 "optimizer-00001-of-00001.safetensors' has" "$BRAID" train --solo run.yaml --resume damaged
+write_run wider.yaml 's/dim: 32/dim: 64/'
+expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --solo wider.yaml --resume saved
+
+# a disk that is full: the run says so and the older checkpoint stays
+write_run longer.yaml 's/iterations: 4/iterations: 6/'
+before=$(readlink saved/latest)
+full_disk() { (ulimit -f 16 && exec "$BRAID" train --solo longer.yaml --resume saved --save saved); }
+expect 1 "failed: cannot write '$weights': File too large" full_disk
+[ "$(readlink saved/latest)" = "$before" ] || { echo "FAILED: latest moved"; failures=$((failures + 1)); }
+expect 0 "" "$BRAID" generate saved --tokens 10
+
+finish

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# What the end-to-end scripts share; sourced. Each begins in an empty folder.
+set -euo pipefail
+: "${BRAID:?the path of the program}"
+find . -mindepth 1 -delete
+failures=0
+
+# expect CODE TEXT COMMAND...: the exit status, and TEXT somewhere in what it wrote.
+expect() {
+    local code=$1 text=$2 status=0
+    shift 2
+    "$@" >output 2>&1 </dev/null || status=$?
+    if [ "$status" -ne "$code" ] || ! grep -qF -- "$text" output; then
+        printf 'FAILED: %s\n  expected status %s and: %s\n  got status %s and:\n' "$*" "$code" "$text" "$status"
+        sed 's/^/    /' output
+        failures=$((failures + 1))
+    fi
+}
+
+# A text to learn from: the same words on every machine.
+write_text() {  # path [lines]
+    awk -v lines="${2:-2000}" 'BEGIN { split("the river bends round every stone that lies in its way", word, " ");
+        for (i = 1; i <= lines; i++) { line = ""; for (j = 0; j < 9; j++) line = line word[1 + (i * 7 + j * j * 3) % 11] " "; print line i } }' >"$1"
+}
+
+# A small run, with `sed` scripts for what a test wants different.
+write_run() {  # path [sed script]...
+    local path=$1 script arguments=(-e '')
+    shift
+    for script in "$@"; do arguments+=(-e "$script"); done
+    sed "${arguments[@]}" >"$path" <<'END'
+name: small
+seed: 7
+stages: [0, 1, 1]
+model:
+  arch: llama
+  dim: 32
+  layers: 2
+  heads: 2
+  context: 32
+data:
+  text: words.txt
+  holdout: 0.1
+train:
+  iterations: 4
+  microbatches: 4
+  sequences: 2
+eval:
+  every: 2
+  microbatches: 1
+swarm:
+  slots: 4
+END
+}
+
+finish() {
+    [ "$failures" -eq 0 ] || {
+        echo "$failures of them failed"
+        exit 1
+    }
+    echo "all as expected"
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Peers that cannot take part say why, and leave the run alone: a malformed ticket, a port in use, nobody at the
+address, a leader that is somebody else, a data peer with other text, a checkpoint of another model."""
+
+import re
+import socket
+
+from swarmlib import Braid, expect, ticket, workplace, write_run
+
+
+def expect_refused(arguments, words, codes=(1, 2)):
+    peer = Braid(*arguments)
+    code = peer.finish(60)
+    said = "".join(peer.complaints)
+    expect(code in codes, f"{arguments}: ended with {code}: {said}")
+    expect(re.search(words, said), f"{arguments}: does not say '{words}': {said}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def refuse_words(run):
+    expect_refused(["node", "--join", "nonsense"], "ticket is malformed", [2])
+    expect_refused(["node", "--join", "braid1.00"], "too short", [2])
+    expect_refused(["node"], "--join TICKET is missing", [2])
+    expect_refused(["node", "--lead"], "--run RUN.yaml is missing", [2])
+    expect_refused(["up", run, "--relays", "1"], "--relays 3 or more", [2])
+    expect_refused(["up", run, "--relays", "3", "--kill", "everybody"], "relay3@iteration:12", [2])
+    expect_refused(["node", "--lead", "--run", run, "--max-memory", "1K"], "needs .* allows", [1, 2])
+
+
+def main():
+    with workplace() as directory:
+        run = write_run(directory)
+        other = write_run(directory, text_seed=6, name="other.yaml")
+        refuse_words(run)
+
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            expect_refused(["node", "--lead", "--run", run, "--listen", address], "in use")
+
+        address = f"127.0.0.1:{free_port()}"
+        expect_refused(["node", "--join", ticket("ab" * 32, address), "--patience", "1s"], "cannot reach the leader at " + address)
+
+        leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0")
+        ready = leader.wait_for("ready")
+        address = ready["address"]
+        expect_refused(["node", "--join", ticket("ab" * 32, address), "--patience", "1s"], "cannot reach the leader.*(certificate|identity|id)")
+        expect_refused(["node", "--data", "--run", other, "--join", ready["ticket"], "--listen", "127.0.0.1:0"], "trains another run")
+        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
+        expect(leader.process.poll() is None, "the leader did not survive its visitors")
+        leader.stop()
+
+
+main()

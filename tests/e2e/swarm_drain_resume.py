@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Ctrl-C finishes the iteration and saves; one process, and a swarm of another size, go on from there to the same
+weights as a run that was never interrupted."""
+
+import os
+import shutil
+
+from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+
+
+def main():
+    seed = seed_of_test()
+    with workplace() as directory:
+        run = write_run(directory, seed=seed, iterations=40, checkpoint=True)
+        kept = os.path.join(directory, "checkpoint")
+        whole = Braid("train", "--solo", run).weights()
+        shutil.rmtree(kept)
+
+        swarm = Braid("up", run, "--relays", "6")
+        swarm.wait_for("iteration", iteration=7)
+        swarm.interrupt()
+        code = swarm.finish(60)
+        end = swarm.events[-1]
+        expect(code == 0 and end["event"] == "end" and not end.get("failed"), f"the drain ended with {code}, {end}")
+        done = end["iteration"]
+        expect(7 <= done < 40, f"drained at iteration {done}")
+        print(f"drained at iteration {done}")
+
+        saved = os.path.join(directory, "saved")
+        shutil.copytree(kept, saved, symlinks=True)
+        weights = Braid("train", "--solo", run, "--resume", saved).weights()
+        expect(weights == whole, f"resumed by one process: {weights} is not {whole}")
+
+        shutil.rmtree(kept)
+        swarm = Braid("up", run, "--relays", "3", "--resume", saved)
+        weights = swarm.weights()
+        expect(swarm.of("iteration")[0]["iteration"] == done + 1, "the swarm did not go on where the other had stopped")
+        expect(weights == whole, f"resumed by another swarm: {weights} is not {whole}")
+
+
+main()

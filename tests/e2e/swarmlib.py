@@ -1,0 +1,154 @@
+"""What the end-to-end tests of the swarm share: a tiny run, and braid as a child process that tells its events."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID_PROGRAM", "build/release/braid")
+WORDS = (
+    "the river splits and finds another way round what blocks it while small boats carry grain from one bank to the "
+    "other and nobody on the water knows how many channels there are until the evening when all of them meet again "
+    "under a stone bridge that has stood for longer than any of the houses beside it"
+).split()
+
+
+def seed_of_test():
+    """Varied, printed, and taken from BRAID_TEST_SEED to repeat a failure."""
+    seed = int(os.environ.get("BRAID_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+    print(f"seed {seed}: repeat with BRAID_TEST_SEED={seed} python3 {' '.join(sys.argv)}", flush=True)
+    return seed
+
+
+def write_text(path, seed, count=40000):
+    rng = random.Random(seed)
+    with open(path, "w", encoding="ascii") as file:
+        for i in range(count):
+            file.write(rng.choice(WORDS))
+            file.write(".\n" if i % 11 == 10 else " ")
+
+
+def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1, 1, 1]", data_peers=2, text_seed=5, name="run.yaml", **train):
+    text = os.path.join(directory, f"text{text_seed}.txt")
+    if not os.path.exists(text):
+        write_text(text, text_seed)
+    path = os.path.join(directory, name)
+    lines = [
+        f"seed: {seed}",
+        f"stages: {stages}",
+        "model: {dim: 32, layers: 3, heads: 2, context: 32}",
+        f"data: {{text: {text}}}",
+        f"train: {{iterations: {iterations}, microbatches: 8, sequences: 2"
+        + "".join(f", {key}: {value}" for key, value in train.items())
+        + "}",
+        "eval: {every: 20, microbatches: 2}",
+        f"swarm: {{data_peers: {data_peers}}}",
+    ]
+    if checkpoint:
+        lines.append(f"checkpoint: {{dir: {os.path.join(directory, 'checkpoint')}}}")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("\n".join(lines) + "\n")
+    return path
+
+
+class Braid:
+    """A child process of braid with --json; its events are read by a thread and can be waited for."""
+
+    def __init__(self, *arguments, env=None):
+        self.events = []
+        self.changed = threading.Condition()
+        self.ended = False
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("BRAID_")}
+        environment["BRAID_CONFIG"] = "/dev/null"
+        environment.update(env or {})
+        self.process = subprocess.Popen(
+            [PROGRAM, *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self.complaints = []
+        self.threads = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_complaints)]
+        for thread in self.threads:
+            thread.start()
+
+    def _read_events(self):
+        for line in self.process.stdout:
+            with self.changed:
+                self.events.append(json.loads(line))
+                self.changed.notify_all()
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def _read_complaints(self):
+        for line in self.process.stderr:
+            self.complaints.append(line)
+
+    def of(self, kind):
+        return [event for event in self.events if event["event"] == kind]
+
+    def wait_for(self, kind, seconds=60, **fields):
+        """The first event of a kind whose fields are at least these."""
+
+        def fits(event):
+            return event["event"] == kind and all(
+                event[key] >= value if isinstance(value, (int, float)) else value in event[key] for key, value in fields.items()
+            )
+
+        def found():
+            return next((event for event in self.events if fits(event)), None)
+
+        with self.changed:
+            self.changed.wait_for(lambda: found() or self.ended, seconds)
+        event = found()
+        if not event:
+            self.fail(f"no event {kind} {fields}")
+        return event
+
+    def finish(self, seconds=240):
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.fail(f"still running after {seconds} s")
+        for thread in self.threads:
+            thread.join()
+        return code
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.finish()
+
+    def fail(self, why):
+        tail = "\n".join(json.dumps(event) for event in self.events[-25:])
+        self.process.kill()
+        raise SystemExit(f"FAILED: {' '.join(self.process.args)}: {why}\n{tail}\n{''.join(self.complaints[-10:])}")
+
+    def weights(self):
+        """Runs to the end and returns the hash of the weights."""
+        code = self.finish()
+        end = self.events[-1] if self.events else {}
+        if code != 0 or end.get("event") != "end" or end.get("failed") or len(end.get("weights") or "") != 64:
+            self.fail(f"ended with {code}, {end}")
+        return end["weights"]
+
+
+def expect(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def ticket(leader_id, address):
+    """The form of src/node/ticket.h."""
+    check = hashlib.sha256(bytes.fromhex(leader_id) + address.encode()).hexdigest()[:8]
+    return f"braid1.{leader_id}.{check}@{address}"
+
+
+def workplace():
+    return tempfile.TemporaryDirectory(prefix="braid-e2e-")
