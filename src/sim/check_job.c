@@ -138,7 +138,7 @@ static void check_root(sim_cluster *s, uint32_t node, const job *work, const job
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     sim_watch *w = &s->checker.watch[node];
     sim_stash *stash = work->slot < SIM_MAX_CAPACITY ? &w->stash[work->slot] : NULL;
-    if (work->kind == JOB_FORWARD || work->kind == JOB_BACKWARD || work->kind == JOB_WEIGHT) w->compute_ns += result->cost_ns;
+    if (work->kind <= JOB_WEIGHT) w->compute_ns += result->cost_ns;
     switch (work->kind) {
     case JOB_FORWARD:
         *stash = (sim_stash){WATCH_FORWARD, work->iteration, work->m};

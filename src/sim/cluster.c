@@ -90,12 +90,15 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     }
     if (what->kind == TELL_END && s->checker.saved_last && s->node[node].config.leader && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
-    if (what->kind == TELL_REFUSED) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
+    // a joiner may come when all is over, or to stages that are full
+    bool late = node >= s->c->data_peers + s->c->relays;
+    if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
 }
 
 static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     sim_node *n = &s->node[node];
-    if (failed) sim_fail(s, "%s gives up", n->name);
+    peer_look(n->peer, &n->view);
+    if (failed && n->view.member != 0) sim_fail(s, "%s gives up", n->name);
     n->exited = true;
     n->alive = false;
     if (n->config.leader) s->leader_exit_ns = s->now;

@@ -281,23 +281,25 @@ static void run_result_put(fake_worker *w, const job *work, const worker_blobs *
     result->hash = sha256_of(header + 1, work->count * sizeof *w->result);
 }
 
-static void results_check(fake_worker *w, const job *work, uint32_t first, uint32_t count) {
+static void results_check(fake_worker *w, uint64_t iteration, uint32_t first, uint32_t count) {
     for (uint32_t b = first; b < first + count; b++)
-        if (w->result_iteration[b] != work->iteration + 1)
+        if (w->result_iteration[b] != iteration + 1)
             fake_complain(w, "result block %u is of iteration %lld", b, (long long)w->result_iteration[b] - 1);
 }
 
 static void run_result_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     if (!range_check(w, work)) return;
-    results_check(w, work, work->first, work->count);
+    // results of the version that was asked for; the peer itself may be an iteration further
+    results_check(w, work->version, work->first, work->count);
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
+    ((fake_header *)(void *)out)[-1].iteration = work->version;
     memcpy(out, w->result + work->first, work->count * sizeof *out);
     result->hash = sha256_of(out, work->count * sizeof *out);
     range_seal(result, blobs);
 }
 
 static void run_norm(fake_worker *w, const job *work, job_result *result) {
-    results_check(w, work, 0, w->blocks);
+    results_check(w, work->iteration, 0, w->blocks);
     memset(w->norm2, 0, sizeof w->norm2);
     for (uint32_t b = 0; b < w->blocks; b++) {
         if (w->result[b] == FAKE_NOT_FINITE) result->overflow = true;
@@ -329,7 +331,7 @@ static void run_apply(fake_worker *w, const job *work) {
         if (state->version != work->iteration) continue;
         state->version++;
         if (work->skip) continue;
-        results_check(w, work, b, 1);
+        results_check(w, work->iteration, b, 1);
         uint64_t bits = mix3(float_bits(work->clip) ^ float_bits(work->bias1) << 32, float_bits(work->learning_rate), float_bits(work->bias2));
         state->weight = mix3(state->weight, w->result[b], bits);
         state->moment = mix3(state->moment, w->result[b], state->weight);

@@ -323,7 +323,7 @@ static int by_hand(const options *o) {
         }
         return failed;
     }
-    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .processes = o->processes, .mutant = o->mutant, .print = 20, .replay = "sim_sim_cluster"};
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
     printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, %.1f virtual hours\n",
