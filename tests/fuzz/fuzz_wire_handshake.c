@@ -19,7 +19,7 @@ static size_t example_welcome(wire_random *w, uint8_t *bytes, size_t capacity) {
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     rng r = {rng_seed(43, number)};
-    wire_random w = {&r, false};
+    wire_random w = {.r = &r};
     handshake_hello hello = {.run = random_hash(&w), .generation = random_u64(&w), .address = "127.0.0.1:9000"};
     handshake_refuse refuse = {.code = random_below(&w, REFUSE_CODES), .sentence = "there is no room for another link"};
     random_text(&w, hello.software, sizeof hello.software);

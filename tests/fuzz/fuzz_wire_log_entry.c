@@ -7,7 +7,7 @@
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static log_entry entry;
     rng r = {rng_seed(42, number)};
-    wire_random w = {&r, false};
+    wire_random w = {.r = &r};
     random_log_entry(&w, (uint8_t)(1 + number % (LOG_KINDS - 1)), &entry);
     return log_entry_encode(&entry, bytes, capacity);
 }

@@ -7,7 +7,7 @@
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static message msg;
     rng r = {rng_seed(41, number)};
-    wire_random w = {&r, false};
+    wire_random w = {.r = &r};
     random_message(&w, (uint8_t)(1 + number % (MESSAGE_KINDS - 1)), &msg);
     return message_encode(&msg, bytes, capacity);
 }
