@@ -258,8 +258,8 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
     }
     if (p->stage > 0) answer_complete(p, h->upstream, m, PHASE_FORWARD, r->cost_ns);
     if (h->dy != 0) h->backward = WORK_QUEUED;
-    hold_trace(p, m, TRACE_FORWARD_DONE, 0, 0);
     send_forward(p, m);
+    if (h->used) hold_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
 }
 
 // ---- BACKWARD -----------------------------------------------------------------------------------------------------

@@ -148,8 +148,10 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
     if (is_eval(p, m) || !r->finite) {
         peer_release(p, &out);
         o->is_void = !is_eval(p, m);
-        if (is_eval(p, m)) p->useful_ns += h->spent_ns;
-        h->spent_ns = 0;
+        if (is_eval(p, m)) {
+            p->useful_ns += h->spent_ns;
+            h->spent_ns = 0;
+        }
         own_cancel_path(p, m);
         hold_free(p, m);
         own_settle(p, m);

@@ -61,10 +61,7 @@ static void forward_routed(peer *p, uint32_t m) {
     for (;;) {
         member_id to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
         if (to == 0) break;
-        if (transmit_forward(p, m, to, false)) {
-            hold_trace(p, m, TRACE_FORWARD_DONE, 0, to);
-            return;
-        }
+        if (transmit_forward(p, m, to, false)) return;
         add_tried(&h->on, to);
     }
     wait_for_somebody(p, &h->on);
