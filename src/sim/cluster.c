@@ -144,7 +144,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
     peer_look(n->peer, &n->view);
-    if (sim_failed(s)) return;
+    if (sim_failed(s) || (!n->alive && !n->exited)) return;
     sim_check_step(s, node);
     if (n->alive) tick_plan(s, node);
 }
