@@ -312,7 +312,7 @@ static void run_norm(fake_worker *w, const job *work, job_result *result) {
 
 static void run_decide(const job *work, job_result *result) {
     double step = (double)(work->iteration + 1);
-    result->skip = !isfinite(work->norm2);
+    result->skip = !isfinite(work->norm2) || work->tokens == 0;
     result->clip = work->norm2 > 1.0 ? (float)(1.0 / sqrt(work->norm2)) : 1.0f;
     result->learning_rate = (float)(0.01 * step);
     result->bias1 = (float)(1.0 - pow(0.9, step));
