@@ -7,12 +7,12 @@
 
 static void job_fail(sim_cluster *s, uint32_t node, const job *work, const char *why) {
     sim_fail(s, "%s: job %s t=%llu m=%u stage %u slot %u: %s", s->node[node].name, sim_job_name(work->kind), (unsigned long long)work->iteration,
-             work->m, s->node[node].view.stage, work->slot, why);
+             work->m, work->stage, work->slot, why);
 }
 
 // I1
 static void check_versions(sim_cluster *s, uint32_t node, const job *work) {
-    for (uint32_t b = 0; b < s->model->blocks[s->node[node].view.stage]; b++)
+    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++)
         if (s->checker.watch[node].block_version[b] != work->iteration) {
             job_fail(s, node, work, "I1: the weights are at another version");
             return;
@@ -27,7 +27,7 @@ static void check_stash(sim_cluster *s, uint32_t node, const job *work) {
     }
     const sim_stash *stash = &s->checker.watch[node].stash[work->slot];
     if (work->kind == JOB_FORWARD) return;
-    bool ends = n->view.stage == 0;
+    bool ends = work->stage == 0;
     int wanted = work->kind == JOB_LOSS ? WATCH_FORWARD : work->kind == JOB_WEIGHT ? WATCH_BACKWARD : ends ? WATCH_LOSS : WATCH_FORWARD;
     if ((int)stash->phase != wanted || stash->iteration != work->iteration || stash->m != work->m) job_fail(s, node, work, "the slot holds something else");
 }
@@ -86,7 +86,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
 static bool known(const sim_cluster *s, const job *work) { return work->iteration < s->c->iterations && work->m < s->c->microbatches; }
 
 static void check_activation(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
-    uint16_t index = s->node[node].view.stage;
+    uint16_t index = work->stage;
     if (!known(s, work)) return;
     uint64_t wanted;
     if (work->kind == JOB_FORWARD) wanted = sim_reference_forward(s->reference, work->iteration, work->m, index);
@@ -111,7 +111,7 @@ static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
 
 static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     sim_watch *w = &s->checker.watch[node];
-    uint32_t blocks = s->model->blocks[s->node[node].view.stage];
+    uint32_t blocks = s->model->blocks[work->stage];
     if (result->failed) return;
     for (uint32_t b = work->first; b < work->first + work->count && b < blocks; b++) {
         if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block goes back");
@@ -121,13 +121,13 @@ static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_r
 
 static void note_apply(sim_cluster *s, uint32_t node, const job *work) {
     sim_watch *w = &s->checker.watch[node];
-    for (uint32_t b = 0; b < s->model->blocks[s->node[node].view.stage]; b++)
+    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++)
         if (w->block_version[b] == work->iteration) w->block_version[b]++;
 }
 
 static void check_root(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     const sim_watch *w = &s->checker.watch[node];
-    uint16_t index = s->node[node].view.stage;
+    uint16_t index = work->stage;
     uint64_t version = w->block_version[0];
     for (uint32_t b = 0; b < s->model->blocks[index]; b++)
         if (w->block_version[b] != version) return;

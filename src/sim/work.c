@@ -65,12 +65,17 @@ static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
     return buffer->data;
 }
 
-static sim_worker *worker_of(sim_cluster *s, sim_node *n) {
-    if (n->worker && n->worker->stage != n->view.stage) {
+// A peer that is moved to another stage begins there with nothing.
+static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
+    sim_node *n = &s->node[node];
+    sim_watch *w = &s->checker.watch[node];
+    if (n->worker && n->worker->stage != index) {
         n->worker->free(n->worker);
         n->worker = NULL;
+        w->sum = (message_set){{0}};
+        memset(w->block_version, 0xff, sizeof w->block_version);
     }
-    if (!n->worker) n->worker = s->model->open(s->model, n->view.stage, n->config.capacity);
+    if (!n->worker) n->worker = s->model->open(s->model, index, n->config.capacity);
     return n->worker;
 }
 
@@ -149,7 +154,7 @@ void sim_job_done(sim_cluster *s, uint32_t node) {
     if (is_saving(work.kind)) {
         save_run(s, n, &work, &result);
     } else {
-        sim_worker *w = worker_of(s, n);
+        sim_worker *w = worker_of(s, node, work.stage);
         if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
         sim_mutant_job(s, node, &work, &blobs, &result);
         if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
