@@ -8,13 +8,17 @@
 
 #include <string.h>
 
-// `full`: every count at its maximum and no value zero, so that every byte of a body matters.
+// `full`: every count at its maximum and no value zero, so that every byte of a body matters. `below`: when not 0, numbers
+// are smaller than this, as in a small run, so that a receiver does not refuse them all at once.
 typedef struct wire_random {
     rng *r;
     bool full;
+    uint32_t below;
 } wire_random;
 
-static inline uint64_t random_u64(wire_random *w) { return rng_next(w->r) | 1; }
+static inline uint64_t random_u64(wire_random *w) {
+    return w->below > 0 ? rng_below(w->r, w->below) : rng_next(w->r) | 1;
+}
 static inline uint32_t random_u32(wire_random *w) { return (uint32_t)random_u64(w); }
 static inline uint8_t random_below(wire_random *w, uint8_t end) { return (uint8_t)rng_below(w->r, end); }
 static inline bool random_bool(wire_random *w) { return rng_below(w->r, 2) == 1; }
@@ -51,7 +55,7 @@ static inline void random_text(wire_random *w, char *text, uint16_t size) {
 
 static inline void random_range(wire_random *w, uint32_t *first, uint32_t *count) {
     *first = random_u32(w);
-    *count = (uint32_t)rng_below(w->r, (uint64_t)UINT32_MAX - *first + 1);
+    *count = w->below > 0 ? random_u32(w) : (uint32_t)rng_below(w->r, (uint64_t)UINT32_MAX - *first + 1);
 }
 
 static inline void random_set(wire_random *w, message_set *set) {
@@ -65,7 +69,9 @@ static inline void random_path(wire_random *w, message_path *path) {
     for (uint16_t i = 0; i < path->stages; i++) path->member[i] = random_u64(w);
 }
 
-static inline uint16_t random_stage(wire_random *w) { return random_below(w, WIRE_MAX_STAGES); }
+static inline uint16_t random_stage(wire_random *w) {
+    return random_below(w, w->below > 0 && w->below < WIRE_MAX_STAGES ? (uint8_t)w->below : WIRE_MAX_STAGES);
+}
 
 static inline void random_subject(wire_random *w, message_subject *s) {
     s->m = random_u32(w);

@@ -28,7 +28,7 @@ static void test_hello_round_trip(void **state) {
     (void)state;
     rng r = seeded_rng("hello", 21);
     for (int round = 0; round < 300; round++) {
-        wire_random w = {&r, round == 0};
+        wire_random w = {.r = &r, .full = round == 0};
         handshake_hello hello = random_hello(&w), back;
         size_t count = handshake_hello_encode(&hello, bytes, sizeof bytes);
         assert_true(count > 0);
@@ -57,7 +57,7 @@ static void test_welcome_round_trip(void **state) {
     (void)state;
     rng r = seeded_rng("welcome", 22);
     for (int round = 0; round < 100; round++) {
-        wire_random w = {&r, round == 0};
+        wire_random w = {.r = &r, .full = round == 0};
         size_t length = round == 0 ? WIRE_MAX_DESCRIPTION_BYTES : round % 3 == 1 ? 0 : rng_below(&r, 2000);
         handshake_welcome welcome = random_welcome(&w, length), back;
         size_t count = handshake_welcome_encode(&welcome, bytes, sizeof bytes);
@@ -93,7 +93,7 @@ static void test_refuse_round_trip(void **state) {
 static void test_other_versions_are_told_apart_from_noise(void **state) {
     (void)state;
     rng r = seeded_rng("versions", 23);
-    wire_random w = {&r, false};
+    wire_random w = {.r = &r};
     handshake_hello hello = random_hello(&w), back;
     size_t count = handshake_hello_encode(&hello, bytes, sizeof bytes);
     bytes[4] = WIRE_VERSION + 1;
@@ -120,7 +120,7 @@ static void test_other_versions_are_told_apart_from_noise(void **state) {
 static void test_every_length_but_one_is_refused(void **state) {
     (void)state;
     rng r = seeded_rng("lengths", 24);
-    wire_random w = {&r, false};
+    wire_random w = {.r = &r};
     handshake_welcome welcome = random_welcome(&w, 100), back;
     handshake_hello hello = random_hello(&w), hello_back;
     handshake_refuse refuse = {.sentence = "no"}, refuse_back;

@@ -18,7 +18,7 @@ static void test_round_trip_of_every_kind(void **state) {
     rng r = seeded_rng("round trip", 11);
     for (int round = 0; round < 200; round++) {
         for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
-            wire_random w = {&r, round == 0};
+            wire_random w = {.r = &r, .full = round == 0};
             random_message(&w, kind, &original);
             size_t count = message_encode(&original, bytes, sizeof bytes);
             if (count == 0) fail_msg("%s was not encoded", message_kind_name(kind));
@@ -37,7 +37,7 @@ static void test_round_trip_of_every_log_entry(void **state) {
     rng r = seeded_rng("log round trip", 12);
     for (int round = 0; round < 300; round++) {
         for (uint8_t kind = 1; kind < LOG_KINDS; kind++) {
-            wire_random w = {&r, round == 0};
+            wire_random w = {.r = &r, .full = round == 0};
             random_log_entry(&w, kind, &entry);
             size_t count = log_entry_encode(&entry, bytes, sizeof bytes);
             assert_true(count > 0);
@@ -53,7 +53,7 @@ static void test_every_length_but_one_is_refused(void **state) {
     (void)state;
     rng r = seeded_rng("lengths", 13);
     for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
-        wire_random w = {&r, false};
+        wire_random w = {.r = &r};
         random_message(&w, kind, &original);
         size_t count = message_encode(&original, bytes, sizeof bytes);
         for (size_t cut = 0; cut < count; cut++) {
@@ -100,7 +100,7 @@ static void check_bytes_matter(message *msg, void *body, const uint8_t *is_value
 static void test_every_byte_of_a_body_is_encoded(void **state) {
     (void)state;
     rng r = seeded_rng("bytes matter", 14);
-    wire_random w = {&r, true};
+    wire_random w = {.r = &r, .full = true};
     static uint8_t is_value[sizeof(message)];
 #define CHECK(upper, body, type)                                  \
     do {                                                          \
@@ -265,7 +265,7 @@ static void test_accepted_bytes_are_canonical(void **state) {
     rng r = seeded_rng("canonical", 15);
     unsigned accepted = 0;
     for (int round = 0; round < 20000; round++) {
-        wire_random w = {&r, false};
+        wire_random w = {.r = &r};
         random_message(&w, (uint8_t)(1 + rng_below(&r, MESSAGE_KINDS - 1)), &original);
         size_t count = message_encode(&original, bytes, sizeof bytes);
         for (uint64_t flips = 1 + rng_below(&r, 3); flips > 0; flips--) {
@@ -299,7 +299,7 @@ static void test_names(void **state) {
 static void test_the_longest_message_fits(void **state) {
     (void)state;
     rng r = seeded_rng("longest", 16);
-    wire_random w = {&r, true};
+    wire_random w = {.r = &r, .full = true};
     size_t longest = 0;
     for (uint8_t kind = 1; kind < MESSAGE_KINDS; kind++) {
         random_message(&w, kind, &original);
