@@ -145,6 +145,7 @@ typedef struct owned {
 typedef struct task {
     job work;
     uint32_t serial;        // of the microbatch
+    member_id member;       // who I was; the answer means nothing to who I am later
     uint32_t contact;       // who asked, NO_CONTACT: nobody
     message_get get;        // what was asked
 } task;
@@ -301,6 +302,7 @@ struct peer {
     member_id me;           // 0: not a member
     uint16_t stage;
     uint64_t joined_ns, join_sent_ns;
+    uint64_t join_floor;    // the leader's log before my JOIN: my own MEMBER entries up to here are of earlier lives
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool ready;             // whole state at `iteration`
     bool leaving, over;
@@ -441,6 +443,7 @@ void repair_suspect(peer *p, const message *msg);
 
 // ---- work.c -------------------------------------------------------------------------------------------------------
 task *task_add(peer *p, job_kind kind);  // NULL: too many wait
+void tasks_drop(peer *p);               // those that have not begun
 void work_next(peer *p);
 void work_done(peer *p, const job_result *r);
 

@@ -23,6 +23,8 @@ void join_tick(peer *p) {
         peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
         return;
     }
+    uint32_t at = contact_find(p, &p->config.leader_id);
+    if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
     message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
     join->kind = p->config.kind;
     join->capacity = p->config.capacity;

@@ -114,6 +114,7 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
 
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
+    if (self && index <= p->join_floor) return;
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     // MEMBER of a known peer id expels its older member
@@ -153,6 +154,7 @@ static void forget_myself(peer *p) {
     p->state_asked = p->state_known = p->applying = false;
     p->can_take_sent = 0;
     p->join_sent_ns = 0;
+    tasks_drop(p);
     task *clear = task_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);
     p->sum_dirty = false;

@@ -285,8 +285,10 @@ static void deliver_remote(peer *p, const event *e) {
         return;
     }
     timing_heard(&p->contacts[from].timing, p->now);
-    p->contacts[from].log_position = e->msg->log_position;
-    p->contacts[from].log_known = true;
+    contact *c = &p->contacts[from];
+    if (!c->log_known && p->me == 0 && id_equal(&c->id, &p->config.leader_id)) p->join_floor = e->msg->log_position;
+    c->log_position = e->msg->log_position;
+    c->log_known = true;
     dispatch(p, from, e->msg, blob, e->blob_bytes);
 }
 

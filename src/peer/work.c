@@ -11,8 +11,26 @@ task *task_add(peer *p, job_kind kind) {
     t->work.kind = kind;
     t->work.stage = p->stage;
     t->work.iteration = p->iteration;
+    t->member = p->me;
     t->contact = NO_CONTACT;
     return t;
+}
+
+static void release_inputs(peer *p, const task *t) {
+    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_SAVE;
+    blob_id in = own_in ? t->work.in : 0;
+    peer_release(p, &in);
+    for (uint32_t i = 0; i < t->work.inputs; i++) {
+        blob_id part = t->work.input[i];
+        peer_release(p, &part);
+    }
+}
+
+void tasks_drop(peer *p) {
+    for (; p->task_count > 0; p->task_count--) {
+        release_inputs(p, &p->tasks[p->task_first]);
+        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
+    }
 }
 
 static void start(peer *p, const task *t) {
@@ -25,7 +43,7 @@ static void start(peer *p, const task *t) {
 
 static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
     const held *h = &p->held[m];
-    task t = {.serial = h->serial, .contact = NO_CONTACT};
+    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT};
     t.work.kind = kind;
     t.work.stage = p->stage;
     t.work.iteration = p->iteration;
@@ -90,7 +108,7 @@ static bool start_microbatch(peer *p) {
 static bool start_state_root(peer *p) {
     if (!p->ready || p->state_asked || p->version != p->iteration) return false;
     p->state_asked = true;
-    task t = {.contact = NO_CONTACT};
+    task t = {.member = p->me, .contact = NO_CONTACT};
     t.work.kind = JOB_STATE_ROOT;
     t.work.stage = p->stage;
     t.work.iteration = t.work.version = p->version;
@@ -124,6 +142,12 @@ void work_done(peer *p, const job_result *r) {
     p->running.work.id = 0;
     p->progress++;
     if (r->out != 0) p->blobs_held++;
+    if (t.member != p->me && t.work.kind > JOB_WEIGHT) {
+        blob_id out = r->out;
+        release_inputs(p, &t);
+        peer_release(p, &out);
+        return;
+    }
     switch (t.work.kind) {
     case JOB_FORWARD: held_forward_done(p, &t, r); break;
     case JOB_LOSS: own_loss_done(p, &t, r); break;
