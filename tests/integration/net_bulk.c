@@ -1,0 +1,144 @@
+// Tensors and short messages on one link: who waits for whom, and how fast it goes.
+#include "net_harness.h"
+
+#include "seed.h"
+
+#include <pthread.h>
+
+enum { PAYLOAD_BYTES = 1 << 20, PAYLOADS = 200, SPEED_PAYLOAD_BYTES = 4 << 20, SPEED_PAYLOADS = 128 };
+
+static uv_loop_t loop;
+static tester a, b;
+
+static int setup(void **state) {
+    (void)state;
+    uv_loop_init(&loop);
+    tester_start(&a, &loop);
+    tester_start(&b, &loop);
+    harness_link(&a, &b);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tester_stop(&a);
+    tester_stop(&b);
+    harness_finish(&loop);
+    tester_end(&a);
+    tester_end(&b);
+    return 0;
+}
+
+// A message says how many bulk bytes had been encrypted when it was queued. When it arrives, hardly more than those may
+// have arrived before it. How much is encrypted and then waits is what net_hostile.c's peer that does not read looks at.
+typedef struct overtaking {
+    uint64_t most_after;
+    unsigned asked, answered, middle;
+    rng random;
+} overtaking;
+
+static overtaking seen;
+
+static void compare_order(tester *t, const braid_id *id, const uint8_t *bytes, size_t count) {
+    uint64_t at_send = 0;
+    (void)id;
+    if (count != sizeof at_send) return;
+    memcpy(&at_send, bytes, sizeof at_send);
+    uint64_t after = t->bulk_at_message > at_send ? t->bulk_at_message - at_send : 0;
+    if (after > seen.most_after) seen.most_after = after;
+    seen.answered++;
+    seen.middle += t->bulk_at_message % PAYLOAD_BYTES != 0;
+}
+
+// Now and then, in any turn of the loop.
+static void ask(uv_idle_t *idle) {
+    (void)idle;
+    net_stats out;
+    if (rng_below(&seen.random, 4) != 0 || !net_link_stats(a.net, &b.id, &out)) return;
+    assert_int_equal(net_send(a.net, &b.id, (const uint8_t *)&out.bulk_out, sizeof out.bulk_out, NULL, 0, 0), BRAID_OK);
+    seen.asked++;
+}
+
+static void test_a_message_does_not_wait_for_tensors(void **state) {
+    (void)state;
+    uint8_t *bytes = calloc(1, PAYLOAD_BYTES);
+    uv_idle_t idle;
+    seen = (overtaking){.random = seeded_rng("overtaking", 1)};
+    b.on_message = compare_order;
+    for (unsigned i = 0; i < PAYLOADS; i++) {
+        assert_int_equal(net_send(a.net, &b.id, (const uint8_t *)"t", 1, bytes, PAYLOAD_BYTES, i), BRAID_OK);
+    }
+    uv_idle_init(&loop, &idle);
+    uv_idle_start(&idle, ask);
+    harness_until(&loop, &b.payloads, PAYLOADS);
+    uv_close((uv_handle_t *)&idle, NULL);
+    harness_until(&loop, &seen.answered, seen.asked);
+    print_message("%u messages among %d MiB of tensors, %u of them in the middle of one: at most %llu bulk bytes went ahead that "
+                  "were not handed on before\n", seen.asked, PAYLOADS * (PAYLOAD_BYTES >> 20), seen.middle, (unsigned long long)seen.most_after);
+    assert_true(seen.asked > 100 && seen.middle > 50);
+    assert_true(seen.most_after <= WIRE_MAX_CHUNK_BYTES);
+    free(bytes);
+}
+
+// --- speed: the receiver has a thread and a loop of its own
+
+typedef struct receiver {
+    tester t;
+    uv_loop_t loop;
+    uv_sem_t ready;
+    uint16_t port;
+} receiver;
+
+static void receiver_end(tester *t, const braid_id *id, const uint8_t *bytes, size_t count) {
+    (void)id, (void)bytes, (void)count;
+    if (t->payloads == SPEED_PAYLOADS) tester_say(t, t->extra, "all there");
+}
+
+static void *receive(void *context) {
+    receiver *r = context;
+    uv_loop_init(&r->loop);
+    tester_start(&r->t, &r->loop);
+    r->t.on_message = receiver_end;
+    r->t.extra = &a;
+    r->port = net_port(r->t.net);
+    uv_sem_post(&r->ready);
+    harness_until(&r->loop, &r->t.downs, 1);
+    tester_stop(&r->t);
+    harness_finish(&r->loop);
+    tester_end(&r->t);
+    return NULL;
+}
+
+static void test_speed(void **state) {
+    (void)state;
+    static receiver r;
+    pthread_t thread;
+    uint8_t *bytes = malloc(SPEED_PAYLOAD_BYTES);
+    memset(bytes, 42, SPEED_PAYLOAD_BYTES);
+    uv_sem_init(&r.ready, 0);
+    assert_int_equal(pthread_create(&thread, NULL, receive, &r), 0);
+    uv_sem_wait(&r.ready);
+    harness_link(&a, &r.t);
+    uint64_t start = uv_hrtime();
+    for (unsigned i = 0; i < SPEED_PAYLOADS; i++) {
+        assert_int_equal(net_send(a.net, &r.t.id, (const uint8_t *)"t", 1, bytes, SPEED_PAYLOAD_BYTES, i), BRAID_OK);
+    }
+    harness_until(&loop, &a.messages, 1);
+    double seconds = (double)(uv_hrtime() - start) / 1e9;
+    print_message("%d MiB over one link, an end per thread: %.0f MB/s\n", SPEED_PAYLOADS * (SPEED_PAYLOAD_BYTES >> 20),
+                  (double)SPEED_PAYLOADS * SPEED_PAYLOAD_BYTES / 1e6 / seconds);
+    net_close(a.net, &r.t.id, "enough");
+    harness_until(&loop, &a.downs, 1);
+    for (int i = 0; i < 100; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    pthread_join(thread, NULL);
+    uv_sem_destroy(&r.ready);
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_message_does_not_wait_for_tensors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
