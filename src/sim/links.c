@@ -172,6 +172,7 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
     sim_link *mine = &s->link[item->node][item->from];
     if (item->connection == 0) {
         mine->dialing = false;
+        if (node_linked(s, item->node, &item->id) != SIM_MAX_NODES) return;  // it came by itself: that was the answer
     } else {
         if (!mine->up || mine->connection != item->connection) return;
         mine->up = false;
