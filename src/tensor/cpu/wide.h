@@ -27,6 +27,8 @@ enum { LANES = 16 };
 
 // Sixteen running values; element i of a row belongs to lane i mod 16.
 typedef float lanes __attribute__((vector_size(64)));
+typedef float lanes_half __attribute__((vector_size(32)));
+typedef float lanes_quarter __attribute__((vector_size(16)));
 
 static inline void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
 
@@ -37,12 +39,15 @@ static inline void lanes_load_some(lanes *v, const float *from, size_t count) {
     memcpy(v, some, sizeof *v);
 }
 
+// Lane i with lane i + 8, then i + 4, i + 2, i + 1.
 static inline float lanes_add(const lanes *v) {
-    float s[LANES];
-    memcpy(s, v, sizeof s);
-    for (size_t half = LANES / 2; half > 0; half /= 2)
-        for (size_t i = 0; i < half; i++) s[i] += s[i + half];
-    return s[0];
+    lanes_half half[2];
+    memcpy(half, v, sizeof half);
+    half[0] += half[1];
+    lanes_quarter quarter[2];
+    memcpy(quarter, half, sizeof quarter);
+    quarter[0] += quarter[1];
+    return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
 static inline float lanes_dot(const float *x, const float *y, size_t count) {
