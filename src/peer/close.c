@@ -180,13 +180,19 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
-// min(2, members at version t) report one root.
+// min(2, members at version t) report one root: one more copy of the results must outlive the death of any one.
 static bool stage_agrees(peer *p, uint16_t s) {
     stage_round *r = &p->leader.round[s];
     uint32_t able = 0, same = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) able += p->members[i].stage == s && at_version(p, &p->members[i]);
-    for (uint32_t i = 0; i < r->reports; i++) same += hash_equal(&r->root[i], &r->root[0]);
-    if (same == 0 || same != r->reports || same < (able < 2 ? able : 2)) return false;
+    for (uint32_t i = 0; i < r->reports; i++)
+        if (!hash_equal(&r->root[i], &r->root[0])) return false;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->stage != s || !at_version(p, m)) continue;
+        able++;
+        for (uint32_t j = 0; j < r->reports; j++) same += r->reporter[j] == m->id;  // of those that answer still
+    }
+    if (same == 0 || same < (able < 2 ? able : 2)) return false;
     r->result_root = r->root[0];
     return true;
 }
@@ -267,11 +273,12 @@ void leader_decided(peer *p, const job_result *r) {
 
 static void reducing(peer *p) {
     leader *l = &p->leader;
-    bool all = true;
+    bool all = true, nothing = l->close.tokens == 0;
     for (uint16_t s = 0; s < p->run.stages; s++) {
         stage_round *r = &l->round[s];
-        if (stage_agrees(p, s)) continue;
+        if (nothing ? r->state_agreed : stage_agrees(p, s)) continue;
         all = false;
+        if (nothing) continue;
         bool due = p->now >= r->sent_ns + TIMING_REPEAT_NS;
         if ((!r->running || (r->dirty && due)) && manifest_possible(p, s)) begin_round(p, s);
         else if (r->running && due) send_begin(p, s);
@@ -287,8 +294,7 @@ void close_tick(peer *p) {
         if (p->run_started && all_settled(p)) append_close(p);
         break;
     case LEADER_REDUCING:
-        if (l->close.tokens == 0) decide(p);
-        else reducing(p);
+        reducing(p);
         break;
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader

@@ -115,12 +115,12 @@ typedef enum owned_phase {
 
 typedef struct owned_stage {
     member_id member;    // holder as far as known, 0: none
-    bool forward_done, backward_done, counted;
+    bool forward_done, returning, backward_done, counted;
     bool committed;      // COMMIT was sent to `member`
     uint32_t rev;
-    uint64_t eta_ns;
+    uint64_t eta_ns;     // 1 + what its last TRACE promised, 0: none came
     // answers to the present probe
-    bool answered, has_y, has_dx, working;
+    bool answered, has_x, has_y, has_dy, has_dx, working;
 } owned_stage;
 
 typedef struct owned {

@@ -254,10 +254,15 @@ void own_settle(peer *p, uint32_t m) {
 
 // ---- what is heard of the way -------------------------------------------------------------------------------------
 
-static void trace_progress(owned_stage *st, const message_trace *body) {
-    st->forward_done |= body->phase != TRACE_ACCEPTED;
-    st->backward_done |= body->phase == TRACE_BACKWARD_DONE;
-    st->eta_ns = body->eta_ns;
+// True when it tells something new: a stash that only waits repeats its TRACE, and that is no progress.
+static bool trace_progress(owned_stage *st, const message_trace *body) {
+    bool forward = body->phase != TRACE_ACCEPTED, backward = body->phase == TRACE_BACKWARD_DONE;
+    bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
+    st->forward_done |= forward;
+    st->backward_done |= backward;
+    st->returning |= body->phase == TRACE_RETURNING;
+    st->eta_ns = body->eta_ns + 1;
+    return news;
 }
 
 void on_trace(peer *p, const message *msg) {
@@ -278,9 +283,10 @@ void on_trace(peer *p, const message *msg) {
         return;
     }
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
-    trace_progress(st, body);
-    o->patience = 0;
-    if (o->phase < OWNED_SETTLED) own_touch(p, m, body->eta_ns);
+    if (trace_progress(st, body) && o->phase < OWNED_SETTLED) {
+        o->patience = 0;
+        own_touch(p, m, body->eta_ns);
+    }
     if (o->phase == OWNED_COMMITTED && st->backward_done && !st->counted) send_commit(p, m, s);
 }
 

@@ -12,13 +12,13 @@ static bool committed_and_live(const peer *p, const owned_stage *st) {
     return (st->committed || st->counted) && member_live(p, st->member);
 }
 
-// Holds what stage s needs to go on: F is done, or it was told to count and nobody may take that away from it.
+// Holds what stage s needs to go on: x or y, or it was told to count and nobody may take that away from it.
 static bool usable(const peer *p, const owned *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
     if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
     if (committed_and_live(p, st)) return true;
-    return member_live(p, st->member) && st->answered && (st->has_y || st->working);
+    return member_live(p, st->member) && st->answered && (st->has_y || st->has_x);
 }
 
 static void forget_holder(owned_stage *st) {
@@ -39,7 +39,7 @@ void repair_begin(peer *p, uint32_t m) {
     uint64_t slowest = 0;
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
-        st->answered = st->has_y = st->has_dx = st->working = false;
+        st->answered = st->has_x = st->has_y = st->has_dy = st->has_dx = st->working = false;
         const member *who = member_find(p, st->member);
         if (who == NULL || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
@@ -62,9 +62,11 @@ void on_status(peer *p, const message *msg) {
     owned_stage *st = &o->stage[s];
     if (o->probe_ns == 0 || body->nonce != o->nonce || st->member != msg->sender) return;
     st->answered = true;
+    st->has_x = body->has_x;
     st->has_y = body->has_y;
+    st->has_dy = body->has_dy;
     st->has_dx = body->has_dx;
-    st->working = body->working || body->has_dy;
+    st->working = body->working;
     st->forward_done |= body->forward_done;
     st->backward_done |= body->backward_done;
     for (s = 1; s < p->run.stages; s++) {
@@ -188,7 +190,7 @@ static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
     const held *h = &p->held[m];
     if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
     const owned_stage *st = &p->owned[m].stage[s];
-    return !st->counted && !st->backward_done && !st->has_dx && !(st->answered && st->working);
+    return !st->counted && !st->backward_done && !st->has_dx && !st->has_dy;
 }
 
 static void repair_backward(peer *p, uint32_t m) {
