@@ -108,7 +108,7 @@ void worker_free(worker *w) {
 
 uint64_t worker_memory_bytes(const worker_config *config) {
     tensor_pool *pool = NULL;
-    if (tensor_pool_new(1, &pool, NULL)) return 0;
+    if (tensor_pool_new(config->threads ? config->threads : 1, &pool, NULL)) return 0;
     worker w;
     uint64_t bytes = worker_measure(&w, config, pool, NULL) ? 0 : w.memory_bytes + stage_work_bytes(w.stage);
     stage_free(w.stage);

@@ -1,0 +1,343 @@
+#include "train/worker.h"
+
+#include "base/rng.h"
+#include "base/sha256.h"
+#include "train/digest.h"
+#include "train_tiny.h"
+
+#include <math.h>
+
+typedef struct fixture {
+    char directory[64];
+    train_data *data;
+    tensor_pool *pool;
+    tiny_config config;
+} fixture;
+
+static int set_up(void **state) {
+    static fixture f;
+    tiny_directory(f.directory);
+    f.data = tiny_data(f.directory);
+    assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
+    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool};
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    train_data_free(f->data);
+    tensor_pool_free(f->pool);
+    tiny_remove(f->directory);
+    return 0;
+}
+
+static const uint32_t whole[] = {3}, three[] = {1, 1, 1}, empty_ends[] = {0, 2, 1};
+
+static braid_hash train(const tiny_config *config, uint32_t stages, const uint32_t *layers, uint64_t iterations, double *first, double *last) {
+    tiny_line line;
+    tiny_open(&line, config, stages, layers);
+    tiny_init(&line);
+    for (uint64_t t = 0; t < iterations; t++) {
+        double loss = tiny_iteration(&line, t);
+        if (t == 0 && first) *first = loss;
+        if (last) *last = loss;
+    }
+    braid_hash hash = tiny_hash(&line);
+    tiny_close(&line);
+    return hash;
+}
+
+static void test_every_split_trains_to_the_same_bits(void **state) {
+    fixture *f = *state;
+    for (int arch = MODEL_LLAMA; arch <= MODEL_GPT; arch++) {
+        tiny_config config = f->config;
+        config.model = tiny_model((model_arch)arch);
+        double first, last;
+        braid_hash one = train(&config, 1, whole, 12, &first, &last);
+        assert_same_hash(train(&config, 3, three, 12, NULL, NULL), one);
+        assert_same_hash(train(&config, 3, empty_ends, 12, NULL, NULL), one);
+        assert_true(first > 5 && last < 4.5);
+    }
+}
+
+static void test_threads_do_not_matter(void **state) {
+    fixture *f = *state;
+    tiny_config config = f->config;
+    braid_hash two = train(&config, 1, whole, 3, NULL, NULL);
+    assert_int_equal(tensor_pool_new(1, &config.pool, NULL), BRAID_OK);
+    braid_hash one = train(&config, 1, whole, 3, NULL, NULL);
+    tensor_pool_free(config.pool);
+    assert_same_hash(one, two);
+}
+
+static void test_fast_mode_trains_too(void **state) {
+    fixture *f = *state;
+    tiny_config config = f->config;
+    config.recipe = tiny_recipe(false);
+    double first, last;
+    train(&config, 3, three, 6, &first, &last);
+    assert_true(last < first);
+}
+
+static void open_line(tiny_line *l, fixture *f) {
+    tiny_open(l, &f->config, 1, whole);
+    tiny_init(l);
+}
+
+// Two members of a stage with two microbatches each give the results of one with four, in any order of the parts.
+static void reduce_apart(fixture *f, bool reproducible, braid_hash *apart, braid_hash *together) {
+    tiny_config config = f->config;
+    config.recipe = tiny_recipe(reproducible);
+    tiny_line a, b;
+    tiny_open(&a, &config, 1, whole);
+    tiny_open(&b, &config, 1, whole);
+    tiny_init(&a);
+    tiny_init(&b);
+    uint32_t blocks = worker_blocks(a.worker[0]);
+    for (uint32_t m = 0; m < 4; m++) tiny_microbatch(m == 1 || m == 2 ? &b : &a, 0, m);
+    job_result packed = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_PACK, .count = blocks});
+    blob_id in = tiny_blob(&a.blobs, b.blobs.data[packed.out - 1], b.blobs.bytes[packed.out - 1]);
+    job reduce = {.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 128, .inputs = 2, .input = {in, JOB_OWN_SUM}};
+    *apart = tiny_job(&a, 0, &reduce).hash;
+    for (uint32_t m = 1; m <= 2; m++) tiny_microbatch(&a, 0, m);
+    reduce = (job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 128, .inputs = 1};
+    *together = tiny_job(&a, 0, &reduce).hash;
+    tiny_close(&a);
+    tiny_close(&b);
+}
+
+static void test_parts_add_up(void **state) {
+    fixture *f = *state;
+    braid_hash apart, together;
+    reduce_apart(f, true, &apart, &together);
+    assert_same_hash(apart, together);
+    reduce_apart(f, false, &apart, &together);  // close, not equal: only that it works
+}
+
+static void test_results_travel(void **state) {
+    fixture *f = *state;
+    tiny_line a, b;
+    open_line(&a, f);
+    open_line(&b, f);
+    tiny_microbatch(&a, 0, 0);
+    uint32_t blocks = worker_blocks(a.worker[0]);
+    job_result whole_range = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 1});
+    for (uint32_t first = 0; first < blocks; first += 3) {
+        uint32_t count = blocks - first < 3 ? blocks - first : 3;
+        job_result got = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_RESULT_GET, .first = first, .count = count});
+        blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
+        job_result put = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = in, .first = first, .count = count});
+        assert_same_hash(got.hash, put.hash);
+        tiny_release(&b.blobs, in);
+    }
+    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_NORM}).hash, tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_NORM}).hash);
+    assert_same_hash(whole_range.hash, sha256_of(a.blobs.data[whole_range.out - 1], a.blobs.bytes[whole_range.out - 1]));
+    tiny_close(&a);
+    tiny_close(&b);
+}
+
+static void test_state_travels_and_keeps_its_version(void **state) {
+    fixture *f = *state;
+    tiny_line a, b;
+    open_line(&a, f);
+    tiny_open(&b, &f->config, 1, whole);
+    for (uint64_t t = 0; t < 2; t++) tiny_iteration(&a, t);
+    uint32_t blocks = worker_blocks(a.worker[0]);
+    for (uint32_t first = 0; first < blocks; first += 4) {
+        uint32_t count = blocks - first < 4 ? blocks - first : 4;
+        job_result got = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = 2});
+        assert_int_equal(got.version, 2);
+        blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
+        job_result put = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count});
+        assert_int_equal(put.version, 2);
+        assert_int_equal(worker_version(b.worker[0]), first + count == blocks ? 2 : 0);
+        tiny_release(&a.blobs, got.out);
+        tiny_release(&b.blobs, in);
+    }
+    b.version = 2;
+    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash, tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash);
+    tiny_iteration(&a, 2);
+    tiny_iteration(&b, 2);
+    assert_same_hash(tiny_hash(&a), tiny_hash(&b));
+    tiny_close(&a);
+    tiny_close(&b);
+}
+
+// A block that is behind is brought forward alone; one that is ahead waits.
+static void test_apply_moves_only_blocks_at_its_version(void **state) {
+    fixture *f = *state;
+    tiny_line a, b;
+    open_line(&a, f);
+    open_line(&b, f);
+    job_result old = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = 2, .count = 1});
+    tiny_iteration(&a, 0);
+    tiny_iteration(&b, 0);
+    tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = old.out, .first = 2, .count = 1});
+    assert_int_equal(worker_version(a.worker[0]), 0);
+    job_result mixed = tiny_try(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = 1, .count = 2});
+    assert_true(mixed.failed && mixed.out == 0);
+    job_result d = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = 0, .norm2 = 1e-12, .tokens = 1});
+    double total = 0;
+    job_result norm = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_NORM});
+    for (uint32_t i = 0; i < norm.norms; i++) total += norm.norm2[i];
+    d = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = 0, .norm2 = total, .tokens = 128});
+    tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_APPLY, .iteration = 0, .clip = d.clip, .learning_rate = d.learning_rate, .bias1 = d.bias1, .bias2 = d.bias2});
+    assert_int_equal(worker_version(a.worker[0]), 1);
+    assert_same_hash(tiny_hash(&a), tiny_hash(&b));
+    tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_APPLY, .iteration = 1, .skip = true});
+    assert_int_equal(worker_version(a.worker[0]), 2);
+    assert_same_hash(tiny_hash(&a), tiny_hash(&b));
+    tiny_close(&a);
+    tiny_close(&b);
+}
+
+static void test_an_overflow_reaches_the_decision(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    open_line(&l, f);
+    float *weights = worker_weights(l.worker[0]);
+    for (size_t i = 0; i < stage_parameters(worker_stage(l.worker[0])); i++) weights[i] *= 1e12f;
+    job_result y = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_FORWARD});
+    job_result loss = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_LOSS, .in = y.out});
+    job_result back = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_BACKWARD, .in = loss.out});
+    (void)back;
+    assert_true(tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_WEIGHT}).overflow);
+    uint32_t blocks = worker_blocks(l.worker[0]);
+    tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 1});
+    job_result norm = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_NORM});
+    assert_true(norm.overflow);
+    double total = 0;
+    for (uint32_t i = 0; i < norm.norms; i++) total += norm.norm2[i];
+    assert_true(tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_DECIDE, .norm2 = total, .tokens = 32}).skip);
+    tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
+    tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 1});
+    assert_false(tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_NORM}).overflow);
+    tiny_close(&l);
+}
+
+static void test_held_out_text_is_not_trained_on(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    open_line(&l, f);
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        job_result y = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1});
+        job_result r = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1, .in = y.out});
+        assert_true(r.finite && r.out == 0 && r.tokens == TINY_SEQUENCES * TINY_TOKENS);
+        loss[i] = r.loss;
+    }
+    assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);  // the same in every evaluation
+    tiny_close(&l);
+}
+
+static void assert_refused(tiny_line *l, const job *work) {
+    job_result result = tiny_try(l, 0, work);
+    assert_true(result.failed);
+    assert_int_equal(result.out, 0);
+}
+
+static void test_bad_blobs_are_refused(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    open_line(&l, f);
+    uint32_t blocks = worker_blocks(l.worker[0]);
+    tiny_microbatch(&l, 0, 0);
+    braid_hash before = tiny_hash(&l);
+    job_result packed = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_PACK, .count = blocks});
+    job_result got = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .count = 2});
+    uint8_t *bytes = l.blobs.data[packed.out - 1], *state_bytes = l.blobs.data[got.out - 1];
+    uint64_t length = l.blobs.bytes[packed.out - 1], state_length = l.blobs.bytes[got.out - 1];
+    job reduce = {.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 2};
+    for (uint64_t cut = 0; cut < length; cut += 1 + cut / 3) {
+        reduce.input[1] = tiny_blob(&l.blobs, bytes, cut);
+        assert_refused(&l, &reduce);
+        tiny_release(&l.blobs, reduce.input[1]);
+    }
+    reduce.input[1] = 63;  // no such blob
+    assert_refused(&l, &reduce);
+    reduce.inputs = 0;
+    assert_refused(&l, &reduce);
+    reduce.inputs = WIRE_MAX_STAGE_MEMBERS + 1;
+    assert_refused(&l, &reduce);
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_PACK, .first = blocks, .count = 1});
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_PACK, .first = 1, .count = blocks});
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_PACK, .first = 1, .count = UINT32_MAX});
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_PACK});
+    blob_id cut = tiny_blob(&l.blobs, state_bytes, state_length - 1);
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = cut, .count = 2});
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = cut, .count = 2});
+    state_bytes[0] ^= 1;  // the first block's version
+    assert_refused(&l, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = got.out, .count = 2});
+    assert_same_hash(tiny_hash(&l), before);
+    tiny_close(&l);
+}
+
+static void test_activations_of_a_wrong_size_are_refused(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 3, three);
+    tiny_init(&l);
+    float some[3] = {0};
+    blob_id in = tiny_blob(&l.blobs, some, sizeof some);
+    assert_true(tiny_try(&l, 1, &(job){.id = 1, .kind = JOB_FORWARD, .in = in}).failed);
+    assert_true(tiny_try(&l, 1, &(job){.id = 1, .kind = JOB_FORWARD}).failed);
+    assert_true(tiny_try(&l, 0, &(job){.id = 1, .kind = JOB_LOSS, .in = in}).failed);
+    tiny_close(&l);
+}
+
+static void test_too_little_memory_names_the_figure(void **state) {
+    fixture *f = *state;
+    worker_config config = {.model = tiny_model(MODEL_LLAMA), .recipe = tiny_recipe(true), .microbatches = 4, .capacity = 3, .threads = 2, .data = f->data};
+    config.shape = (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
+    uint64_t need = worker_memory_bytes(&config);
+    worker *w = NULL;
+    braid_error error = {0};
+    config.max_memory = need - 1;
+    assert_int_equal(worker_new(&config, f->pool, &w, &error), BRAID_LIMIT);
+    char figure[32];
+    snprintf(figure, sizeof figure, "%lluM", (unsigned long long)((need >> 20) + 1));
+    assert_non_null(strstr(error.text, figure));
+    assert_int_equal(worker_fitting_capacity(&config, need, 100), 3);
+    assert_int_equal(worker_fitting_capacity(&config, need - 1, 100), 2);
+    assert_int_equal(worker_fitting_capacity(&config, UINT64_MAX, 100), 100);
+    assert_int_equal(worker_fitting_capacity(&config, 1000, 100), 0);
+    config.max_memory = need;
+    assert_int_equal(worker_new(&config, f->pool, &w, &error), BRAID_OK);
+    worker_free(w);
+}
+
+static void test_digests(void **state) {
+    (void)state;
+    uint8_t bytes[300] = {0};
+    uint64_t seen[sizeof bytes + 1];
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+        seen[n] = digest64(bytes, n);
+        assert_int_not_equal(seen[n], 0);
+        for (size_t k = 0; k < n; k++) assert_int_not_equal(seen[k], seen[n]);
+    }
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_not_equal(digest64(bytes, sizeof bytes), seen[sizeof bytes]);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_split_trains_to_the_same_bits),
+        cmocka_unit_test(test_threads_do_not_matter),
+        cmocka_unit_test(test_fast_mode_trains_too),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_results_travel),
+        cmocka_unit_test(test_state_travels_and_keeps_its_version),
+        cmocka_unit_test(test_apply_moves_only_blocks_at_its_version),
+        cmocka_unit_test(test_an_overflow_reaches_the_decision),
+        cmocka_unit_test(test_held_out_text_is_not_trained_on),
+        cmocka_unit_test(test_bad_blobs_are_refused),
+        cmocka_unit_test(test_activations_of_a_wrong_size_are_refused),
+        cmocka_unit_test(test_too_little_memory_names_the_figure),
+        cmocka_unit_test(test_digests),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
