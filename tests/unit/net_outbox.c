@@ -112,7 +112,7 @@ static void test_decoder_reads_what_the_outbox_writes(void **state) {
                 sent++;
             }
         }
-        const uint8_t *record = NULL;
+        const uint8_t *record = scratch;
         size_t left = outbox_next(&o, scratch, &record);
         while (outbox_pop_done(&o, &token)) continue;
         for (frame_event e = {.kind = FRAME_EVENT_MESSAGE}; e.kind != FRAME_EVENT_NONE;) {
