@@ -115,11 +115,12 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
     if (self && index <= p->join_floor) return;
+    // MEMBER of a known peer id expels its older member
+    uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
+    member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
+    if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
-    // MEMBER of a known peer id expels its older member
-    member_id older = self ? p->me : p->contacts[c].member;
-    if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     member *m = &p->members[p->member_count++];
     *m = (member){.id = index, .contact = c, .stage = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
     tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .iteration = p->iteration};
