@@ -1,0 +1,413 @@
+#include "train/checkpoint.h"
+
+#include "train/state_blob.h"
+#include "train_tiny.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+typedef struct fixture {
+    char directory[64];
+    char saved[128];
+    train_data *data;
+    tensor_pool *pool;
+    tiny_config config;
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    tiny_directory(f->directory);
+    snprintf(f->saved, sizeof f->saved, "%s/checkpoints", f->directory);
+    f->data = tiny_data(f->directory);
+    assert_int_equal(tensor_pool_new(1, &f->pool, NULL), BRAID_OK);
+    f->config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool};
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    train_data_free(f->data);
+    tensor_pool_free(f->pool);
+    tiny_remove(f->directory);
+    free(f);
+    return 0;
+}
+
+static const uint32_t whole[] = {3}, two[] = {1, 2}, three[] = {0, 1, 2};
+
+static checkpoint_writer *begin(fixture *f, const tiny_line *l) {
+    checkpoint_config config = {.directory = f->saved, .model = &l->config.model, .split = &l->split, .run = {{9}}, .version = l->version};
+    checkpoint_writer *writer = NULL;
+    braid_error error = {0};
+    if (checkpoint_begin(&config, &writer, &error)) fail_msg("%s", error.text);
+    return writer;
+}
+
+static braid_err put(tiny_line *l, checkpoint_writer *writer, uint32_t number, uint32_t first, uint32_t count, braid_error *error) {
+    job_result got = tiny_job(l, number, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = l->version});
+    braid_err err = checkpoint_put(writer, number, first, count, l->blobs.data[got.out - 1], l->blobs.bytes[got.out - 1], error);
+    tiny_release(&l->blobs, got.out);
+    return err;
+}
+
+// Last stage and last block first: the order does not matter.
+static braid_err put_all(tiny_line *l, checkpoint_writer *writer, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = l->stages; i-- > 0;)
+        for (uint32_t b = worker_blocks(l->worker[i]); b-- > 0 && !err;) err = put(l, writer, i, b, 1, error);
+    return err;
+}
+
+static checkpoint_summary save(fixture *f, tiny_line *l) {
+    checkpoint_summary summary;
+    braid_error error = {0};
+    checkpoint_writer *writer = begin(f, l);
+    braid_err err = put_all(l, writer, &error);
+    if (!err) err = checkpoint_end(writer, &summary, &error);
+    if (err) fail_msg("%s", error.text);
+    return summary;
+}
+
+static checkpoint *open_saved(const char *path) {
+    checkpoint *c = NULL;
+    braid_error error = {0};
+    if (checkpoint_open(path, &c, &error)) fail_msg("%s", error.text);
+    return c;
+}
+
+static void load_line(tiny_line *l, const tiny_config *config, uint32_t stages, const uint32_t *layers, const char *path) {
+    tiny_open(l, config, stages, layers);
+    checkpoint *c = open_saved(path);
+    l->version = checkpoint_version(c);
+    for (uint32_t i = 0; i < stages; i++) {
+        assert_int_equal(worker_load(l->worker[i], c, NULL), BRAID_OK);
+        assert_int_equal(tiny_job(l, i, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = l->version}).version, l->version);
+    }
+    checkpoint_close(c);
+}
+
+static void train_to(tiny_line *l, uint64_t version) {
+    while (l->version < version) tiny_iteration(l, l->version);
+}
+
+static void test_six_iterations_are_three_and_three(void **state) {
+    fixture *f = *state;
+    for (int arch = MODEL_LLAMA; arch <= MODEL_GPT; arch++) {
+        tiny_line straight, saved, resumed;
+        f->config.model = tiny_model((model_arch)arch);
+        tiny_open(&straight, &f->config, 1, whole);
+        tiny_init(&straight);
+        train_to(&straight, 6);
+        tiny_open(&saved, &f->config, 3, three);
+        tiny_init(&saved);
+        train_to(&saved, 3);
+        checkpoint_summary summary = save(f, &saved);
+        assert_same_hash(summary.weights, tiny_hash(&saved));
+        const struct { uint32_t stages; const uint32_t *layers; } splits[] = {{1, whole}, {2, two}, {3, three}};
+        for (int i = 0; i < 3; i++) {
+            load_line(&resumed, &f->config, splits[i].stages, splits[i].layers, f->saved);
+            assert_same_hash(tiny_hash(&resumed), summary.weights);
+            train_to(&resumed, 6);
+            assert_same_hash(tiny_hash(&resumed), tiny_hash(&straight));
+            tiny_close(&resumed);
+        }
+        tiny_close(&straight);
+        tiny_close(&saved);
+        tiny_remove(f->saved);
+    }
+}
+
+static void test_the_weights_hash_does_not_know_the_split(void **state) {
+    fixture *f = *state;
+    tiny_line one, other;
+    tiny_open(&one, &f->config, 1, whole);
+    tiny_init(&one);
+    tiny_open(&other, &f->config, 3, three);
+    tiny_init(&other);
+    checkpoint_summary a = save(f, &one), b = save(f, &other);  // the second takes the place of the first: both are step 0
+    assert_same_hash(a.weights, b.weights);
+    checkpoint *c = open_saved(f->saved);
+    assert_same_hash(*checkpoint_weights(c), a.weights);
+    assert_int_equal(checkpoint_run(c)->bytes[0], 9);
+    checkpoint_close(c);
+    tiny_close(&one);
+    tiny_close(&other);
+}
+
+static void test_blocks_are_served_as_a_worker_would(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 2, two);
+    tiny_init(&l);
+    train_to(&l, 2);
+    save(f, &l);
+    checkpoint *c = open_saved(f->saved);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t blocks = worker_blocks(l.worker[i]);
+        assert_int_equal(blocks, split_count(&l.split, i));
+        job_result got = tiny_job(&l, i, &(job){.id = 1, .kind = JOB_STATE_GET, .first = 1, .count = blocks - 1});
+        uint64_t bytes = checkpoint_state_bytes(&l.split, i, 1, blocks - 1);
+        assert_int_equal(bytes, l.blobs.bytes[got.out - 1]);
+        void *out = malloc(bytes);
+        assert_non_null(out);
+        assert_int_equal(checkpoint_state(c, &l.split, i, 1, blocks - 1, out, NULL), BRAID_OK);
+        assert_memory_equal(out, l.blobs.data[got.out - 1], bytes);
+        free(out);
+    }
+    checkpoint_close(c);
+    tiny_close(&l);
+}
+
+static uint32_t count_entries(const char *path, const char *containing) {
+    uint32_t n = 0;
+    DIR *directory = opendir(path);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory));) n += strstr(entry->d_name, containing) != NULL;
+    closedir(directory);
+    return n;
+}
+
+static void test_the_newest_two_stay(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    for (uint64_t version = 1; version <= 4; version++) {
+        train_to(&l, version);
+        save(f, &l);
+    }
+    assert_int_equal(count_entries(f->saved, "step-"), CHECKPOINT_KEEP);
+    checkpoint *c = open_saved(f->saved);
+    assert_int_equal(checkpoint_version(c), 4);
+    assert_non_null(strstr(checkpoint_path(c), "latest"));
+    checkpoint_close(c);
+    char older[256];
+    snprintf(older, sizeof older, "%s/step-000003", f->saved);
+    c = open_saved(older);
+    assert_int_equal(checkpoint_version(c), 3);
+    checkpoint_close(c);
+    tiny_close(&l);
+}
+
+static void expect_refused(const char *path, const char *named) {
+    checkpoint *c = NULL;
+    braid_error error = {0};
+    braid_err err = checkpoint_open(path, &c, &error);
+    if (!err) fail_msg("accepted although %s", named);
+    if (!strstr(error.text, named)) fail_msg("'%s' does not name %s", error.text, named);
+}
+
+// Every file of a checkpoint: missing, cut, with one bit changed.
+static void test_damage_is_noticed_and_named(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 2, two);
+    tiny_init(&l);
+    checkpoint_summary summary = save(f, &l);
+    static const char *const files[] = {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+                                        "model-00002-of-00002.safetensors", "optimizer-00001-of-00002.safetensors",
+                                        "optimizer-00002-of-00002.safetensors", "braid-manifest.json"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[FILES_MAX_PATH];
+        char *bytes;
+        size_t length;
+        assert_int_equal(files_join(summary.path, files[i], path, NULL), BRAID_OK);
+        assert_int_equal(files_read(path, 1 << 24, &bytes, &length, NULL), BRAID_OK);
+        assert_int_equal(truncate(path, (off_t)length - 2), 0);  // the last may be a line end that nobody misses
+        expect_refused(summary.path, files[i]);
+        tiny_file(path, bytes, length);
+        bytes[length / 2] ^= 1;
+        tiny_file(path, bytes, length);
+        bool manifest = strcmp(files[i], "braid-manifest.json") == 0;
+        checkpoint *c = NULL;
+        if (!manifest) expect_refused(summary.path, files[i]);
+        else if (!checkpoint_open(summary.path, &c, NULL)) fail_msg("a changed manifest was accepted");
+        bytes[length / 2] ^= 1;
+        assert_int_equal(unlink(path), 0);
+        expect_refused(summary.path, manifest ? "neither" : files[i]);
+        tiny_file(path, bytes, length);
+        free(bytes);
+        checkpoint_close(open_saved(summary.path));
+    }
+    tiny_close(&l);
+}
+
+static void test_no_checkpoint_is_said_kindly(void **state) {
+    fixture *f = *state;
+    expect_refused("/nowhere/at/all", "no checkpoint at");
+    expect_refused(f->directory, "is no checkpoint");
+}
+
+static void test_another_model_is_refused(void **state) {
+    fixture *f = *state;
+    tiny_line l, other;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    save(f, &l);
+    tiny_config config = f->config;
+    config.model.ffn_dim = 40;
+    tiny_open(&other, &config, 1, whole);
+    checkpoint *c = open_saved(f->saved);
+    braid_error error = {0};
+    assert_int_equal(worker_load(other.worker[0], c, &error), BRAID_CONFIG);
+    assert_non_null(strstr(error.text, "ffn_dim"));
+    checkpoint_close(c);
+    tiny_close(&l);
+    tiny_close(&other);
+}
+
+static void test_what_does_not_belong_is_not_taken(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 2, two);
+    tiny_init(&l);
+    checkpoint_writer *writer = begin(f, &l);
+    job_result got = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = 0, .count = 2});
+    uint8_t *bytes = l.blobs.data[got.out - 1];
+    uint64_t length = l.blobs.bytes[got.out - 1];
+    assert_int_equal(checkpoint_put(writer, 0, 0, 2, bytes, length - 1, NULL), BRAID_FORMAT);
+    assert_int_equal(checkpoint_put(writer, 0, 0, 1, bytes, length, NULL), BRAID_FORMAT);
+    assert_int_equal(checkpoint_put(writer, 2, 0, 2, bytes, length, NULL), BRAID_FORMAT);
+    assert_int_equal(checkpoint_put(writer, 0, 1u << 30, 2, bytes, length, NULL), BRAID_FORMAT);
+    assert_int_equal(checkpoint_put(writer, 0, 1, UINT32_MAX, bytes, length, NULL), BRAID_FORMAT);
+    bytes[0] = 7;
+    assert_int_equal(checkpoint_put(writer, 0, 0, 2, bytes, length, NULL), BRAID_FORMAT);
+    checkpoint_summary summary;
+    braid_error error = {0};
+    assert_int_equal(checkpoint_end(writer, &summary, &error), BRAID_STATE);
+    assert_non_null(strstr(error.text, "only 0 of"));
+    assert_int_equal(count_entries(f->saved, "step-"), 0);
+    tiny_close(&l);
+}
+
+static void test_two_writers_do_not_share_a_directory(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    checkpoint_writer *first = begin(f, &l), *second = NULL;
+    checkpoint_config config = {.directory = f->saved, .model = &l.config.model, .split = &l.split, .version = 0};
+    braid_error error = {0};
+    assert_int_equal(checkpoint_begin(&config, &second, &error), BRAID_STATE);
+    assert_non_null(strstr(error.text, "another process"));
+    checkpoint_abort(first);
+    assert_int_equal(count_entries(f->saved, "step-"), 0);
+    checkpoint_abort(begin(f, &l));
+    tiny_close(&l);
+}
+
+// A killed writer leaves a directory behind, and the older checkpoint; the next one clears it away.
+static void test_a_killed_writer_leaves_the_old_checkpoint(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    train_to(&l, 1);
+    checkpoint_summary old = save(f, &l);
+    train_to(&l, 2);
+    pid_t child = fork();
+    if (child == 0) {
+        checkpoint_writer *writer = begin(f, &l);
+        put(&l, writer, 0, 0, 2, NULL);
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_int_equal(count_entries(f->saved, ".tmp-"), 1);
+    checkpoint *c = open_saved(f->saved);
+    assert_same_hash(*checkpoint_weights(c), old.weights);
+    checkpoint_close(c);
+    save(f, &l);
+    assert_int_equal(count_entries(f->saved, ".tmp"), 0);
+    c = open_saved(f->saved);
+    assert_int_equal(checkpoint_version(c), 2);
+    checkpoint_close(c);
+    tiny_close(&l);
+}
+
+// Saves with every limit on a file's size from none to enough, in a child that has that limit. The old checkpoint stays
+// until the new one is whole.
+static void save_limited(fixture *f, tiny_line *l, uint64_t limit, bool *worked) {
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct rlimit r = {limit, limit};
+        setrlimit(RLIMIT_FSIZE, &r);
+        checkpoint_config config = {.directory = f->saved, .model = &l->config.model, .split = &l->split, .version = l->version};
+        checkpoint_writer *writer = NULL;
+        checkpoint_summary summary;
+        braid_error error = {0};
+        braid_err err = checkpoint_begin(&config, &writer, &error);
+        if (!err && (err = put_all(l, writer, &error))) checkpoint_abort(writer);
+        else if (!err) err = checkpoint_end(writer, &summary, &error);
+        _exit(err == BRAID_OK ? 0 : err == BRAID_IO && strstr(error.text, "ulimit -f") ? 1 : 2);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= 1);
+    *worked = WEXITSTATUS(status) == 0;
+}
+
+static void test_a_full_disk_leaves_the_old_checkpoint(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    train_to(&l, 1);
+    checkpoint_summary old = save(f, &l);
+    train_to(&l, 2);
+    bool worked = false;
+    uint32_t failures = 0;
+    for (uint64_t limit = 0; !worked; limit += limit / 2 + 100) {
+        save_limited(f, &l, limit, &worked);
+        failures += !worked;
+        checkpoint *c = open_saved(f->saved);
+        assert_int_equal(checkpoint_version(c), worked ? 2 : 1);
+        if (!worked) assert_same_hash(*checkpoint_weights(c), old.weights);
+        checkpoint_close(c);
+        assert_int_equal(count_entries(f->saved, ".tmp"), 0);
+    }
+    assert_true(failures > 5);
+    tiny_close(&l);
+}
+
+static void test_a_directory_that_cannot_be_made(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    char path[128];
+    snprintf(path, sizeof path, "%s/text.txt/below-a-file", f->directory);
+    checkpoint_config config = {.directory = path, .model = &l.config.model, .split = &l.split};
+    checkpoint_writer *writer = NULL;
+    braid_error error = {0};
+    assert_int_equal(checkpoint_begin(&config, &writer, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, path));
+    tiny_close(&l);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_six_iterations_are_three_and_three),
+        TEST(test_the_weights_hash_does_not_know_the_split),
+        TEST(test_blocks_are_served_as_a_worker_would),
+        TEST(test_the_newest_two_stay),
+        TEST(test_damage_is_noticed_and_named),
+        TEST(test_no_checkpoint_is_said_kindly),
+        TEST(test_another_model_is_refused),
+        TEST(test_what_does_not_belong_is_not_taken),
+        TEST(test_two_writers_do_not_share_a_directory),
+        TEST(test_a_killed_writer_leaves_the_old_checkpoint),
+        TEST(test_a_full_disk_leaves_the_old_checkpoint),
+        TEST(test_a_directory_that_cannot_be_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

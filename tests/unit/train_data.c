@@ -1,0 +1,176 @@
+#include "train/data.h"
+
+#include "base/sha256.h"
+#include "train_tiny.h"
+
+enum { TOKENS = 16, SEQUENCES = 3, ROWS = TOKENS * SEQUENCES };
+
+static char directory[64];
+
+static int set_up(void **state) {
+    (void)state;
+    tiny_directory(directory);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    tiny_remove(directory);
+    return 0;
+}
+
+static const char *path_of(const char *name) {
+    static char path[4][128];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", directory, name);
+    return p;
+}
+
+// Bytes that say where they stand, so that a sample shows its place.
+static void write_counting(const char *path, uint32_t first, uint32_t count) {
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    for (uint32_t i = 0; i < count; i++) bytes[i] = (uint8_t)((first + i) * 31 / 7 + (first + i));
+    tiny_file(path, bytes, count);
+    free(bytes);
+}
+
+static train_data *open_one(const char *path, double holdout) {
+    train_data *data = NULL;
+    braid_error error = {0};
+    if (train_data_open(&path, 1, holdout, TOKENS, &data, &error)) fail_msg("%s", error.text);
+    return data;
+}
+
+static void test_targets_are_the_inputs_shifted(void **state) {
+    (void)state;
+    const char *path = path_of("text");
+    tiny_text(path, 5000);
+    train_data *data = open_one(path, 0.1);
+    int32_t inputs[ROWS], targets[ROWS];
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets);
+    for (int s = 0; s < SEQUENCES; s++)
+        for (int i = 0; i + 1 < TOKENS; i++) assert_int_equal(targets[s * TOKENS + i], inputs[s * TOKENS + i + 1]);
+    for (int i = 0; i < ROWS; i++) assert_true(inputs[i] >= 0 && inputs[i] < 256);
+    train_data_free(data);
+}
+
+static void test_a_sample_depends_on_its_names_only(void **state) {
+    (void)state;
+    const char *path = path_of("text");
+    tiny_text(path, 50000);
+    train_data *data = open_one(path, 0.1);
+    int32_t a[ROWS], b[ROWS], targets[ROWS];
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, a, targets);
+    train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, b, targets);
+    assert_memory_equal(a, b, sizeof a);
+    // Fewer sequences are the first of more: a microbatch's size does not shuffle it.
+    train_data_sample(data, 1, 2, 3, 1, TOKENS, b, targets);
+    assert_memory_equal(a, b, TOKENS * sizeof *a);
+    const struct { uint64_t seed, iteration; uint32_t m; } others[] = {{2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1, 3, 2}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        train_data_sample(data, others[i].seed, others[i].iteration, others[i].m, SEQUENCES, TOKENS, b, targets);
+        assert_memory_not_equal(a, b, sizeof a);
+    }
+    train_data_held_out(data, 1, 3, SEQUENCES, TOKENS, b, targets);
+    assert_memory_not_equal(a, b, sizeof a);
+    train_data_free(data);
+}
+
+// The text is 'a's and then 'b's: what is drawn tells from where.
+static void test_held_out_text_is_apart(void **state) {
+    (void)state;
+    char text[1000];
+    memset(text, 'a', 800);
+    memset(text + 800, 'b', 200);
+    const char *path = path_of("ab");
+    tiny_file(path, text, sizeof text);
+    train_data *data = open_one(path, 0.2);
+    int32_t inputs[ROWS], targets[ROWS];
+    for (uint32_t m = 0; m < 200; m++) {
+        train_data_sample(data, 1, 0, m, SEQUENCES, TOKENS, inputs, targets);
+        for (int i = 0; i < ROWS; i++) assert_true(inputs[i] == 'a' && targets[i] == 'a');
+        train_data_held_out(data, 1, m, SEQUENCES, TOKENS, inputs, targets);
+        for (int i = 0; i < ROWS; i++) assert_true(inputs[i] == 'b' && targets[i] == 'b');
+    }
+    assert_true(train_data_has_held_out(data));
+    train_data_free(data);
+}
+
+static void test_the_whole_text_is_drawn_from(void **state) {
+    (void)state;
+    uint8_t text[TOKENS + 20];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (uint8_t)i;
+    const char *path = path_of("short");
+    tiny_file(path, text, sizeof text);
+    train_data *data = open_one(path, 0);
+    bool first = false, last = false;
+    int32_t inputs[TOKENS], targets[TOKENS];
+    for (uint32_t m = 0; m < 1000; m++) {
+        train_data_sample(data, 1, 0, m, 1, TOKENS, inputs, targets);
+        first |= inputs[0] == 0;
+        last |= targets[TOKENS - 1] == (int32_t)sizeof text - 1;
+    }
+    assert_true(first && last);
+    assert_false(train_data_has_held_out(data));
+    train_data_free(data);
+}
+
+static void test_several_files_are_one_text(void **state) {
+    (void)state;
+    const char *whole = path_of("whole"), *parts[] = {path_of("p0"), path_of("p1"), path_of("p2")};
+    write_counting(whole, 0, 3000);
+    write_counting(parts[0], 0, 7);
+    write_counting(parts[1], 7, 1);
+    write_counting(parts[2], 8, 2992);
+    train_data *one = open_one(whole, 0.1), *three = NULL;
+    assert_int_equal(train_data_open(parts, 3, 0.1, TOKENS, &three, NULL), BRAID_OK);
+    assert_int_equal(train_data_bytes(three), 3000);
+    assert_same_hash(train_data_hash(one), train_data_hash(three));
+    int32_t a[ROWS], b[ROWS], ta[ROWS], tb[ROWS];
+    for (uint32_t m = 0; m < 500; m++) {
+        train_data_sample(one, 1, 0, m, SEQUENCES, TOKENS, a, ta);
+        train_data_sample(three, 1, 0, m, SEQUENCES, TOKENS, b, tb);
+        assert_memory_equal(a, b, sizeof a);
+        assert_memory_equal(ta, tb, sizeof ta);
+    }
+    train_data_free(one);
+    train_data_free(three);
+}
+
+static void expect_refused(const char *path, double holdout, const char *says) {
+    train_data *data = NULL;
+    braid_error error = {0};
+    if (!train_data_open(&path, 1, holdout, TOKENS, &data, &error)) fail_msg("accepted: %s", path);
+    if (!strstr(error.text, says)) fail_msg("'%s' does not say '%s'", error.text, says);
+}
+
+static void test_bad_text_is_said_kindly(void **state) {
+    (void)state;
+    const char *empty = path_of("empty"), *small = path_of("small"), *holed = path_of("holed");
+    tiny_file(empty, "", 0);
+    tiny_file(small, "0123456789abcdef", TOKENS);
+    tiny_text(holed, 100);
+    expect_refused(path_of("absent"), 0, "no text at");
+    expect_refused(directory, 0, "is a directory");
+    expect_refused("/dev/null", 0, "not a regular file");
+    expect_refused(empty, 0, "is empty");
+    expect_refused(small, 0, "too short: 16 bytes to train on, one sequence needs 17");
+    expect_refused(holed, 0.1, "the held-out text is too short: 10 bytes");
+    train_data *data = NULL;
+    assert_int_equal(train_data_open(NULL, 0, 0, TOKENS, &data, NULL), BRAID_CONFIG);
+    assert_int_equal(train_data_open(&holed, 1, 0.6, TOKENS, &data, NULL), BRAID_CONFIG);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_targets_are_the_inputs_shifted),
+        cmocka_unit_test(test_a_sample_depends_on_its_names_only),
+        cmocka_unit_test(test_held_out_text_is_apart),
+        cmocka_unit_test(test_the_whole_text_is_drawn_from),
+        cmocka_unit_test(test_several_files_are_one_text),
+        cmocka_unit_test(test_bad_text_is_said_kindly),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,242 @@
+#include "train/solo.h"
+
+#include "train/checkpoint.h"
+#include "train/sample.h"
+#include "train_tiny.h"
+
+#include <math.h>
+
+typedef struct fixture {
+    char directory[64];
+    train_data *data;
+    run_config run;
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    tiny_directory(f->directory);
+    f->data = tiny_data(f->directory);
+    f->run = (run_config){.name = "tiny", .seed = 3, .model = tiny_model(MODEL_LLAMA), .stages = 1, .blocks = {TINY_LAYERS}, .holdout = 0.1,
+                          .recipe = tiny_recipe(true), .microbatches = TINY_MICROBATCHES, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS,
+                          .slots = 1, .eval_every = 3, .eval_microbatches = 2};
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    train_data_free(f->data);
+    tiny_remove(f->directory);
+    free(f);
+    return 0;
+}
+
+typedef struct diary {
+    uint32_t count[SOLO_NOTE + 1];
+    double first, last, held_out;
+    uint64_t stop_at, now;
+} diary;
+
+static void note(void *context, const solo_event *event) {
+    diary *d = context;
+    d->count[event->kind]++;
+    if (event->kind == SOLO_ITERATION) {
+        if (d->count[SOLO_ITERATION] == 1) d->first = event->loss;
+        d->last = event->loss;
+        d->now = event->iteration;
+        assert_int_equal(event->microbatches, TINY_MICROBATCHES);
+        assert_true(event->tokens == TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && event->norm > 0 && !event->skip);
+    }
+    if (event->kind == SOLO_EVAL) d->held_out = event->loss;
+}
+
+static bool asked_to_stop(void *context) {
+    diary *d = context;
+    return d->stop_at > 0 && d->now >= d->stop_at;
+}
+
+static solo_result run_solo(fixture *f, diary *d, unsigned threads, const char *resume, uint64_t until) {
+    solo_config config = {.run = &f->run, .data = f->data, .threads = threads, .resume = resume, .until = until, .context = d, .tell = note,
+                          .stop = asked_to_stop};
+    solo_result result;
+    braid_error error = {0};
+    if (solo_run(&config, &result, &error)) fail_msg("%s", error.text);
+    return result;
+}
+
+static void test_it_learns_and_tells(void **state) {
+    fixture *f = *state;
+    diary d = {0};
+    solo_result result = run_solo(f, &d, 1, NULL, 0);
+    assert_int_equal(result.version, 12);
+    assert_int_equal(d.count[SOLO_STARTED], 1);
+    assert_int_equal(d.count[SOLO_ITERATION], 12);
+    assert_int_equal(d.count[SOLO_EVAL], 4);
+    assert_int_equal(d.count[SOLO_CHECKPOINT], 0);
+    assert_true(d.first > 5.3 && d.first < 5.8);  // log 256 is 5.55
+    assert_true(d.last < 4.5 && d.held_out < 4.5);
+    assert_true(result.tokens == 12 * TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && !result.stopped);
+}
+
+static void test_threads_and_recomputation_change_no_bit(void **state) {
+    fixture *f = *state;
+    diary d = {0};
+    solo_result one = run_solo(f, &d, 1, NULL, 4);
+    assert_same_hash(run_solo(f, &d, 2, NULL, 4).weights, one.weights);
+    assert_same_hash(run_solo(f, &d, 3, NULL, 4).weights, one.weights);
+    f->run.recompute = true;
+    assert_same_hash(run_solo(f, &d, 2, NULL, 4).weights, one.weights);
+    f->run.seed++;
+    assert_memory_not_equal(run_solo(f, &d, 2, NULL, 4).weights.bytes, one.weights.bytes, 32);
+}
+
+static void test_resuming_changes_no_bit(void **state) {
+    fixture *f = *state;
+    diary d = {0};
+    solo_result straight = run_solo(f, &d, 1, NULL, 6);
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary before = {.stop_at = 3}, after = {0};
+    solo_result stopped = run_solo(f, &before, 1, NULL, 6);
+    assert_true(stopped.stopped && stopped.version == 3 && stopped.path[0]);
+    assert_int_equal(before.count[SOLO_CHECKPOINT], 1);
+    solo_result resumed = run_solo(f, &after, 2, f->run.checkpoint, 6);
+    assert_int_equal(after.count[SOLO_ITERATION], 3);
+    assert_int_equal(after.count[SOLO_NOTE], 0);
+    assert_int_equal(resumed.version, 6);
+    assert_same_hash(resumed.weights, straight.weights);
+}
+
+static void test_checkpoints_come_when_due(void **state) {
+    fixture *f = *state;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    f->run.checkpoint_every = 2;
+    diary d = {0};
+    solo_result result = run_solo(f, &d, 1, NULL, 5);
+    assert_int_equal(d.count[SOLO_CHECKPOINT], 3);
+    checkpoint *c = NULL;
+    assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+    assert_int_equal(checkpoint_version(c), 5);
+    assert_same_hash(*checkpoint_weights(c), result.weights);
+    checkpoint_close(c);
+}
+
+static void test_another_description_is_noted(void **state) {
+    fixture *f = *state;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary d = {0};
+    run_solo(f, &d, 1, NULL, 2);
+    f->run.recipe.learning_rate *= 2;
+    run_solo(f, &d, 1, f->run.checkpoint, 3);
+    assert_int_equal(d.count[SOLO_NOTE], 1);
+}
+
+static void test_a_failing_save_does_not_end_the_run(void **state) {
+    fixture *f = *state;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/text.txt", f->directory);  // a file, not a directory
+    f->run.checkpoint_every = 1;
+    diary d = {0};
+    solo_result result = run_solo(f, &d, 1, NULL, 2);
+    assert_true(result.save_failed && result.version == 2);
+    assert_int_equal(d.count[SOLO_ITERATION], 2);
+}
+
+static void expect_refused(fixture *f, const char *resume, uint64_t until, const char *says) {
+    solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .resume = resume, .until = until};
+    solo_result result;
+    braid_error error = {0};
+    if (!solo_run(&config, &result, &error)) fail_msg("accepted, although %s", says);
+    if (!strstr(error.text, says)) fail_msg("'%s' does not say '%s'", error.text, says);
+}
+
+static void test_what_cannot_be_is_refused(void **state) {
+    fixture *f = *state;
+    expect_refused(f, NULL, 13, "ends after 12 iterations");
+    expect_refused(f, "/nowhere", 0, "no checkpoint at");
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary d = {0};
+    run_solo(f, &d, 1, NULL, 4);
+    expect_refused(f, f->run.checkpoint, 3, "has done 4 iterations");
+    f->run.max_memory = 100000;
+    expect_refused(f, NULL, 0, "--max-memory");
+    f->run.max_memory = 0;
+    f->run.model.dim = 64;
+    expect_refused(f, f->run.checkpoint, 0, "its dim is 32, the run's is 64");
+}
+
+static generator *trained(fixture *f, uint64_t iterations) {
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary d = {0};
+    f->run.recipe.iterations = iterations;
+    run_solo(f, &d, 1, NULL, iterations);
+    checkpoint *c = NULL;
+    generator *g = NULL;
+    assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+    assert_int_equal(generator_new(c, 1, &g, NULL), BRAID_OK);
+    checkpoint_close(c);
+    return g;
+}
+
+// After some training on a few words, the likeliest way on from "bra" is "ids".
+static void test_a_trained_model_writes_its_words(void **state) {
+    fixture *f = *state;
+    generator *g = trained(f, 150);
+    rng r = {1};
+    sample_settings likeliest = {.top_p = 1};
+    generator_read(g, (const uint8_t *)"the river bra", 13);
+    char text[4] = {0};
+    for (int i = 0; i < 3; i++) text[i] = (char)generator_next(g, &likeliest, &r);
+    assert_string_equal(text, "ids");
+    // Longer than the context, and with nothing read.
+    sample_settings free_one = {.temperature = 1, .top_k = 5, .top_p = 0.9};
+    for (int i = 0; i < 100; i++) generator_next(g, &free_one, &r);
+    generator_free(g);
+}
+
+static void test_the_same_seed_writes_the_same_text(void **state) {
+    fixture *f = *state;
+    generator *g = trained(f, 2), *h = trained(f, 2);
+    rng r = {7}, s = {7};
+    sample_settings settings = {.temperature = 1, .top_p = 1};
+    for (int i = 0; i < 40; i++) assert_int_equal(generator_next(g, &settings, &r), generator_next(h, &settings, &s));
+    generator_free(g);
+    generator_free(h);
+}
+
+static void test_sampling_follows_its_settings(void **state) {
+    (void)state;
+    const float logits[5] = {0, 3, 1, 2, -4};
+    rng r = {3};
+    uint32_t seen[5] = {0};
+    for (int i = 0; i < 2000; i++) seen[sample_token(logits, 5, &(sample_settings){.temperature = 1, .top_p = 1}, &r)]++;
+    assert_true(seen[1] > seen[3] && seen[3] > seen[2] && seen[2] > seen[0] && seen[0] > 0);
+    assert_true(seen[1] > 1200 && seen[1] < 1400);  // 0.643 of 2000
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(sample_token(logits, 5, &(sample_settings){.temperature = 0, .top_p = 1}, &r), 1);
+        uint32_t k = sample_token(logits, 5, &(sample_settings){.temperature = 5, .top_k = 2, .top_p = 1}, &r);
+        assert_true(k == 1 || k == 3);
+        uint32_t p = sample_token(logits, 5, &(sample_settings){.temperature = 1, .top_p = 0.7}, &r);
+        assert_true(p == 1 || p == 3);
+        assert_int_equal(sample_token(logits, 5, &(sample_settings){.temperature = 1, .top_p = 0}, &r), 1);
+    }
+    const float broken[3] = {NAN, 1, NAN};
+    assert_int_equal(sample_token(broken, 3, &(sample_settings){.temperature = 1, .top_p = 1}, &r), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_it_learns_and_tells),
+        TEST(test_threads_and_recomputation_change_no_bit),
+        TEST(test_resuming_changes_no_bit),
+        TEST(test_checkpoints_come_when_due),
+        TEST(test_another_description_is_noted),
+        TEST(test_a_failing_save_does_not_end_the_run),
+        TEST(test_what_cannot_be_is_refused),
+        TEST(test_a_trained_model_writes_its_words),
+        TEST(test_the_same_seed_writes_the_same_text),
+        TEST(test_sampling_follows_its_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
