@@ -13,8 +13,11 @@ typedef struct cli_verb {
 } cli_verb;
 
 static const cli_verb verbs[] = {
+    {"up", cli_up, "train with a swarm of processes on this machine"},
+    {"node", cli_node, "run one peer: join a run, or begin one"},
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"generate", cli_generate, "continue a text with a trained model"},
+    {"keygen", cli_keygen, "make a peer's key"},
     {NULL, NULL, NULL},
 };
 
