@@ -2,6 +2,9 @@
 #include "net_harness.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static uv_loop_t loop;
 static tester a, b;
@@ -230,6 +233,8 @@ static void test_names_and_addresses(void **state) {
     assert_int_equal(net_dial(a.net, &other, "no.such.name.invalid:80", NULL), BRAID_OK);
     harness_until(&loop, &a.downs, 1);
     assert_non_null(strstr(a.reason, "no.such.name.invalid"));
+    // the net goes while the name is still being looked up
+    assert_int_equal(net_dial(a.net, &other, "another.name.invalid:80", NULL), BRAID_OK);
 }
 
 static void test_ipv6(void **state) {
@@ -409,6 +414,62 @@ static void test_death_of_the_receiver(void **state) {
     free(bytes);
 }
 
+typedef struct child_says {
+    braid_id id;
+    uint16_t port;
+} child_says;
+
+// A process of its own that takes what comes until it is killed.
+static pid_t child_start(child_says *says) {
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static uv_loop_t own;
+        static tester t;
+        uv_loop_init(&own);
+        tester_start(&t, &own);
+        child_says ready = {.id = t.id, .port = net_port(t.net)};
+        if (write(pipes[1], &ready, sizeof ready) != sizeof ready) _exit(1);
+        for (;;) uv_run(&own, UV_RUN_DEFAULT);
+    }
+    assert_int_equal(read(pipes[0], says, sizeof *says), sizeof *says);
+    close(pipes[0]);
+    close(pipes[1]);
+    return child;
+}
+
+static void test_kill_in_the_middle_of_a_payload(void **state) {
+    (void)state;
+    enum { BYTES = 64 << 20, ENOUGH = 2 << 20 };
+    uint8_t *bytes = calloc(1, BYTES);
+    child_says says;
+    net_stats stats = {0};
+    char address[64];
+    pid_t child = child_start(&says);
+    snprintf(address, sizeof address, "127.0.0.1:%u", says.port);
+    assert_int_equal(net_dial(a.net, &says.id, address, NULL), BRAID_OK);
+    harness_until(&loop, &a.ups, 1);
+    for (uint64_t i = 0; i < 4; i++) assert_int_equal(net_send(a.net, &says.id, (const uint8_t *)"tensor", 6, bytes, BYTES, i), BRAID_OK);
+    while (stats.bulk_out < ENOUGH && a.downs == 0) {
+        uv_run(&loop, UV_RUN_ONCE);
+        net_link_stats(a.net, &says.id, &stats);
+    }
+    uint64_t killed = uv_hrtime();
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    harness_until(&loop, &a.downs, 1);
+    print_message("killed, and noticed after %.1f ms: %s\n", (double)(uv_hrtime() - killed) / 1e6, a.reason);
+    assert_int_equal(a.refusals, 0);
+    assert_int_equal(a.sents, 4);
+    // and who dials it now hears at once that nobody is there
+    assert_int_equal(net_dial(a.net, &says.id, address, NULL), BRAID_OK);
+    harness_until(&loop, &a.downs, 2);
+    assert_int_equal(a.refusals, 1);
+    free(bytes);
+}
+
 static void close_at_message(tester *t, const braid_id *id, const uint8_t *bytes, size_t count) {
     (void)bytes, (void)count;
     net_close(t->net, id, "in the middle");
@@ -532,6 +593,7 @@ int main(void) {
         PAIR_TEST(test_own_key_is_turned_away),
         PAIR_TEST(test_death_in_the_middle_of_a_payload),
         PAIR_TEST(test_death_of_the_receiver),
+        PAIR_TEST(test_kill_in_the_middle_of_a_payload),
         PAIR_TEST(test_calls_from_inside_callbacks),
         PAIR_TEST(test_room_for_links_is_limited),
         PAIR_TEST(test_nothing_leaks_over_200_links),
