@@ -156,10 +156,11 @@ static void started_line(const report_event *e, char line[REPORT_LINE]) {
 
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     char repairs[REPORT_LINE], time[QUANTITY_TEXT];
-    report_repairs_text(r, repairs);
+    repairs[0] = 0;
+    if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
     if (e->failed) snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration, *e->text ? e->text : "see above");
-    else snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s, %.120s%s%.200s\nweights %s", (unsigned long long)e->iteration, e->loss, time, repairs, *e->path ? ", saved in " : "", e->path, e->weights);
+    else snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s%s%.120s%s%.200s\nweights %s", (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, *e->path ? ", saved in " : "", e->path, e->weights);
 }
 
 static void rare_line(const report_event *e, char line[REPORT_LINE]) {
