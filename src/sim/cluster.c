@@ -278,7 +278,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->stats = &report->stats;
     s->random.state = rng_seed(c->seed, 1);
     s->now = SECOND;
-    s->limit_ns = s->now + 300 * SECOND + sim_case_quiet_ns(c) * 20 + (uint64_t)(c->crashes + c->joins) * 120 * SECOND;
+    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
     for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL);
