@@ -65,7 +65,7 @@ static braid_err put_all(tiny_line *l, checkpoint_writer *writer, braid_error *e
 }
 
 static checkpoint_summary save(fixture *f, tiny_line *l) {
-    checkpoint_summary summary;
+    checkpoint_summary summary = {0};
     braid_error error = {0};
     checkpoint_writer *writer = begin(f, l);
     braid_err err = put_all(l, writer, &error);

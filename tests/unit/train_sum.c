@@ -19,7 +19,7 @@ static int64_t exact_fixed(float g) {
     double mantissa = frexp((double)g, &exponent);
     __int128 integer = (__int128)ldexp(mantissa, 24);
     int shift = exponent - 24 + SUM_SCALE_BITS;
-    if (shift >= 0) return (int64_t)(integer << shift);
+    if (shift >= 0) return (int64_t)(integer * ((__int128)1 << shift));
     if (shift < -60) return 0;
     __int128 unit = (__int128)1 << -shift, low = integer & (unit - 1), high = integer >> -shift;
     if (low * 2 > unit || (low * 2 == unit && (high & 1))) high++;
