@@ -23,6 +23,9 @@
 #define LANES_APART _Pragma("GCC ivdep")
 #endif
 
+// Part of the function that calls it, so that it has that one's vector width.
+#define LANES_INLINE static inline __attribute__((always_inline))
+
 enum { LANES = 16 };
 
 // Sixteen running values; element i of a row belongs to lane i mod 16.
@@ -30,17 +33,17 @@ typedef float lanes __attribute__((vector_size(64)));
 typedef float lanes_half __attribute__((vector_size(32)));
 typedef float lanes_quarter __attribute__((vector_size(16)));
 
-static inline void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
+LANES_INLINE void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
 
 // The last 0 .. 15 elements of a row, the other lanes zero.
-static inline void lanes_load_some(lanes *v, const float *from, size_t count) {
+LANES_INLINE void lanes_load_some(lanes *v, const float *from, size_t count) {
     float some[LANES] = {0};
     for (size_t i = 0; i < count; i++) some[i] = from[i];
     memcpy(v, some, sizeof *v);
 }
 
 // Lane i with lane i + 8, then i + 4, i + 2, i + 1.
-static inline float lanes_add(const lanes *v) {
+LANES_INLINE float lanes_add(const lanes *v) {
     lanes_half half[2];
     memcpy(half, v, sizeof half);
     half[0] += half[1];
@@ -50,7 +53,7 @@ static inline float lanes_add(const lanes *v) {
     return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
-static inline float lanes_dot(const float *x, const float *y, size_t count) {
+LANES_INLINE float lanes_dot(const float *x, const float *y, size_t count) {
     lanes sum = {0}, a, b;
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -66,7 +69,7 @@ static inline float lanes_dot(const float *x, const float *y, size_t count) {
     return lanes_add(&sum);
 }
 
-static inline float lanes_sum(const float *x, size_t count) {
+LANES_INLINE float lanes_sum(const float *x, size_t count) {
     lanes sum = {0}, a;
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -82,7 +85,7 @@ static inline float lanes_sum(const float *x, size_t count) {
 
 // e^x to about one unit in the last place, zero below the smallest normal number, not a number stays one. Only additions
 // and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier).
-static inline float wide_exp(float x) {
+LANES_INLINE float wide_exp(float x) {
     const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
     float t = x > top ? top : x;
     t = t < bottom ? bottom : t;
@@ -103,6 +106,6 @@ static inline float wide_exp(float x) {
     return x < bottom ? 0.0f : y * power;
 }
 
-static inline float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
+LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
 
 #endif
