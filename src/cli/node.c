@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at;
+    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace;
     bool lead, data, json, supervised;
     uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays;
 } node_flags;
@@ -86,7 +86,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
         .log_path = f->log, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
-        .supervised = f->supervised, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
+        .supervised = f->supervised, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
     };
     braid_err err = roles_check(f, &config->role, error);
     if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
@@ -145,6 +145,7 @@ int cli_node(int argc, char **argv) {
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer"},
+        {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write what goes into and out of the protocol to this file"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "take commands on standard input and end with it"},
     };
     options o = {.verb = "node", .summary = "Run one peer: lend this machine to a run, or begin one.", .examples = examples,

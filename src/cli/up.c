@@ -193,7 +193,7 @@ static int swarm_run(swarm *s) {
 
 typedef struct up_flags {
     option_list kill, late;
-    const char *chaos, *resume, *log;
+    const char *chaos, *resume, *log, *trace;
     uint64_t relays, threads, capacity, max_memory;
     bool json;
 } up_flags;
@@ -209,7 +209,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
-    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .relays = f->relays, .threads = f->threads,
+    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .relays = f->relays, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
@@ -233,6 +233,7 @@ int cli_up(int argc, char **argv) {
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file", .fallback = "a temporary file"},
+        {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay: relay3@iteration:12, any@iteration:5/weight (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},

@@ -79,18 +79,20 @@ static void on_ended(uv_process_t *process, int64_t status, int signal_number) {
 static char **environment_make(void) {
     size_t count = 0;
     while (environ[count]) count++;
-    char **own = calloc(count + 2, sizeof *own);
+    char **own = calloc(count + 3, sizeof *own);
     if (!own) return NULL;
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (strncmp(environ[i], "BRAID_", 6) != 0) own[kept++] = environ[i];
-    own[kept] = "BRAID_CONFIG=/dev/null";
+    own[kept++] = "BRAID_CONFIG=/dev/null";
+    own[kept] = "OPENBLAS_NUM_THREADS=1";  // its own threads would only take memory
     return own;
 }
 
 typedef struct child_arguments {
     char *list[UP_MAX_ARGUMENTS];
     char numbers[8][UP_MAX_NUMBER];
+    char trace[1024];
     uint32_t count, number_count;
 } child_arguments;
 
@@ -112,7 +114,8 @@ static void argument_number(child_arguments *a, const char *flag, uint64_t value
     argument_text(a, flag, text);
 }
 
-static void arguments_fill(const swarm *s, child_role role, child_arguments *a) {
+static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
+    child_role role = c->role;
     argument_add(a, s->program);
     argument_add(a, "node");
     argument_add(a, "--supervised");
@@ -121,6 +124,10 @@ static void arguments_fill(const swarm *s, child_role role, child_arguments *a) 
     argument_number(a, "--threads", s->threads);
     argument_number(a, "--capacity", s->capacity);
     argument_number(a, "--max-memory", s->max_memory);
+    if (s->trace) {
+        snprintf(a->trace, sizeof a->trace, "%s/%s", s->trace, c->name);
+        argument_text(a, "--trace", a->trace);
+    }
     if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
     if (role == CHILD_DATA) argument_add(a, "--data");
     if (role != CHILD_LEADER) {
@@ -144,7 +151,7 @@ static void pipe_open(swarm *s, child *c, uv_pipe_t *pipe, uv_stdio_container_t 
 
 static int child_start(swarm *s, child *c) {
     child_arguments arguments = {.count = 0};
-    arguments_fill(s, c->role, &arguments);
+    arguments_fill(s, c, &arguments);
     char **environment = environment_make();
     if (!environment) return UV_ENOMEM;
     uv_stdio_container_t ends[3];

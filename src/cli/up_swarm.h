@@ -74,7 +74,7 @@ struct swarm {
     rng random;
 
     // what the children are started with
-    const char *run_path, *resume, *log;
+    const char *run_path, *resume, *log, *trace;
     uint64_t data_peers, relays, threads, capacity, max_memory;
     char program[1024];
     char ticket[512];

@@ -1,6 +1,7 @@
 // Events into the core, effects out of it.
 #include "node/clock.h"
 #include "node/internal.h"
+#include "node/trace.h"
 
 #include <malloc.h>
 #include <string.h>
@@ -76,6 +77,7 @@ static bool effect_defer(node *n, const effect *e) {
 static void effects_drain(node *n) {
     effect e;
     while (peer_next_effect(n->core, &e)) {
+        if (n->trace) trace_effect(n->trace, &e, &n->scratch);
         fault_verdict verdict = fault_at_effect(&n->die_at, &e, &n->scratch);
         if (verdict == FAULT_DIE_NOW) fault_die();
         if (!effect_defer(n, &e)) effect_do(n, &e);
@@ -131,7 +133,9 @@ void node_feed(node *n, const event *e) {
     if (n->phase != NODE_RUNNING) return;
     BRAID_ASSERT(!n->stepping);
     n->stepping = true;
-    peer_step(n->core, clock_now_ns(), e);
+    uint64_t now = clock_now_ns();
+    if (n->trace) trace_event(n->trace, n->start_ns, now, e);
+    peer_step(n->core, now, e);
     effects_drain(n);
     n->stepping = false;
     if (e->kind == EVENT_JOB_DONE) advance_look(n);
@@ -147,6 +151,17 @@ void node_tick(node *n) {
         malloc_trim(0);
     }
     if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
+    bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
+    if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
+        braid_error error;
+        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s", n->config.leader.address, (double)n->config.patience_ns * 1e-9);
+        node_fail(n, &error);
+    }
+}
+
+void node_job_run(void *context, const job *work, job_result *result) {
+    const node *n = context;
+    jobs_run(n->jobs, work, result);
 }
 
 void node_job_done(void *context, const job *work, const job_result *result) {

@@ -9,6 +9,8 @@
 #include "node/log_writer.h"
 #include "node/node.h"
 
+#include <stdio.h>
+
 enum {
     NODE_MAX_DEFERRED = 32,
     NODE_TICK_MS = 500,
@@ -69,7 +71,9 @@ struct node {
     bool mute;           // a fault is due: nothing more is sent
     bool stepping, draining;
     fault die_at;
-    uint64_t enquire_start_ns, retry_ms;
+    FILE *trace;
+    uint64_t start_ns, enquire_start_ns, retry_ms;
+    uint64_t leader_lost_ns;  // 0: there is a link to it
     uint64_t advanced_version;
     bool advanced_told;
     uint32_t idle_ticks;
@@ -83,6 +87,7 @@ struct node {
 // effects.c
 void node_feed(node *n, const event *e);
 void node_tick(node *n);
+void node_job_run(void *context, const job *work, job_result *result);
 void node_job_done(void *context, const job *work, const job_result *result);
 void node_committed(void *context, const log_entry *entry);
 void node_log_failed(void *context, const braid_error *error);

@@ -105,8 +105,7 @@ static void state_from_start(jobs *j, const job *work, job_result *result) {
     result->hash64 = sha256_short(data, bytes);
 }
 
-void jobs_run(void *context, const job *work, job_result *result) {
-    jobs *j = context;
+void jobs_run(jobs *j, const job *work, job_result *result) {
     uint32_t placed = atomic_load(&j->placed);
     if (work->kind == JOB_SAVE) {
         uint64_t bytes;

@@ -34,8 +34,8 @@ void jobs_free(jobs *j);
 uint64_t jobs_start_version(const jobs *j);
 // The stage of the jobs to come; the worker is made by the first of them. On any thread.
 void jobs_place(jobs *j, uint16_t stage);
-// compute_run_fn; `context` is the jobs.
-void jobs_run(void *context, const job *work, job_result *result);
+// On the compute thread.
+void jobs_run(jobs *j, const job *work, job_result *result);
 // Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
 const braid_error *jobs_worker_error(const jobs *j);
 const braid_error *jobs_save_error(const jobs *j);

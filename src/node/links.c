@@ -30,10 +30,15 @@ static bool links_remove(node *n, const braid_id *id) {
     return false;
 }
 
+static bool is_leader(const node *n, const braid_id *id) {
+    return n->config.role != NODE_LEADER && id_equal(id, &n->config.leader.leader);
+}
+
 static void on_link_up(void *context, const braid_id *id, const net_peer *other) {
     node *n = context;
     (void)other;
     links_add(n, id);
+    if (is_leader(n, id)) n->leader_lost_ns = 0;
     node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
 }
 
@@ -42,7 +47,11 @@ static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;
     bool was_up = links_remove(n, id);
-    if (n->phase == NODE_ENQUIRING && id_equal(id, &n->config.leader.leader)) node_enquiry_failed(n, reason);
+    if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns) {
+        n->leader_lost_ns = clock_now_ns();
+        node_note(n, "lost the leader at %s: %s; trying again", n->config.leader.address, reason);
+    }
+    if (n->phase == NODE_ENQUIRING && is_leader(n, id)) node_enquiry_failed(n, reason);
     else if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused && !was_up});
     else if (n->phase == NODE_STOPPING && n->link_count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
 }
@@ -98,6 +107,8 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
         return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not have the name that it gives it");
     memcpy(n->description, told->description, told->description_bytes);
     n->description_bytes = told->description_bytes;
+    if (told->generation == 0) return braid_fail(error, BRAID_FORMAT, "the leader does not say where the run begins");
+    n->plan.start_version = told->generation - 1;
     if (n->config.role == NODE_RELAY) n->run = run;
     return BRAID_OK;
 }

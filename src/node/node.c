@@ -5,6 +5,7 @@
 #include "node/internal.h"
 #include "node/plan.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,13 @@ static braid_err open_timers(node *n, braid_error *error) {
     return node_watch(n, error);
 }
 
+static braid_err open_trace(node *n, braid_error *error) {
+    n->start_ns = clock_now_ns();
+    if (!n->config.trace) return BRAID_OK;
+    n->trace = fopen(n->config.trace, "w");
+    return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
+}
+
 braid_err node_new(const node_config *config, node **out, braid_error *error) {
     node *n = calloc(1, sizeof *n);
     if (!n) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
@@ -80,6 +88,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
     braid_err err = open_timers(n, error);
+    if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
@@ -103,7 +112,7 @@ static braid_err begin_jobs(node *n, braid_error *error) {
         .save = n->config.role == NODE_LEADER ? n->run.checkpoint : NULL,
     };
     if (!err) err = jobs_new(&config, &n->jobs, error);
-    if (!err) err = compute_new(&n->loop, jobs_run, node_job_done, n, &n->compute, error);
+    if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
     return err;
 }
 
@@ -120,7 +129,7 @@ static void core_config(node *n, peer_config *config) {
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
-    n->plan.start_version = jobs_start_version(n->jobs);
+    if (n->config.role == NODE_LEADER) n->plan.start_version = jobs_start_version(n->jobs);
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
     peer_config config;
@@ -139,16 +148,24 @@ static braid_err begin_core(node *n, braid_error *error) {
 static braid_err announce_run(node *n, braid_error *error) {
     bool lead = n->config.role == NODE_LEADER;
     net_run run = {
-        .hash = n->run_hash, .leader = lead ? identity_id(n->config.identity) : n->config.leader.leader,
+        // A peer that joins must know where the run begins before it steps its core: the generation says it, and keeps
+        // peers of an earlier start of the same run away.
+        .hash = n->run_hash, .generation = n->plan.start_version + 1, .leader = lead ? identity_id(n->config.identity) : n->config.leader.leader,
         .leader_address = lead ? n->address : n->config.leader.address,
         .description = n->description, .description_bytes = n->description_bytes,
     };
     return net_set_run(n->net, &run, error);
 }
 
+static void make_plan(node *n) {
+    uint64_t start = n->plan.start_version;  // as the leader told
+    plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
+    n->plan.start_version = start;
+}
+
 braid_err node_begin(node *n, braid_error *error) {
     braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
-    if (!err) plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
+    if (!err) make_plan(n);
     if (!err) err = begin_jobs(n, error);
     if (!err) err = begin_core(n, error);
     if (!err) err = announce_run(n, error);
@@ -238,6 +255,7 @@ void node_free(node *n) {
     blobs_free(n->blobs);
     split_free(&n->split);
     if (n->core_memory) munmap(n->core_memory, n->core_bytes);
+    if (n->trace) fclose(n->trace);
     free(n->links);
     free(n);
 }

@@ -49,6 +49,7 @@ typedef struct node_config {
     uint64_t max_memory;            // bytes, 0: no cap
     bool supervised;                // commands come on standard input, and its end is ours
     fault die_at;
+    const char *trace;              // file for node/trace.h; NULL: none
     node_callbacks callbacks;
 } node_config;
 
