@@ -42,7 +42,7 @@ def main():
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            expect_refused(["node", "--lead", "--run", run, "--listen", address], "in use")
+            expect_refused(["node", "--lead", "--run", run, "--listen", address], "is taken")
 
         address = f"127.0.0.1:{free_port()}"
         expect_refused(["node", "--join", ticket("ab" * 32, address), "--patience", "1s"], "cannot reach the leader at " + address)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID_PROGRAM", "build/release/braid")
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID", "build/release/braid")
 WORDS = (
     "the river splits and finds another way round what blocks it while small boats carry grain from one bank to the "
     "other and nobody on the water knows how many channels there are until the evening when all of them meet again "
