@@ -1,0 +1,141 @@
+// What honest peers would answer, as far as a peer's own messages tell.
+#include "peer_step.h"
+
+#include <string.h>
+
+// The first member of a stage, or the one of this peer; 0: none.
+static member_id member_of(const host *h, uint16_t stage, uint32_t number) {
+    for (member_id i = 1; i < MAX_MEMBERS; i++) {
+        if (h->member[i].capacity == 0) continue;
+        uint32_t who = host_number_of(&h->member[i].peer);
+        if (number < PEERS ? who == number : h->member[i].stage == stage && who != SELF) return i;
+    }
+    return 0;
+}
+
+typedef struct answers {
+    host *h;
+    uint8_t spoil;  // which byte of an answer is changed, 0: none
+    const message *sent;
+    uint32_t from;  // who answers
+} answers;
+
+static void answer(const answers *a, member_id by, message *msg) {
+    static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
+    if (by == 0 || by >= MAX_MEMBERS) return;
+    msg->iteration = a->sent->iteration;
+    msg->sender = by;
+    msg->log_position = a->sent->log_position;
+    size_t count = message_encode(msg, bytes, sizeof bytes);
+    if (count == 0) return;
+    if (a->spoil > 0) bytes[a->spoil % count] ^= a->spoil >= 128 ? 1 : 3;
+    static message spoilt;
+    if (!message_decode(bytes, count, &spoilt)) return;
+    host_deliver(a->h, host_number_of(&a->h->member[by].peer), &spoilt, a->h->run.activation_bytes);
+}
+
+// The way of a microbatch from there to its end and back home.
+static void answer_forward(const answers *a, member_id by) {
+    const message_forward *f = &a->sent->u.forward;
+    message accept = {.kind = MESSAGE_ACCEPT,
+                      .u.accept = {.subject = f->subject, .phase = PHASE_FORWARD, .eta_ns = 1000000}};
+    message complete = {.kind = MESSAGE_COMPLETE,
+                        .u.complete = {.subject = f->subject, .phase = PHASE_FORWARD, .hash = 8, .compute_ns = 5}};
+    message trace = {.kind = MESSAGE_TRACE,
+                     .u.trace = {.subject = f->subject, .phase = TRACE_FORWARD_DONE, .eta_ns = 9}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = *f};
+    member_id last = STAGES - 1 == f->subject.stage ? by : member_of(a->h, STAGES - 1, PEERS);
+    home.u.forward.subject.stage = 0;
+    home.u.forward.home = true;
+    home.u.forward.hash = 8;
+    if (f->subject.stage < STAGES) home.u.forward.path.member[f->subject.stage] = by;
+    home.u.forward.path.member[STAGES - 1] = last;
+    answer(a, by, &accept);
+    answer(a, by, &complete);
+    answer(a, by, &trace);
+    if (!f->home) answer(a, last, &home);
+}
+
+static void answer_backward(const answers *a, member_id by) {
+    const message_backward *b = &a->sent->u.backward;
+    message accept = {.kind = MESSAGE_ACCEPT,
+                      .u.accept = {.subject = b->subject, .phase = PHASE_BACKWARD, .eta_ns = 1000000}};
+    message complete = {.kind = MESSAGE_COMPLETE,
+                        .u.complete = {.subject = b->subject, .phase = PHASE_BACKWARD, .hash = 8, .compute_ns = 5}};
+    message home = {.kind = MESSAGE_BACKWARD, .u.backward = *b};
+    message commit = {.kind = MESSAGE_COMMIT,
+                      .u.commit = {.subject = b->subject, .rev = 1, .tokens = 16, .path = b->path}};
+    home.u.backward.subject.stage = 0;
+    home.u.backward.hash = 8;
+    answer(a, by, &accept);
+    answer(a, by, &complete);
+    if (b->subject.stage > 0) answer(a, b->path.member[1], &home);
+    commit.u.commit.subject.stage = (uint16_t)(b->subject.stage + 1);
+    if (b->subject.stage < STAGES - 1) answer(a, b->owner, &commit);
+}
+
+static void answer_reduction(const answers *a, member_id by) {
+    const message_begin *b = &a->sent->u.begin;
+    message result = {.kind = MESSAGE_RESULT,
+                      .u.result = {.stage = b->stage, .term = b->term, .round = b->round, .hash.bytes = {8}}};
+    result.u.result.count = a->h->run.blocks[b->stage % STAGES];
+    message reduced = {.kind = MESSAGE_REDUCED,
+                       .u.reduced = {.stage = b->stage, .term = b->term, .round = b->round, .root.bytes = {8}}};
+    reduced.u.reduced.tensors = a->h->run.tensors[b->stage % STAGES];
+    answer(a, by, &result);
+    answer(a, by, &reduced);
+}
+
+static void answer_log(const answers *a, member_id by) {
+    const log_entry *e = &a->sent->u.log.entry;
+    uint64_t version = e->kind == LOG_FINAL ? e->u.final.iteration + 1 : a->sent->iteration;
+    message alive = {
+        .kind = MESSAGE_HEARTBEAT,
+        .u.heartbeat = {
+            .ready = version + 1, .can_take = version + 1, .free_slots = 2, .forward_ns = 1, .backward_ns = 1}};
+    message state = {
+        .kind = MESSAGE_STATE,
+        .u.state = {.stage = by > 0 ? a->h->member[by].stage : 0, .version = version, .state_root.bytes = {8}}};
+    answer(a, by, &alive);
+    answer(a, by, &state);
+}
+
+static void answer_sent(const answers *a) {
+    const message *sent = a->sent;
+    member_id by = member_of(a->h, 0, a->from);
+    message reply = {0};
+    switch (sent->kind) {
+    case MESSAGE_FORWARD: answer_forward(a, by); return;
+    case MESSAGE_BACKWARD: answer_backward(a, by); return;
+    case MESSAGE_BEGIN_AGGREGATION: answer_reduction(a, by); return;
+    case MESSAGE_LOG:
+    case MESSAGE_HEARTBEAT: answer_log(a, by); return;
+    case MESSAGE_COMMIT:
+        reply = (message){.kind = MESSAGE_COUNTED,
+                          .u.counted = {.subject = sent->u.commit.subject, .rev = sent->u.commit.rev}};
+        break;
+    case MESSAGE_GET: reply = (message){.kind = MESSAGE_DATA, .u.data = {.get = sent->u.get, .hash = 8}}; break;
+    case MESSAGE_PROBE:
+        reply = (message){.kind = MESSAGE_STATUS,
+                          .u.status = {.subject = sent->u.probe.subject,
+                                       .nonce = sent->u.probe.nonce,
+                                       .has_x = true,
+                                       .has_y = true,
+                                       .forward_done = true}};
+        break;
+    default: return;
+    }
+    answer(a, by, &reply);
+}
+
+void host_answer_messages(host *h, uint32_t count, uint8_t spoil) {
+    static sent_message s;
+    uint32_t kept = h->sends < MAX_SENT ? h->sends : MAX_SENT;
+    for (uint32_t i = count % MAX_SENT; i > 0 && !h->exited; i--) {
+        if (i > kept) continue;
+        sent_message *slot = &h->sent[(h->sends - i) % MAX_SENT];
+        s = *slot;
+        slot->msg.kind = MESSAGE_NONE;
+        answer_sent(&(answers){.h = h, .spoil = spoil, .sent = &s.msg, .from = s.to});
+    }
+}
