@@ -78,6 +78,7 @@ typedef struct child {
 static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
+    if (campaign->flaps) sim_case_add_flaps(&c);
     return c;
 }
 
@@ -120,7 +121,7 @@ static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, " --trace\n");
+    fprintf(out, "%s --trace\n", campaign->flaps ? " --flaps" : "");
     fflush(out);
 }
 

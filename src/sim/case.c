@@ -100,6 +100,12 @@ sim_case sim_case_random(uint64_t seed, bool real) {
     return c;
 }
 
+void sim_case_add_flaps(sim_case *c) {
+    rng r = {rng_seed(c->seed, 78)};
+    c->flaps = (uint32_t)between(&r, 1, 8);
+    for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -120,5 +126,6 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         ADD("%s%s%s\n", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
     }
     for (uint32_t i = 0; i < c->joins; i++) ADD("  joiner at %.3f s\n", (double)c->join_ns[i] / 1e9 + 1);
+    for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link falls at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
 #undef ADD
 }

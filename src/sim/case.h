@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8 };
+enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16 };
 
 // The moment of a crash, relative to what the victim does.
 typedef enum sim_moment {
@@ -62,6 +62,8 @@ typedef struct sim_case {
     uint32_t crashes, joins;
     sim_crash crash[SIM_MAX_CRASHES];
     uint64_t join_ns[SIM_MAX_JOINS];
+    uint32_t flaps;                              // a link between two living peers falls
+    uint64_t flap_ns[SIM_MAX_FLAPS];
     sim_mutant mutant;
 } sim_case;
 
@@ -70,6 +72,8 @@ sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uin
 // Everything from the seed: shape, links, crashes, joins. `real`: only shapes of which few exist, so that the
 // one-process runs they are compared with can be kept.
 sim_case sim_case_random(uint64_t seed, bool real);
+// Adds links that fall although nobody dies, from the case's seed.
+void sim_case_add_flaps(sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.
 uint64_t sim_case_quiet_ns(const sim_case *c);
 // Writes lines for people.

@@ -101,7 +101,10 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     if (failed && n->view.member != 0) sim_fail(s, "%s gives up", n->name);
     n->exited = true;
     n->alive = false;
-    if (n->config.leader) s->leader_exit_ns = s->now;
+    if (n->config.leader) {
+        s->leader_exit_ns = s->now;
+        for (uint32_t i = 0; i < s->nodes; i++) s->node[i].missed_end = !s->link[node][i].up || !s->link[i][node].up;
+    }
     sim_link_die(s, node, false, true);
 }
 
@@ -194,6 +197,7 @@ static void item_do(sim_cluster *s, sim_item *item) {
     switch (item->kind) {
     case ITEM_START: item_start(s, item); return;
     case ITEM_KILL: sim_crash_timed(s, item->from); return;
+    case ITEM_FLAP: sim_link_flap(s); return;
     case ITEM_DIAL: sim_link_item(s, item); return;
     default: break;
     }
@@ -231,7 +235,7 @@ static void run_describe(sim_cluster *s) {
 static bool run_over(const sim_cluster *s) {
     if (!s->leader_exit_ns) return false;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (s->node[i].alive && s->node[i].view.member && sim_check_member_live(s, s->node[i].view.member)) return false;
+        if (s->node[i].alive && !s->node[i].missed_end && s->node[i].view.member && sim_check_member_live(s, s->node[i].view.member)) return false;
     return true;
 }
 
@@ -278,7 +282,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->stats = &report->stats;
     s->random.state = rng_seed(c->seed, 1);
     s->now = SECOND;
-    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins) * 60 * SECOND;
+    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
     for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL);

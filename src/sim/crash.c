@@ -87,5 +87,6 @@ void sim_crash_plan(sim_cluster *s) {
         item->from = i;
         sim_item_put(s, SECOND + s->c->crash[i].at_ns, item);
     }
+    for (uint32_t i = 0; i < s->c->flaps; i++) sim_item_put(s, SECOND + s->c->flap_ns[i], sim_item_new(ITEM_FLAP, 0, 0));
     for (uint32_t i = 0; i < s->c->joins; i++) sim_item_put(s, SECOND + s->c->join_ns[i], sim_item_new(ITEM_START, 0, 0));
 }

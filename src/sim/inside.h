@@ -28,7 +28,7 @@ typedef struct sim_link {
 } sim_link;
 
 typedef enum sim_item_kind {
-    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL
+    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP
 } sim_item_kind;
 
 typedef struct sim_item {
@@ -50,7 +50,8 @@ typedef struct sim_node {
     char name[SIM_NAME];
     braid_id id;
     peer_config config;
-    bool alive, exited, exit_failed, machine_died;
+    bool alive, exited, machine_died;
+    bool missed_end;         // no link to the leader when that left: nobody tells it
     void *memory;
     peer *peer;
     peer_view view;          // after its last step
@@ -156,6 +157,8 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e);
 void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e);
 void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id);
 void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean);
+// Some link between two living peers falls; what was on its way arrives in part.
+void sim_link_flap(sim_cluster *s);
 void sim_link_item(sim_cluster *s, sim_item *item);
 
 // --- work.c: the host's side of jobs

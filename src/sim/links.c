@@ -111,6 +111,28 @@ void sim_link_die(sim_cluster *s, uint32_t node, bool machine, bool clean) {
     }
 }
 
+void sim_link_flap(sim_cluster *s) {
+    uint32_t pairs[SIM_MAX_NODES * SIM_MAX_NODES / 2][2], count = 0;
+    for (uint32_t a = 0; a < s->nodes; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            bool up = s->node[a].alive && s->node[b].alive && s->link[a][b].up && s->link[b][a].up;
+            if (!up || s->link[a][b].connection != s->link[b][a].connection) continue;
+            pairs[count][0] = a;
+            pairs[count++][1] = b;
+        }
+    if (count == 0) return;
+    const uint32_t *pair = pairs[rng_below(&s->random, count)];
+    for (int i = 0; i < 2; i++) {
+        uint32_t from = pair[i], to = pair[1 - i];
+        link_cut(s, &s->link[from][to], false);
+        uint64_t at = s->now + way_ns(s, from, to);
+        for (int lane = 0; lane < LANES; lane++)
+            if (at < s->link[from][to].cut_ns[lane]) at = s->link[from][to].cut_ns[lane];
+        down_put(s, at, to, from, &s->node[from].id, s->link[from][to].connection, false);
+        sim_trace(s, from, "XX link to %s falls", s->node[to].name);
+    }
+}
+
 static void tell_down(sim_cluster *s, uint32_t node, const braid_id *id, bool refused) {
     event e = {.kind = EVENT_LINK_DOWN, .id = *id, .refused = refused};
     sim_step(s, node, &e);

@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules, and broken variants that
 // must be noticed.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real] [--processes N] [--mutant NAME] [--trace]
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--processes N] [--mutant NAME] [--trace]
 #include "sim/campaign.h"
 
 #include <setjmp.h>
@@ -261,7 +261,7 @@ static void test_mutants_are_noticed(void **state) {
 
 typedef struct options {
     uint64_t first, count;
-    bool real, trace;
+    bool real, trace, flaps;
     unsigned processes;
     sim_mutant mutant;
     const char *scenario;
@@ -273,6 +273,7 @@ static bool parse(int count, char **arguments, options *o) {
         const char *value = i + 1 < count ? arguments[i + 1] : NULL;
         if (strcmp(arguments[i], "--real") == 0) o->real = true;
         else if (strcmp(arguments[i], "--trace") == 0) o->trace = true;
+        else if (strcmp(arguments[i], "--flaps") == 0) o->flaps = true;
         else if (value && strcmp(arguments[i], "--scenario") == 0) o->scenario = arguments[++i];
         else if (value && strcmp(arguments[i], "--processes") == 0) o->processes = (unsigned)strtoul(arguments[++i], NULL, 10);
         else if (value && strcmp(arguments[i], "--seeds") == 0) {
@@ -319,11 +320,12 @@ static int by_hand(const options *o) {
         for (uint64_t i = 0; i < o->count; i++) {
             sim_case c = sim_case_random(o->first + i, o->real);
             c.mutant = o->mutant;
+            if (o->flaps) sim_case_add_flaps(&c);
             failed |= show_one(&c, o);
         }
         return failed;
     }
-    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
     printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, %.1f virtual hours\n",
@@ -336,7 +338,7 @@ static int by_hand(const options *o) {
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--flaps] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {
