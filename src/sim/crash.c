@@ -28,11 +28,21 @@ static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     return !victim_reduced || s->now - w->ready_since_ns > KNOWN_NS;
 }
 
+// What the log says, which the victim itself may not have read yet.
+static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
+    for (uint32_t i = s->checker.members; i-- > 0;) {
+        const sim_log_member *m = &s->checker.member[i];
+        if (!m->expelled && id_equal(&m->entry.peer, &s->node[node].id)) return m;
+    }
+    return NULL;
+}
+
 static bool may_die(const sim_cluster *s, uint32_t victim) {
     const sim_node *n = &s->node[victim];
     if (!n->alive || n->config.kind != MEMBER_RELAY) return false;
-    if (n->view.member == 0 || !sim_check_member_live(s, n->view.member)) return true;
-    if (!s->checker.started) return true;
+    const sim_log_member *member_of_log = membership(s, victim);
+    if (!member_of_log || !s->checker.started) return true;
+    if (n->view.member != member_of_log->member) return false;  // between two lives
     for (uint32_t i = 0; i < s->nodes; i++)
         if (can_replace(s, victim, i)) return true;
     return false;
