@@ -67,11 +67,13 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
 
 static braid_err worker_reserve(worker *w, braid_error *error) {
     uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
-    if (cap > 0 && need > cap)
-        return braid_fail(error, BRAID_LIMIT, "this stage with room for %u microbatches needs %llu MiB, the limit is %llu MiB; raise "
-                          "--max-memory to at least %lluM, or lower the capacity",
-                          w->config.capacity, (unsigned long long)(need >> 20), (unsigned long long)(cap >> 20),
-                          (unsigned long long)((need >> 20) + 1));
+    if (cap > 0 && need > cap) {
+        uint32_t capacity = w->config.capacity;
+        return braid_fail(error, BRAID_LIMIT, "this stage with room for %u microbatch%s needs %llu MiB, the limit is %llu MiB; raise "
+                          "--max-memory to at least %lluM, or %s", capacity, capacity == 1 ? "" : "es", (unsigned long long)(need >> 20) + 1,
+                          (unsigned long long)(cap >> 20), (unsigned long long)(need >> 20) + 1,
+                          capacity == 1 ? "make the microbatches or the stage smaller" : "lower the capacity");
+    }
     // Reserved now, touched when used: a peer that waits for work costs its state only.
     void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

@@ -53,7 +53,7 @@ static void test_every_split_trains_to_the_same_bits(void **state) {
     for (int arch = MODEL_LLAMA; arch <= MODEL_GPT; arch++) {
         tiny_config config = f->config;
         config.model = tiny_model((model_arch)arch);
-        double first, last;
+        double first = 0, last = 0;
         braid_hash one = train(&config, 1, whole, 12, &first, &last);
         assert_same_hash(train(&config, 3, three, 12, NULL, NULL), one);
         assert_same_hash(train(&config, 3, empty_ends, 12, NULL, NULL), one);
@@ -75,7 +75,7 @@ static void test_fast_mode_trains_too(void **state) {
     fixture *f = *state;
     tiny_config config = f->config;
     config.recipe = tiny_recipe(false);
-    double first, last;
+    double first = 0, last = 0;
     train(&config, 3, three, 6, &first, &last);
     assert_true(last < first);
 }
