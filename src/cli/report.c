@@ -104,8 +104,12 @@ static void remember(report *r, const report_event *e) {
 
 // ---- lines ----
 
-static const char *short_id(const char *peer, char text[12]) {
-    snprintf(text, 12, "%.8s", *peer ? peer : "?");
+enum { WHO_TEXT = 32 };
+
+// "peer 1a2b3c4d", or by its number where the id is not known (empty or all zeros).
+static const char *who(const report_event *e, char text[WHO_TEXT]) {
+    if (e->peer[strspn(e->peer, "0")] != 0) snprintf(text, WHO_TEXT, "peer %.8s", e->peer);
+    else snprintf(text, WHO_TEXT, "member %llu", (unsigned long long)e->member);
     return text;
 }
 
@@ -133,10 +137,10 @@ static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static void member_line(const report_event *e, char line[REPORT_LINE]) {
-    char peer[12];
+    char peer[WHO_TEXT];
     bool joined = e->kind == REPORT_JOINED;
     const char *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
-    snprintf(line, REPORT_LINE, "%s %s %s stage %llu%s%s%s", *e->role ? e->role : "peer", short_id(e->peer, peer), what, (unsigned long long)e->stage, *e->reason ? " (" : "",
+    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", e->role, *e->role ? " " : "", who(e, peer), what, (unsigned long long)e->stage, *e->reason ? " (" : "",
              e->reason, *e->reason ? ")" : "");
 }
 
@@ -164,16 +168,16 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
 }
 
 static void rare_line(const report_event *e, char line[REPORT_LINE]) {
-    char peer[12];
+    char peer[WHO_TEXT];
     unsigned long long stage = e->stage, process = e->process;
-    short_id(e->peer, peer);
+    who(e, peer);
     switch (e->kind) {
-        case REPORT_READY: snprintf(line, REPORT_LINE, "peer %s listens at %s", peer, e->address); break;
-        case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "peer %s of stage %llu does not answer", peer, stage); break;
-        case REPORT_KILLED: snprintf(line, REPORT_LINE, "killed peer %s of stage %llu (process %llu)%s%s", peer, stage, process, *e->phase ? " in " : "", e->phase); break;
+        case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
+        case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
+        case REPORT_KILLED: snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process, *e->phase ? " in " : "", e->phase); break;
         case REPORT_SPAWNED: snprintf(line, REPORT_LINE, "started a %s (process %llu)", *e->role ? e->role : "peer", process); break;
         case REPORT_TRANSFER:
-            snprintf(line, REPORT_LINE, "peer %s fetched the state of stage %llu (%llu blocks)", peer, stage, (unsigned long long)e->total);
+            snprintf(line, REPORT_LINE, "%s fetched the state of stage %llu (%llu blocks)", peer, stage, (unsigned long long)e->total);
             break;
         case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
         default: snprintf(line, REPORT_LINE, "%s", e->text); break;
@@ -181,14 +185,15 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
 }
 
 static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char peer[12];
+    char peer[WHO_TEXT];
     switch (e->kind) {
         case REPORT_STARTED: started_line(e, line); return true;
         case REPORT_ITERATION: iteration_line(e, line); return true;
         case REPORT_EVAL: snprintf(line, REPORT_LINE, "held-out loss %.4f after iteration %llu", e->loss, (unsigned long long)e->iteration); return true;
         case REPORT_REPAIR:
-            snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: peer %s died in %s", (unsigned long long)e->microbatch,
-                     (unsigned long long)e->iteration, (unsigned long long)e->stage, short_id(e->peer, peer), *e->phase ? e->phase : "an unknown phase");
+            snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: %s died %s%s", (unsigned long long)e->microbatch,
+                     (unsigned long long)e->iteration, (unsigned long long)e->stage, who(e, peer), strcmp(e->phase, "committed") == 0 ? "when it was " : "in ",
+                     *e->phase ? e->phase : "an unknown phase");
             return true;
         case REPORT_JOINED:
         case REPORT_LEFT:

@@ -129,7 +129,7 @@ static void test_plain(void **state) {
     const char *text = shown(REPORT_PLAIN, tell_run);
     static const char *const parts[] = {
         "run 'small': iterations 1 to 50, 1.20 M parameters, 8.19 k tokens each in 8 microbatches\n",
-        "relay 01234567 joined stage 1\n",
+        "relay peer 01234567 joined stage 1\n",
         "iteration 50/50  loss 2.5000  1.23 k tokens/s  norm 0.5  rate 0.001\n",
         "repaired microbatch 3 of iteration 9 in stage 1: peer fedcba98 died in forward\n",
         "   4.950 |*",
