@@ -125,6 +125,7 @@ typedef struct text_range {
 
 static void draw(const train_data *data, text_range range, uint64_t stream, uint32_t sequences, uint32_t tokens, int32_t *inputs,
                  int32_t *targets) {
+    BRAID_ASSERT(range.end - range.begin > tokens);
     for (uint32_t s = 0; s < sequences; s++) {
         rng r = {rng_seed(stream, s)};
         uint64_t at = range.begin + rng_below(&r, range.end - range.begin - tokens);

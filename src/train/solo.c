@@ -211,17 +211,18 @@ static bool wants_stop(const solo *s) { return s->config.stop && s->config.stop(
 
 static braid_err train(solo *s, braid_error *error) {
     uint64_t saved = s->version;
+    braid_err err = BRAID_OK;
     while (s->version < s->until && !s->result->stopped) {
-        braid_err err = iterate(s, error);
+        if (is_due(s->version, s->run->eval_every)) err = evaluate(s, error);
+        if (!err) err = iterate(s, error);
         if (err) return err;
         s->result->stopped = wants_stop(s);
-        if (is_due(s->version, s->run->eval_every) && (err = evaluate(s, error))) return err;
         if (!saves(s) || !is_due(s->version, s->run->checkpoint_every)) continue;
         save(s);
         saved = s->result->save_failed ? saved : s->version;
     }
     if (saves(s) && saved != s->version) save(s);
-    return BRAID_OK;
+    return s->run->eval_every > 0 ? evaluate(s, error) : BRAID_OK;
 }
 
 static braid_err hash_weights(solo *s, braid_error *error) {

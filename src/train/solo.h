@@ -15,7 +15,7 @@
 typedef enum solo_event_kind {
     SOLO_STARTED,     // iteration (done so far), of, parameters, tokens (of one iteration)
     SOLO_ITERATION,   // iteration (done), of, loss (mean), tokens, microbatches (counted), tokens_per_second, norm, ...
-    SOLO_EVAL,        // iteration, loss, tokens
+    SOLO_EVAL,        // iteration (done), loss, tokens: before the first of every eval_every iterations, and at the end
     SOLO_CHECKPOINT,  // iteration, path, failed, text
     SOLO_NOTE,        // text
 } solo_event_kind;
