@@ -25,7 +25,7 @@ typedef struct model_config {
     uint32_t vocab, context;                // context: longest sequence
     float rope_theta;                       // LLaMA
     float norm_eps;
-    bool tied;                              // head shares the embedding
+    bool tied;  // head shares the embedding
 } model_config;
 
 // Checks every relation (dim divisible by heads, even head width for RoPE, heads by kv_heads, ...).

@@ -16,14 +16,19 @@ void ends_embed(stage *s, const int32_t *tokens, float *y) {
 static void loss_rows(stage *s, const stash_view *v, size_t first, size_t count, float *d_input) {
     size_t dim = s->config.dim, vocab = s->config.vocab;
     const float *head = s->parameters + s->layout.head;
-    tensor_loss l = {.rows = count, .vocab = vocab, .targets = v->targets + first, .losses = s->losses + first,
-                     .maximum = v->head_maximum + first, .inverse = v->head_inverse + first, .gradient = d_input != NULL};
-    tensor_gemm_run(s->pool, &(tensor_gemm){.b_transposed = true, .m = count, .n = vocab, .k = dim, .a = v->head_input + first * dim,
-                                            .a_stride = dim, .b = head, .b_stride = dim, .c = s->logits, .c_stride = vocab});
+    tensor_loss l = {.rows = count,
+                     .vocab = vocab,
+                     .targets = v->targets + first,
+                     .losses = s->losses + first,
+                     .maximum = v->head_maximum + first,
+                     .inverse = v->head_inverse + first,
+                     .gradient = d_input != NULL};
+    tensor_gemm_run(s->pool, &(tensor_gemm){count, vocab, dim, tensor_plain(v->head_input + first * dim, dim),
+                                            tensor_transposed(head, dim), s->logits, vocab, GEMM_SET});
     tensor_loss_run(s->pool, &l, s->logits);
     if (!d_input) return;
-    tensor_gemm_run(s->pool, &(tensor_gemm){.m = count, .n = dim, .k = vocab, .a = s->logits, .a_stride = vocab, .b = head, .b_stride = dim,
-                                            .c = d_input + first * dim, .c_stride = dim});
+    tensor_gemm_run(s->pool, &(tensor_gemm){count, dim, vocab, tensor_plain(s->logits, vocab), tensor_plain(head, dim),
+                                            d_input + first * dim, dim, GEMM_SET});
 }
 
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens) {
@@ -56,6 +61,7 @@ void stage_logits(stage *s, const float *x, uint32_t position, float *logits) {
     for (size_t i = 0; i < sequences; i++)
         memcpy(s->narrow + i * dim, x + (i * s->shape.tokens + position) * dim, dim * sizeof *x);
     tensor_norm_forward(s->pool, &norm, s->narrow, s->grad[0]);
-    tensor_gemm_run(s->pool, &(tensor_gemm){.b_transposed = true, .m = sequences, .n = s->config.vocab, .k = dim, .a = s->grad[0], .a_stride = dim,
-                                            .b = s->parameters + s->layout.head, .b_stride = dim, .c = logits, .c_stride = s->config.vocab});
+    tensor_gemm_run(s->pool, &(tensor_gemm){sequences, s->config.vocab, dim, tensor_plain(s->grad[0], dim),
+                                            tensor_transposed(s->parameters + s->layout.head, dim), logits,
+                                            s->config.vocab, GEMM_SET});
 }

@@ -51,7 +51,8 @@ void stage_init(const stage *s, float *parameters, uint64_t seed) {
         const stage_tensor *t = &s->layout.tensor[i];
         float *values = parameters + t->offset;
         init_job job = {values, s->layout.deviation[i], rng_seed(seed, name_hash(t->name))};
-        if (t->decay) tensor_pool_ranges(s->pool, t->elements, ELEMENTS_PER_TASK, init_normal, &job);
+        if (t->decay)
+            tensor_pool_ranges(s->pool, t->elements, ELEMENTS_PER_TASK, init_normal, &job);
         else
             for (size_t e = 0; e < t->elements; e++) values[e] = is_bias(t->name) ? 0.0f : 1.0f;
     }

@@ -15,7 +15,9 @@ static const float deviation = 0.02f;  // GPT-2's and LLaMA's initializer_range
 
 static uint32_t tensors_before_blocks(const model_config *c) { return c->arch == MODEL_GPT ? 2 : 1; }
 static uint32_t tensors_per_block(const model_config *c) { return c->arch == MODEL_GPT ? 12 : 9; }
-static uint32_t tensors_after_blocks(const model_config *c) { return (c->arch == MODEL_GPT ? 2u : 1u) + (c->tied ? 0u : 1u); }
+static uint32_t tensors_after_blocks(const model_config *c) {
+    return (c->arch == MODEL_GPT ? 2u : 1u) + (c->tied ? 0u : 1u);
+}
 
 uint32_t model_tensor_count(const model_config *config) {
     return tensors_before_blocks(config) + config->layers * tensors_per_block(config) + tensors_after_blocks(config);
@@ -45,7 +47,8 @@ static size_t add_tensor(builder *b, const char *name, uint32_t rows, uint32_t c
     return t->offset;
 }
 
-static size_t add_block_tensor(builder *b, uint32_t layer, const char *suffix, uint32_t rows, uint32_t cols, float spread) {
+static size_t add_block_tensor(builder *b, uint32_t layer, const char *suffix, uint32_t rows, uint32_t cols,
+                               float spread) {
     char name[sizeof b->out->tensor->name];
     const char *prefix = b->config->arch == MODEL_GPT ? "transformer.h" : "model.layers";
     snprintf(name, sizeof name, "%s.%u.%s", prefix, layer, suffix);
@@ -77,7 +80,8 @@ static layout_norm build_gpt_norm(builder *b, uint32_t layer, const char *weight
     return n;
 }
 
-static layout_linear build_conv1d(builder *b, uint32_t layer, const char *weight, const char *bias, uint32_t in, uint32_t out, float spread) {
+static layout_linear build_conv1d(builder *b, uint32_t layer, const char *weight, const char *bias, uint32_t in,
+                                  uint32_t out, float spread) {
     layout_linear l = {.in = in, .out = out, .conv1d = true, .has_bias = true, .parts = 1, .part_out = {out}};
     l.weight = add_block_tensor(b, layer, weight, in, out, spread);
     l.bias = add_block_tensor(b, layer, bias, out, 1, 0.0f);
@@ -98,7 +102,8 @@ static void build_embeddings(builder *b) {
     const model_config *c = b->config;
     bool gpt = c->arch == MODEL_GPT;
     b->canonical = 0;
-    b->out->embedding = add_tensor(b, gpt ? "transformer.wte.weight" : "model.embed_tokens.weight", c->vocab, c->dim, deviation);
+    b->out->embedding =
+        add_tensor(b, gpt ? "transformer.wte.weight" : "model.embed_tokens.weight", c->vocab, c->dim, deviation);
     if (gpt) b->out->positions = add_tensor(b, "transformer.wpe.weight", c->context, c->dim, deviation);
 }
 
@@ -113,7 +118,8 @@ static void build_head(builder *b) {
 
 braid_err layout_new(const model_config *config, const stage_shape *shape, layout *out, braid_error *error) {
     uint32_t blocks = shape->layer_end - shape->layer_begin;
-    size_t most = (size_t)blocks * tensors_per_block(config) + tensors_before_blocks(config) + tensors_after_blocks(config);
+    size_t most = (size_t)blocks * tensors_per_block(config) + tensors_before_blocks(config) +
+                  tensors_after_blocks(config);
     *out = (layout){.blocks = blocks};
     out->tensor = calloc(most, sizeof *out->tensor);
     out->deviation = calloc(most, sizeof *out->deviation);
@@ -127,8 +133,10 @@ braid_err layout_new(const model_config *config, const stage_shape *shape, layou
     for (uint32_t i = 0; i < blocks; i++) {
         uint32_t layer = shape->layer_begin + i;
         b.canonical = tensors_before_blocks(config) + layer * tensors_per_block(config);
-        if (config->arch == MODEL_GPT) build_gpt_block(&b, layer, &out->block[i]);
-        else build_llama_block(&b, layer, &out->block[i]);
+        if (config->arch == MODEL_GPT)
+            build_gpt_block(&b, layer, &out->block[i]);
+        else
+            build_llama_block(&b, layer, &out->block[i]);
     }
     if (shape->ends) build_head(&b);
     return BRAID_OK;

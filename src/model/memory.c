@@ -123,7 +123,9 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     cut_stash(s, &c);
     s->stash_bytes = c.used;
     s->work = aligned_alloc(ALIGNMENT, s->work_bytes);
-    if (!s->work) return braid_fail(error, BRAID_MEMORY, "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);
+    if (!s->work)
+        return braid_fail(error, BRAID_MEMORY,
+                          "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);
     c = (cutter){.base = s->work};
     cut_work(s, &c);
     return BRAID_OK;

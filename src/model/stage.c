@@ -8,16 +8,20 @@
 
 static braid_err check_shape(const model_config *c, const stage_shape *shape, braid_error *error) {
     if (shape->layer_begin > shape->layer_end || shape->layer_end > c->layers)
-        return braid_fail(error, BRAID_CONFIG, "stage: layers %u to %u of a model with %u", shape->layer_begin, shape->layer_end, c->layers);
+        return braid_fail(error, BRAID_CONFIG, "stage: layers %u to %u of a model with %u", shape->layer_begin,
+                          shape->layer_end, c->layers);
     if (shape->layer_begin == shape->layer_end && !shape->ends)
         return braid_fail(error, BRAID_CONFIG, "stage: it holds no layer: give every stage but the first at least one");
     if (shape->ends && shape->layer_begin != 0)
-        return braid_fail(error, BRAID_CONFIG, "stage: the stage with the ends begins at layer 0, not %u", shape->layer_begin);
+        return braid_fail(error, BRAID_CONFIG, "stage: the stage with the ends begins at layer 0, not %u",
+                          shape->layer_begin);
     if (shape->tokens < 1 || shape->tokens > c->context)
-        return braid_fail(error, BRAID_CONFIG, "stage: sequences of %u tokens, the model's context is %u", shape->tokens, c->context);
+        return braid_fail(error, BRAID_CONFIG, "stage: sequences of %u tokens, the model's context is %u",
+                          shape->tokens, c->context);
     if (shape->sequences < 1 || (uint64_t)shape->sequences * shape->tokens > STAGE_MAX_ROWS)
-        return braid_fail(error, BRAID_CONFIG, "stage: %u sequences of %u tokens, a microbatch has between 1 and %d tokens", shape->sequences,
-                          shape->tokens, STAGE_MAX_ROWS);
+        return braid_fail(error, BRAID_CONFIG,
+                          "stage: %u sequences of %u tokens, a microbatch has between 1 and %d tokens",
+                          shape->sequences, shape->tokens, STAGE_MAX_ROWS);
     return BRAID_OK;
 }
 
@@ -26,11 +30,13 @@ static braid_err stage_build(stage *s, braid_error *error) {
     if (!err) err = tiles_new(s, error);
     if (!err) err = stage_reserve(s, error);
     if (!err && s->config.arch == MODEL_LLAMA)
-        tensor_rope_tables(s->shape.tokens, s->config.dim / s->config.heads, s->config.rope_theta, s->cosines, s->sines);
+        tensor_rope_tables(s->shape.tokens, s->config.dim / s->config.heads, s->config.rope_theta, s->cosines,
+                           s->sines);
     return err;
 }
 
-braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out, braid_error *error) {
+braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out,
+                    braid_error *error) {
     *out = NULL;
     braid_err err = model_config_check(config, error);
     if (!err) err = check_shape(config, shape, error);
@@ -44,8 +50,10 @@ braid_err stage_new(const model_config *config, const stage_shape *shape, tensor
     s->qkv_dim = config->dim + 2 * (size_t)(config->dim / config->heads) * config->kv_heads;
     s->up_dim = config->arch == MODEL_GPT ? config->ffn_dim : 2 * (size_t)config->ffn_dim;
     err = stage_build(s, error);
-    if (err) stage_free(s);
-    else *out = s;
+    if (err)
+        stage_free(s);
+    else
+        *out = s;
     return err;
 }
 
@@ -75,8 +83,10 @@ static size_t activation_bytes(const stage *s) { return s->rows * s->config.dim 
 static void body_forward(stage *s, const stash_view *v, const float *x, float *y) {
     uint32_t blocks = s->layout.blocks;
     float *first = blocks ? stage_block_memory(s, &v->body, 0).x : y;
-    if (s->shape.ends) ends_embed(s, v->tokens, first);
-    else memcpy(first, x, activation_bytes(s));
+    if (s->shape.ends)
+        ends_embed(s, v->tokens, first);
+    else
+        memcpy(first, x, activation_bytes(s));
     for (uint32_t i = 0; i < blocks; i++) {
         block_memory m = stage_block_memory(s, &v->body, i);
         block_forward(s, i, &m, i + 1 < blocks ? stage_block_memory(s, &v->body, i + 1).x : y);
@@ -107,8 +117,10 @@ static bool body_holds(const stage *s, const stash_view *v, stage_phase phase) {
 void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x, float *y) {
     stash_view v = stage_stash_view(s, stash);
     *v.header = (stage_header){.ticket = ++s->next_ticket, .phase = PHASE_FORWARD_DONE};
-    if (s->shape.ends) memcpy(v.tokens, tokens, s->rows * sizeof *tokens);
-    else if (s->shape.recompute) memcpy(v.x, x, activation_bytes(s));
+    if (s->shape.ends)
+        memcpy(v.tokens, tokens, s->rows * sizeof *tokens);
+    else if (s->shape.recompute)
+        memcpy(v.x, x, activation_bytes(s));
     body_forward(s, &v, x, y);
     body_claim(s, &v, PHASE_FORWARD_DONE);
 }
@@ -130,7 +142,8 @@ void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx) {
     v.header->phase = PHASE_INPUT_GRADIENT_DONE;
 }
 
-static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, stage_gradient_fn sink, void *context) {
+static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, stage_gradient_fn sink,
+                      void *context) {
     sink(context, at->weight, weight, dim);
     if (bias) sink(context, at->bias, bias, dim);
 }

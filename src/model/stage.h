@@ -19,12 +19,12 @@ enum { STAGE_MAX_ROWS = 1 << 20 };  // tokens of a microbatch
 
 // One parameter tensor of a stage.
 typedef struct stage_tensor {
-    char name[96];      // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
-    uint32_t canonical; // position in the canonical order of the whole model: embeddings, blocks, final norm, head
+    char name[96];        // Hugging Face's name, e.g. model.layers.3.self_attn.q_proj.weight
+    uint32_t canonical;   // position in the canonical order of the whole model: embeddings, blocks, final norm, head
     uint32_t rows, cols;  // cols == 1 for vectors (then one-dimensional in files)
-    uint8_t dims;       // 1 or 2
-    bool decay;         // weight decay applies (matrices, not vectors or embeddings' norms)
-    size_t offset;      // of the first element in the stage's parameter array
+    uint8_t dims;         // 1 or 2
+    bool decay;           // weight decay applies (matrices, not vectors or embeddings' norms)
+    size_t offset;        // of the first element in the stage's parameter array
     size_t elements;
 } stage_tensor;
 
@@ -42,12 +42,13 @@ typedef struct stage stage;
 typedef void (*stage_gradient_fn)(void *context, size_t offset, const float *gradient, size_t count);
 
 // Creates a stage; parameters are not set. `pool` is borrowed and outlives it. Free with stage_free.
-braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out, braid_error *error);
+braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out,
+                    braid_error *error);
 void stage_free(stage *s);
 
-size_t stage_parameters(const stage *s);               // elements
+size_t stage_parameters(const stage *s);  // elements
 uint32_t stage_tensor_count(const stage *s);
-const stage_tensor *stage_tensors(const stage *s);     // canonical order
+const stage_tensor *stage_tensors(const stage *s);  // canonical order
 uint32_t model_tensor_count(const model_config *config);
 // Stage that holds each canonical tensor, for blocks_per_stage[stages]; out[model_tensor_count].
 void model_tensor_stages(const model_config *config, const uint32_t *blocks_per_stage, uint32_t stages, uint16_t *out);
@@ -57,8 +58,8 @@ void stage_bind(stage *s, float *parameters);
 // Fills parameters from (seed, tensor name, element): the same whatever the split.
 void stage_init(const stage *s, float *parameters, uint64_t seed);
 
-size_t stage_stash_bytes(const stage *s);    // of one microbatch
-size_t stage_work_bytes(const stage *s);     // work area, one per stage, allocated inside stage_new
+size_t stage_stash_bytes(const stage *s);          // of one microbatch
+size_t stage_work_bytes(const stage *s);           // work area, one per stage, allocated inside stage_new
 size_t stage_activation_elements(const stage *s);  // rows * dim
 
 // tokens[rows] -> y, for stage 0; x -> y otherwise (the unused one is NULL). stash: stage_stash_bytes, aligned to 64 bytes,

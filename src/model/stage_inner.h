@@ -8,16 +8,16 @@
 // What a block keeps of a microbatch. Forward fills it; the input gradient replaces in place what the weight gradient
 // does not need by what it does.
 typedef struct block_memory {
-    float *x;          // [rows, dim] the block's input; then the gradient of its output
-    float *normed1;    // [rows, dim] input of qkv
-    float *qkv;        // [rows, dim + 2 kv]; then its gradient
-    float *attention;  // [rows, dim] input of o
-    float *middle;     // [rows, dim] after attention's residual; then its gradient
-    float *normed2;    // [rows, dim] input of up
-    float *up;         // [rows, up.out]; then its gradient
-    float *act;        // [rows, ffn] input of down
-    float *mean1, *inverse1, *mean2, *inverse2;    // [rows]
-    float *softmax_maximum, *softmax_inverse;      // [rows * heads]
+    float *x;                                    // [rows, dim] the block's input; then the gradient of its output
+    float *normed1;                              // [rows, dim] input of qkv
+    float *qkv;                                  // [rows, dim + 2 kv]; then its gradient
+    float *attention;                            // [rows, dim] input of o
+    float *middle;                               // [rows, dim] after attention's residual; then its gradient
+    float *normed2;                              // [rows, dim] input of up
+    float *up;                                   // [rows, up.out]; then its gradient
+    float *act;                                  // [rows, ffn] input of down
+    float *mean1, *inverse1, *mean2, *inverse2;  // [rows]
+    float *softmax_maximum, *softmax_inverse;    // [rows * heads]
     float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;  // gradients of vectors, made with the input gradient
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
 } block_memory;
@@ -39,12 +39,12 @@ typedef enum stage_phase { PHASE_EMPTY, PHASE_FORWARD_DONE, PHASE_INPUT_GRADIENT
 // A stash: one piece of memory, pointers into it.
 typedef struct stash_view {
     stage_header *header;
-    int32_t *tokens, *targets;              // [rows], stage 0
-    float *head_input;                      // [rows, dim] after the final norm, stage 0
-    float *head_maximum, *head_inverse;     // [rows]
-    float *d_norm, *d_norm_bias;            // [dim]
-    float *x, *dy;                          // [rows, dim] with recomputation (x: not in stage 0)
-    stage_body body;                        // without
+    int32_t *tokens, *targets;           // [rows], stage 0
+    float *head_input;                   // [rows, dim] after the final norm, stage 0
+    float *head_maximum, *head_inverse;  // [rows]
+    float *d_norm, *d_norm_bias;         // [dim]
+    float *x, *dy;                       // [rows, dim] with recomputation (x: not in stage 0)
+    stage_body body;                     // without
 } stash_view;
 
 typedef enum tile_kind { TILE_LINEAR, TILE_HEAD, TILE_EMBEDDING, TILE_POSITIONS } tile_kind;
@@ -71,13 +71,13 @@ struct stage {
     void *work;
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
     float *cosines, *sines;
-    float *attention_scratch;        // per thread
-    float *tile_scratch;             // per thread, tile_floats each
+    float *attention_scratch;  // per thread
+    float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
-    float *logits;                   // [loss_rows, vocab]
+    float *logits;  // [loss_rows, vocab]
     size_t loss_rows;
-    double *losses;                  // [rows]
-    float *head_mean, *head_scale;   // [rows] statistics of the final norm
+    double *losses;                 // [rows]
+    float *head_mean, *head_scale;  // [rows] statistics of the final norm
     // recomputation
     stage_body body;
     uint64_t body_ticket, next_ticket;

@@ -34,10 +34,10 @@ static void tiles_add(stage *s, gradient_tile tile, size_t rows, size_t cols) {
 
 static const layout_linear *block_linear(const layout_block *block, uint8_t source) {
     switch (source) {
-        case SOURCE_QKV: return &block->qkv;
-        case SOURCE_O: return &block->o;
-        case SOURCE_UP: return &block->up;
-        default: return &block->down;
+    case SOURCE_QKV: return &block->qkv;
+    case SOURCE_O: return &block->o;
+    case SOURCE_UP: return &block->up;
+    default: return &block->down;
     }
 }
 
@@ -62,8 +62,10 @@ static void tiles_list(stage *s) {
         for (uint8_t source = SOURCE_QKV; source <= SOURCE_DOWN; source++) tiles_add_linear(s, block, source);
     if (!s->shape.ends) return;
     tiles_add(s, (gradient_tile){.kind = TILE_HEAD, .offset = s->layout.head}, c->vocab, c->dim);
-    if (!c->tied) tiles_add(s, (gradient_tile){.kind = TILE_EMBEDDING, .offset = s->layout.embedding}, c->vocab, c->dim);
-    if (c->arch == MODEL_GPT) tiles_add(s, (gradient_tile){.kind = TILE_POSITIONS, .offset = s->layout.positions}, c->context, c->dim);
+    if (!c->tied)
+        tiles_add(s, (gradient_tile){.kind = TILE_EMBEDDING, .offset = s->layout.embedding}, c->vocab, c->dim);
+    if (c->arch == MODEL_GPT)
+        tiles_add(s, (gradient_tile){.kind = TILE_POSITIONS, .offset = s->layout.positions}, c->context, c->dim);
 }
 
 braid_err tiles_new(stage *s, braid_error *error) {
@@ -101,17 +103,23 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
     const stage *s = job->s;
     const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
     block_memory m = stage_block_memory(s, &job->v->body, t->block);
-    const float *x = t->source == SOURCE_QKV ? m.normed1 : t->source == SOURCE_O ? m.attention : t->source == SOURCE_UP ? m.normed2 : m.act;
-    const float *dy = t->source == SOURCE_QKV ? m.qkv : t->source == SOURCE_O ? m.middle : t->source == SOURCE_UP ? m.up : m.x;
-    tensor_gemm g = {.a_transposed = true, .m = t->last - t->first, .k = s->rows, .c = gradient};
+    const float *x = t->source == SOURCE_QKV  ? m.normed1
+                     : t->source == SOURCE_O  ? m.attention
+                     : t->source == SOURCE_UP ? m.normed2
+                                              : m.act;
+    const float *dy = t->source == SOURCE_QKV  ? m.qkv
+                      : t->source == SOURCE_O  ? m.middle
+                      : t->source == SOURCE_UP ? m.up
+                                               : m.x;
+    tensor_gemm g = {.m = t->last - t->first, .k = s->rows, .c = gradient};
     if (l->conv1d) {
-        g.a = x + t->first, g.a_stride = l->in;
-        g.b = dy, g.b_stride = l->out;
+        g.a = tensor_transposed(x + t->first, l->in);
+        g.b = tensor_plain(dy, l->out);
     } else {
-        g.a = dy + t->column + t->first, g.a_stride = l->out;
-        g.b = x, g.b_stride = l->in;
+        g.a = tensor_transposed(dy + t->column + t->first, l->out);
+        g.b = tensor_plain(x, l->in);
     }
-    g.n = g.c_stride = g.b_stride;
+    g.n = g.c_stride = g.b.stride;
     tensor_gemm_tile(&g);
 }
 
@@ -119,14 +127,16 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
 static void head_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
     const stage *s = job->s;
     size_t rows = t->last - t->first, dim = s->config.dim;
+    const float *input = job->v->head_input;
     float *logits = gradient + round_up(rows * dim, TILE_ROWS_STEP);
-    tensor_gemm_tile(&(tensor_gemm){.b_transposed = true, .m = s->rows, .n = rows, .k = dim, .a = job->v->head_input, .a_stride = dim,
-                                    .b = s->parameters + t->offset, .b_stride = dim, .c = logits, .c_stride = rows});
-    tensor_loss l = {.rows = s->rows, .vocab = s->config.vocab, .targets = job->v->targets, .maximum = job->v->head_maximum,
-                     .inverse = job->v->head_inverse};
+    tensor_gemm_tile(&(tensor_gemm){s->rows, rows, dim, tensor_plain(input, dim),
+                                    tensor_transposed(s->parameters + t->offset, dim), logits, rows, GEMM_SET});
+    tensor_loss l = {.rows = s->rows, .vocab = s->config.vocab, .targets = job->v->targets};
+    l.maximum = job->v->head_maximum;
+    l.inverse = job->v->head_inverse;
     tensor_loss_columns(&l, logits, t->first, rows);
-    tensor_gemm_tile(&(tensor_gemm){.a_transposed = true, .m = rows, .n = dim, .k = s->rows, .a = logits, .a_stride = rows,
-                                    .b = job->v->head_input, .b_stride = dim, .c = gradient, .c_stride = dim});
+    tensor_gemm_tile(&(tensor_gemm){rows, dim, s->rows, tensor_transposed(logits, rows), tensor_plain(input, dim),
+                                    gradient, dim, GEMM_SET});
 }
 
 static void embedding_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
@@ -137,8 +147,10 @@ static void embedding_tile(const tiles_job *job, const gradient_tile *t, float *
         tensor_position_gradient(&e, dy, t->first, t->last, gradient);
         return;
     }
-    if (t->kind == TILE_HEAD) head_tile(job, t, gradient);
-    else memset(gradient, 0, (t->last - t->first) * e.dim * sizeof *gradient);
+    if (t->kind == TILE_HEAD)
+        head_tile(job, t, gradient);
+    else
+        memset(gradient, 0, (t->last - t->first) * e.dim * sizeof *gradient);
     if (t->kind == TILE_EMBEDDING || s->config.tied) tensor_embedding_gradient(&e, dy, t->first, t->last, gradient);
 }
 

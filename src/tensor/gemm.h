@@ -8,14 +8,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// c[m, n] = op(a)[m, k] * op(b)[k, n], plus c when `add`. Row-major with leading dimensions; op transposes when
-// `a_transposed` (a is stored [k, m]) or `b_transposed` (b is stored [n, k]). c overlaps neither a nor b.
+// A matrix as a product reads it: rows lie `stride` apart; a transposed one is stored with rows and columns swapped.
+typedef struct tensor_matrix {
+    const float *at;
+    size_t stride;
+    bool transposed;
+} tensor_matrix;
+
+static inline tensor_matrix tensor_plain(const float *at, size_t stride) { return (tensor_matrix){at, stride, false}; }
+static inline tensor_matrix tensor_transposed(const float *at, size_t stride) {
+    return (tensor_matrix){at, stride, true};
+}
+
+// c[m, n] = a[m, k] b[k, n], or c plus that. c overlaps neither a nor b.
+typedef enum tensor_gemm_mode { GEMM_SET, GEMM_ADD } tensor_gemm_mode;
+
 typedef struct tensor_gemm {
-    bool a_transposed, b_transposed, add;
     size_t m, n, k;
-    const float *a, *b;
+    tensor_matrix a, b;
     float *c;
-    size_t a_stride, b_stride, c_stride;
+    size_t c_stride;
+    tensor_gemm_mode mode;
 } tensor_gemm;
 
 // Over the pool's threads.

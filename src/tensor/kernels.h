@@ -23,9 +23,11 @@ typedef struct tensor_norm {
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
 // dx = gradient of the norm for dy, plus residual unless NULL. dx may be x, dy or residual itself.
-void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, const float *residual, float *dx);
+void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
+                                const float *residual, float *dx);
 // d_weight[dim], d_bias[dim] (centred only, else NULL).
-void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, float *d_weight, float *d_bias);
+void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
+                                 float *d_weight, float *d_bias);
 
 // sums[cols] of x[rows, cols] over rows: the gradient of a bias.
 void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums);
@@ -45,7 +47,8 @@ void tensor_rope_run(tensor_pool *pool, const tensor_rope *r, float *x, bool inv
 // SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim].
 void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim);
 // dx[rows, 2 * dim] may be x itself.
-void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows, size_t dim);
+void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows,
+                                  size_t dim);
 // GELU in GPT-2's tanh form (gelu_new), on count elements. dx may be x itself.
 void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t count);
 void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count);
@@ -62,7 +65,8 @@ typedef struct tensor_attention {
 size_t tensor_attention_scratch(const tensor_attention *a);
 void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out);
 // Replaces qkv by its gradient. `out` is forward's result.
-void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out, const float *d_out);
+void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
+                                     const float *d_out);
 
 // y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must be in the table.
 typedef struct tensor_embedding {
@@ -70,11 +74,13 @@ typedef struct tensor_embedding {
     const int32_t *tokens;
 } tensor_embedding;
 
-void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions, float *y);
+void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions,
+                              float *y);
 // Adds to d_table[last - first, dim], the rows first .. last - 1 of the table, on the calling thread, in order of rows.
 void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_table);
 // d_positions[last - first, dim], on the calling thread.
-void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_positions);
+void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last,
+                              float *d_positions);
 
 // Softmax cross-entropy of logits[rows, vocab] against targets (-1: not counted, no gradient). Writes each row's loss
 // in fp64 (0 when not counted), its largest logit and 1 / sum of exponentials, and turns logits into the gradient of the

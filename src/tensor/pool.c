@@ -80,7 +80,8 @@ static bool pool_start_worker(tensor_pool *pool, unsigned slot) {
 braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error) {
     *out = NULL;
     if (threads < 1 || threads > POOL_MAX_THREADS)
-        return braid_fail(error, BRAID_ARGUMENT, "%u compute threads asked for: give 1 to %d", threads, POOL_MAX_THREADS);
+        return braid_fail(error, BRAID_ARGUMENT, "%u compute threads asked for: give 1 to %d", threads,
+                          POOL_MAX_THREADS);
     tensor_gemm_setup();
     tensor_pool *pool = calloc(1, sizeof *pool);
     pthread_t *workers = calloc(threads, sizeof *workers);
@@ -98,7 +99,8 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     for (unsigned slot = 1; slot < threads; slot++) {
         if (pool_start_worker(pool, slot)) continue;
         tensor_pool_free(pool);
-        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer", slot, threads);
+        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer", slot,
+                          threads);
     }
     *out = pool;
     return BRAID_OK;
@@ -130,7 +132,8 @@ void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void 
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     pool->open = true;
     // waking more workers than there are indices only costs context switches
-    if (count >= pool->threads) pthread_cond_broadcast(&pool->wake);
+    if (count >= pool->threads)
+        pthread_cond_broadcast(&pool->wake);
     else
         for (size_t i = 1; i < count; i++) pthread_cond_signal(&pool->wake);
     pthread_mutex_unlock(&pool->lock);

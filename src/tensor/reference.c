@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a, const double *b, double *c) {
+void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a,
+                    const double *b, double *c) {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++) {
             double sum = add ? c[i * n + j] : 0;
@@ -25,12 +26,14 @@ void reference_norm_forward(const reference_norm *n, const double *x, double *y)
     for (size_t r = 0; r < n->rows; r++, x += n->dim, y += n->dim) {
         double mean, inverse;
         norm_statistics(n, x, &mean, &inverse);
-        for (size_t i = 0; i < n->dim; i++) y[i] = (x[i] - mean) * inverse * n->weight[i] + (n->centred ? n->bias[i] : 0);
+        for (size_t i = 0; i < n->dim; i++)
+            y[i] = (x[i] - mean) * inverse * n->weight[i] + (n->centred ? n->bias[i] : 0);
     }
 }
 
 // With u = (x - mean) inverse and g = dy weight: dx = inverse (g - mean(g) - u mean(g u)), without mean(g) for RMS.
-static void norm_gradient_row(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight, double *d_bias) {
+static void norm_gradient_row(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight,
+                              double *d_bias) {
     double mean, inverse, plain = 0, product = 0;
     norm_statistics(n, x, &mean, &inverse);
     for (size_t i = 0; i < n->dim; i++) {
@@ -44,10 +47,12 @@ static void norm_gradient_row(const reference_norm *n, const double *x, const do
         dx[i] = inverse * (dy[i] * n->weight[i] - (n->centred ? plain : 0) - (x[i] - mean) * inverse * product);
 }
 
-void reference_norm_gradient(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight, double *d_bias) {
+void reference_norm_gradient(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight,
+                             double *d_bias) {
     memset(d_weight, 0, n->dim * sizeof *d_weight);
     if (d_bias) memset(d_bias, 0, n->dim * sizeof *d_bias);
-    for (size_t r = 0; r < n->rows; r++) norm_gradient_row(n, x + r * n->dim, dy + r * n->dim, dx + r * n->dim, d_weight, d_bias);
+    for (size_t r = 0; r < n->rows; r++)
+        norm_gradient_row(n, x + r * n->dim, dy + r * n->dim, dx + r * n->dim, d_weight, d_bias);
 }
 
 void reference_rope(size_t tokens, size_t heads, size_t width, double theta, bool inverse, double *x) {
@@ -95,11 +100,15 @@ void reference_gelu_gradient(const double *x, const double *dy, double *dx, size
 
 // Element offsets of a query, key and value row.
 static size_t row_width(const reference_attention *a) { return (a->heads + 2 * a->kv_heads) * a->width; }
-static size_t query_at(const reference_attention *a, size_t head, size_t t) { return t * row_width(a) + head * a->width; }
+static size_t query_at(const reference_attention *a, size_t head, size_t t) {
+    return t * row_width(a) + head * a->width;
+}
 static size_t key_at(const reference_attention *a, size_t head, size_t t) {
     return t * row_width(a) + (a->heads + head / (a->heads / a->kv_heads)) * a->width;
 }
-static size_t value_at(const reference_attention *a, size_t head, size_t t) { return key_at(a, head, t) + a->kv_heads * a->width; }
+static size_t value_at(const reference_attention *a, size_t head, size_t t) {
+    return key_at(a, head, t) + a->kv_heads * a->width;
+}
 
 static double dot(const double *x, const double *y, size_t count) {
     double sum = 0;
@@ -124,10 +133,12 @@ static void attend_row(const reference_attention *a, const double *qkv, size_t h
 void reference_attention_forward(const reference_attention *a, const double *qkv, double *out) {
     for (size_t head = 0; head < a->heads; head++)
         for (size_t t = 0; t < a->tokens; t++)
-            attend_row(a, qkv, head, t, a->probabilities + (head * a->tokens + t) * a->tokens, out + (t * a->heads + head) * a->width);
+            attend_row(a, qkv, head, t, a->probabilities + (head * a->tokens + t) * a->tokens,
+                       out + (t * a->heads + head) * a->width);
 }
 
-static void attend_gradient_row(const reference_attention *a, const double *qkv, size_t head, size_t t, const double *d_out, double *d_qkv) {
+static void attend_gradient_row(const reference_attention *a, const double *qkv, size_t head, size_t t,
+                                const double *d_out, double *d_qkv) {
     const double *p = a->probabilities + (head * a->tokens + t) * a->tokens;
     double mean = 0;
     for (size_t j = 0; j <= t; j++) mean += p[j] * dot(d_out, qkv + value_at(a, head, j), a->width);
@@ -144,16 +155,19 @@ static void attend_gradient_row(const reference_attention *a, const double *qkv,
 void reference_attention_gradient(const reference_attention *a, const double *qkv, const double *d_out, double *d_qkv) {
     memset(d_qkv, 0, a->tokens * row_width(a) * sizeof *d_qkv);
     for (size_t head = 0; head < a->heads; head++)
-        for (size_t t = 0; t < a->tokens; t++) attend_gradient_row(a, qkv, head, t, d_out + (t * a->heads + head) * a->width, d_qkv);
+        for (size_t t = 0; t < a->tokens; t++)
+            attend_gradient_row(a, qkv, head, t, d_out + (t * a->heads + head) * a->width, d_qkv);
 }
 
 void reference_embedding(const tensor_embedding *e, const double *table, const double *positions, double *y) {
     for (size_t r = 0; r < e->rows; r++)
         for (size_t i = 0; i < e->dim; i++)
-            y[r * e->dim + i] = table[(size_t)e->tokens[r] * e->dim + i] + (positions ? positions[r % e->sequence * e->dim + i] : 0);
+            y[r * e->dim + i] = table[(size_t)e->tokens[r] * e->dim + i] +
+                                (positions ? positions[r % e->sequence * e->dim + i] : 0);
 }
 
-void reference_embedding_gradient(const tensor_embedding *e, const double *dy, double *d_table, size_t vocab, double *d_positions) {
+void reference_embedding_gradient(const tensor_embedding *e, const double *dy, double *d_table, size_t vocab,
+                                  double *d_positions) {
     memset(d_table, 0, vocab * e->dim * sizeof *d_table);
     memset(d_positions, 0, e->sequence * e->dim * sizeof *d_positions);
     for (size_t r = 0; r < e->rows; r++)

@@ -6,7 +6,8 @@
 #include "tensor/kernels.h"
 
 // c = op(a) op(b) (+ c), row-major without gaps.
-void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a, const double *b, double *c);
+void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a,
+                    const double *b, double *c);
 
 typedef struct reference_norm {
     bool centred;
@@ -17,7 +18,8 @@ typedef struct reference_norm {
 
 void reference_norm_forward(const reference_norm *n, const double *x, double *y);
 // d_bias NULL when not centred.
-void reference_norm_gradient(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight, double *d_bias);
+void reference_norm_gradient(const reference_norm *n, const double *x, const double *dy, double *dx, double *d_weight,
+                             double *d_bias);
 
 // x[tokens, heads * width] of one sequence, in place.
 void reference_rope(size_t tokens, size_t heads, size_t width, double theta, bool inverse, double *x);
@@ -38,7 +40,8 @@ void reference_attention_forward(const reference_attention *a, const double *qkv
 void reference_attention_gradient(const reference_attention *a, const double *qkv, const double *d_out, double *d_qkv);
 
 void reference_embedding(const tensor_embedding *e, const double *table, const double *positions, double *y);
-void reference_embedding_gradient(const tensor_embedding *e, const double *dy, double *d_table, size_t vocab, double *d_positions);
+void reference_embedding_gradient(const tensor_embedding *e, const double *dy, double *d_table, size_t vocab,
+                                  double *d_positions);
 
 // Sum of losses; d_logits unless NULL.
 double reference_loss(const double *logits, const int32_t *targets, size_t rows, size_t vocab, double *d_logits);

@@ -51,9 +51,17 @@ static void fixture_read(const char *name, fixture *f) {
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
     const fixture_header *h = &f->header;
-    f->config = (model_config){.arch = h->arch == 0 ? MODEL_LLAMA : MODEL_GPT, .dim = h->dim, .layers = h->layers, .heads = h->heads,
-                               .kv_heads = h->kv_heads, .ffn_dim = h->ffn_dim, .vocab = h->vocab, .context = h->context,
-                               .rope_theta = h->rope_theta, .norm_eps = h->norm_eps, .tied = h->tied != 0};
+    f->config = (model_config){.arch = h->arch == 0 ? MODEL_LLAMA : MODEL_GPT,
+                               .dim = h->dim,
+                               .layers = h->layers,
+                               .heads = h->heads,
+                               .kv_heads = h->kv_heads,
+                               .ffn_dim = h->ffn_dim,
+                               .vocab = h->vocab,
+                               .context = h->context,
+                               .rope_theta = h->rope_theta,
+                               .norm_eps = h->norm_eps,
+                               .tied = h->tied != 0};
 }
 
 static void fixture_free(fixture *f) {
@@ -110,7 +118,8 @@ static void check_logits(const fixture *f, stage *s, const float *y) {
     float *found = malloc(expected->count * sizeof *found), *row = malloc(sequences * vocab * sizeof *row);
     for (size_t t = 0; t < tokens; t++) {
         stage_logits(s, y, (uint32_t)t, row);
-        for (size_t i = 0; i < sequences; i++) memcpy(found + (i * tokens + t) * vocab, row + i * vocab, vocab * sizeof *row);
+        for (size_t i = 0; i < sequences; i++)
+            memcpy(found + (i * tokens + t) * vocab, row + i * vocab, vocab * sizeof *row);
     }
     expect_near("logits", found, expected);
     free(row);
@@ -120,14 +129,19 @@ static void check_logits(const fixture *f, stage *s, const float *y) {
 static void check_fixture(const char *name, bool recompute) {
     fixture f;
     fixture_read(name, &f);
-    stage_shape shape = {.layer_begin = 0, .layer_end = f.config.layers, .ends = true, .sequences = f.header.sequences,
-                         .tokens = f.header.tokens, .recompute = recompute};
+    stage_shape shape = {.layer_begin = 0,
+                         .layer_end = f.config.layers,
+                         .ends = true,
+                         .sequences = f.header.sequences,
+                         .tokens = f.header.tokens,
+                         .recompute = recompute};
     braid_error error;
     tensor_pool *pool;
     stage *s;
     assert_int_equal(tensor_pool_new(2, &pool, &error), BRAID_OK);
     assert_int_equal(stage_new(&f.config, &shape, pool, &s, &error), BRAID_OK);
-    size_t parameters = stage_parameters(s), activation = stage_activation_elements(s), rows = shape.sequences * shape.tokens;
+    size_t parameters = stage_parameters(s), activation = stage_activation_elements(s),
+           rows = shape.sequences * shape.tokens;
     float *weights = malloc(parameters * sizeof *weights), *gradient = malloc(parameters * sizeof *gradient);
     float *y = malloc(activation * sizeof *y), *dx = malloc(activation * sizeof *dx);
     int32_t *tokens = malloc(rows * sizeof *tokens), *targets = malloc(rows * sizeof *targets);
@@ -172,11 +186,13 @@ static void test_fixture(void **state) {
     check_fixture(*state, true);
 }
 
-#define FIXTURE(file) {.name = file, .test_func = test_fixture, .initial_state = (void *)(uintptr_t)file}
+#define FIXTURE(file) \
+    { .name = file, .test_func = test_fixture, .initial_state = (void *)(uintptr_t)file }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        FIXTURE("llama-gqa-tied"), FIXTURE("llama-untied-long"), FIXTURE("llama-mqa-odd"), FIXTURE("gpt-tied"), FIXTURE("gpt-untied-long"),
+        FIXTURE("llama-gqa-tied"), FIXTURE("llama-untied-long"), FIXTURE("llama-mqa-odd"),
+        FIXTURE("gpt-tied"),       FIXTURE("gpt-untied-long"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

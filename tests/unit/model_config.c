@@ -8,10 +8,26 @@
 
 #include <cmocka.h>
 
-static const model_config llama = {.arch = MODEL_LLAMA, .dim = 64, .layers = 2, .heads = 8, .kv_heads = 4, .ffn_dim = 100, .vocab = 256,
-                                   .context = 32, .rope_theta = 10000, .norm_eps = 1e-5f};
-static const model_config gpt = {.arch = MODEL_GPT, .dim = 63, .layers = 2, .heads = 7, .kv_heads = 7, .ffn_dim = 252, .vocab = 256,
-                                 .context = 32, .norm_eps = 1e-5f, .tied = true};
+static const model_config llama = {.arch = MODEL_LLAMA,
+                                   .dim = 64,
+                                   .layers = 2,
+                                   .heads = 8,
+                                   .kv_heads = 4,
+                                   .ffn_dim = 100,
+                                   .vocab = 256,
+                                   .context = 32,
+                                   .rope_theta = 10000,
+                                   .norm_eps = 1e-5f};
+static const model_config gpt = {.arch = MODEL_GPT,
+                                 .dim = 63,
+                                 .layers = 2,
+                                 .heads = 7,
+                                 .kv_heads = 7,
+                                 .ffn_dim = 252,
+                                 .vocab = 256,
+                                 .context = 32,
+                                 .norm_eps = 1e-5f,
+                                 .tied = true};
 
 static void expect_ok(const model_config *c) {
     braid_error error;
@@ -77,6 +93,7 @@ static void test_relations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepts), cmocka_unit_test(test_ranges), cmocka_unit_test(test_relations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accepts), cmocka_unit_test(test_ranges),
+                                       cmocka_unit_test(test_relations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

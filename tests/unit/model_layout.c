@@ -9,10 +9,26 @@
 
 #include <cmocka.h>
 
-static const model_config llama = {.arch = MODEL_LLAMA, .dim = 64, .layers = 3, .heads = 8, .kv_heads = 4, .ffn_dim = 100, .vocab = 256,
-                                   .context = 32, .rope_theta = 10000, .norm_eps = 1e-5f};
-static const model_config gpt = {.arch = MODEL_GPT, .dim = 60, .layers = 3, .heads = 6, .kv_heads = 6, .ffn_dim = 240, .vocab = 250,
-                                 .context = 32, .norm_eps = 1e-5f, .tied = true};
+static const model_config llama = {.arch = MODEL_LLAMA,
+                                   .dim = 64,
+                                   .layers = 3,
+                                   .heads = 8,
+                                   .kv_heads = 4,
+                                   .ffn_dim = 100,
+                                   .vocab = 256,
+                                   .context = 32,
+                                   .rope_theta = 10000,
+                                   .norm_eps = 1e-5f};
+static const model_config gpt = {.arch = MODEL_GPT,
+                                 .dim = 60,
+                                 .layers = 3,
+                                 .heads = 6,
+                                 .kv_heads = 6,
+                                 .ffn_dim = 240,
+                                 .vocab = 250,
+                                 .context = 32,
+                                 .norm_eps = 1e-5f,
+                                 .tied = true};
 static tensor_pool *pool;
 
 static stage *open_stage(const model_config *c, uint32_t begin, uint32_t end, bool ends) {
@@ -62,8 +78,9 @@ static void test_llama_names(void **state) {
         {"model.layers.1.mlp.down_proj.weight", 18, 64, 100, 2},
     };
     expect_tensors(open_stage(&llama, 1, 2, false), relay, 9);
-    const expected_tensor ends[] = {
-        {"model.embed_tokens.weight", 0, 256, 64, 2}, {"model.norm.weight", 28, 64, 1, 1}, {"lm_head.weight", 29, 256, 64, 2}};
+    const expected_tensor ends[] = {{"model.embed_tokens.weight", 0, 256, 64, 2},
+                                    {"model.norm.weight", 28, 64, 1, 1},
+                                    {"lm_head.weight", 29, 256, 64, 2}};
     expect_tensors(open_stage(&llama, 0, 0, true), ends, 3);
     assert_int_equal(model_tensor_count(&llama), 30);
 }
@@ -71,12 +88,12 @@ static void test_llama_names(void **state) {
 static void test_gpt_names(void **state) {
     (void)state;
     const expected_tensor relay[] = {
-        {"transformer.h.2.ln_1.weight", 26, 60, 1, 1},        {"transformer.h.2.ln_1.bias", 27, 60, 1, 1},
+        {"transformer.h.2.ln_1.weight", 26, 60, 1, 1},          {"transformer.h.2.ln_1.bias", 27, 60, 1, 1},
         {"transformer.h.2.attn.c_attn.weight", 28, 60, 180, 2}, {"transformer.h.2.attn.c_attn.bias", 29, 180, 1, 1},
-        {"transformer.h.2.attn.c_proj.weight", 30, 60, 60, 2}, {"transformer.h.2.attn.c_proj.bias", 31, 60, 1, 1},
-        {"transformer.h.2.ln_2.weight", 32, 60, 1, 1},        {"transformer.h.2.ln_2.bias", 33, 60, 1, 1},
-        {"transformer.h.2.mlp.c_fc.weight", 34, 60, 240, 2},   {"transformer.h.2.mlp.c_fc.bias", 35, 240, 1, 1},
-        {"transformer.h.2.mlp.c_proj.weight", 36, 240, 60, 2}, {"transformer.h.2.mlp.c_proj.bias", 37, 60, 1, 1},
+        {"transformer.h.2.attn.c_proj.weight", 30, 60, 60, 2},  {"transformer.h.2.attn.c_proj.bias", 31, 60, 1, 1},
+        {"transformer.h.2.ln_2.weight", 32, 60, 1, 1},          {"transformer.h.2.ln_2.bias", 33, 60, 1, 1},
+        {"transformer.h.2.mlp.c_fc.weight", 34, 60, 240, 2},    {"transformer.h.2.mlp.c_fc.bias", 35, 240, 1, 1},
+        {"transformer.h.2.mlp.c_proj.weight", 36, 240, 60, 2},  {"transformer.h.2.mlp.c_proj.bias", 37, 60, 1, 1},
     };
     expect_tensors(open_stage(&gpt, 2, 3, false), relay, 12);
     const expected_tensor ends[] = {{"transformer.wte.weight", 0, 250, 60, 2},
@@ -109,9 +126,12 @@ static void check_first_values(const model_config *c) {
         }
         bool bias = strstr(t->name, ".bias") != NULL;
         bool residual = strstr(t->name, "o_proj") || strstr(t->name, "down_proj") || strstr(t->name, "c_proj");
-        double mean = t->dims == 2 || bias ? 0 : 1, deviation = t->dims == 1 ? 0 : residual ? 0.02 / sqrt(2.0 * c->layers) : 0.02;
+        double mean = t->dims == 2 || bias ? 0 : 1, deviation = t->dims == 1 ? 0
+                                                                : residual   ? 0.02 / sqrt(2.0 * c->layers)
+                                                                             : 0.02;
         double found = sqrt(fmax(0, square / count - sum / count * (sum / count)));
-        if (fabs(sum / count - mean) > 4 * deviation / sqrt(count) || fabs(found - deviation) > deviation * 4 / sqrt(2 * count))
+        if (fabs(sum / count - mean) > 4 * deviation / sqrt(count) ||
+            fabs(found - deviation) > deviation * 4 / sqrt(2 * count))
             fail_msg("%s: mean %g deviation %g", t->name, sum / count, found);
     }
     free(p);

@@ -42,7 +42,11 @@ static float *floats_new(size_t count) {
 }
 
 static void part_new(swarm *w, part *p, uint32_t begin, uint32_t end, bool ends, bool recompute, tensor_pool *pool) {
-    stage_shape shape = {.layer_begin = begin, .layer_end = end, .ends = ends, .sequences = w->sequences, .tokens = w->tokens,
+    stage_shape shape = {.layer_begin = begin,
+                         .layer_end = end,
+                         .ends = ends,
+                         .sequences = w->sequences,
+                         .tokens = w->tokens,
                          .recompute = recompute};
     braid_error error;
     if (stage_new(&w->config, &shape, pool, &p->s, &error)) fail_msg("%s", error.text);
@@ -153,7 +157,8 @@ static void outcome_free(outcome *o) {
 
 static void expect_same(const swarm *w, const outcome *a, const outcome *b, const char *what) {
     for (int m = 0; m < MICROBATCHES; m++) {
-        bool same = a->loss[m] == b->loss[m] && memcmp(a->y[m], b->y[m], w->rows * w->config.dim * sizeof(float)) == 0 &&
+        bool same = a->loss[m] == b->loss[m] &&
+                    memcmp(a->y[m], b->y[m], w->rows * w->config.dim * sizeof(float)) == 0 &&
                     memcmp(a->gradient[m], b->gradient[m], w->parameters * sizeof(float)) == 0;
         if (!same) fail_msg("%s: microbatch %d differs", what, m);
     }
@@ -177,7 +182,8 @@ static void whole_model(swarm *w, outcome *o) {
     tensor_pool_free(pool);
 }
 
-static void check_splits(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts, uint32_t count) {
+static void check_splits(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts,
+                         uint32_t count) {
     swarm w = {.config = *config, .sequences = sequences, .tokens = tokens, .rows = (size_t)sequences * tokens};
     outcome whole, found;
     whole_model(&w, &whole);
@@ -204,15 +210,31 @@ static const uint32_t every_cut[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1
 
 static void test_llama_every_boundary(void **state) {
     (void)state;
-    const model_config tied = {.arch = MODEL_LLAMA, .dim = 24, .layers = 4, .heads = 4, .kv_heads = 2, .ffn_dim = 37, .vocab = 50,
-                               .context = 80, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    const model_config tied = {.arch = MODEL_LLAMA,
+                               .dim = 24,
+                               .layers = 4,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .ffn_dim = 37,
+                               .vocab = 50,
+                               .context = 80,
+                               .rope_theta = 10000,
+                               .norm_eps = 1e-5f,
+                               .tied = true};
     check_splits(&tied, 2, 70, every_cut, 16);
 }
 
 static void test_gpt_every_boundary(void **state) {
     (void)state;
-    const model_config untied = {.arch = MODEL_GPT, .dim = 21, .layers = 4, .heads = 3, .kv_heads = 3, .ffn_dim = 84, .vocab = 33,
-                                 .context = 80, .norm_eps = 1e-5f};
+    const model_config untied = {.arch = MODEL_GPT,
+                                 .dim = 21,
+                                 .layers = 4,
+                                 .heads = 3,
+                                 .kv_heads = 3,
+                                 .ffn_dim = 84,
+                                 .vocab = 33,
+                                 .context = 80,
+                                 .norm_eps = 1e-5f};
     check_splits(&untied, 2, 67, every_cut, 16);
 }
 
@@ -220,11 +242,27 @@ static void test_gpt_every_boundary(void **state) {
 static void test_several_tiles(void **state) {
     (void)state;
     const uint32_t some[] = {0, 5, 15};
-    model_config c = {.arch = MODEL_LLAMA, .dim = 64, .layers = 4, .heads = 4, .kv_heads = 4, .ffn_dim = 300, .vocab = 600, .context = 150,
-                      .rope_theta = 10000, .norm_eps = 1e-5f};
+    model_config c = {.arch = MODEL_LLAMA,
+                      .dim = 64,
+                      .layers = 4,
+                      .heads = 4,
+                      .kv_heads = 4,
+                      .ffn_dim = 300,
+                      .vocab = 600,
+                      .context = 150,
+                      .rope_theta = 10000,
+                      .norm_eps = 1e-5f};
     check_splits(&c, 2, 150, some, 3);
-    c = (model_config){.arch = MODEL_GPT, .dim = 64, .layers = 4, .heads = 2, .kv_heads = 2, .ffn_dim = 600, .vocab = 600, .context = 400,
-                       .norm_eps = 1e-5f, .tied = true};
+    c = (model_config){.arch = MODEL_GPT,
+                       .dim = 64,
+                       .layers = 4,
+                       .heads = 2,
+                       .kv_heads = 2,
+                       .ffn_dim = 600,
+                       .vocab = 600,
+                       .context = 400,
+                       .norm_eps = 1e-5f,
+                       .tied = true};
     check_splits(&c, 2, 150, some, 3);
 }
 

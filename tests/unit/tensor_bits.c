@@ -34,11 +34,19 @@ static void expect_hash(uint64_t expected) {
 
 static void test_norm_bits(void **state) {
     (void)state;
-    static float x[COUNT], dy[COUNT], y[COUNT], weight[DIM], bias[DIM], mean[ROWS], inverse[ROWS], d_weight[DIM], d_bias[DIM];
+    static float x[COUNT], dy[COUNT], y[COUNT], weight[DIM], bias[DIM], mean[ROWS], inverse[ROWS], d_weight[DIM],
+        d_bias[DIM];
     fill(x, COUNT, 0.2), fill(dy, COUNT, 0), fill(weight, DIM, 1), fill(bias, DIM, 0);
     sha256_init(&hash);
     for (int centred = 0; centred < 2; centred++) {
-        tensor_norm n = {.centred = centred, .rows = ROWS, .dim = DIM, .eps = 1e-5f, .weight = weight, .bias = bias, .mean = mean, .inverse = inverse};
+        tensor_norm n = {.centred = centred,
+                         .rows = ROWS,
+                         .dim = DIM,
+                         .eps = 1e-5f,
+                         .weight = weight,
+                         .bias = bias,
+                         .mean = mean,
+                         .inverse = inverse};
         tensor_norm_forward(pool, &n, x, y);
         keep(y, COUNT);
         tensor_norm_input_gradient(pool, &n, x, dy, y, y);
@@ -75,7 +83,13 @@ static void test_loss_bits(void **state) {
     for (int r = 0; r < ROWS; r++) targets[r] = r * 3;
     fill(logits, COUNT, 0);
     sha256_init(&hash);
-    tensor_loss l = {.rows = ROWS, .vocab = DIM, .targets = targets, .losses = losses, .maximum = maximum, .inverse = inverse, .gradient = true};
+    tensor_loss l = {.rows = ROWS,
+                     .vocab = DIM,
+                     .targets = targets,
+                     .losses = losses,
+                     .maximum = maximum,
+                     .inverse = inverse,
+                     .gradient = true};
     tensor_loss_run(pool, &l, logits);
     keep(logits, COUNT);
     sha256_update(&hash, losses, sizeof losses);
@@ -125,8 +139,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_bits),    cmocka_unit_test(test_activation_bits),   cmocka_unit_test(test_loss_bits),
-        cmocka_unit_test(test_rope_bits),    cmocka_unit_test(test_exponential_error),
+        cmocka_unit_test(test_norm_bits), cmocka_unit_test(test_activation_bits),   cmocka_unit_test(test_loss_bits),
+        cmocka_unit_test(test_rope_bits), cmocka_unit_test(test_exponential_error),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

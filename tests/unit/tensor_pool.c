@@ -13,8 +13,8 @@ enum { MOST = 1000 };
 
 typedef struct counts {
     unsigned threads;
-    atomic_uint outside;  // tasks that saw a slot they should not
-    unsigned calls[MOST]; // by index: each is called by one thread only
+    atomic_uint outside;   // tasks that saw a slot they should not
+    unsigned calls[MOST];  // by index: each is called by one thread only
 } counts;
 
 static void count_call(void *context, size_t index) {

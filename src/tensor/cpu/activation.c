@@ -24,13 +24,15 @@ static void swiglu_rows(const void *context, size_t begin, size_t end) {
 }
 
 void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim) {
-    activation_job job = {.x = x, .out = y, .dim = dim};
+    activation_job job = {.x = x, .dim = dim};
+    job.out = y;
     tensor_pool_ranges(pool, rows, rows_per_task(dim), swiglu_rows, &job);
 }
 
 // Reads element i of each before it writes element i, so the output may lie on the input.
 TENSOR_WIDE
-static void swiglu_gradient_row(const float *gate, const float *up, const float *dy, float *d_gate, float *d_up, size_t dim) {
+static void swiglu_gradient_row(const float *gate, const float *up, const float *dy, float *d_gate, float *d_up,
+                                size_t dim) {
     LANES_APART
     for (size_t i = 0; i < dim; i++) {
         float g = gate[i], s = wide_sigmoid(g), d = dy[i];
@@ -51,8 +53,10 @@ static void swiglu_gradient_rows(const void *context, size_t begin, size_t end) 
     }
 }
 
-void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows, size_t dim) {
-    activation_job job = {.x = x, .dy = dy, .out = dx, .dim = dim};
+void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows,
+                                  size_t dim) {
+    activation_job job = {.x = x, .dy = dy, .dim = dim};
+    job.out = dx;
     tensor_pool_ranges(pool, rows, rows_per_task(dim), swiglu_gradient_rows, &job);
 }
 
@@ -73,7 +77,8 @@ static void gelu_elements(const void *context, size_t begin, size_t end) {
 }
 
 void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t count) {
-    activation_job job = {.x = x, .out = y};
+    activation_job job = {.x = x};
+    job.out = y;
     tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, gelu_elements, &job);
 }
 
@@ -93,6 +98,7 @@ static void gelu_gradient_elements(const void *context, size_t begin, size_t end
 }
 
 void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count) {
-    activation_job job = {.x = x, .dy = dy, .out = dx};
+    activation_job job = {.x = x, .dy = dy};
+    job.out = dx;
     tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, gelu_gradient_elements, &job);
 }

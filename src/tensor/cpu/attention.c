@@ -28,6 +28,10 @@ size_t tensor_attention_scratch(const tensor_attention *a) {
     return 2 * scores + 2 * round_up(a->tokens * a->width);
 }
 
+static attention_job attention_job_of(const tensor_attention *a) {
+    return (attention_job){.a = a, .score_stride = round_up(a->tokens), .thread_floats = tensor_attention_scratch(a)};
+}
+
 // Scores of query `i` against keys 0 .. i become probabilities; the rest of the row, up to a multiple of the lanes, zero.
 TENSOR_WIDE
 static void softmax_row(float *row, size_t seen, size_t padded, float scale, float *maximum, float *inverse) {
@@ -50,7 +54,8 @@ static void softmax_row(float *row, size_t seen, size_t padded, float scale, flo
 // Probabilities once more from scores, then the gradient of the scores in place of `d_row`, which holds that of the
 // probabilities. delta = sum of d_row * probabilities = d_out . out.
 TENSOR_WIDE
-static void score_gradient_row(float *row, float *d_row, size_t seen, size_t padded, float scale, float maximum, float inverse, float delta) {
+static void score_gradient_row(float *row, float *d_row, size_t seen, size_t padded, float scale, float maximum,
+                               float inverse, float delta) {
     for (size_t j = seen; j < padded; j++) row[j] = -INFINITY;
     for (size_t j = 0; j < padded; j++) {
         float p = wide_exp((row[j] - maximum) * scale) * inverse;
@@ -71,16 +76,17 @@ static void attend_head(const attention_job *job, size_t sequence, size_t head) 
     const float *k = job->qkv + sequence * a->tokens * stride + (a->heads + head / (a->heads / a->kv_heads)) * width;
     const float *v = k + a->kv_heads * width;
     float *out = job->out + sequence * a->tokens * out_stride + head * width;
-    size_t kept = (sequence * a->heads + head) * a->tokens, scale_width = width;
-    float scale = 1.0f / sqrtf((float)scale_width);
+    size_t kept = (sequence * a->heads + head) * a->tokens;
+    float scale = 1.0f / sqrtf((float)width);
     for (size_t from = 0; from < a->tokens; from += QUERY_BLOCK) {
         size_t to = from + QUERY_BLOCK < a->tokens ? from + QUERY_BLOCK : a->tokens;
-        tensor_gemm_tile(&(tensor_gemm){.b_transposed = true, .m = to - from, .n = to, .k = width, .a = q + from * stride, .a_stride = stride,
-                                        .b = k, .b_stride = stride, .c = scores, .c_stride = ld});
+        tensor_gemm_tile(&(tensor_gemm){to - from, to, width, tensor_plain(q + from * stride, stride),
+                                        tensor_transposed(k, stride), scores, ld, GEMM_SET});
         for (size_t i = from; i < to; i++)
-            softmax_row(scores + (i - from) * ld, i + 1, round_up(to), scale, &a->maximum[kept + i], &a->inverse[kept + i]);
-        tensor_gemm_tile(&(tensor_gemm){.m = to - from, .n = width, .k = to, .a = scores, .a_stride = ld, .b = v, .b_stride = stride,
-                                        .c = out + from * out_stride, .c_stride = out_stride});
+            softmax_row(scores + (i - from) * ld, i + 1, round_up(to), scale, &a->maximum[kept + i],
+                        &a->inverse[kept + i]);
+        tensor_gemm_tile(&(tensor_gemm){to - from, width, to, tensor_plain(scores, ld), tensor_plain(v, stride),
+                                        out + from * out_stride, out_stride, GEMM_SET});
     }
 }
 
@@ -90,7 +96,8 @@ static void forward_task(void *context, size_t index) {
 }
 
 void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out) {
-    attention_job job = {.a = a, .out = out, .score_stride = round_up(a->tokens), .thread_floats = tensor_attention_scratch(a)};
+    attention_job job = attention_job_of(a);
+    job.out = out;
     job.qkv = (float *)(uintptr_t)qkv;  // only read here
     tensor_pool_run(pool, a->sequences * a->heads, forward_task, &job);
 }
@@ -105,24 +112,25 @@ typedef struct head_gradient {
 
 static void gradient_block(const attention_job *job, const head_gradient *h, size_t from, size_t to) {
     const tensor_attention *a = job->a;
-    size_t width = a->width, stride = row_width(a), out_stride = a->heads * width, ld = job->score_stride, rows = to - from;
+    size_t width = a->width, stride = row_width(a), out_stride = a->heads * width, ld = job->score_stride,
+           rows = to - from;
     const float *d_out = h->d_out + from * out_stride;
     float *q = h->q + from * stride, scale = 1.0f / sqrtf((float)width);
-    tensor_gemm_tile(&(tensor_gemm){.b_transposed = true, .m = rows, .n = to, .k = width, .a = q, .a_stride = stride,
-                                    .b = h->k, .b_stride = stride, .c = h->scores, .c_stride = ld});
-    tensor_gemm_tile(&(tensor_gemm){.b_transposed = true, .m = rows, .n = to, .k = width, .a = d_out, .a_stride = out_stride,
-                                    .b = h->v, .b_stride = stride, .c = h->d_scores, .c_stride = ld});
+    tensor_gemm_tile(&(tensor_gemm){rows, to, width, tensor_plain(q, stride), tensor_transposed(h->k, stride),
+                                    h->scores, ld, GEMM_SET});
+    tensor_gemm_tile(&(tensor_gemm){rows, to, width, tensor_plain(d_out, out_stride), tensor_transposed(h->v, stride),
+                                    h->d_scores, ld, GEMM_SET});
     for (size_t i = from; i < to; i++) {
         float delta = row_dot(h->d_out + i * out_stride, h->out + i * out_stride, width);
         score_gradient_row(h->scores + (i - from) * ld, h->d_scores + (i - from) * ld, i + 1, round_up(to), scale,
                            a->maximum[h->kept + i], a->inverse[h->kept + i], delta);
     }
-    tensor_gemm_tile(&(tensor_gemm){.a_transposed = true, .add = true, .m = to, .n = width, .k = rows, .a = h->scores, .a_stride = ld,
-                                    .b = d_out, .b_stride = out_stride, .c = h->d_v, .c_stride = width});
-    tensor_gemm_tile(&(tensor_gemm){.a_transposed = true, .add = true, .m = to, .n = width, .k = rows, .a = h->d_scores, .a_stride = ld,
-                                    .b = q, .b_stride = stride, .c = h->d_k, .c_stride = width});
-    tensor_gemm_tile(&(tensor_gemm){.m = rows, .n = width, .k = to, .a = h->d_scores, .a_stride = ld, .b = h->k, .b_stride = stride,
-                                    .c = q, .c_stride = stride});
+    tensor_gemm_tile(&(tensor_gemm){to, width, rows, tensor_transposed(h->scores, ld), tensor_plain(d_out, out_stride),
+                                    h->d_v, width, GEMM_ADD});
+    tensor_gemm_tile(&(tensor_gemm){to, width, rows, tensor_transposed(h->d_scores, ld), tensor_plain(q, stride),
+                                    h->d_k, width, GEMM_ADD});
+    tensor_gemm_tile(&(tensor_gemm){rows, width, to, tensor_plain(h->d_scores, ld), tensor_plain(h->k, stride), q,
+                                    stride, GEMM_SET});
 }
 
 // All query heads of one key head, in order, so that the sums over a group never depend on threads.
@@ -151,8 +159,11 @@ static void gradient_task(void *context, size_t index) {
     }
 }
 
-void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out, const float *d_out) {
-    attention_job job = {.a = a, .qkv = qkv, .out_in = out, .d_out = d_out, .score_stride = round_up(a->tokens),
-                         .thread_floats = tensor_attention_scratch(a)};
+void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
+                                     const float *d_out) {
+    attention_job job = attention_job_of(a);
+    job.qkv = qkv;
+    job.out_in = out;
+    job.d_out = d_out;
     tensor_pool_run(pool, a->sequences * a->kv_heads, gradient_task, &job);
 }

@@ -26,9 +26,9 @@ const char *tensor_gemm_name(void) { return openblas_get_config(); }
 
 void tensor_gemm_tile(const tensor_gemm *g) {
     if (take_turns) pthread_mutex_lock(&turn);
-    cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans, g->b_transposed ? CblasTrans : CblasNoTrans,
-                (blasint)g->m, (blasint)g->n, (blasint)g->k, 1.0f, g->a, (blasint)g->a_stride, g->b,
-                (blasint)g->b_stride, g->add ? 1.0f : 0.0f, g->c, (blasint)g->c_stride);
+    cblas_sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans, g->b.transposed ? CblasTrans : CblasNoTrans,
+                (blasint)g->m, (blasint)g->n, (blasint)g->k, 1.0f, g->a.at, (blasint)g->a.stride, g->b.at,
+                (blasint)g->b.stride, g->mode == GEMM_ADD ? 1.0f : 0.0f, g->c, (blasint)g->c_stride);
     if (take_turns) pthread_mutex_unlock(&turn);
 }
 
@@ -52,9 +52,11 @@ static void panel_product(size_t depth, const float *a, const float *b, float *s
 }
 
 // panel[depth][width] from `count` <= width vectors, the rest zero.
-static void panel_pack(float *panel, size_t width, const float *from, size_t count, size_t depth, size_t vector_step, size_t depth_step) {
+static void panel_pack(float *panel, size_t width, const float *from, size_t count, size_t depth, size_t vector_step,
+                       size_t depth_step) {
     for (size_t p = 0; p < depth; p++)
-        for (size_t i = 0; i < width; i++) panel[p * width + i] = i < count ? from[i * vector_step + p * depth_step] : 0.0f;
+        for (size_t i = 0; i < width; i++)
+            panel[p * width + i] = i < count ? from[i * vector_step + p * depth_step] : 0.0f;
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -66,11 +68,11 @@ static void panel_store(const float *sum, float *c, size_t stride, size_t rows, 
 
 // One column panel of b against all of a.
 static void column_product(const tensor_gemm *g, size_t col, size_t from, size_t depth, const float *b) {
-    size_t a_row = g->a_transposed ? 1 : g->a_stride, a_col = g->a_transposed ? g->a_stride : 1;
+    size_t a_row = g->a.transposed ? 1 : g->a.stride, a_col = g->a.transposed ? g->a.stride : 1;
     float a[PANEL_DEPTH * PANEL_ROWS], sum[PANEL_ROWS * PANEL_COLS];
     for (size_t row = 0; row < g->m; row += PANEL_ROWS) {
         size_t rows = least(PANEL_ROWS, g->m - row);
-        panel_pack(a, PANEL_ROWS, g->a + row * a_row + from * a_col, rows, depth, a_row, a_col);
+        panel_pack(a, PANEL_ROWS, g->a.at + row * a_row + from * a_col, rows, depth, a_row, a_col);
         memset(sum, 0, sizeof sum);
         panel_product(depth, a, b, sum);
         panel_store(sum, g->c + row * g->c_stride + col, g->c_stride, rows, least(PANEL_COLS, g->n - col));
@@ -78,14 +80,15 @@ static void column_product(const tensor_gemm *g, size_t col, size_t from, size_t
 }
 
 void tensor_gemm_tile(const tensor_gemm *g) {
-    size_t b_row = g->b_transposed ? 1 : g->b_stride, b_col = g->b_transposed ? g->b_stride : 1;
+    size_t b_row = g->b.transposed ? 1 : g->b.stride, b_col = g->b.transposed ? g->b.stride : 1;
     float b[PANEL_DEPTH * PANEL_COLS];
-    if (!g->add)
+    if (g->mode == GEMM_SET)
         for (size_t i = 0; i < g->m; i++) memset(g->c + i * g->c_stride, 0, g->n * sizeof *g->c);
     for (size_t from = 0; from < g->k; from += PANEL_DEPTH) {
         size_t depth = least(PANEL_DEPTH, g->k - from);
         for (size_t col = 0; col < g->n; col += PANEL_COLS) {
-            panel_pack(b, PANEL_COLS, g->b + from * b_row + col * b_col, least(PANEL_COLS, g->n - col), depth, b_col, b_row);
+            panel_pack(b, PANEL_COLS, g->b.at + from * b_row + col * b_col, least(PANEL_COLS, g->n - col), depth, b_col,
+                       b_row);
             column_product(g, col, from, depth, b);
         }
     }

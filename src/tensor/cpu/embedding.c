@@ -23,8 +23,10 @@ static void embedding_rows(const void *context, size_t begin, size_t end) {
     }
 }
 
-void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions, float *y) {
-    embedding_job job = {e, table, positions, y};
+void tensor_embedding_forward(tensor_pool *pool, const tensor_embedding *e, const float *table, const float *positions,
+                              float *y) {
+    embedding_job job = {.e = e, .table = table, .positions = positions};
+    job.y = y;
     tensor_pool_ranges(pool, e->rows, ROWS_PER_TASK, embedding_rows, &job);
 }
 
@@ -35,7 +37,8 @@ void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_
     }
 }
 
-void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last, float *d_positions) {
+void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last,
+                              float *d_positions) {
     memset(d_positions, 0, (last - first) * e->dim * sizeof *d_positions);
     for (size_t r = 0; r < e->rows; r++) {
         size_t t = r % e->sequence;
@@ -62,12 +65,15 @@ static void seed_rows(const void *context, size_t begin, size_t end) {
         return;
     }
     for (size_t r = begin; r < end; r++) {
-        if (job->x) sum_row(job->x + r * dim, job->bias, job->y + r * dim, dim);
-        else memcpy(job->y + r * dim, job->bias, dim * sizeof *job->y);
+        if (job->x)
+            sum_row(job->x + r * dim, job->bias, job->y + r * dim, dim);
+        else
+            memcpy(job->y + r * dim, job->bias, dim * sizeof *job->y);
     }
 }
 
 void tensor_seed_rows(tensor_pool *pool, const float *x, const float *bias, float *y, size_t rows, size_t dim) {
-    seed_job job = {x, bias, y, dim};
+    seed_job job = {.x = x, .bias = bias, .dim = dim};
+    job.y = y;
     tensor_pool_ranges(pool, rows, ROWS_PER_TASK, seed_rows, &job);
 }

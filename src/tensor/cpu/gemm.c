@@ -5,7 +5,7 @@ enum { TILE_ROWS = 256, TILE_COLS = 512, TILE_STEP = 16 };
 
 typedef struct gemm_cut {
     const tensor_gemm *g;
-    size_t rows, cols;         // of a tile
+    size_t rows, cols;  // of a tile
     size_t tiles_across;
 } gemm_cut;
 
@@ -25,8 +25,8 @@ static void gemm_task(void *context, size_t index) {
     tensor_gemm tile = *g;
     tile.m = least(cut->rows, g->m - row);
     tile.n = least(cut->cols, g->n - col);
-    tile.a += g->a_transposed ? row : row * g->a_stride;
-    tile.b += g->b_transposed ? col * g->b_stride : col;
+    tile.a.at += g->a.transposed ? row : row * g->a.stride;
+    tile.b.at += g->b.transposed ? col * g->b.stride : col;
     tile.c += row * g->c_stride + col;
     tensor_gemm_tile(&tile);
 }

@@ -75,7 +75,8 @@ static void loss_rows(const void *context, size_t begin, size_t end) {
 }
 
 void tensor_loss_run(tensor_pool *pool, const tensor_loss *l, float *logits) {
-    loss_job job = {l, logits};
+    loss_job job = {.l = l};
+    job.logits = logits;
     size_t chunk = l->vocab < ELEMENTS_PER_TASK ? ELEMENTS_PER_TASK / l->vocab : 1;
     tensor_pool_ranges(pool, l->rows, chunk, loss_rows, &job);
 }

@@ -36,19 +36,23 @@ static void forward_rows(const void *context, size_t begin, size_t end) {
     for (size_t r = begin; r < end; r++) {
         const float *x = job->x + r * n->dim;
         float *y = job->out + r * n->dim;
-        if (n->centred) layer_forward_row(x, n, y, &n->mean[r], &n->inverse[r]);
-        else rms_forward_row(x, n->weight, y, n->dim, n->eps, &n->inverse[r]);
+        if (n->centred)
+            layer_forward_row(x, n, y, &n->mean[r], &n->inverse[r]);
+        else
+            rms_forward_row(x, n->weight, y, n->dim, n->eps, &n->inverse[r]);
     }
 }
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y) {
-    norm_job job = {.n = n, .x = x, .out = y};
+    norm_job job = {.n = n, .x = x};
+    job.out = y;
     tensor_pool_ranges(pool, n->rows, ROWS_PER_TASK, forward_rows, &job);
 }
 
 // Sum over the row of dy * weight * (x - mean), and of dy * weight.
 TENSOR_WIDE
-static void gradient_sums(const float *x, const float *dy, const float *weight, size_t dim, float mean, float *product, float *plain) {
+static void gradient_sums(const float *x, const float *dy, const float *weight, size_t dim, float mean, float *product,
+                          float *plain) {
     lanes sum_product = {0}, sum_plain = {0}, a, b, w;
     size_t i = 0;
     for (; i + LANES <= dim; i += LANES) {
@@ -72,17 +76,16 @@ static void gradient_sums(const float *x, const float *dy, const float *weight, 
 }
 
 TENSOR_WIDE
-static void gradient_row(const norm_job *job, const float *weight, size_t r, size_t dim, bool centred, float mean, float inv) {
-    const float *x = job->x + r * dim, *dy = job->dy + r * dim, *residual = job->residual ? job->residual + r * dim : NULL;
+static void gradient_row(const norm_job *job, const float *weight, size_t r, size_t dim, bool centred, float mean,
+                         float inv) {
+    const float *x = job->x + r * dim, *dy = job->dy + r * dim,
+                *residual = job->residual ? job->residual + r * dim : NULL;
     float *dx = job->out + r * dim, product, plain;
     gradient_sums(x, dy, weight, dim, mean, &product, &plain);
     float slope = product / (float)dim * (inv * inv), shift = centred ? plain / (float)dim : 0.0f;
-    if (residual)
-        LANES_APART
-        for (size_t i = 0; i < dim; i++) dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
-    else
-        LANES_APART
-        for (size_t i = 0; i < dim; i++) dx[i] = inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
+    if (residual) LANES_APART
+    for (size_t i = 0; i < dim; i++) dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
+    else LANES_APART for (size_t i = 0; i < dim; i++) dx[i] = inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
 }
 
 static void gradient_rows(const void *context, size_t begin, size_t end) {
@@ -92,8 +95,10 @@ static void gradient_rows(const void *context, size_t begin, size_t end) {
         gradient_row(job, n->weight, r, n->dim, n->centred, n->centred ? n->mean[r] : 0.0f, n->inverse[r]);
 }
 
-void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, const float *residual, float *dx) {
-    norm_job job = {.n = n, .x = x, .dy = dy, .residual = residual, .out = dx};
+void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
+                                const float *residual, float *dx) {
+    norm_job job = {.n = n, .x = x, .dy = dy, .residual = residual};
+    job.out = dx;
     tensor_pool_ranges(pool, n->rows, ROWS_PER_TASK, gradient_rows, &job);
 }
 
@@ -119,8 +124,11 @@ static void weight_gradient_cols(const void *context, size_t begin, size_t end) 
     }
 }
 
-void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy, float *d_weight, float *d_bias) {
-    norm_job job = {.n = n, .x = x, .dy = dy, .d_weight = d_weight, .d_bias = d_bias};
+void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
+                                 float *d_weight, float *d_bias) {
+    norm_job job = {.n = n, .x = x, .dy = dy};
+    job.d_weight = d_weight;
+    job.d_bias = d_bias;
     tensor_pool_ranges(pool, n->dim, COLS_PER_TASK, weight_gradient_cols, &job);
 }
 
@@ -137,6 +145,7 @@ static void column_range(const void *context, size_t begin, size_t end) {
 }
 
 void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums) {
-    column_job job = {x, rows, stride, sums};
+    column_job job = {.x = x, .rows = rows, .stride = stride};
+    job.sums = sums;
     tensor_pool_ranges(pool, cols, COLS_PER_TASK, column_range, &job);
 }

@@ -24,7 +24,8 @@ typedef struct rope_job {
 } rope_job;
 
 TENSOR_WIDE
-static void rope_row(float *x, size_t heads, size_t half, const float *restrict cosines, const float *restrict sines, float sign) {
+static void rope_row(float *x, size_t heads, size_t half, const float *restrict cosines, const float *restrict sines,
+                     float sign) {
     for (size_t h = 0; h < heads; h++) {
         float *restrict low = x + h * 2 * half, *restrict high = low + half;
         for (size_t i = 0; i < half; i++) {
@@ -46,7 +47,8 @@ static void rope_rows(const void *context, size_t begin, size_t end) {
 }
 
 void tensor_rope_run(tensor_pool *pool, const tensor_rope *r, float *x, bool inverse) {
-    rope_job job = {r, x, inverse ? -1.0f : 1.0f};
+    rope_job job = {.r = r, .sign = inverse ? -1.0f : 1.0f};
+    job.x = x;
     size_t elements = r->heads * r->width;
     size_t chunk = elements < ELEMENTS_PER_TASK ? ELEMENTS_PER_TASK / elements : 1;
     tensor_pool_ranges(pool, r->sequences * r->tokens, chunk, rope_rows, &job);
