@@ -73,6 +73,7 @@ void serve_done(peer *p, const task *t, const job_result *r) {
     }
     message_data *data = &peer_compose(p, MESSAGE_DATA)->u.data;
     data->get = t->get;
+    data->get.version = t->work.version;  // at which it really stands
     data->hash = r->hash64;
     peer_send(p, t->contact, out);
     peer_release(p, &out);
@@ -156,11 +157,21 @@ static bool segment_missing(const peer *p, uint32_t g) {
     return false;
 }
 
+static bool is_put(const task *t, uint32_t first) { return t->work.kind == JOB_STATE_PUT && t->work.first == first; }
+
+// The segment has come and is about to be stored.
+static bool put_waits(const peer *p, uint32_t first) {
+    if (p->running.work.id != 0 && is_put(&p->running, first)) return true;
+    for (uint32_t i = 0; i < p->task_count; i++)
+        if (is_put(&p->tasks[(p->task_first + i) % PEER_MAX_TASKS], first)) return true;
+    return false;
+}
+
 static void fetch(peer *p) {
     uint32_t under_way = 0;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) under_way += p->pulls[i].used && p->pulls[i].what == GET_STATE;
     for (uint32_t g = 0; g < p->segments && under_way < STATE_PULLS; g++) {
-        if (!segment_missing(p, g) || stage_pulls(p, segment_first(g))) continue;
+        if (!segment_missing(p, g) || stage_pulls(p, segment_first(g)) || put_waits(p, segment_first(g))) continue;
         member_id from = donor(p);
         if (from == 0) {
             peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
@@ -253,7 +264,10 @@ void on_data(peer *p, const message *msg, blob_id blob) {
         pull *q = &p->pulls[i];
         if (!q->used || q->what != GET_STATE || q->from != msg->sender || q->first != get->first || q->count != get->count) continue;
         q->used = false;
-        task *t = p->ready ? NULL : task_add(p, JOB_STATE_PUT);
+        // brought forward meanwhile, or a donor that is behind
+        bool older = false;
+        for (uint32_t b = get->first; b < get->first + get->count; b++) older |= p->block_version[b] != UINT64_MAX && p->block_version[b] >= get->version;
+        task *t = p->ready || older || put_waits(p, get->first) ? NULL : task_add(p, JOB_STATE_PUT);
         if (t == NULL) break;
         t->work.first = get->first;
         t->work.count = get->count;
