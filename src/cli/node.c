@@ -61,6 +61,12 @@ static void on_advanced(void *context, uint64_t version) {
     fflush(stdout);
 }
 
+static void on_saved(void *context, const char *path, const char *why) {
+    node_session *s = context;
+    snprintf(s->events.checkpoint, sizeof s->events.checkpoint, "%s", path);
+    snprintf(s->events.unsaved, sizeof s->events.unsaved, "%s", why ? why : "");
+}
+
 static void on_note(void *context, const char *text) {
     node_session *s = context;
     node_events_note(&s->events, text);
@@ -110,7 +116,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
-                                         .advanced = on_advanced, .note = on_note, .tick = on_tick};
+                                         .advanced = on_advanced, .saved = on_saved, .note = on_note, .tick = on_tick};
     braid_err err = identity_open(f, &own, &error);
     config->identity = own;
     if (!err) err = node_new(config, &n, &error);

@@ -12,7 +12,6 @@ void node_events_init(node_events *e, report *out) {
 
 void node_events_run(node_events *e, const run_config *run, uint64_t parameters) {
     snprintf(e->name, sizeof e->name, "%s", run->name);
-    snprintf(e->checkpoint, sizeof e->checkpoint, "%s", run->checkpoint);
     e->iterations = run->recipe.iterations;
     e->stages = run->stages;
     e->microbatches = run->microbatches;
@@ -100,7 +99,7 @@ static void tell_checkpoint(node_events *e, const tell *t) {
     news.iteration = t->iteration;
     news.failed = t->failed;
     snprintf(news.path, sizeof news.path, "%s", e->checkpoint);
-    snprintf(news.text, sizeof news.text, "%s", t->text ? t->text : "");
+    snprintf(news.text, sizeof news.text, "%s", e->unsaved);
     report_tell(e->report, &news);
 }
 
@@ -150,7 +149,7 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     }
     report_event news = event_of(REPORT_END);
     news.failed = why != NULL;
-    snprintf(news.text, sizeof news.text, "%s", why ? why : "");
+    snprintf(news.text, sizeof news.text, "%s", why && *e->unsaved ? e->unsaved : why ? why : "");
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
     news.loss = e->last_loss;

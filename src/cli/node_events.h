@@ -16,7 +16,8 @@ enum { PEER_TEXT_BYTES = 6 };  // of an id, shown
 typedef struct node_events {
     report *report;          // borrowed
     char name[RUN_MAX_NAME];
-    char checkpoint[RUN_MAX_PATH];
+    char checkpoint[RUN_MAX_PATH];  // the last complete one
+    char unsaved[512];              // why the last one is not complete
     uint64_t iterations, parameters, tokens_per_iteration;
     uint32_t stages, microbatches;
     uint64_t start_ns, last_ns, tokens;  // monotonic; since the start

@@ -96,7 +96,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .loss = NAN, .iteration = s->iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
-    snprintf(news.phase, sizeof news.phase, "%s", c->armed ? fault_point_name(c->armed_at) : "at random");
+    snprintf(news.phase, sizeof news.phase, "%s", c->armed ? fault_point_name(c->armed_at) : "");
     s->kills++;
     report_tell(s->report, &news);
 }

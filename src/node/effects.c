@@ -164,6 +164,11 @@ void node_job_run(void *context, const job *work, job_result *result) {
     jobs_run(n->jobs, work, result);
 }
 
+static void tell_saved(node *n, bool failed) {
+    const braid_error *why = jobs_save_error(n->jobs);
+    if (n->callbacks.saved) n->callbacks.saved(n->callbacks.context, jobs_saved_path(n->jobs), failed && why ? why->text : NULL);
+}
+
 void node_job_done(void *context, const job *work, const job_result *result) {
     node *n = context;
     job_blobs(n, work, blobs_release);
@@ -172,8 +177,7 @@ void node_job_done(void *context, const job *work, const job_result *result) {
         node_fail(n, broken);
         return;
     }
-    if (result->failed && (work->kind == JOB_SAVE || work->kind == JOB_SAVE_END) && jobs_save_error(n->jobs))
-        node_note(n, "%s", jobs_save_error(n->jobs)->text);
+    if (work->kind == JOB_SAVE_END) tell_saved(n, result->failed);
     if (n->phase == NODE_RUNNING) node_feed(n, &(event){.kind = EVENT_JOB_DONE, .result = result});
     else if (result->out) blobs_release(n->blobs, result->out);
 }

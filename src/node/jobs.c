@@ -72,6 +72,8 @@ const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j-
 
 const braid_error *jobs_save_error(const jobs *j) { return j->saver ? saver_error(j->saver) : NULL; }
 
+const char *jobs_saved_path(const jobs *j) { return j->saver ? saver_path(j->saver) : ""; }
+
 static braid_err worker_make(jobs *j, uint32_t number) {
     const run_config *run = j->config.run;
     worker_config config = {.model = run->model, .recipe = run->recipe, .seed = run->seed, .microbatches = run->microbatches,

@@ -36,6 +36,8 @@ uint64_t jobs_start_version(const jobs *j);
 void jobs_place(jobs *j, uint16_t stage);
 // On the compute thread.
 void jobs_run(jobs *j, const job *work, job_result *result);
+// Where the last complete checkpoint lies, "" when there is none. Only while no job runs.
+const char *jobs_saved_path(const jobs *j);
 // Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
 const braid_error *jobs_worker_error(const jobs *j);
 const braid_error *jobs_save_error(const jobs *j);

@@ -29,6 +29,8 @@ typedef struct node_callbacks {
     void (*told)(void *context, const tell *t);
     // This peer's own state is whole, and at `version`.
     void (*advanced)(void *context, uint64_t version);
+    // A checkpoint is complete, or could not be written (`why`, else NULL); told before its TELL_CHECKPOINT or TELL_END.
+    void (*saved)(void *context, const char *path, const char *why);
     void (*note)(void *context, const char *text);
     void (*tick)(void *context);  // twice a second
 } node_callbacks;

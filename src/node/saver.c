@@ -15,6 +15,7 @@ struct saver {
     uint64_t version;
     braid_hash *leaves;   // [block_count], of the weights
     uint64_t *have;       // set of blocks
+    char path[FILES_MAX_PATH];
     braid_error error;
 };
 
@@ -43,6 +44,8 @@ void saver_free(saver *s) {
 }
 
 const braid_error *saver_error(const saver *s) { return s->error.code ? &s->error : NULL; }
+
+const char *saver_path(const saver *s) { return s->path; }
 
 static bool wants_files(const saver *s) { return s->config.directory && *s->config.directory; }
 
@@ -113,5 +116,6 @@ braid_err saver_end(saver *s, uint64_t version, braid_hash *weights) {
     checkpoint_summary summary;
     braid_err err = checkpoint_end(s->writer, &summary, &s->error);
     s->writer = NULL;
+    if (!err) memcpy(s->path, summary.path, sizeof s->path);
     return err;
 }

@@ -26,6 +26,8 @@ void saver_free(saver *s);
 braid_err saver_put(saver *s, uint64_t version, uint32_t stage, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count);
 // Completes the checkpoint. `weights` is the hash of all weights (zero when blocks are missing), even when the disk failed.
 braid_err saver_end(saver *s, uint64_t version, braid_hash *weights);
+// Where the last complete checkpoint lies, "" when there is none.
+const char *saver_path(const saver *s);
 // Why the last call failed, or NULL.
 const braid_error *saver_error(const saver *s);
 
