@@ -123,7 +123,7 @@ void sim_check_end(sim_cluster *s) {
     bool present[WIRE_MAX_STAGES] = {false};
     for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++) {
         const sim_node *n = &s->node[i];
-        if (!n->exited || !n->view.member || !k->watch[i].ever_ready) continue;
+        if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready) continue;
         if (check_final_state(s, i)) present[n->view.stage] = true;
         // one that was told to leave in the middle of something takes what it holds with it
         if (n->blobs.held && !n->busy && n->view.version == s->c->iterations) sim_fail(s, "%s left with %llu blobs in its hands", n->name, (unsigned long long)n->blobs.held);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { RANDOM_FAKE = 400, RANDOM_REAL = 100, MUTANT_SEEDS = 60 };
+enum { RANDOM_FAKE = 400, RANDOM_REAL = 300, RANDOM_FLAPS = 150, MUTANT_SEEDS = 40, MUTANT_MOST = 640 };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
@@ -71,8 +71,8 @@ static sim_case void_and_overflow(void) {
 static sim_case joiner(void) {
     sim_case c = sim_case_plain(8, 3, 1, 2, 8, 6);
     c.joins = 2;
-    c.join_ns[0] = 800 * MILLISECOND;
-    c.join_ns[1] = 2 * SECOND;
+    c.join_ns[0] = 2500 * MILLISECOND;
+    c.join_ns[1] = 3500 * MILLISECOND;
     return c;
 }
 
@@ -123,7 +123,7 @@ static sim_case joiner_dies(void) {
 static sim_case donor_dies(void) {
     sim_case c = sim_case_plain(41, 3, 1, 4, 8, 8);
     c.joins = 1;
-    c.join_ns[0] = 800 * MILLISECOND;
+    c.join_ns[0] = 2500 * MILLISECOND;
     c.crash[0] = (sim_crash){.moment = SIM_BEFORE_JOB, .kind = JOB_STATE_GET};
     c.crashes = 1;
     return c;
@@ -223,8 +223,8 @@ static void test_repeatable(void **state) {
 
 static unsigned processes_here(void) { return 2; }
 
-static void random_schedules(uint64_t count, bool real) {
-    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .processes = processes_here(), .print = 3, .replay = "sim_sim_cluster"};
+static void random_schedules(uint64_t count, bool real, bool flaps) {
+    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .processes = processes_here(), .print = 3, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
     print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
@@ -236,21 +236,30 @@ static void random_schedules(uint64_t count, bool real) {
 
 static void test_random_fake(void **state) {
     (void)state;
-    random_schedules(RANDOM_FAKE, false);
+    random_schedules(RANDOM_FAKE, false, false);
 }
 
 static void test_random_real(void **state) {
     (void)state;
-    random_schedules(RANDOM_REAL, true);
+    random_schedules(RANDOM_REAL, true, false);
+}
+
+static void test_random_flaps(void **state) {
+    (void)state;
+    random_schedules(RANDOM_FLAPS, false, true);
 }
 
 // A harness that notices nothing proves nothing.
 static void test_mutants_are_noticed(void **state) {
     (void)state;
     for (int mutant = SIM_MUTANT_NONE + 1; mutant < SIM_MUTANTS; mutant++) {
-        const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .processes = processes_here(), .mutant = (sim_mutant)mutant, .replay = "sim_sim_cluster"};
+        sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .flaps = true, .processes = processes_here(), .mutant = (sim_mutant)mutant,
+                                 .replay = "sim_sim_cluster"};
         sim_campaign_result r;
-        sim_campaign_run(&campaign, stdout, &r);
+        do {
+            sim_campaign_run(&campaign, stdout, &r);
+            campaign.first += MUTANT_SEEDS;
+        } while (r.failures == 0 && campaign.first <= MUTANT_MOST);
         print_message("mutant %s: noticed in %llu of %llu schedules, first with seed %llu\n", sim_mutant_name((sim_mutant)mutant),
                       (unsigned long long)r.failures, (unsigned long long)r.runs, (unsigned long long)r.first_failure);
         if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name((sim_mutant)mutant));
@@ -348,7 +357,8 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
-        cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_mutants_are_noticed),
+        cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
+        cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
