@@ -52,17 +52,18 @@ static bool take_manifest(const json *doc, manifest *out) {
     return fine;
 }
 
-static braid_err parse_manifest(const char *path, const char *text, size_t length, manifest *out, braid_error *error) {
+braid_err manifest_parse(const char *text, size_t length, const char *origin, manifest *out, braid_error *error) {
+    memset(out, 0, sizeof *out);
     json *doc = NULL;
     braid_error why = {0};
-    if (json_parse(text, length, &doc, &why)) return braid_fail(error, BRAID_FORMAT, "'%s' is damaged: %s", path, why.text);
+    if (json_parse(text, length, &doc, &why)) return braid_fail(error, BRAID_FORMAT, "'%s' is damaged: %s", origin, why.text);
     uint64_t format = 0;
     json_u64(json_member(doc, json_root(doc), "braid_checkpoint"), &format);
     braid_err err = BRAID_OK;
     if (format > MANIFEST_FORMAT)
-        err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)", path,
+        err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)", origin,
                          (unsigned long long)format, MANIFEST_FORMAT);
-    else if (format == 0 || !take_manifest(doc, out)) err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", path);
+    else if (format == 0 || !take_manifest(doc, out)) err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", origin);
     json_free(doc);
     return err;
 }
@@ -70,11 +71,10 @@ static braid_err parse_manifest(const char *path, const char *text, size_t lengt
 braid_err manifest_read(const char *directory, manifest *out, braid_error *error) {
     char path[FILES_MAX_PATH], *text;
     size_t length;
-    memset(out, 0, sizeof *out);
     braid_err err = files_join(directory, MANIFEST_FILE, path, error);
     if (!err) err = files_read(path, MANIFEST_MAX_BYTES, &text, &length, error);
     if (err) return err;
-    err = parse_manifest(path, text, length, out, error);
+    err = manifest_parse(text, length, path, out, error);
     free(text);
     return err;
 }

@@ -29,7 +29,9 @@ typedef struct manifest {
 
 // The file's text, the caller's to free; NULL when there is no memory.
 char *manifest_text(const manifest *m, size_t *length);
-// Reads DIRECTORY/braid-manifest.json. Names with a '/' are refused: a manifest speaks of its own directory only.
+// Messages name `origin`. Names with a '/' are refused: a manifest speaks of its own directory only.
+braid_err manifest_parse(const char *text, size_t length, const char *origin, manifest *out, braid_error *error);
+// Reads DIRECTORY/braid-manifest.json.
 braid_err manifest_read(const char *directory, manifest *out, braid_error *error);
 
 #endif

@@ -199,8 +199,10 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
     braid_err err = BRAID_OK;
     for (uint32_t part = 0; part < STATE_PARTS && !err; part++) {
         uint32_t file = file_of_part(part);
-        err = files_write_at(c->stages[stage_number].fd[file], c->stages[stage_number].name[file], state_block_part(bytes, range->count, part), length,
-                             c->place[range->tensor][part] + within, error);
+        char path[FILES_MAX_PATH];
+        err = files_join(c->temporary, c->stages[stage_number].name[file], path, error);
+        if (!err) err = files_write_at(c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part), length,
+                                       c->place[range->tensor][part] + within, error);
     }
     if (err) return err;
     c->leaves[canonical] = sha256_of(state_block_part(bytes, range->count, 0), length);
