@@ -78,6 +78,21 @@ expect 2 "optimizer-00001-of-00001.safetensors' has" "$BRAID" train --solo run.y
 write_run wider.yaml 's/dim: 32/dim: 64/'
 expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --solo wider.yaml --resume saved
 
+# sampling and keys
+expect 2 "--top-p: 2 is too large: at most 1" "$BRAID" generate saved --top-p 2
+expect 2 "--temperature: -1 is too small: at least 0" "$BRAID" generate saved --temperature=-1
+expect 2 "CHECKPOINT is missing" "$BRAID" generate
+expect 0 "Its id:" "$BRAID" keygen --out peer.key
+[ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
+expect 1 "peer.key exists" "$BRAID" keygen --out peer.key
+expect 1 "No such file or directory" "$BRAID" keygen --out nowhere/peer.key
+
+# peers
+expect 2 "the ticket is malformed" "$BRAID" node --join nonsense
+expect 2 "none.yaml': No such file or directory" "$BRAID" up none.yaml
+echo "not a key" >spoilt.key
+expect 1 "spoilt.key" "$BRAID" node --lead --run run.yaml --identity spoilt.key
+
 # a disk that is full: the run says so and the older checkpoint stays
 write_run longer.yaml 's/iterations: 4/iterations: 6/'
 before=$(readlink saved/latest)
