@@ -103,7 +103,10 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     n->alive = false;
     if (n->config.leader) {
         s->leader_exit_ns = s->now;
-        for (uint32_t i = 0; i < s->nodes; i++) s->node[i].missed_end = !s->link[node][i].up || !s->link[i][node].up;
+        for (uint32_t i = 0; i < s->nodes; i++) {
+            const sim_link *way = &s->link[node][i];
+            s->node[i].missed_end = !way->up || !s->link[i][node].up || way->cut_ns[LANE_CONTROL] != UINT64_MAX;
+        }
     }
     sim_link_die(s, node, false, true);
 }
