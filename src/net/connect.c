@@ -39,6 +39,14 @@ static bool read_number(const char *host, uint16_t port, struct sockaddr_storage
     return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 || uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
 }
 
+uint16_t connect_port_of(const struct sockaddr_storage *s) {
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    memcpy(&four, s, sizeof four);
+    memcpy(&six, s, sizeof six);
+    return ntohs(s->ss_family == AF_INET6 ? six.sin6_port : four.sin_port);
+}
+
 // --- dialing: one address of the name after another
 
 static void connect_next(link *l);
@@ -200,7 +208,7 @@ static int listen_at(net *n, const struct sockaddr *at) {
     }
     n->handles++;
     n->listener->data = n;
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {0};
     int length = sizeof bound;
     status = uv_tcp_bind(n->listener, at, 0);
     if (status == 0) status = uv_listen((uv_stream_t *)n->listener, NET_BACKLOG, on_connection);
@@ -209,7 +217,7 @@ static int listen_at(net *n, const struct sockaddr *at) {
         connect_close_listener(n);
         return status;
     }
-    n->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port : ((struct sockaddr_in *)&bound)->sin_port);
+    n->port = connect_port_of(&bound);
     return 0;
 }
 

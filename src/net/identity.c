@@ -249,7 +249,7 @@ braid_err identity_load_or_create(const char *path, identity **out, braid_error 
     if (lstat(path, &s) == 0 || errno != ENOENT) return identity_load(path, out, error);
     identity *id = NULL;
     braid_err e = identity_new(&id, error);
-    if (e != BRAID_OK) return e;
+    if (id == NULL) return e;
     e = identity_save(id, path, false, error);
     if (e == BRAID_OK) {
         *out = id;

@@ -126,6 +126,7 @@ void net_maybe_gone(net *n);
 
 // --- connect.c
 bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *port);  // false: malformed
+uint16_t connect_port_of(const struct sockaddr_storage *s);
 // Begins to dial l->address. It ends with link_connected or link_fall.
 void connect_begin(link *l);
 void connect_close_listener(net *n);

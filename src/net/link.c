@@ -296,16 +296,12 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 // --- TCP is there
 
 static void endpoint_name(link *l) {
-    struct sockaddr_storage s;
+    struct sockaddr_storage s = {0};
     int length = sizeof s;
     char host[INET6_ADDRSTRLEN] = "?";
-    unsigned port = 0;
-    if (uv_tcp_getpeername(&l->tcp, (struct sockaddr *)&s, &length) == 0) {
-        uv_ip_name((const struct sockaddr *)&s, host, sizeof host);
-        port = ntohs(s.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&s)->sin6_port : ((struct sockaddr_in *)&s)->sin_port);
-    }
+    if (uv_tcp_getpeername(&l->tcp, (struct sockaddr *)&s, &length) == 0) uv_ip_name((const struct sockaddr *)&s, host, sizeof host);
     const char *form = strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u";
-    snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, port);
+    snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, connect_port_of(&s));
 }
 
 // Neither is needed for the link to work, so a kernel without them is no error.

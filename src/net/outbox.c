@@ -8,9 +8,9 @@
 enum { CONTROL_FIRST_BYTES = 4096, CONTROL_KEPT_BYTES = 64 * 1024 };
 
 static bool control_reserve(outbox *o, size_t more) {
-    if (o->capacity - o->tail >= more) return true;
+    if (o->control != NULL && o->capacity - o->tail >= more) return true;
     size_t waiting = o->tail - o->head;
-    if (o->head >= waiting && o->capacity - waiting >= more) {  // so that a byte is moved at most once per byte sent
+    if (o->control != NULL && o->head >= waiting && o->capacity - waiting >= more) {  // so that a byte is moved at most once per byte sent
         memcpy(o->control, o->control + o->head, waiting);
     } else {
         size_t capacity = o->capacity > 0 ? o->capacity : CONTROL_FIRST_BYTES;

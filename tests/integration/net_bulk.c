@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { PAYLOAD_BYTES = 1 << 20, PAYLOADS = 200, SPEED_PAYLOAD_BYTES = 4 << 20, SPEED_PAYLOADS = 128 };
+enum { PAYLOAD_BYTES = 1 << 20, PAYLOADS = 200, SPEED_PAYLOAD_BYTES = 4 << 20, SPEED_PAYLOADS = 64 };
 
 static uv_loop_t loop;
 static tester a, b;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { HARNESS_LIMIT_MS = 20000, HARNESS_MAX_ALLOCS = 8 };
+enum { HARNESS_LIMIT_MS = 60000, HARNESS_MAX_ALLOCS = 8 };
 
 typedef struct tester {
     uv_loop_t *loop;
