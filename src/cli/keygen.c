@@ -5,9 +5,8 @@
 
 #include <stdio.h>
 
-static const char examples[] =
-    "braid keygen --out peer.key\n"
-    "braid node --identity peer.key --join TICKET\n";
+static const char examples[] = "braid keygen --out peer.key\n"
+                               "braid node --identity peer.key --join TICKET\n";
 
 static int keygen(const char *path, bool replace) {
     braid_error error = {0};
@@ -24,7 +23,8 @@ static int keygen(const char *path, bool replace) {
     id_hex(own.bytes, BRAID_ID_BYTES, hex);
     // the id alone on stdout, for scripts
     fprintf(stderr, "The key is in %s. Keep it secret: whoever has it is this peer. Its id:\n", path);
-    if (printf("%s\n", hex) < 0 || fflush(stdout) != 0) return cli_complain(CLI_FAILED, "keygen", "cannot write the peer's id");
+    if (printf("%s\n", hex) < 0 || fflush(stdout) != 0)
+        return cli_complain(CLI_FAILED, "keygen", "cannot write the peer's id");
     return CLI_OK;
 }
 
@@ -35,8 +35,11 @@ int cli_keygen(int argc, char **argv) {
         {"out", OPTION_TEXT, &path, .unit = "PATH", .help = "where the key goes (PEM, readable by you alone)"},
         {"force", OPTION_SWITCH, &replace, .help = "replace a key that is there: its peer id is lost for good"},
     };
-    options o = {.verb = "keygen", .summary = "Makes the Ed25519 key of a peer and prints the peer's id.", .examples = examples,
-                 .table = table, .count = sizeof table / sizeof *table};
+    options o = {.verb = "keygen",
+                 .summary = "Makes the Ed25519 key of a peer and prints the peer's id.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     code = keygen(path, replace);

@@ -36,7 +36,8 @@ bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *p
 }
 
 static bool read_number(const char *host, uint16_t port, struct sockaddr_storage *out) {
-    return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 || uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
+    return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
+           uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
 }
 
 uint16_t connect_port_of(const struct sockaddr_storage *s) {
@@ -249,13 +250,19 @@ braid_err connect_listen(net *n, const char *host, uint16_t port, braid_error *e
     int status = everywhere ? listen_everywhere(n, port) : listen_by_name(n, host, port);
     const char *where = everywhere ? "this machine" : host;
     switch (status) {
-        case 0: return BRAID_OK;
-        case UV_EADDRINUSE:
-            return braid_fail(error, BRAID_NETWORK,
-                              "port %u of %s is taken by another program: name another one, or 0 for any free one (`ss -ltnp` shows who has it)", port, where);
-        case UV_EACCES: return braid_fail(error, BRAID_NETWORK, "port %u may not be used by this user: name one above 1023", port);
-        case UV_EADDRNOTAVAIL:
-            return braid_fail(error, BRAID_NETWORK, "%s is no address of this machine: name one of its own, or * for all (`ip address` shows them)", where);
-        default: return braid_fail(error, BRAID_NETWORK, "port %u of %s cannot be opened: %s", port, where, uv_strerror(status));
+    case 0: return BRAID_OK;
+    case UV_EADDRINUSE:
+        return braid_fail(error, BRAID_NETWORK,
+                          "port %u of %s is taken by another program: name another one, or 0 for any free one (`ss "
+                          "-ltnp` shows who has it)",
+                          port, where);
+    case UV_EACCES:
+        return braid_fail(error, BRAID_NETWORK, "port %u may not be used by this user: name one above 1023", port);
+    case UV_EADDRNOTAVAIL:
+        return braid_fail(
+            error, BRAID_NETWORK,
+            "%s is no address of this machine: name one of its own, or * for all (`ip address` shows them)", where);
+    default:
+        return braid_fail(error, BRAID_NETWORK, "port %u of %s cannot be opened: %s", port, where, uv_strerror(status));
     }
 }

@@ -22,7 +22,9 @@ static bool is_zero(const uint8_t *bytes, size_t count) {
     return any == 0;
 }
 
-static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from != NULL ? from : ""); }
+static void copy_text(char *to, size_t capacity, const char *from) {
+    snprintf(to, capacity, "%s", from != NULL ? from : "");
+}
 
 static void refuse(link *l, handshake_refusal code, const char *sentence) {
     handshake_refuse r = {.code = (uint8_t)code};
@@ -48,7 +50,8 @@ static void say_hello(link *l) {
 
 static bool say_welcome(link *l) {
     const net *n = l->net;
-    handshake_welcome w = {.run = n->run.hash, .generation = n->run.generation, .kind = n->config.kind, .leader = n->run.leader};
+    handshake_welcome w = {
+        .run = n->run.hash, .generation = n->run.generation, .kind = n->config.kind, .leader = n->run.leader};
     copy_text(w.address, sizeof w.address, n->address);
     copy_text(w.software, sizeof w.software, n->software);
     copy_text(w.leader_address, sizeof w.leader_address, n->leader_address);
@@ -108,7 +111,8 @@ void greeting_release(link *l) {
 
 static void answer_enquiry(link *l) {
     if (!l->net->has_run || l->net->description == NULL) {
-        refuse(l, REFUSE_NOT_READY, "this peer does not know the run's description yet: ask again in a moment, or ask the leader");
+        refuse(l, REFUSE_NOT_READY,
+               "this peer does not know the run's description yet: ask again in a moment, or ask the leader");
         return;
     }
     l->enquiry = true;
@@ -121,20 +125,27 @@ static void refuse_run(link *l, const handshake_hello *hello) {
     char wanted[2 * SHORT_HASH + 1], here[2 * SHORT_HASH + 1], sentence[NET_MAX_REASON];
     short_hex(&hello->run, wanted);
     short_hex(&l->net->run.hash, here);
-    snprintf(sentence, sizeof sentence, "run %s was asked for and run %s is trained here: check the ticket, and that both read the same run description", wanted, here);
+    snprintf(sentence, sizeof sentence,
+             "run %s was asked for and run %s is trained here: check the ticket, and that both read the same run "
+             "description",
+             wanted, here);
     refuse(l, REFUSE_OTHER_RUN, sentence);
 }
 
 static void refuse_generation(link *l, const handshake_hello *hello) {
     char sentence[NET_MAX_REASON];
-    snprintf(sentence, sizeof sentence, "generation %llu was asked for and the run is in generation %llu: it was rolled back, join it anew",
+    snprintf(sentence, sizeof sentence,
+             "generation %llu was asked for and the run is in generation %llu: it was rolled back, join it anew",
              (unsigned long long)hello->generation, (unsigned long long)l->net->run.generation);
     refuse(l, REFUSE_OTHER_GENERATION, sentence);
 }
 
 static void refuse_version(link *l, uint16_t version) {
     char sentence[NET_MAX_REASON];
-    snprintf(sentence, sizeof sentence, "version %u of the protocol was spoken and this peer speaks version %u: install the same version of braid on both", version, WIRE_VERSION);
+    snprintf(sentence, sizeof sentence,
+             "version %u of the protocol was spoken and this peer speaks version %u: install the same version of braid "
+             "on both",
+             version, WIRE_VERSION);
     refuse(l, REFUSE_OTHER_VERSION, sentence);
 }
 
@@ -174,8 +185,12 @@ static void take_description(link *l, const handshake_welcome *w) {
         return;
     }
     l->silent = true;
-    net_run run = {.hash = w->run, .generation = w->generation, .leader = w->leader, .leader_address = w->leader_address,
-                   .description = w->description, .description_bytes = w->description_bytes};
+    net_run run = {.hash = w->run,
+                   .generation = w->generation,
+                   .leader = w->leader,
+                   .leader_address = w->leader_address,
+                   .description = w->description,
+                   .description_bytes = w->description_bytes};
     // the dial has ended before the callback, so that it may dial the same peer at once
     link_leave(l, "the description came");
     c->description(c->context, &l->id, &run);
@@ -186,7 +201,10 @@ static void receive_welcome(link *l, const frame_event *event) {
     handshake_welcome w = {0};
     handshake_result result = handshake_welcome_decode(event->bytes, event->count, &w);
     if (result == HANDSHAKE_OTHER_VERSION) {
-        link_leave(l, "%s speaks version %u of the protocol and this peer version %u: install the same version of braid on both", link_name(l), w.version, WIRE_VERSION);
+        link_leave(
+            l,
+            "%s speaks version %u of the protocol and this peer version %u: install the same version of braid on both",
+            link_name(l), w.version, WIRE_VERSION);
         return;
     }
     if (result != HANDSHAKE_OK) {
@@ -221,7 +239,8 @@ static void receive_refuse(link *l, const frame_event *event) {
         return;
     }
     l->silent = r.code == REFUSE_DUPLICATE && net_find(l->net, &l->id) != NULL;
-    link_leave(l, "%s refused the link: %s", link_name(l), r.sentence[0] != '\0' ? r.sentence : handshake_refusal_text(r.code));
+    link_leave(l, "%s refused the link: %s", link_name(l),
+               r.sentence[0] != '\0' ? r.sentence : handshake_refusal_text(r.code));
 }
 
 void greeting_receive(link *l, const frame_event *event) {

@@ -60,11 +60,13 @@ static X509 *certificate_make(EVP_PKEY *key, const braid_id *id) {
 static braid_err identity_wrap(EVP_PKEY *key, const char *origin, identity **out, braid_error *error) {
     uint8_t raw[IDENTITY_KEY_BYTES];
     size_t raw_bytes = sizeof raw;
-    if (!EVP_PKEY_is_a(key, "ED25519") || !EVP_PKEY_get_raw_public_key(key, raw, &raw_bytes) || raw_bytes != sizeof raw) {
+    if (!EVP_PKEY_is_a(key, "ED25519") || !EVP_PKEY_get_raw_public_key(key, raw, &raw_bytes) ||
+        raw_bytes != sizeof raw) {
         EVP_PKEY_free(key);
         ERR_clear_error();
-        return braid_fail(error, BRAID_IDENTITY,
-                          "%s holds a key of another kind, a peer's key is Ed25519: make one with `braid keygen --out PATH`", origin);
+        return braid_fail(
+            error, BRAID_IDENTITY,
+            "%s holds a key of another kind, a peer's key is Ed25519: make one with `braid keygen --out PATH`", origin);
     }
     identity *id = calloc(1, sizeof *id);
     if (id == NULL) {
@@ -104,11 +106,12 @@ static braid_err key_file_check(int fd, const char *path, braid_error *error) {
     if (fstat(fd, &s) != 0) return braid_fail(error, BRAID_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(s.st_mode)) return braid_fail(error, BRAID_IDENTITY, "%s is not a plain file, so it is no key", path);
     if ((s.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        return braid_fail(error, BRAID_IDENTITY, "others may open the key file %s (mode %03o): run `chmod 600 %s`", path,
-                          (unsigned)(s.st_mode & 0777), path);
+        return braid_fail(error, BRAID_IDENTITY, "others may open the key file %s (mode %03o): run `chmod 600 %s`",
+                          path, (unsigned)(s.st_mode & 0777), path);
     }
     if (s.st_uid != geteuid() && geteuid() != 0) {
-        return braid_fail(error, BRAID_IDENTITY, "the key file %s belongs to another user (uid %u): use a key of your own", path,
+        return braid_fail(error, BRAID_IDENTITY,
+                          "the key file %s belongs to another user (uid %u): use a key of your own", path,
                           (unsigned)s.st_uid);
     }
     return BRAID_OK;
@@ -121,7 +124,8 @@ static braid_err key_file_open(const char *path, int *out, braid_error *error) {
         return braid_fail(error, BRAID_IDENTITY, "%s is a symbolic link: name the key file itself", path);
     }
     if (fd < 0 && errno == ENOENT) {
-        return braid_fail(error, BRAID_IO, "there is no key file %s: make one with `braid keygen --out %s`", path, path);
+        return braid_fail(error, BRAID_IO, "there is no key file %s: make one with `braid keygen --out %s`", path,
+                          path);
     }
     if (fd < 0) return braid_fail(error, BRAID_IO, "the key file %s could not be opened: %s", path, strerror(errno));
     braid_err e = key_file_check(fd, path, error);
@@ -207,10 +211,14 @@ static braid_err key_file_place(const char *fresh, const char *path, bool replac
     int cause = errno;
     if (failed || !replace) unlink(fresh);
     if (failed && cause == EEXIST) {
-        return braid_fail(error, BRAID_STATE, "%s exists: a key that is replaced is gone for good, so say --force or name another file", path);
+        return braid_fail(error, BRAID_STATE,
+                          "%s exists: a key that is replaced is gone for good, so say --force or name another file",
+                          path);
     }
-    if (failed) return braid_fail(error, BRAID_IO, "the key file %s could not be put in place: %s", path, strerror(cause));
-    if (!directory_sync(path)) return braid_fail(error, BRAID_IO, "the directory of %s could not be synced: %s", path, strerror(errno));
+    if (failed)
+        return braid_fail(error, BRAID_IO, "the key file %s could not be put in place: %s", path, strerror(cause));
+    if (!directory_sync(path))
+        return braid_fail(error, BRAID_IO, "the directory of %s could not be synced: %s", path, strerror(errno));
     return BRAID_OK;
 }
 
@@ -219,7 +227,8 @@ static braid_err key_file_write(const char *pem, size_t bytes, const char *path,
     char fresh[PATH_MAX];
     if (RAND_bytes((unsigned char *)&suffix, sizeof suffix) != 1) return openssl_fail(error, "no random numbers");
     int length = snprintf(fresh, sizeof fresh, "%s.%016llx", path, (unsigned long long)suffix);
-    if (length < 0 || (size_t)length >= sizeof fresh) return braid_fail(error, BRAID_ARGUMENT, "the path of the key file is too long");
+    if (length < 0 || (size_t)length >= sizeof fresh)
+        return braid_fail(error, BRAID_ARGUMENT, "the path of the key file is too long");
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return braid_fail(error, BRAID_IO, "the key file %s could not be made: %s", path, strerror(errno));
     bool ok = fchmod(fd, 0600) == 0 && write_all(fd, pem, bytes);

@@ -20,8 +20,8 @@
 
 enum {
     NET_BUCKETS = 256,
-    NET_INPUT_BYTES = 128 * 1024,  // read from a socket at once
-    NET_BATCH_BYTES = 64 * 1024,   // encrypted ahead of the socket
+    NET_INPUT_BYTES = 128 * 1024,                           // read from a socket at once
+    NET_BATCH_BYTES = 64 * 1024,                            // encrypted ahead of the socket
     NET_UNSENT_BYTES = NET_KERNEL_BYTES - NET_BATCH_BYTES,  // that the kernel may hold before they are on the way
     NET_BACKLOG = 128,
 };
@@ -32,8 +32,8 @@ typedef enum link_state {
     LINK_GREETING,  // waits for HELLO (accepted) or WELCOME (dialed)
     LINK_HELD,      // accepted; its answer waits for what becomes of our own dial to the same peer
     LINK_UP,
-    LINK_LEAVING,   // fallen; what is queued is still written, nothing is read
-    LINK_DEAD,      // fallen; its handles are closing
+    LINK_LEAVING,  // fallen; what is queued is still written, nothing is read
+    LINK_DEAD,     // fallen; its handles are closing
 } link_state;
 
 // A payload that arrives.
@@ -50,15 +50,15 @@ typedef struct link {
     struct link *previous, *next;  // every connection of the net
     struct link *bucket_next;      // those that are up
     struct link *dirty_next, *fallen_next;
-    bool dirty;          // in net->dirty
-    bool fallen;         // link_fall or link_leave was called
-    bool unsettled;      // in net->fallen: its callbacks are still to be called
+    bool dirty;      // in net->dirty
+    bool fallen;     // link_fall or link_leave was called
+    bool unsettled;  // in net->fallen: its callbacks are still to be called
 
     link_state state;
     bool dialed, enquiry;
-    bool known;          // `id` is the other side's
-    bool told;           // link_up was called
-    bool silent;         // its end is nobody's business
+    bool known;   // `id` is the other side's
+    bool told;    // link_up was called
+    bool silent;  // its end is nobody's business
     bool refused;
     braid_id id;
     uint64_t begun, up;  // net->events when it was accepted or dialed, and when it came up
@@ -72,13 +72,13 @@ typedef struct link {
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
-    unsigned handles;    // that must close, and look-ups that must end, before the memory goes
+    unsigned handles;  // that must close, and look-ups that must end, before the memory goes
     bool tcp_open, resolving, all_refused, goodbye, shut;
     struct sockaddr_storage numeric;  // of an address without a name
     struct addrinfo *addresses, *next_address;
 
     tls *tls;
-    uint8_t *writing;    // handed to the kernel
+    uint8_t *writing;  // handed to the kernel
     outbox out;
     frame_decoder *decoder;
     incoming in[WIRE_MAX_TRANSFERS];
@@ -92,13 +92,13 @@ struct net {
     braid_id self;
     tls_context *tls;
     char software[WIRE_MAX_SOFTWARE];
-    char address[WIRE_MAX_ADDRESS];         // advertised
+    char address[WIRE_MAX_ADDRESS];  // advertised
     bool has_run;
-    net_run run;                            // its text is ours:
+    net_run run;  // its text is ours:
     char leader_address[WIRE_MAX_ADDRESS];
     char *description;
 
-    uv_tcp_t *listener;                     // NULL: does not listen
+    uv_tcp_t *listener;  // NULL: does not listen
     uv_prepare_t prepare;
     bool freed;
     unsigned handles;
@@ -144,10 +144,10 @@ void link_connected(link *l);  // the TCP connection is there: TLS begins
 void link_leave(link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void link_fall(link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void link_fall_silently(link *l);
-void link_abandon(link *l);  // makes room: falls, or ends a leave
+void link_abandon(link *l);    // makes room: falls, or ends a leave
 void link_set_dirty(link *l);  // something waits: link_pump before the loop sleeps
 void link_pump(link *l);
-bool link_is_open(const link *l);  // not fallen
+bool link_is_open(const link *l);                                               // not fallen
 bool link_queue(link *l, frame_kind kind, const uint8_t *bytes, size_t count);  // false: no memory, and the link fell
 const char *link_name(const link *l);  // for sentences: what was dialed, or where it came from
 

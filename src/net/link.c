@@ -134,15 +134,15 @@ void link_leave(link *l, const char *format, ...) {
 static void on_timer(uv_timer_t *timer) {
     link *l = timer->data;
     switch (l->state) {
-        case LINK_DIALING: link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000); break;
-        case LINK_SECURING:
-        case LINK_GREETING:
-        case LINK_HELD:
-            link_fall(l, "%s did not finish its handshake within %u ms", link_name(l), l->net->config.handshake_ms);
-            break;
-        case LINK_LEAVING: link_close(l); break;
-        case LINK_UP:
-        case LINK_DEAD: break;
+    case LINK_DIALING: link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000); break;
+    case LINK_SECURING:
+    case LINK_GREETING:
+    case LINK_HELD:
+        link_fall(l, "%s did not finish its handshake within %u ms", link_name(l), l->net->config.handshake_ms);
+        break;
+    case LINK_LEAVING: link_close(l); break;
+    case LINK_UP:
+    case LINK_DEAD: break;
     }
 }
 
@@ -188,6 +188,7 @@ static void encrypt(link *l) {
     while (tls_waiting(l->tls) < NET_BATCH_BYTES) {
         const uint8_t *bytes = NULL;
         size_t count = outbox_next(&l->out, l->net->scratch, &bytes);
+        if (count == 0 && !outbox_is_empty(&l->out)) link_fall(l, "no memory for a message to %s", link_name(l));
         if (count == 0) return;
         if (tls_write(l->tls, bytes, count) != TLS_OK) {
             link_fall(l, "%s: %s", link_name(l), tls_reason(l->tls));
@@ -236,10 +237,10 @@ static void decode(link *l, const uint8_t *bytes, size_t count) {
         bytes += used;
         count -= used;
         switch (event.kind) {
-            case FRAME_EVENT_NONE: return;
-            case FRAME_EVENT_ERROR: link_leave(l, "%s sent %s", link_name(l), event.error); return;
-            case FRAME_EVENT_HANDSHAKE: greeting_receive(l, &event); break;
-            default: receive_event(l, &event);
+        case FRAME_EVENT_NONE: return;
+        case FRAME_EVENT_ERROR: link_leave(l, "%s sent %s", link_name(l), event.error); return;
+        case FRAME_EVENT_HANDSHAKE: greeting_receive(l, &event); break;
+        default: receive_event(l, &event);
         }
     }
 }
@@ -249,19 +250,19 @@ static bool decrypt(link *l) {
     net *n = l->net;
     size_t count = 0;
     switch (tls_read(l->tls, n->plain, sizeof n->plain, &count)) {
-        case TLS_OK: decode(l, n->plain, count); return true;
-        case TLS_AGAIN: return false;
-        case TLS_CLOSED: link_fall(l, "%s closed the link", link_name(l)); return false;
-        default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls)); return false;
+    case TLS_OK: decode(l, n->plain, count); return true;
+    case TLS_AGAIN: return false;
+    case TLS_CLOSED: link_fall(l, "%s closed the link", link_name(l)); return false;
+    default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls)); return false;
     }
 }
 
 static void take_input(link *l) {
     if (l->state == LINK_SECURING) {
         switch (tls_handshake(l->tls)) {
-            case TLS_OK: greeting_secured(l); break;
-            case TLS_AGAIN: break;
-            default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls));
+        case TLS_OK: greeting_secured(l); break;
+        case TLS_AGAIN: break;
+        default: link_leave(l, "%s: %s", link_name(l), tls_reason(l->tls));
         }
     }
     if (l->state == LINK_SECURING) return;
@@ -299,7 +300,8 @@ static void endpoint_name(link *l) {
     struct sockaddr_storage s = {0};
     int length = sizeof s;
     char host[INET6_ADDRSTRLEN] = "?";
-    if (uv_tcp_getpeername(&l->tcp, (struct sockaddr *)&s, &length) == 0) uv_ip_name((const struct sockaddr *)&s, host, sizeof host);
+    if (uv_tcp_getpeername(&l->tcp, (struct sockaddr *)&s, &length) == 0)
+        uv_ip_name((const struct sockaddr *)&s, host, sizeof host);
     const char *form = strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u";
     snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, connect_port_of(&s));
 }
@@ -309,7 +311,8 @@ static void socket_tune(link *l) {
     uv_os_fd_t fd = -1;
     uv_tcp_nodelay(&l->tcp, 1);
     int unsent = NET_UNSENT_BYTES;
-    if (uv_fileno((uv_handle_t *)&l->tcp, &fd) == 0) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    if (uv_fileno((uv_handle_t *)&l->tcp, &fd) == 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 }
 
 void link_connected(link *l) {

@@ -163,7 +163,8 @@ static bool is_plain(const char *text, size_t capacity) {
 static braid_err copy_plain(char *to, size_t capacity, const char *from, const char *what, braid_error *error) {
     if (from == NULL) from = "";
     if (!is_plain(from, capacity)) {
-        return braid_fail(error, BRAID_ARGUMENT, "the %s must be plain ASCII of fewer than %zu characters", what, capacity);
+        return braid_fail(error, BRAID_ARGUMENT, "the %s must be plain ASCII of fewer than %zu characters", what,
+                          capacity);
     }
     memcpy(to, from, strlen(from) + 1);
     return BRAID_OK;
@@ -228,7 +229,8 @@ braid_err net_set_run(net *n, const net_run *run, braid_error *error) {
     braid_err e = copy_plain(address, sizeof address, run->leader_address, "leader's address", error);
     if (e != BRAID_OK) return e;
     if (run->description_bytes > WIRE_MAX_DESCRIPTION_BYTES) {
-        return braid_fail(error, BRAID_LIMIT, "the run's description has %zu bytes, %d are allowed", run->description_bytes, WIRE_MAX_DESCRIPTION_BYTES);
+        return braid_fail(error, BRAID_LIMIT, "the run's description has %zu bytes, %d are allowed",
+                          run->description_bytes, WIRE_MAX_DESCRIPTION_BYTES);
     }
     char *description = NULL;
     if (run->description != NULL) {
@@ -297,15 +299,18 @@ braid_err net_enquire(net *n, const braid_id *id, const char *address, braid_err
 
 // What waits is more than it should: the other side has stopped reading.
 static bool is_overfull(const link *l, size_t more) {
-    return outbox_control_waiting(&l->out) + more > l->net->config.max_control_queue || l->out.payloads >= NET_MAX_PAYLOAD_QUEUE;
+    return outbox_control_waiting(&l->out) + more > l->net->config.max_control_queue ||
+           l->out.payloads >= NET_MAX_PAYLOAD_QUEUE;
 }
 
-braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes, uint64_t token) {
+braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t count, const void *payload,
+                   uint64_t payload_bytes, uint64_t token) {
     link *l = net_find(n, id);
     if (l == NULL) return BRAID_STATE;
     if (count == 0 || count > WIRE_MAX_CONTROL_BYTES || payload_bytes > n->config.max_payload) return BRAID_LIMIT;
     if (is_overfull(l, count + FRAME_MAX_PREFIX_BYTES)) {
-        link_fall(l, "%s does not read: %zu bytes of messages and %u payloads wait for it", link_name(l), outbox_control_waiting(&l->out), l->out.payloads);
+        link_fall(l, "%s does not read: %zu bytes of messages and %u payloads wait for it", link_name(l),
+                  outbox_control_waiting(&l->out), l->out.payloads);
         return BRAID_LIMIT;
     }
     bool queued = payload == NULL ? outbox_add(&l->out, FRAME_MESSAGE, bytes, count)

@@ -25,14 +25,14 @@
 #include <uv.h>
 
 enum {
-    NET_MAX_LINKS = 2 * WIRE_MAX_MEMBERS,       // established, default of config.max_links
-    NET_MAX_HANDSHAKES = 128,                   // accepted connections that have not finished their handshake
-    NET_MAX_CONTROL_QUEUE = 4 * 1024 * 1024,    // bytes of messages that wait on one link
-    NET_MAX_PAYLOAD_QUEUE = 4096,               // payloads that wait on one link
-    NET_KERNEL_BYTES = 128 * 1024,              // of one link, handed to the kernel and not yet on the way
-    NET_CONNECT_MS = 5000,                      // for resolving a name and for the TCP connection
-    NET_HANDSHAKE_MS = 10000,                   // from the first packet to WELCOME
-    NET_CLOSE_MS = 2000,                        // net_close: for the messages that still wait
+    NET_MAX_LINKS = 2 * WIRE_MAX_MEMBERS,     // established, default of config.max_links
+    NET_MAX_HANDSHAKES = 128,                 // accepted connections that have not finished their handshake
+    NET_MAX_CONTROL_QUEUE = 4 * 1024 * 1024,  // bytes of messages that wait on one link
+    NET_MAX_PAYLOAD_QUEUE = 4096,             // payloads that wait on one link
+    NET_KERNEL_BYTES = 128 * 1024,            // of one link, handed to the kernel and not yet on the way
+    NET_CONNECT_MS = 5000,                    // for resolving a name and for the TCP connection
+    NET_HANDSHAKE_MS = 10000,                 // from the first packet to WELCOME
+    NET_CLOSE_MS = 2000,                      // net_close: for the messages that still wait
     NET_MAX_REASON = 256,
 };
 
@@ -40,11 +40,11 @@ typedef struct net net;
 
 // What the other side said about itself in its handshake.
 typedef struct net_peer {
-    bool dialed;                       // by us
-    uint8_t kind;                      // member_kind
+    bool dialed;   // by us
+    uint8_t kind;  // member_kind
     uint64_t generation;
-    char address[WIRE_MAX_ADDRESS];    // where it may be dialled, as it says; "" when it does not listen
-    char endpoint[WIRE_MAX_ADDRESS];   // the other end of this connection
+    char address[WIRE_MAX_ADDRESS];   // where it may be dialled, as it says; "" when it does not listen
+    char endpoint[WIRE_MAX_ADDRESS];  // the other end of this connection
     char software[WIRE_MAX_SOFTWARE];
 } net_peer;
 
@@ -65,10 +65,12 @@ typedef struct net_callbacks {
     void (*link_down)(void *context, const braid_id *id, bool refused, const char *reason);
     // A whole message. `bytes` is borrowed during the call. `payload` (NULL when there is none) is the memory that
     // payload_alloc gave, now filled and the caller's again; `token` is what payload_alloc set.
-    void (*message)(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token);
+    void (*message)(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload,
+                    uint64_t payload_bytes, uint64_t token);
     // Room for the payload of the message `bytes`, whose payload is about to arrive. NULL: the payload is thrown away as
     // it comes, and message is called without it (payload NULL, payload_bytes as announced).
-    void *(*payload_alloc)(void *context, const braid_id *id, const uint8_t *bytes, size_t count, uint64_t payload_bytes, uint64_t *token);
+    void *(*payload_alloc)(void *context, const braid_id *id, const uint8_t *bytes, size_t count,
+                           uint64_t payload_bytes, uint64_t *token);
     // The link fell before the payload was complete: the memory is the caller's again.
     void (*payload_drop)(void *context, void *payload, uint64_t token);
     // The payload of net_send is not needed any more: written, or its link fell.
@@ -81,14 +83,14 @@ typedef struct net_callbacks {
 } net_callbacks;
 
 typedef struct net_config {
-    net_callbacks callbacks;   // all needed, except where said
-    uint8_t kind;              // member_kind, told to others
-    const char *software;      // "braid 0.1.0", told to others; NULL: nothing
-    uint32_t max_links;        // 0: NET_MAX_LINKS
-    uint32_t max_handshakes;   // 0: NET_MAX_HANDSHAKES
-    uint64_t max_payload;      // bytes, 0: WIRE_MAX_PAYLOAD_BYTES
+    net_callbacks callbacks;     // all needed, except where said
+    uint8_t kind;                // member_kind, told to others
+    const char *software;        // "braid 0.1.0", told to others; NULL: nothing
+    uint32_t max_links;          // 0: NET_MAX_LINKS
+    uint32_t max_handshakes;     // 0: NET_MAX_HANDSHAKES
+    uint64_t max_payload;        // bytes, 0: WIRE_MAX_PAYLOAD_BYTES
     uint64_t max_control_queue;  // bytes, 0: NET_MAX_CONTROL_QUEUE
-    uint32_t handshake_ms;     // 0: NET_HANDSHAKE_MS
+    uint32_t handshake_ms;       // 0: NET_HANDSHAKE_MS
 } net_config;
 
 // `loop` and `id` are borrowed until the net is gone. Ignores SIGPIPE for the process unless it has a handler.
@@ -116,7 +118,8 @@ braid_err net_enquire(net *n, const braid_id *id, const char *address, braid_err
 // Queues a message (copied) and, when `payload` is not NULL, its payload (borrowed until payload_sent(token)).
 // BRAID_STATE: no link to `id`. BRAID_LIMIT: message or payload too large, or too much is waiting on the link, which is
 // then closed (link_down follows). Nothing is borrowed on an error.
-braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes, uint64_t token);
+braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t count, const void *payload,
+                   uint64_t payload_bytes, uint64_t token);
 
 // Closes the link or ends the dial: waiting messages without payload are still sent (NET_CLOSE_MS), payloads are not.
 // link_down follows. Nothing happens when there is none.
@@ -126,11 +129,11 @@ bool net_linked(const net *n, const braid_id *id);
 uint32_t net_links(const net *n);
 
 typedef struct net_stats {
-    uint64_t control_in, control_out;    // bytes of frames without payload, before encryption
-    uint64_t bulk_in, bulk_out;          // bytes of payloads
+    uint64_t control_in, control_out;  // bytes of frames without payload, before encryption
+    uint64_t bulk_in, bulk_out;        // bytes of payloads
     uint64_t messages_in, messages_out;
     uint64_t control_queued, bulk_queued;  // bytes that wait here
-    uint64_t rtt_ns;                     // as the kernel measured it, 0 when unknown
+    uint64_t rtt_ns;                       // as the kernel measured it, 0 when unknown
 } net_stats;
 
 // False when there is no link to `id`.

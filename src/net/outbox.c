@@ -10,7 +10,8 @@ enum { CONTROL_FIRST_BYTES = 4096, CONTROL_KEPT_BYTES = 64 * 1024 };
 static bool control_reserve(outbox *o, size_t more) {
     if (o->control != NULL && o->capacity - o->tail >= more) return true;
     size_t waiting = o->tail - o->head;
-    if (o->control != NULL && o->head >= waiting && o->capacity - waiting >= more) {  // so that a byte is moved at most once per byte sent
+    if (o->control != NULL && o->head >= waiting &&
+        o->capacity - waiting >= more) {  // so that a byte is moved at most once per byte sent
         memcpy(o->control, o->control + o->head, waiting);
     } else {
         size_t capacity = o->capacity > 0 ? o->capacity : CONTROL_FIRST_BYTES;
@@ -50,7 +51,8 @@ static void payload_finish(outbox *o, outbox_payload *p) {
     o->done = p;
 }
 
-bool outbox_add_payload(outbox *o, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes, uint64_t token) {
+bool outbox_add_payload(outbox *o, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes,
+                        uint64_t token) {
     if (count == 0 || count > WIRE_MAX_CONTROL_BYTES || payload_bytes > WIRE_MAX_PAYLOAD_BYTES) return false;
     outbox_payload *p = malloc(sizeof *p + count);
     if (p == NULL) return false;

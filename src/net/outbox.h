@@ -27,14 +27,15 @@ typedef struct outbox {
     outbox_payload *first, *last;  // the first is under way
     outbox_payload *done;          // written, or given up
     uint32_t payloads;
-    uint64_t payload_bytes;        // still to be sent
+    uint64_t payload_bytes;  // still to be sent
     uint64_t control_out, bulk_out;
 } outbox;
 
 // Each returns false when there is no memory or a limit of the frames is broken; then nothing was queued.
 bool outbox_add(outbox *o, frame_kind kind, const uint8_t *bytes, size_t count);
 // `payload` may be empty: then the message goes as one without, and the token is done at once.
-bool outbox_add_payload(outbox *o, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes, uint64_t token);
+bool outbox_add_payload(outbox *o, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes,
+                        uint64_t token);
 
 // The next bytes of the stream, at most OUTBOX_RECORD_BYTES; 0 when nothing waits. `scratch` holds that many. They count
 // as sent, and are valid until the next call.

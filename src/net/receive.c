@@ -13,7 +13,8 @@ static void receive_message(link *l, const frame_event *event) {
 static void receive_begin(link *l, const frame_event *event) {
     const net_callbacks *c = &l->net->callbacks;
     l->stats.control_in += event->count + FRAME_MAX_PREFIX_BYTES;
-    incoming in = {.active = true, .message = malloc(event->count), .message_bytes = event->count, .bytes = event->payload_bytes};
+    incoming in = {
+        .active = true, .message = malloc(event->count), .message_bytes = event->count, .bytes = event->payload_bytes};
     if (in.message == NULL) {
         link_leave(l, "no memory for a message from %s", link_name(l));
         return;
@@ -47,11 +48,11 @@ static void receive_end(link *l, const frame_event *event) {
 
 void receive_event(link *l, const frame_event *event) {
     switch (event->kind) {
-        case FRAME_EVENT_MESSAGE: receive_message(l, event); break;
-        case FRAME_EVENT_BEGIN: receive_begin(l, event); break;
-        case FRAME_EVENT_PAYLOAD: receive_bytes(l, event); break;
-        case FRAME_EVENT_END: receive_end(l, event); break;
-        default: break;
+    case FRAME_EVENT_MESSAGE: receive_message(l, event); break;
+    case FRAME_EVENT_BEGIN: receive_begin(l, event); break;
+    case FRAME_EVENT_PAYLOAD: receive_bytes(l, event); break;
+    case FRAME_EVENT_END: receive_end(l, event); break;
+    default: break;
     }
 }
 

@@ -97,7 +97,8 @@ static bool verify_key(tls *t, X509 *certificate) {
         char expected[2 * BRAID_ID_BYTES + 1], shown[2 * BRAID_ID_BYTES + 1];
         id_hex(t->expected.bytes, BRAID_ID_BYTES, expected);
         id_hex(t->peer.bytes, BRAID_ID_BYTES, shown);
-        snprintf(t->reason, sizeof t->reason, "wrong certificate: peer %s was expected and peer %s answered", expected, shown);
+        snprintf(t->reason, sizeof t->reason, "wrong certificate: peer %s was expected and peer %s answered", expected,
+                 shown);
         return false;
     }
     t->verified = true;
@@ -125,7 +126,8 @@ static bool context_set(SSL_CTX *ssl, const identity *id) {
     SSL_CTX_set_cert_verify_callback(ssl, verify, NULL);
     return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) && SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) &&
            SSL_CTX_set_num_tickets(ssl, 0) &&
-           SSL_CTX_set_ciphersuites(ssl, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256") &&
+           SSL_CTX_set_ciphersuites(ssl,
+                                    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256") &&
            SSL_CTX_set1_sigalgs_list(ssl, "ed25519") && SSL_CTX_set1_client_sigalgs_list(ssl, "ed25519") &&
            SSL_CTX_use_certificate(ssl, identity_certificate(id)) && SSL_CTX_use_PrivateKey(ssl, identity_key(id));
 }
@@ -139,7 +141,8 @@ braid_err tls_context_new(const identity *id, tls_context **out, braid_error *er
         const char *why = ERR_reason_error_string(ERR_get_error());
         ERR_clear_error();
         tls_context_free(c);
-        return braid_fail(error, BRAID_IDENTITY, "TLS could not be set up: OpenSSL says: %s", why != NULL ? why : "no reason");
+        return braid_fail(error, BRAID_IDENTITY, "TLS could not be set up: OpenSSL says: %s",
+                          why != NULL ? why : "no reason");
     }
     *out = c;
     return BRAID_OK;
@@ -204,7 +207,8 @@ static tls_result failed(tls *t) {
     if (t->reason[0] != '\0') return TLS_FAILED;  // verify_key knew better
     if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST ||
         ERR_GET_REASON(code) == SSL_R_UNSUPPORTED_PROTOCOL) {
-        snprintf(t->reason, sizeof t->reason, "it does not speak TLS 1.3, so it is no braid peer (%s)", why != NULL ? why : "no reason");
+        snprintf(t->reason, sizeof t->reason, "it does not speak TLS 1.3, so it is no braid peer (%s)",
+                 why != NULL ? why : "no reason");
     } else {
         snprintf(t->reason, sizeof t->reason, "TLS failed: %s", why != NULL ? why : "the output buffer is full");
     }
@@ -213,10 +217,10 @@ static tls_result failed(tls *t) {
 
 static tls_result result_of(tls *t, int returned) {
     switch (SSL_get_error(t->ssl, returned)) {
-        case SSL_ERROR_NONE: return TLS_OK;
-        case SSL_ERROR_WANT_READ: return TLS_AGAIN;
-        case SSL_ERROR_ZERO_RETURN: return TLS_CLOSED;
-        default: return failed(t);
+    case SSL_ERROR_NONE: return TLS_OK;
+    case SSL_ERROR_WANT_READ: return TLS_AGAIN;
+    case SSL_ERROR_ZERO_RETURN: return TLS_CLOSED;
+    default: return failed(t);
     }
 }
 

@@ -13,13 +13,13 @@
 #include <stdint.h>
 
 enum {
-    TLS_RECORD_BYTES = 16 * 1024,      // plain bytes in one record, at most
-    TLS_RECORD_EXTRA = 64,             // what encryption adds to a record, generously
-    TLS_OUTPUT_BYTES = 128 * 1024,     // encrypted bytes that wait for the socket, of one connection
-    TLS_RESERVED_BYTES = 16 * 1024,    // of those, only for what TLS itself says (handshake, key updates, alerts)
+    TLS_RECORD_BYTES = 16 * 1024,    // plain bytes in one record, at most
+    TLS_RECORD_EXTRA = 64,           // what encryption adds to a record, generously
+    TLS_OUTPUT_BYTES = 128 * 1024,   // encrypted bytes that wait for the socket, of one connection
+    TLS_RESERVED_BYTES = 16 * 1024,  // of those, only for what TLS itself says (handshake, key updates, alerts)
     TLS_MAX_CERTIFICATE_BYTES = 4096,
-    TLS_RECORDS_PER_KEY = 1 << 22,     // then a fresh key: far below AES-GCM's 2^24.5 records (RFC 8446, 5.5)
-    TLS_SPARE_BUFFERS = 16,            // output buffers kept for reuse
+    TLS_RECORDS_PER_KEY = 1 << 22,  // then a fresh key: far below AES-GCM's 2^24.5 records (RFC 8446, 5.5)
+    TLS_SPARE_BUFFERS = 16,         // output buffers kept for reuse
 };
 
 typedef struct tls_context tls_context;  // one per identity

@@ -74,8 +74,10 @@ static void test_a_message_does_not_wait_for_tensors(void **state) {
     harness_until(&loop, &b.payloads, PAYLOADS);
     uv_close((uv_handle_t *)&idle, NULL);
     harness_until(&loop, &seen.answered, seen.asked);
-    print_message("%u messages among %d MiB of tensors, %u of them in the middle of one: at most %llu bulk bytes went ahead that "
-                  "were not handed on before\n", seen.asked, PAYLOADS * (PAYLOAD_BYTES >> 20), seen.middle, (unsigned long long)seen.most_after);
+    print_message(
+        "%u messages among %d MiB of tensors, %u of them in the middle of one: at most %llu bulk bytes went ahead that "
+        "were not handed on before\n",
+        seen.asked, PAYLOADS * (PAYLOAD_BYTES >> 20), seen.middle, (unsigned long long)seen.most_after);
     assert_true(seen.asked > 100 && seen.middle > 50);
     assert_true(seen.most_after <= WIRE_MAX_CHUNK_BYTES);
     free(bytes);
@@ -140,7 +142,8 @@ static void test_speed(void **state) {
     for (int i = 0; i < 100; i++) uv_run(&loop, UV_RUN_NOWAIT);
     pthread_join(thread, NULL);
     double megabytes = (double)SPEED_PAYLOADS * SPEED_PAYLOAD_BYTES / 1e6;
-    print_message("%.0f MB over one link, an end per thread: %.0f MB/s; per second of CPU the sender %.0f MB, the receiver %.0f MB\n",
+    print_message("%.0f MB over one link, an end per thread: %.0f MB/s; per second of CPU the sender %.0f MB, the "
+                  "receiver %.0f MB\n",
                   megabytes, megabytes / seconds, megabytes / sender, megabytes / r.cpu_seconds);
     uv_sem_destroy(&r.ready);
     free(bytes);

@@ -9,12 +9,12 @@ enum { PEERS = 6, STEPS = 1500, PAYLOAD_BYTES = 400000, DELAY_MS = 8 };
 
 typedef struct member {
     tester t;
-    road road;               // that leads to it
-    bool up[PEERS];          // as told by the callbacks
+    road road;       // that leads to it
+    bool up[PEERS];  // as told by the callbacks
     unsigned ups, downs;
-    unsigned heard[PEERS];   // messages in the last round
-    unsigned lent, returned; // payloads
-    unsigned pending[PEERS]; // dials that were not answered yet
+    unsigned heard[PEERS];    // messages in the last round
+    unsigned lent, returned;  // payloads
+    unsigned pending[PEERS];  // dials that were not answered yet
 } member;
 
 static uv_loop_t loop;
@@ -53,7 +53,8 @@ static void on_down(void *context, const braid_id *id, bool refused, const char 
     uv_stop(&loop);
 }
 
-static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *body, uint64_t body_bytes, uint64_t token) {
+static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *body,
+                       uint64_t body_bytes, uint64_t token) {
     member *m = context;
     (void)body_bytes, (void)token;
     assert_true(m->up[index_of(id)]);
@@ -90,7 +91,8 @@ static void open_net(member *m) {
 static void dial(member *from, int other) {
     char address[64];
     snprintf(address, sizeof address, "127.0.0.1:%u", all[other].road.port);
-    if (!net_linked(from->t.net, &all[other].t.id)) from->pending[other] = 1;  // one that is closing is not told down yet
+    if (!net_linked(from->t.net, &all[other].t.id))
+        from->pending[other] = 1;  // one that is closing is not told down yet
     assert_int_equal(net_dial(from->t.net, &all[other].t.id, address, NULL), BRAID_OK);
 }
 
@@ -99,25 +101,27 @@ static void step(void) {
     int other = (int)rng_below(&random_source, PEERS);
     if (&all[other] == m) return;
     switch (rng_below(&random_source, 12)) {
-        case 0:
-        case 1:
-        case 2: dial(m, other); break;
-        case 3:  // both at once
-            dial(m, other);
-            dial(&all[other], (int)(m - all));
-            break;
-        case 4: net_close(m->t.net, &all[other].t.id, "by chance"); break;
-        case 5:
-            if (rng_below(&random_source, 8) != 0) break;
-            net_free(m->t.net);
-            assert_int_equal(m->returned, m->lent);
-            open_net(m);
-            break;
-        case 6:
-        case 7:
-            if (net_send(m->t.net, &all[other].t.id, (const uint8_t *)"p", 1, payload, 1 + rng_below(&random_source, PAYLOAD_BYTES), 1) == BRAID_OK) m->lent++;
-            break;
-        default: net_send(m->t.net, &all[other].t.id, (const uint8_t *)"hello", 5, NULL, 0, 0);
+    case 0:
+    case 1:
+    case 2: dial(m, other); break;
+    case 3:  // both at once
+        dial(m, other);
+        dial(&all[other], (int)(m - all));
+        break;
+    case 4: net_close(m->t.net, &all[other].t.id, "by chance"); break;
+    case 5:
+        if (rng_below(&random_source, 8) != 0) break;
+        net_free(m->t.net);
+        assert_int_equal(m->returned, m->lent);
+        open_net(m);
+        break;
+    case 6:
+    case 7:
+        if (net_send(m->t.net, &all[other].t.id, (const uint8_t *)"p", 1, payload,
+                     1 + rng_below(&random_source, PAYLOAD_BYTES), 1) == BRAID_OK)
+            m->lent++;
+        break;
+    default: net_send(m->t.net, &all[other].t.id, (const uint8_t *)"hello", 5, NULL, 0, 0);
     }
 }
 
@@ -164,7 +168,8 @@ static void churn(uint64_t most_delay_ms) {
     uv_timer_start(&timer, nothing, 1, 1);  // the loop never sleeps for longer
     for (int i = 0; i < STEPS; i++) {
         step();
-        for (uint64_t turns = rng_below(&random_source, 8); turns > 0; turns--) uv_run(&loop, most_delay_ms > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+        for (uint64_t turns = rng_below(&random_source, 8); turns > 0; turns--)
+            uv_run(&loop, most_delay_ms > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     }
     uv_timer_start(&timer, too_late, HARNESS_LIMIT_MS, 1);
     while (!everybody_is_linked() && !late) {
@@ -179,7 +184,9 @@ static void churn(uint64_t most_delay_ms) {
     // and the links are the same on both sides: what one says the other hears
     for (int i = 0; i < PEERS; i++) {
         for (int j = 0; j < PEERS; j++) {
-            if (i != j) assert_int_equal(net_send(all[i].t.net, &all[j].t.id, (const uint8_t *)"last", 4, NULL, 0, 0), BRAID_OK);
+            if (i != j)
+                assert_int_equal(net_send(all[i].t.net, &all[j].t.id, (const uint8_t *)"last", 4, NULL, 0, 0),
+                                 BRAID_OK);
         }
     }
     while (!everybody_was_heard() && !late) uv_run(&loop, UV_RUN_ONCE);

@@ -20,17 +20,17 @@ typedef struct tester {
     net *net;
     // counts of callbacks
     unsigned ups, downs, refusals, messages, payloads, allocs, drops, sents, descriptions, turned_away;
-    bool linked;                  // the last of up and down
-    uint64_t payload_bytes;       // of whole payloads
-    uint64_t bulk_at_message;     // bulk bytes that had arrived when the last message without payload came
+    bool linked;               // the last of up and down
+    uint64_t payload_bytes;    // of whole payloads
+    uint64_t bulk_at_message;  // bulk bytes that had arrived when the last message without payload came
     bool refuse_payloads;
-    net_peer peer;                // of the last link_up
+    net_peer peer;  // of the last link_up
     braid_id last_id;
     uint64_t last_token;
     char reason[512], away[512], text[256];
     uint8_t last[256];
     size_t last_bytes;
-    uint8_t sum;                  // of all payload bytes
+    uint8_t sum;  // of all payload bytes
     void (*on_message)(struct tester *t, const braid_id *id, const uint8_t *bytes, size_t count);
     void (*on_up)(struct tester *t, const braid_id *id);
     void *extra;
@@ -56,7 +56,8 @@ static inline void tester_down(void *context, const braid_id *id, bool refused, 
     snprintf(t->reason, sizeof t->reason, "%s", reason);
 }
 
-static inline void tester_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token) {
+static inline void tester_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload,
+                                  uint64_t payload_bytes, uint64_t token) {
     tester *t = context;
     t->messages++;
     uv_stop(t->loop);
@@ -76,7 +77,8 @@ static inline void tester_message(void *context, const braid_id *id, const uint8
     if (t->on_message != NULL) t->on_message(t, id, bytes, count);
 }
 
-static inline void *tester_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count, uint64_t payload_bytes, uint64_t *token) {
+static inline void *tester_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count,
+                                 uint64_t payload_bytes, uint64_t *token) {
     tester *t = context;
     (void)id, (void)bytes, (void)count;
     t->allocs++;
@@ -117,10 +119,17 @@ static inline void tester_turned_away(void *context, const char *endpoint, const
 }
 
 static inline net_config tester_config(tester *t) {
-    return (net_config){.callbacks = {.context = t, .link_up = tester_up, .link_down = tester_down, .message = tester_message,
-                                      .payload_alloc = tester_alloc, .payload_drop = tester_drop, .payload_sent = tester_sent,
-                                      .description = tester_description, .turned_away = tester_turned_away},
-                        .kind = 1, .software = "braid test"};
+    return (net_config){.callbacks = {.context = t,
+                                      .link_up = tester_up,
+                                      .link_down = tester_down,
+                                      .message = tester_message,
+                                      .payload_alloc = tester_alloc,
+                                      .payload_drop = tester_drop,
+                                      .payload_sent = tester_sent,
+                                      .description = tester_description,
+                                      .turned_away = tester_turned_away},
+                        .kind = 1,
+                        .software = "braid test"};
 }
 
 static inline net_run tester_run(uint8_t which) {

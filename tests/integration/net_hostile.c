@@ -53,7 +53,8 @@ static int teardown(void **state) {
 }
 
 static int raw_connect(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(net_port(victim.net)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons(net_port(victim.net)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
@@ -142,7 +143,8 @@ static void rude_decode(rude *r, const uint8_t *bytes, size_t count) {
         bytes += used;
         count -= used;
         r->frames[e.frame]++;
-        if (e.kind == FRAME_EVENT_HANDSHAKE && e.frame == FRAME_REFUSE) handshake_refuse_decode(e.bytes, e.count, &r->refuse);
+        if (e.kind == FRAME_EVENT_HANDSHAKE && e.frame == FRAME_REFUSE)
+            handshake_refuse_decode(e.bytes, e.count, &r->refuse);
         if (e.kind == FRAME_EVENT_HANDSHAKE) frame_decoder_open(&r->decoder, 1 << 20);
     }
 }
@@ -241,8 +243,11 @@ static void test_before_the_greeting(void **state) {
     static const uint8_t chunk[] = {1, 0, 0, 0, FRAME_CHUNK, 0, 0, 0, 7};
     static const uint8_t transfer[] = {9, 0, 0, 0, FRAME_TRANSFER, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7};
     static const uint8_t welcome[] = {1, 0, 0, 0, FRAME_WELCOME, 0, 0, 0, 7};
-    static const struct { const uint8_t *bytes; size_t count; } sent[] = {
-        {huge, sizeof huge}, {unknown, sizeof unknown}, {message, sizeof message},
+    static const struct {
+        const uint8_t *bytes;
+        size_t count;
+    } sent[] = {
+        {huge, sizeof huge},   {unknown, sizeof unknown},   {message, sizeof message},
         {chunk, sizeof chunk}, {transfer, sizeof transfer}, {welcome, sizeof welcome},
     };
     for (unsigned i = 0; i < sizeof sent / sizeof *sent; i++) {
@@ -327,7 +332,8 @@ static void test_random_frames(void **state) {
             bytes[1] = bytes[2] = bytes[3] = bytes[6] = bytes[7] = 0;
             bytes[4] = (uint8_t)(rng_below(&r, 20) ? FRAME_MESSAGE + rng_below(&r, 3) : rng_below(&r, 256));
             bytes[5] = (uint8_t)(bytes[4] == FRAME_MESSAGE ? 0 : rng_below(&r, WIRE_MAX_TRANSFERS));
-            if (bytes[4] == FRAME_TRANSFER && count > 16) memset(bytes + 10, 0, 6);  // a payload of a size that is allowed
+            if (bytes[4] == FRAME_TRANSFER && count > 16)
+                memset(bytes + 10, 0, 6);  // a payload of a size that is allowed
             rude_say(peer, bytes, count);
             rude_turn(peer);
         }

@@ -116,7 +116,8 @@ static void test_send_limits(void **state) {
     harness_until(&loop, &b.messages, 1);
     unsigned sent = 1;
     while (net_send(a.net, &b.id, bytes, sizeof bytes - 1, NULL, 0, 0) == BRAID_OK) sent++;
-    assert_true(sent >= NET_MAX_CONTROL_QUEUE / WIRE_MAX_CONTROL_BYTES - 1 && sent <= NET_MAX_CONTROL_QUEUE / WIRE_MAX_CONTROL_BYTES + 1);
+    assert_true(sent >= NET_MAX_CONTROL_QUEUE / WIRE_MAX_CONTROL_BYTES - 1 &&
+                sent <= NET_MAX_CONTROL_QUEUE / WIRE_MAX_CONTROL_BYTES + 1);
     harness_until(&loop, &a.downs, 1);
     assert_non_null(strstr(a.reason, "does not read"));
     harness_until(&loop, &b.downs, 1);
@@ -220,7 +221,8 @@ static void test_names_and_addresses(void **state) {
     snprintf(named, sizeof named, "localhost:%u", net_port(b.net));
     assert_int_equal(net_dial(a.net, &b.id, named, NULL), BRAID_OK);
     harness_until(&loop, &a.ups, 1);
-    static const char *const bad[] = {"", ":1", "host", "host:", "host:0", "host:65536", "host:12x", "::1:80", "[::1]80", "[]:1", "[::1:80"};
+    static const char *const bad[] = {"",         ":1",     "host",    "host:", "host:0", "host:65536",
+                                      "host:12x", "::1:80", "[::1]80", "[]:1",  "[::1:80"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         braid_error error = {0};
         braid_id other = a.id;
@@ -256,7 +258,8 @@ static void test_ipv6(void **state) {
     uv_tcp_t probe;
     uv_ip6_addr("::1", 0, &six);
     uv_tcp_init(&loop, &probe);
-    bool has_six = uv_tcp_bind(&probe, (struct sockaddr *)&six, 0) == 0 && uv_tcp_getsockname(&probe, (struct sockaddr *)&six, &(int){sizeof six}) == 0;
+    bool has_six = uv_tcp_bind(&probe, (struct sockaddr *)&six, 0) == 0 &&
+                   uv_tcp_getsockname(&probe, (struct sockaddr *)&six, &(int){sizeof six}) == 0;
     uv_close((uv_handle_t *)&probe, NULL);
     snprintf(address, sizeof address, "[::1]:%u", net_port(c.net));
     assert_int_equal(net_dial(b.net, &c.id, address, NULL), BRAID_OK);
@@ -303,7 +306,8 @@ static void test_simultaneous_dials(void **state) {
             tester_dial(higher, lower);
         } else {
             tester_dial(higher, lower);
-            for (unsigned turns = 0; turns < round; turns++) uv_run(&loop, UV_RUN_NOWAIT);  // the other one starts later
+            for (unsigned turns = 0; turns < round; turns++)
+                uv_run(&loop, UV_RUN_NOWAIT);  // the other one starts later
             tester_dial(lower, higher);
         }
         harness_until(&loop, &a.ups, round);
@@ -451,7 +455,8 @@ static void test_kill_in_the_middle_of_a_payload(void **state) {
     snprintf(address, sizeof address, "127.0.0.1:%u", says.port);
     assert_int_equal(net_dial(a.net, &says.id, address, NULL), BRAID_OK);
     harness_until(&loop, &a.ups, 1);
-    for (uint64_t i = 0; i < 4; i++) assert_int_equal(net_send(a.net, &says.id, (const uint8_t *)"tensor", 6, bytes, BYTES, i), BRAID_OK);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(net_send(a.net, &says.id, (const uint8_t *)"tensor", 6, bytes, BYTES, i), BRAID_OK);
     while (stats.bulk_out < ENOUGH && a.downs == 0) {
         uv_run(&loop, UV_RUN_ONCE);
         net_link_stats(a.net, &says.id, &stats);

@@ -43,7 +43,8 @@ static void test_payloads_go_in_order(void **state) {
     outbox o = {0};
     const uint8_t *record = NULL;
     uint64_t token = 0, order = 0;
-    for (uint64_t i = 1; i <= 4; i++) assert_true(outbox_add_payload(&o, (const uint8_t *)"m", 1, payload, 10000 * i, i));
+    for (uint64_t i = 1; i <= 4; i++)
+        assert_true(outbox_add_payload(&o, (const uint8_t *)"m", 1, payload, 10000 * i, i));
     assert_int_equal(o.payload_bytes, 100000);
     assert_int_equal(o.payloads, 4);
     while (outbox_next(&o, scratch, &record) > 0) {
@@ -61,7 +62,8 @@ static void test_dropped_payloads_come_back_once(void **state) {
     outbox o = {0};
     const uint8_t *record = NULL;
     uint64_t token = 0;
-    for (uint64_t i = 0; i < 3; i++) assert_true(outbox_add_payload(&o, (const uint8_t *)"m", 1, payload, sizeof payload, i));
+    for (uint64_t i = 0; i < 3; i++)
+        assert_true(outbox_add_payload(&o, (const uint8_t *)"m", 1, payload, sizeof payload, i));
     outbox_next(&o, scratch, &record);
     outbox_next(&o, scratch, &record);
     assert_true(outbox_add(&o, FRAME_MESSAGE, (const uint8_t *)"stays", 5));
@@ -135,10 +137,8 @@ static void test_decoder_reads_what_the_outbox_writes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_control_overtakes_a_payload),
-        cmocka_unit_test(test_payloads_go_in_order),
-        cmocka_unit_test(test_dropped_payloads_come_back_once),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_control_overtakes_a_payload),          cmocka_unit_test(test_payloads_go_in_order),
+        cmocka_unit_test(test_dropped_payloads_come_back_once),      cmocka_unit_test(test_limits),
         cmocka_unit_test(test_decoder_reads_what_the_outbox_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
