@@ -155,6 +155,13 @@ void close_member_gone(peer *p, member_id gone) {
             r->root[i] = r->root[r->reports];
             i--;
         }
+        for (uint32_t i = 0; i < r->states; i++) {
+            if (r->state_member[i] != gone) continue;
+            r->states--;
+            r->state_member[i] = r->state_member[r->states];
+            r->state_root[i] = r->state_root[r->states];
+            i--;
+        }
         for (uint16_t i = 0; i < r->begin.parts; i++)
             if (r->begin.part[i].member == gone) r->running = false;
         for (uint16_t i = 0; i < r->begin.owners; i++)
@@ -162,12 +169,17 @@ void close_member_gone(peer *p, member_id gone) {
     }
 }
 
+static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
+    const member *m = member_find(p, who);
+    return m != NULL && m->stage == stage;
+}
+
 // ---- reports ------------------------------------------------------------------------------------------------------
 
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->iteration) return;
-    if (body->tensors != p->run.tensors[body->stage]) return;
+    if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
     if (body->term != p->leader.term || (!p->run.reproducible && body->round != r->round)) return;
     uint32_t at = 0;
@@ -200,6 +212,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
 void on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
+    if (!speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
     for (uint32_t i = 0; i < r->states; i++)
         if (r->state_member[i] == msg->sender) return;

@@ -13,6 +13,7 @@ enum {
     PEER_MAX_EFFECTS = 8192,
     PEER_OUTBOX_BYTES = 4 << 20,    // encoded messages of one step; what does not fit is lost, like on a link
     PEER_MAX_TASKS = 512,           // jobs that wait; more requests of others are denied
+    PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     PEER_MAX_TRIED = 8,
     PEER_MAX_PULLS = 8,             // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
@@ -118,6 +119,7 @@ typedef struct owned_stage {
     bool forward_done, returning, backward_done, counted;
     bool committed;      // COMMIT was sent to `member`
     uint32_t rev;
+    uint64_t chosen_ns;  // when a repair chose `member`, 0: routing did
     uint64_t eta_ns;     // 1 + what its last TRACE promised, 0: none came
     // answers to the present probe
     bool answered, has_x, has_y, has_dy, has_dx, working;
@@ -488,6 +490,7 @@ void leader_tick(peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_decided(peer *p, const job_result *r);
 void leader_begin_iteration(peer *p);
+void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, and ends
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 void save_begin(peer *p, uint64_t version);

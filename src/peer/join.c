@@ -13,7 +13,28 @@ static void leader_admits_itself(peer *p) {
     log_append(p, &entry);
 }
 
+// Asks to be let go until the log says so.
+static void leave_tick(peer *p) {
+    if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
+        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
+        p->join_sent_ns = peer_send_leader(p) ? p->now : 0;
+    }
+    peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+}
+
+// The last FINAL is in the log and its writer is gone: there is nobody left to say goodbye.
+static bool leader_has_gone_home(const peer *p) {
+    uint32_t at = contact_find(p, &p->config.leader_id);
+    return p->has_final && p->final.u.final.last && at != NO_CONTACT && p->contacts[at].refused_ns != 0;
+}
+
 void join_tick(peer *p) {
+    if (!peer_is_leader(p) && leader_has_gone_home(p)) {
+        p->over = true;
+        peer_effect(p, EFFECT_EXIT);
+        return;
+    }
+    if (p->me != 0 && p->leaving) leave_tick(p);
     if (p->me != 0 || p->over) return;
     if (peer_is_leader(p)) {
         leader_admits_itself(p);
@@ -110,6 +131,17 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
     m->expelling = log_append(p, &entry);
 }
 
+void leader_dismiss(peer *p, bool failed) {
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
+        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
+        peer_send(p, i, 0);
+    }
+    p->over = true;
+    effect *e = peer_effect(p, EFFECT_EXIT);
+    if (e != NULL) e->failed = failed;
+}
+
 // ---- the start ----------------------------------------------------------------------------------------------------
 
 static bool gathered(const peer *p) {
@@ -160,7 +192,8 @@ void leader_begin_iteration(peer *p) {
 void leader_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     if (p->leader.phase == LEADER_GATHERING) {
-        if (gathered(p)) start_run(p);
+        if (p->leader.drain) leader_dismiss(p, false);  // nothing was begun
+        else if (gathered(p)) start_run(p);
         return;
     }
     close_tick(p);

@@ -207,11 +207,17 @@ static const message_subject *subject_of(const message *msg) {
     return &msg->u.cancel.subject;
 }
 
+// Orders that only the owner of a microbatch gives.
+static bool is_order(uint8_t kind) {
+    return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
+}
+
 static void dispatch_microbatch(peer *p, uint32_t from, const message *msg) {
     // DENY of a block that was asked for has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
     if (!about_get && msg->iteration != p->iteration) return;
+    if (is_order(msg->kind) && p->owner[subject_of(msg)->m % p->run.slots] != msg->sender) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -310,9 +316,9 @@ static void drain(peer *p) {
         return;
     }
     p->leaving = true;
-    message *msg = peer_compose(p, MESSAGE_LEAVE);
-    msg->u.leave.reason = EXPEL_LEFT;
-    if (p->me == 0 || !peer_send_leader(p)) peer_effect(p, EFFECT_EXIT);
+    if (p->me != 0) return;  // join_tick takes leave
+    p->over = true;
+    peer_effect(p, EFFECT_EXIT);
 }
 
 static void handle(peer *p, const event *e) {

@@ -18,6 +18,8 @@ static bool usable(const peer *p, const owned *o, uint16_t s) {
     if (s == 0) return true;
     if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
     if (committed_and_live(p, st)) return true;
+    // what a repair has just sent to it is still on its way
+    if (st->chosen_ns != 0 && p->now < st->chosen_ns + TIMING_FILL_NS && member_answers(p, st->member)) return true;
     return member_live(p, st->member) && st->answered && (st->has_y || st->has_x);
 }
 
@@ -141,6 +143,7 @@ static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
         forget_holder(st);
         if (st->rev == 1) st->rev = 2;  // chosen by the owner: its TRACE counts against others'
         st->member = found;
+        st->chosen_ns = p->now;
     }
     order_resend(p, m, (uint16_t)(first - 1), PHASE_FORWARD, last);
     return true;
@@ -229,6 +232,7 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     owned *o = &p->owned[m];
     if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;
     if (o->stage[stage].counted || o->is_void || o->phase == OWNED_SETTLED) return;
+    o->stage[stage].chosen_ns = 0;
     forget_holder(&o->stage[stage]);
     o->probe_ns = 0;
     repair_begin(p, m);

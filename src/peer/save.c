@@ -127,14 +127,7 @@ static void saved_all(peer *p, const job_result *r) {
     l->phase = LEADER_OVER;
     tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = p->run.save && failed};
     peer_tell(p, &t);
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
-        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
-        peer_send(p, i, 0);
-    }
-    p->over = true;
-    effect *e = peer_effect(p, EFFECT_EXIT);
-    if (e != NULL) e->failed = p->run.save && failed;
+    leader_dismiss(p, p->run.save && failed);
 }
 
 void save_job_done(peer *p, const task *t, const job_result *r) {

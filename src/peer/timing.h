@@ -19,6 +19,7 @@
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered word to owner or leader is said again
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
+#define TIMING_FILL_NS (2 * TIMING_S)              // a replacement gets its activation within this, or another one is chosen
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
 #define TIMING_NO_PEER_NS (2 * TIMING_S)           // a stage empty for so long: DENY(NO_PEER) upstream
 

@@ -4,8 +4,14 @@
 
 #include <string.h>
 
+// Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
+static bool is_bulk(job_kind kind) {
+    return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT;
+}
+
 task *task_add(peer *p, job_kind kind) {
-    if (p->task_count == PEER_MAX_TASKS) return NULL;
+    uint32_t room = is_bulk(kind) ? PEER_MAX_TASKS - PEER_KEPT_TASKS : PEER_MAX_TASKS;
+    if (p->task_count >= room) return NULL;
     task *t = &p->tasks[(p->task_first + p->task_count++) % PEER_MAX_TASKS];
     memset(t, 0, sizeof *t);
     t->work.kind = kind;
