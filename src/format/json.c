@@ -24,7 +24,8 @@ static braid_err fail(const parser *p, const char *what) {
         column = *c == '\n' ? 1 : column + 1;
         line += *c == '\n';
     }
-    return braid_fail(p->error, BRAID_FORMAT, "not valid JSON: %s at line %zu, column %zu", what, line, column);
+    braid_fail(p->error, BRAID_FORMAT, "not valid JSON: %s at line %zu, column %zu", what, line, column);
+    return BRAID_FORMAT;
 }
 
 static void skip_space(parser *p) {
@@ -43,7 +44,10 @@ static braid_err new_value(parser *p, uint32_t *index) {
     if (doc->count == doc->capacity) {
         uint32_t capacity = doc->capacity ? doc->capacity * 2 : 64;
         json_value *values = realloc(doc->values, capacity * sizeof *values);
-        if (!values) return braid_fail(p->error, BRAID_MEMORY, "no memory for a JSON document");
+        if (!values) {
+            braid_fail(p->error, BRAID_MEMORY, "no memory for a JSON document");
+            return BRAID_MEMORY;
+        }
         doc->values = values;
         doc->capacity = capacity;
     }
@@ -209,7 +213,7 @@ static braid_err parse_children(parser *p, uint32_t parent, char end) {
     if (take(p, end)) return BRAID_OK;
     do {
         const char *key = NULL;
-        uint32_t child;
+        uint32_t child = 0;
         braid_err err = end == '}' ? parse_key(p, &key) : BRAID_OK;
         if (!err) err = parse_value(p, &child);
         if (err) return err;
@@ -270,7 +274,7 @@ static braid_err check_keys(const parser *p) {
 }
 
 static braid_err parse_document(parser *p) {
-    uint32_t root;
+    uint32_t root = 0;
     braid_err err = parse_value(p, &root);
     if (err) return err;
     skip_space(p);

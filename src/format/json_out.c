@@ -87,7 +87,7 @@ static void put_number(json_out *o, const char *key, double number, int digits, 
     for (int i = 1; i <= digits && isfinite(number); i++) {
         snprintf(text, sizeof text, "%.*g", i, number);
         double back = single ? (double)strtof(text, NULL) : strtod(text, NULL);
-        if (memcmp(&back, &number, sizeof back) == 0) break;
+        if (back >= number && back <= number) break;
     }
     put_key(o, key);
     put_text(o, text);

@@ -146,33 +146,33 @@ braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid
     return BRAID_OK;
 }
 
-typedef struct found_tensor {
-    const tensor_file *file;
-    uint64_t offset;
-} found_tensor;
-
-static braid_err find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, found_tensor *out, braid_error *error) {
+// The file that holds a tensor, and where in it; NULL: `error` says why.
+static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset, braid_error *error) {
     char name[SAFETENSORS_MAX_NAME];
     snprintf(name, sizeof name, "%s%s", t->name, suffix);
     for (uint32_t i = 0; i < c->file_count; i++) {
-        const safetensors_tensor *f = safetensors_find(c->files[i].header, name);
+        const tensor_file *file = &c->files[i];
+        const safetensors_tensor *f = safetensors_find(file->header, name);
         if (!f) continue;
         bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows && (t->dims == 1 || f->shape[1] == t->cols);
-        if (!fits) return braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", c->files[i].path, name);
-        *out = (found_tensor){&c->files[i], f->offset};
-        return BRAID_OK;
+        *offset = f->offset;
+        if (fits) return file;
+        braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", file->path, name);
+        return NULL;
     }
-    return braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
+    braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
+    return NULL;
 }
 
 static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
 
 // `count` elements of a tensor's part, from element `first` on.
-static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count, void *out, braid_error *error) {
-    found_tensor found;
-    braid_err err = find_tensor(c, t, part_suffix[part], &found, error);
-    if (err) return err;
-    return files_read_at(found.file->fd, found.file->path, out, count * sizeof(float), found.offset + first * sizeof(float), error);
+static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count, void *out,
+                           braid_error *error) {
+    uint64_t offset;
+    const tensor_file *file = find_tensor(c, t, part_suffix[part], &offset, error);
+    if (!file) return BRAID_FORMAT;
+    return files_read_at(file->fd, file->path, out, count * sizeof(float), offset + first * sizeof(float), error);
 }
 
 braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count, float *weights,

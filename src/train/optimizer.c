@@ -4,8 +4,11 @@
 
 static double power(double base, uint64_t exponent) {
     double result = 1;
-    for (; exponent > 0; exponent >>= 1, base *= base)
+    while (exponent > 0) {
         if (exponent & 1) result *= base;
+        base *= base;
+        exponent >>= 1;
+    }
     return result;
 }
 

@@ -79,11 +79,11 @@ static void *room_for(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + A
 
 // There is no cache of keys and values: each byte costs a forward pass over a window. Short texts get short windows.
 static braid_err make_windows(generator *g, braid_error *error) {
+    uint32_t step = (g->model.context + MAX_WINDOWS - 1) / MAX_WINDOWS;
+    if (step < SMALLEST_WINDOW) step = SMALLEST_WINDOW;
     braid_err err = BRAID_OK;
-    uint32_t tokens = SMALLEST_WINDOW;
-    for (bool last = false; !last && !err; tokens *= 2) {
-        last = tokens >= g->model.context || g->window_count + 1 == MAX_WINDOWS;
-        uint32_t width = last ? g->model.context : tokens;
+    for (uint32_t width = 0; width < g->model.context && !err;) {
+        width = g->model.context - width > step ? width + step : g->model.context;
         stage_shape shape = {.layer_end = g->model.layers, .ends = true, .sequences = 1, .tokens = width};
         err = stage_new(&g->model, &shape, g->pool, &g->stages[g->window_count], error);
         if (!err) g->windows[g->window_count++] = width;
