@@ -9,9 +9,8 @@
 
 enum { GENERATE_MAX_THREADS = 1024 };
 
-static const char examples[] =
-    "braid generate checkpoints --prompt 'The river'\n"
-    "braid generate checkpoints/step-000050 --temperature 0 --tokens 200\n";
+static const char examples[] = "braid generate checkpoints --prompt 'The river'\n"
+                               "braid generate checkpoints/step-000050 --temperature 0 --tokens 200\n";
 
 typedef struct generate_flags {
     const char *prompt;
@@ -27,12 +26,14 @@ static void put_byte(uint8_t byte, bool terminal) {
 }
 
 static int write_text(generator *g, const generate_flags *flags) {
-    sample_settings settings = {.temperature = flags->temperature, .top_k = (uint32_t)flags->top_k, .top_p = flags->top_p};
+    sample_settings settings = {
+        .temperature = flags->temperature, .top_k = (uint32_t)flags->top_k, .top_p = flags->top_p};
     rng random = {rng_seed(flags->seed, 0)};
     bool terminal = isatty(STDOUT_FILENO);
     generator_read(g, (const uint8_t *)flags->prompt, strlen(flags->prompt));
     fputs(flags->prompt, stdout);
-    for (uint64_t i = 0; i < flags->tokens && !ferror(stdout); i++) put_byte(generator_next(g, &settings, &random), terminal);
+    for (uint64_t i = 0; i < flags->tokens && !ferror(stdout); i++)
+        put_byte(generator_next(g, &settings, &random), terminal);
     if (terminal) putchar('\n');
     if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
     return cli_complain(CLI_FAILED, "generate", "cannot write the text");
@@ -53,18 +54,34 @@ static int generate(const char *path, const generate_flags *flags) {
 
 int cli_generate(int argc, char **argv) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    generate_flags flags = {.prompt = "", .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 1, .threads = cores > 0 ? (uint64_t)cores : 1};
+    generate_flags flags = {.prompt = "",
+                            .tokens = 256,
+                            .seed = 1,
+                            .temperature = 0.8,
+                            .top_p = 1,
+                            .threads = cores > 0 ? (uint64_t)cores : 1};
     option table[] = {
-        {"prompt", OPTION_TEXT, &flags.prompt, .unit = "TEXT", .help = "what the text begins with", .fallback = "a new line"},
+        {"prompt", OPTION_TEXT, &flags.prompt, .unit = "TEXT", .help = "what the text begins with",
+         .fallback = "a new line"},
         {"tokens", OPTION_COUNT, &flags.tokens, .help = "bytes to write", .max = 1e9},
-        {"temperature", OPTION_REAL, &flags.temperature, .help = "0: always the likeliest byte; 1: as the model says", .max = 100},
-        {"top-k", OPTION_COUNT, &flags.top_k, .help = "choose among the K likeliest, 0: all", .unit = "K", .max = SAMPLE_BYTES},
-        {"top-p", OPTION_REAL, &flags.top_p, .help = "choose among the likeliest with this probability together", .unit = "P", .max = 1},
+        {"temperature", OPTION_REAL, &flags.temperature, .help = "0: always the likeliest byte; 1: as the model says",
+         .max = 100},
+        {"top-k", OPTION_COUNT, &flags.top_k, .help = "choose among the K likeliest, 0: all", .unit = "K",
+         .max = SAMPLE_BYTES},
+        {"top-p", OPTION_REAL, &flags.top_p, .help = "choose among the likeliest with this probability together",
+         .unit = "P", .max = 1},
         {"seed", OPTION_COUNT, &flags.seed, .help = "the same seed writes the same text"},
-        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute", .min = 1, .max = GENERATE_MAX_THREADS, .fallback = "one a core"},
+        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute", .min = 1, .max = GENERATE_MAX_THREADS,
+         .fallback = "one a core"},
     };
-    options o = {.verb = "generate", .arguments = "CHECKPOINT", .summary = "Writes text with a trained model.", .examples = examples,
-                 .table = table, .count = sizeof table / sizeof *table, .min_given = 1, .max_given = 1};
+    options o = {.verb = "generate",
+                 .arguments = "CHECKPOINT",
+                 .summary = "Writes text with a trained model.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table,
+                 .min_given = 1,
+                 .max_given = 1};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     code = generate(o.given[0], &flags);

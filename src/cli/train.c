@@ -14,10 +14,9 @@
 
 enum { TRAIN_MAX_THREADS = 1024 };
 
-static const char examples[] =
-    "braid train --solo RUN.yaml\n"
-    "braid train --solo RUN.yaml --threads 8 --save checkpoints\n"
-    "braid train --solo RUN.yaml --resume checkpoints\n";
+static const char examples[] = "braid train --solo RUN.yaml\n"
+                               "braid train --solo RUN.yaml --threads 8 --save checkpoints\n"
+                               "braid train --solo RUN.yaml --resume checkpoints\n";
 
 typedef struct train_flags {
     bool solo, json;
@@ -51,13 +50,17 @@ static void copy_text(char *to, size_t room, const char *text) {
 }
 
 static const report_kind kind_of[] = {
-    [SOLO_STARTED] = REPORT_STARTED, [SOLO_ITERATION] = REPORT_ITERATION, [SOLO_EVAL] = REPORT_EVAL,
+    [SOLO_STARTED] = REPORT_STARTED,       [SOLO_ITERATION] = REPORT_ITERATION, [SOLO_EVAL] = REPORT_EVAL,
     [SOLO_CHECKPOINT] = REPORT_CHECKPOINT, [SOLO_NOTE] = REPORT_NOTE,
 };
 
 static void show(void *context, const solo_event *event) {
     train_view *view = context;
-    report_event e = {.kind = kind_of[event->kind], .iteration = event->iteration, .of = event->of, .loss = event->loss, .norm = event->norm};
+    report_event e = {.kind = kind_of[event->kind],
+                      .iteration = event->iteration,
+                      .of = event->of,
+                      .loss = event->loss,
+                      .norm = event->norm};
     e.learning_rate = event->learning_rate;
     e.tokens_per_second = event->tokens_per_second;
     e.tokens = event->tokens;
@@ -79,7 +82,11 @@ static double seconds_now(void) {
 }
 
 static void show_end(const train_view *view, const solo_result *result, double seconds) {
-    report_event e = {.kind = REPORT_END, .iteration = result->version, .loss = result->loss, .tokens = result->tokens, .seconds = seconds};
+    report_event e = {.kind = REPORT_END,
+                      .iteration = result->version,
+                      .loss = result->loss,
+                      .tokens = result->tokens,
+                      .seconds = seconds};
     id_hex(result->weights.bytes, BRAID_ID_BYTES, e.weights);
     copy_text(e.path, sizeof e.path, result->path);
     e.failed = result->save_failed;
@@ -95,8 +102,14 @@ static int code_of(braid_err err) {
 static int train_run(const run_config *run, const train_data *data, const train_flags *flags) {
     train_view view = {.run = run, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
     if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
-    solo_config config = {.run = run, .data = data, .threads = (unsigned)flags->threads, .resume = flags->resume, .until = flags->iterations,
-                          .context = &view, .tell = show, .stop = wants_stop};
+    solo_config config = {.run = run,
+                          .data = data,
+                          .threads = (unsigned)flags->threads,
+                          .resume = flags->resume,
+                          .until = flags->iterations,
+                          .context = &view,
+                          .tell = show,
+                          .stop = wants_stop};
     solo_result result;
     braid_error error = {0};
     double start = seconds_now();
@@ -117,7 +130,8 @@ static int train_file(const char *path, const train_flags *flags) {
     const char *texts[RUN_MAX_TEXTS];
     train_data *data = NULL;
     braid_err err = run_config_load(path, &run, &error);
-    if (!err && flags->save && snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
+    if (!err && flags->save &&
+        snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");
     if (flags->max_memory) run.max_memory = flags->max_memory;
     for (uint32_t i = 0; i < run.text_count && !err; i++) texts[i] = run.text[i];
@@ -133,20 +147,32 @@ int cli_train(int argc, char **argv) {
     train_flags flags = {.threads = cores > 0 ? (uint64_t)cores : 1};
     option table[] = {
         {"solo", OPTION_SWITCH, &flags.solo, .help = "everything in this process (a swarm: braid up, braid node)"},
-        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute; the result does not depend on it", .min = 1,
-         .max = TRAIN_MAX_THREADS, .fallback = "one a core"},
-        {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done", .fallback = "what the run says"},
+        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute; the result does not depend on it",
+         .min = 1, .max = TRAIN_MAX_THREADS, .fallback = "one a core"},
+        {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
+         .fallback = "what the run says"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},
-        {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go", .fallback = "what the run says"},
-        {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
+        {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go",
+         .fallback = "what the run says"},
+        {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches",
+         .fallback = "no cap"},
         {"json", OPTION_SWITCH, &flags.json, .help = "one JSON object a line"},
     };
-    options o = {.verb = "train", .arguments = "RUN.yaml", .summary = "Trains a run in one process.", .examples = examples,
-                 .table = table, .count = sizeof table / sizeof *table, .min_given = 1, .max_given = 1};
+    options o = {.verb = "train",
+                 .arguments = "RUN.yaml",
+                 .summary = "Trains a run in one process.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table,
+                 .min_given = 1,
+                 .max_given = 1};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
-    if (!flags.solo) code = cli_complain(CLI_USAGE, "train", "say --solo to train in this process; 'braid up' starts a swarm on this machine");
-    else code = train_file(o.given[0], &flags);
+    if (!flags.solo)
+        code = cli_complain(CLI_USAGE, "train",
+                            "say --solo to train in this process; 'braid up' starts a swarm on this machine");
+    else
+        code = train_file(o.given[0], &flags);
     options_close(&o);
     return code;
 }

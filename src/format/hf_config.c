@@ -25,11 +25,14 @@ static bool is_given(const reader *r, const char *key) {
 
 static uint32_t read_count(reader *r, const char *key) {
     uint64_t n = 0;
-    if (!json_u64(json_member(r->doc, r->root, key), &n) || n == 0 || n > UINT32_MAX) refuse(r, key, "is missing or not a count");
+    if (!json_u64(json_member(r->doc, r->root, key), &n) || n == 0 || n > UINT32_MAX)
+        refuse(r, key, "is missing or not a count");
     return (uint32_t)n;
 }
 
-static uint32_t read_count_or(reader *r, const char *key, uint32_t fallback) { return is_given(r, key) ? read_count(r, key) : fallback; }
+static uint32_t read_count_or(reader *r, const char *key, uint32_t fallback) {
+    return is_given(r, key) ? read_count(r, key) : fallback;
+}
 
 static float read_real_or(reader *r, const char *key, double fallback) {
     double x = fallback;
@@ -39,7 +42,8 @@ static float read_real_or(reader *r, const char *key, double fallback) {
 
 static bool read_bool_or(reader *r, const char *key, bool fallback) {
     bool b = fallback;
-    if (is_given(r, key) && !json_bool(json_member(r->doc, r->root, key), &b)) refuse(r, key, "is neither true nor false");
+    if (is_given(r, key) && !json_bool(json_member(r->doc, r->root, key), &b))
+        refuse(r, key, "is neither true nor false");
     return b;
 }
 
@@ -149,8 +153,10 @@ char *hf_config_write(const model_config *config, size_t *length) {
     json_out_open(&o, "architectures", '[');
     json_out_string(&o, NULL, config->arch == MODEL_LLAMA ? "LlamaForCausalLM" : "GPT2LMHeadModel");
     json_out_close(&o, ']');
-    if (config->arch == MODEL_LLAMA) write_llama(&o, config);
-    else write_gpt2(&o, config);
+    if (config->arch == MODEL_LLAMA)
+        write_llama(&o, config);
+    else
+        write_gpt2(&o, config);
     json_out_u64(&o, "vocab_size", config->vocab);
     json_out_bool(&o, "tie_word_embeddings", config->tied);
     // Tokens are bytes: none of them begins or ends a text.

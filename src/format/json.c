@@ -182,8 +182,10 @@ static braid_err parse_number(parser *p, json_value *value) {
 }
 
 static braid_err parse_word(parser *p, json_value *value) {
-    static const struct { const char *word; json_kind kind; } words[] = {
-        {"null", JSON_NULL}, {"false", JSON_FALSE}, {"true", JSON_TRUE}};
+    static const struct {
+        const char *word;
+        json_kind kind;
+    } words[] = {{"null", JSON_NULL}, {"false", JSON_FALSE}, {"true", JSON_TRUE}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t n = strlen(words[i].word);
         if ((size_t)(p->end - p->at) < n || memcmp(p->at, words[i].word, n) != 0) continue;
@@ -220,8 +222,10 @@ static braid_err parse_children(parser *p, uint32_t parent, char end) {
         json_value *values = p->doc->values;
         values[child].key = key;
         values[parent].count++;
-        if (last) values[last].next = child;
-        else values[parent].first = child;
+        if (last)
+            values[last].next = child;
+        else
+            values[parent].first = child;
         last = child;
         skip_space(p);
     } while (take(p, ','));
@@ -248,7 +252,9 @@ static braid_err parse_value(parser *p, uint32_t *index) {
     return err;
 }
 
-static int compare_keys(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 static braid_err check_keys_of(const parser *p, const json_value *object) {
     const char **keys = malloc(object->count * sizeof *keys);
@@ -259,7 +265,8 @@ static braid_err check_keys_of(const parser *p, const json_value *object) {
     braid_err err = BRAID_OK;
     for (uint32_t i = 1; i < n && !err; i++)
         if (strcmp(keys[i - 1], keys[i]) == 0)
-            err = braid_fail(p->error, BRAID_FORMAT, "not valid JSON: the key '%.64s' stands twice in one object", keys[i]);
+            err = braid_fail(p->error, BRAID_FORMAT, "not valid JSON: the key '%.64s' stands twice in one object",
+                             keys[i]);
     free(keys);
     return err;
 }
@@ -283,7 +290,8 @@ static braid_err parse_document(parser *p) {
 }
 
 braid_err json_parse(const char *text, size_t length, json **out, braid_error *error) {
-    if (length > JSON_MAX_BYTES) return braid_fail(error, BRAID_LIMIT, "a JSON document of %zu bytes is too large", length);
+    if (length > JSON_MAX_BYTES)
+        return braid_fail(error, BRAID_LIMIT, "a JSON document of %zu bytes is too large", length);
     json *doc = calloc(1, sizeof *doc);
     // A number is copied with a 0 behind it: at worst ("1,1,1") that doubles the text.
     char *strings = malloc(2 * length + 2);

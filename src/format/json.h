@@ -11,17 +11,25 @@
 
 enum { JSON_MAX_BYTES = 64 << 20, JSON_MAX_VALUES = 1 << 20, JSON_MAX_DEPTH = 64 };
 
-typedef enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+typedef enum json_kind {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+} json_kind;
 
 // Owned by the document, read-only.
 typedef struct json_value {
     json_kind kind;
-    uint32_t count;     // members or items
-    uint32_t first;     // index of the first of them, 0: none
-    uint32_t next;      // index of the next sibling, 0: none
-    uint32_t length;    // of text
-    const char *key;    // in an object, 0-terminated; else NULL
-    const char *text;   // a string, decoded and 0-terminated; a number as written
+    uint32_t count;    // members or items
+    uint32_t first;    // index of the first of them, 0: none
+    uint32_t next;     // index of the next sibling, 0: none
+    uint32_t length;   // of text
+    const char *key;   // in an object, 0-terminated; else NULL
+    const char *text;  // a string, decoded and 0-terminated; a number as written
 } json_value;
 
 typedef struct json json;
@@ -50,12 +58,13 @@ typedef struct json_out {
     bool comma, failed;
 } json_out;
 
-void json_out_open(json_out *o, const char *key, char bracket);   // '{' or '['
-void json_out_close(json_out *o, char bracket);                   // '}' or ']'
+void json_out_open(json_out *o, const char *key, char bracket);  // '{' or '['
+void json_out_close(json_out *o, char bracket);                  // '}' or ']'
 void json_out_string(json_out *o, const char *key, const char *text);
 void json_out_u64(json_out *o, const char *key, uint64_t number);
-void json_out_double(json_out *o, const char *key, double number);  // reads back as the same double; null when not finite
-void json_out_float(json_out *o, const char *key, float number);    // as the same float
+void json_out_double(json_out *o, const char *key,
+                     double number);                              // reads back as the same double; null when not finite
+void json_out_float(json_out *o, const char *key, float number);  // as the same float
 void json_out_bool(json_out *o, const char *key, bool truth);
 void json_out_null(json_out *o, const char *key);
 // The text (0-terminated, the caller's to free), or NULL when memory ran out.

@@ -36,9 +36,12 @@ static void put_quoted(json_out *o, const char *text) {
     for (; *text; text++) {
         char escaped[8];
         uint8_t c = (uint8_t)*text;
-        if (c == '"' || c == '\\') snprintf(escaped, sizeof escaped, "\\%c", *text);
-        else if (c < 0x20) snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        else snprintf(escaped, sizeof escaped, "%c", *text);
+        if (c == '"' || c == '\\')
+            snprintf(escaped, sizeof escaped, "\\%c", *text);
+        else if (c < 0x20)
+            snprintf(escaped, sizeof escaped, "\\u%04x", c);
+        else
+            snprintf(escaped, sizeof escaped, "%c", *text);
         put_text(o, escaped);
     }
     put_text(o, "\"");

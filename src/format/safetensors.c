@@ -22,12 +22,15 @@ uint64_t safetensors_prefix_bytes(const uint8_t first[SAFETENSORS_LENGTH_BYTES],
 }
 
 static unsigned read_dtype(const char *name, safetensors_dtype *dtype) {
-    static const struct { const char *name; safetensors_dtype dtype; unsigned bytes; } known[] = {
-        {"F32", SAFETENSORS_F32, 4},    {"F16", SAFETENSORS_F16, 2},    {"BF16", SAFETENSORS_BF16, 2},
-        {"F64", SAFETENSORS_OTHER, 8},  {"I64", SAFETENSORS_OTHER, 8},  {"U64", SAFETENSORS_OTHER, 8},
-        {"I32", SAFETENSORS_OTHER, 4},  {"U32", SAFETENSORS_OTHER, 4},  {"I16", SAFETENSORS_OTHER, 2},
-        {"U16", SAFETENSORS_OTHER, 2},  {"I8", SAFETENSORS_OTHER, 1},   {"U8", SAFETENSORS_OTHER, 1},
-        {"BOOL", SAFETENSORS_OTHER, 1}, {"F8_E4M3", SAFETENSORS_OTHER, 1}, {"F8_E5M2", SAFETENSORS_OTHER, 1}};
+    static const struct {
+        const char *name;
+        safetensors_dtype dtype;
+        unsigned bytes;
+    } known[] = {{"F32", SAFETENSORS_F32, 4},    {"F16", SAFETENSORS_F16, 2},       {"BF16", SAFETENSORS_BF16, 2},
+                 {"F64", SAFETENSORS_OTHER, 8},  {"I64", SAFETENSORS_OTHER, 8},     {"U64", SAFETENSORS_OTHER, 8},
+                 {"I32", SAFETENSORS_OTHER, 4},  {"U32", SAFETENSORS_OTHER, 4},     {"I16", SAFETENSORS_OTHER, 2},
+                 {"U16", SAFETENSORS_OTHER, 2},  {"I8", SAFETENSORS_OTHER, 1},      {"U8", SAFETENSORS_OTHER, 1},
+                 {"BOOL", SAFETENSORS_OTHER, 1}, {"F8_E4M3", SAFETENSORS_OTHER, 1}, {"F8_E5M2", SAFETENSORS_OTHER, 1}};
     for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(name, known[i].name) != 0) continue;
         *dtype = known[i].dtype;
@@ -37,7 +40,8 @@ static unsigned read_dtype(const char *name, safetensors_dtype *dtype) {
 }
 
 // What is wrong with this entry, or NULL. `data` is where tensors may lie: [begin, end) of the file.
-static const char *read_tensor(const json *doc, const json_value *entry, uint64_t begin, uint64_t end, safetensors_tensor *t) {
+static const char *read_tensor(const json *doc, const json_value *entry, uint64_t begin, uint64_t end,
+                               safetensors_tensor *t) {
     unsigned width = read_dtype(json_string(json_member(doc, entry, "dtype")), &t->dtype);
     if (width == 0) return "has an unknown dtype";
     const json_value *shape = json_member(doc, entry, "shape");
@@ -48,7 +52,8 @@ static const char *read_tensor(const json *doc, const json_value *entry, uint64_
         if (__builtin_mul_overflow(bytes, t->shape[t->dims++], &bytes)) return "has too large a shape";
     }
     const json_value *offsets = json_member(doc, entry, "data_offsets");
-    const json_value *low = offsets && offsets->kind == JSON_ARRAY && offsets->count == 2 ? json_first(doc, offsets) : NULL;
+    const json_value *low = offsets && offsets->kind == JSON_ARRAY && offsets->count == 2 ? json_first(doc, offsets)
+                                                                                          : NULL;
     uint64_t from, to;
     if (!low || !json_u64(low, &from) || !json_u64(json_next(doc, low), &to)) return "has no usable data_offsets";
     if (from > to || to > end - begin) return "lies outside the file; the file is truncated or damaged";
@@ -71,7 +76,8 @@ static int compare_names(const void *a, const void *b) {
 static braid_err read_tensors(safetensors *s, uint64_t begin, uint64_t end, const char *origin, braid_error *error) {
     for (const json_value *v = json_first(s->doc, json_root(s->doc)); v; v = json_next(s->doc, v)) {
         if (strcmp(v->key, "__metadata__") == 0) continue;
-        if (strlen(v->key) > SAFETENSORS_MAX_NAME) return braid_fail(error, BRAID_LIMIT, "%s: a tensor's name is too long", origin);
+        if (strlen(v->key) > SAFETENSORS_MAX_NAME)
+            return braid_fail(error, BRAID_LIMIT, "%s: a tensor's name is too long", origin);
         safetensors_tensor *t = &s->tensors[s->count];
         t->name = v->key;
         const char *wrong = read_tensor(s->doc, v, begin, end, t);
@@ -81,31 +87,37 @@ static braid_err read_tensors(safetensors *s, uint64_t begin, uint64_t end, cons
     qsort(s->tensors, s->count, sizeof *s->tensors, compare_offsets);
     uint64_t at = begin;
     for (uint32_t i = 0; i < s->count; i++) {
-        if (s->tensors[i].offset != at) return braid_fail(error, BRAID_FORMAT, "%s: tensors overlap or leave holes", origin);
+        if (s->tensors[i].offset != at)
+            return braid_fail(error, BRAID_FORMAT, "%s: tensors overlap or leave holes", origin);
         at += s->tensors[i].bytes;
         s->by_name[i] = &s->tensors[i];
     }
     if (at != end)
-        return braid_fail(error, BRAID_FORMAT, "%s: %llu bytes are expected, the file has %llu; it is truncated or damaged", origin,
+        return braid_fail(error, BRAID_FORMAT,
+                          "%s: %llu bytes are expected, the file has %llu; it is truncated or damaged", origin,
                           (unsigned long long)at, (unsigned long long)end);
     qsort(s->by_name, s->count, sizeof(safetensors_tensor *), compare_names);
     return BRAID_OK;
 }
 
-static braid_err read_header(safetensors *s, const uint8_t *prefix, size_t count, const char *origin, braid_error *error) {
+static braid_err read_header(safetensors *s, const uint8_t *prefix, size_t count, const char *origin,
+                             braid_error *error) {
     braid_error why = {0};
-    braid_err err = json_parse((const char *)prefix + SAFETENSORS_LENGTH_BYTES, count - SAFETENSORS_LENGTH_BYTES, &s->doc, &why);
+    braid_err err =
+        json_parse((const char *)prefix + SAFETENSORS_LENGTH_BYTES, count - SAFETENSORS_LENGTH_BYTES, &s->doc, &why);
     if (err) return braid_fail(error, err, "%s: %s", origin, why.text);
     const json_value *root = json_root(s->doc);
-    if (root->kind != JSON_OBJECT) return braid_fail(error, BRAID_FORMAT, "%s: the header is not a JSON object", origin);
+    if (root->kind != JSON_OBJECT)
+        return braid_fail(error, BRAID_FORMAT, "%s: the header is not a JSON object", origin);
     if (root->count > SAFETENSORS_MAX_TENSORS) return braid_fail(error, BRAID_LIMIT, "%s: too many tensors", origin);
     s->tensors = calloc((size_t)root->count + 1, sizeof *s->tensors);
     s->by_name = calloc((size_t)root->count + 1, sizeof(safetensors_tensor *));
-    return s->tensors && s->by_name ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory for the header of %s", origin);
+    return s->tensors && s->by_name ? BRAID_OK
+                                    : braid_fail(error, BRAID_MEMORY, "no memory for the header of %s", origin);
 }
 
-braid_err safetensors_parse(const uint8_t *prefix, size_t count, uint64_t file_bytes, const char *origin, safetensors **out,
-                            braid_error *error) {
+braid_err safetensors_parse(const uint8_t *prefix, size_t count, uint64_t file_bytes, const char *origin,
+                            safetensors **out, braid_error *error) {
     if (count < SAFETENSORS_LENGTH_BYTES || safetensors_prefix_bytes(prefix, file_bytes) != count)
         return braid_fail(error, BRAID_FORMAT, "%s: not a safetensors file, or truncated", origin);
     safetensors *s = calloc(1, sizeof *s);

@@ -18,7 +18,12 @@ enum {
     SAFETENSORS_MAX_NAME = 256
 };
 
-typedef enum safetensors_dtype { SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_OTHER } safetensors_dtype;
+typedef enum safetensors_dtype {
+    SAFETENSORS_F32,
+    SAFETENSORS_F16,
+    SAFETENSORS_BF16,
+    SAFETENSORS_OTHER
+} safetensors_dtype;
 
 typedef struct safetensors_tensor {
     const char *name;
@@ -34,8 +39,8 @@ typedef struct safetensors safetensors;
 uint64_t safetensors_prefix_bytes(const uint8_t first[SAFETENSORS_LENGTH_BYTES], uint64_t file_bytes);
 // Parses a file's prefix (`count` = safetensors_prefix_bytes). `origin` names the file in messages. Free with
 // safetensors_free.
-braid_err safetensors_parse(const uint8_t *prefix, size_t count, uint64_t file_bytes, const char *origin, safetensors **out,
-                            braid_error *error);
+braid_err safetensors_parse(const uint8_t *prefix, size_t count, uint64_t file_bytes, const char *origin,
+                            safetensors **out, braid_error *error);
 void safetensors_free(safetensors *s);
 uint32_t safetensors_count(const safetensors *s);
 const safetensors_tensor *safetensors_at(const safetensors *s, uint32_t i);  // in the order of their bytes

@@ -25,11 +25,11 @@ enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
 typedef struct checkpoint_writer checkpoint_writer;
 
 typedef struct checkpoint_config {
-    const char *directory;      // DIR, made when it is not there
+    const char *directory;  // DIR, made when it is not there
     const model_config *model;
-    const split *split;         // borrowed until the end
-    braid_hash run;             // of the description
-    uint64_t version;           // iterations done
+    const split *split;  // borrowed until the end
+    braid_hash run;      // of the description
+    uint64_t version;    // iterations done
 } checkpoint_config;
 
 typedef struct checkpoint_summary {
@@ -42,8 +42,8 @@ typedef struct checkpoint_summary {
 braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error);
 // Blocks [first, first + count) of a stage as JOB_STATE_GET gives them, all at the checkpoint's version; in any order.
 // BRAID_FORMAT: malformed or of another version, and the writer can go on.
-braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count,
-                         braid_error *error);
+braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes,
+                         uint64_t byte_count, braid_error *error);
 // Completes it and frees the writer; on failure (a block is missing, the disk) as checkpoint_abort.
 braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_error *error);
 void checkpoint_abort(checkpoint_writer *c);  // NULL is fine
@@ -55,16 +55,17 @@ braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error
 void checkpoint_close(checkpoint *c);
 uint64_t checkpoint_version(const checkpoint *c);
 const model_config *checkpoint_model(const checkpoint *c);
-const braid_hash *checkpoint_run(const checkpoint *c);      // of the description it was trained with
+const braid_hash *checkpoint_run(const checkpoint *c);  // of the description it was trained with
 const braid_hash *checkpoint_weights(const checkpoint *c);
-const char *checkpoint_path(const checkpoint *c);           // of the step's directory
+const char *checkpoint_path(const checkpoint *c);  // of the step's directory
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).
-braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count, float *weights,
-                                float *moment1, float *moment2, braid_error *error);
+braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,
+                                float *weights, float *moment1, float *moment2, braid_error *error);
 // Blocks [first, first + count) of a stage of `s` as JOB_STATE_GET would give them (state_blob_bytes of room).
-braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count, void *out, braid_error *error);
+braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count,
+                           void *out, braid_error *error);
 // Bytes of that blob.
 uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count);
 

@@ -48,7 +48,8 @@ static bool take_manifest(const json *doc, manifest *out) {
                 take_hash(doc, root, "weights", &out->weights) && files && files->kind == JSON_OBJECT &&
                 files->count <= CHECKPOINT_MAX_FILES;
     if (!fine) return false;
-    for (const json_value *v = json_first(doc, files); v && fine; v = json_next(doc, v)) fine = take_file(doc, v, &out->files[out->count++]);
+    for (const json_value *v = json_first(doc, files); v && fine; v = json_next(doc, v))
+        fine = take_file(doc, v, &out->files[out->count++]);
     return fine;
 }
 
@@ -56,14 +57,16 @@ braid_err manifest_parse(const char *text, size_t length, const char *origin, ma
     memset(out, 0, sizeof *out);
     json *doc = NULL;
     braid_error why = {0};
-    if (json_parse(text, length, &doc, &why)) return braid_fail(error, BRAID_FORMAT, "'%s' is damaged: %s", origin, why.text);
+    if (json_parse(text, length, &doc, &why))
+        return braid_fail(error, BRAID_FORMAT, "'%s' is damaged: %s", origin, why.text);
     uint64_t format = 0;
     json_u64(json_member(doc, json_root(doc), "braid_checkpoint"), &format);
     braid_err err = BRAID_OK;
     if (format > MANIFEST_FORMAT)
-        err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)", origin,
-                         (unsigned long long)format, MANIFEST_FORMAT);
-    else if (format == 0 || !take_manifest(doc, out)) err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", origin);
+        err = braid_fail(error, BRAID_FORMAT, "'%s' was written by a newer braid (format %llu, this one reads %d)",
+                         origin, (unsigned long long)format, MANIFEST_FORMAT);
+    else if (format == 0 || !take_manifest(doc, out))
+        err = braid_fail(error, BRAID_FORMAT, "'%s' is damaged or not braid's", origin);
     json_free(doc);
     return err;
 }

@@ -11,7 +11,7 @@
 
 enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20 };
 
-#define MANIFEST_FILE "braid-manifest.json"
+#define MANIFEST_FILE   "braid-manifest.json"
 #define MANIFEST_LATEST "latest"
 
 typedef struct manifest_file {

@@ -44,8 +44,10 @@ static braid_err find_step(const char *path, char out[FILES_MAX_PATH], braid_err
     if (err) return err;
     if (stat(out, &info) == 0) return BRAID_OK;
     if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "no checkpoint at '%s': %s", path, strerror(errno));
-    return braid_fail(error, BRAID_IO, "'%s' is no checkpoint: it has neither " MANIFEST_FILE " nor " MANIFEST_LATEST
-                      "; name the directory that a run saved into", path);
+    return braid_fail(error, BRAID_IO,
+                      "'%s' is no checkpoint: it has neither " MANIFEST_FILE " nor " MANIFEST_LATEST
+                      "; name the directory that a run saved into",
+                      path);
 }
 
 static braid_err verify_file(const checkpoint *c, const manifest_file *f, braid_error *error) {
@@ -57,11 +59,15 @@ static braid_err verify_file(const checkpoint *c, const manifest_file *f, braid_
     if (err) return err;
     if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "the checkpoint's file '%s' is missing", path);
     if ((uint64_t)info.st_size != f->bytes)
-        return braid_fail(error, BRAID_FORMAT, "'%s' has %" PRIu64 " bytes instead of %" PRIu64 "; it was truncated or altered, use another checkpoint",
+        return braid_fail(error, BRAID_FORMAT,
+                          "'%s' has %" PRIu64 " bytes instead of %" PRIu64
+                          "; it was truncated or altered, use another checkpoint",
                           path, (uint64_t)info.st_size, f->bytes);
     err = files_hash(path, &hash, &bytes, error);
     if (err || hash_equal(&hash, &f->hash)) return err;
-    return braid_fail(error, BRAID_FORMAT, "'%s' was altered: its SHA-256 is not the one in " MANIFEST_FILE "; use another checkpoint", path);
+    return braid_fail(error, BRAID_FORMAT,
+                      "'%s' was altered: its SHA-256 is not the one in " MANIFEST_FILE "; use another checkpoint",
+                      path);
 }
 
 static braid_err read_config(checkpoint *c, braid_error *error) {
@@ -109,8 +115,10 @@ braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error
     for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = verify_file(c, &c->manifest.files[i], error);
     if (!err) err = read_config(c, error);
     for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = open_tensors(c, &c->manifest.files[i], error);
-    if (err) checkpoint_close(c);
-    else *out = c;
+    if (err)
+        checkpoint_close(c);
+    else
+        *out = c;
     return err;
 }
 
@@ -131,33 +139,46 @@ const char *checkpoint_path(const checkpoint *c) { return c->path; }
 
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {
     const model_config *has = &c->model;
-    const struct { const char *what; double has, wants; } facts[] = {
-        {"architecture", has->arch, model->arch},      {"dim", has->dim, model->dim},
-        {"layers", has->layers, model->layers},        {"heads", has->heads, model->heads},
-        {"kv_heads", has->kv_heads, model->kv_heads},  {"ffn_dim", has->ffn_dim, model->ffn_dim},
-        {"vocab", has->vocab, model->vocab},           {"context", has->context, model->context},
-        {"tied", has->tied, model->tied},              {"norm_eps", (double)has->norm_eps, (double)model->norm_eps},
-        {"rope_theta", model->arch == MODEL_LLAMA ? (double)has->rope_theta : 0, model->arch == MODEL_LLAMA ? (double)model->rope_theta : 0},
+    const struct {
+        const char *what;
+        double has, wants;
+    } facts[] = {
+        {"architecture", has->arch, model->arch},
+        {"dim", has->dim, model->dim},
+        {"layers", has->layers, model->layers},
+        {"heads", has->heads, model->heads},
+        {"kv_heads", has->kv_heads, model->kv_heads},
+        {"ffn_dim", has->ffn_dim, model->ffn_dim},
+        {"vocab", has->vocab, model->vocab},
+        {"context", has->context, model->context},
+        {"tied", has->tied, model->tied},
+        {"norm_eps", (double)has->norm_eps, (double)model->norm_eps},
+        {"rope_theta", model->arch == MODEL_LLAMA ? (double)has->rope_theta : 0,
+         model->arch == MODEL_LLAMA ? (double)model->rope_theta : 0},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
         if (facts[i].has < facts[i].wants || facts[i].has > facts[i].wants)
-            return braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' is of another model: its %s is %g, the run's is %g", c->path,
+            return braid_fail(error, BRAID_CONFIG,
+                              "the checkpoint '%s' is of another model: its %s is %g, the run's is %g", c->path,
                               facts[i].what, facts[i].has, facts[i].wants);
     return BRAID_OK;
 }
 
 // The file that holds a tensor, and where in it; NULL: `error` says why.
-static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset, braid_error *error) {
+static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset,
+                                      braid_error *error) {
     char name[SAFETENSORS_MAX_NAME];
     snprintf(name, sizeof name, "%s%s", t->name, suffix);
     for (uint32_t i = 0; i < c->file_count; i++) {
         const tensor_file *file = &c->files[i];
         const safetensors_tensor *f = safetensors_find(file->header, name);
         if (!f) continue;
-        bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows && (t->dims == 1 || f->shape[1] == t->cols);
+        bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows &&
+                    (t->dims == 1 || f->shape[1] == t->cols);
         *offset = f->offset;
         if (fits) return file;
-        braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", file->path, name);
+        braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", file->path,
+                   name);
         return NULL;
     }
     braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
@@ -167,31 +188,34 @@ static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t
 static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
 
 // `count` elements of a tensor's part, from element `first` on.
-static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count, void *out,
-                           braid_error *error) {
+static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
+                           void *out, braid_error *error) {
     uint64_t offset;
     const tensor_file *file = find_tensor(c, t, part_suffix[part], &offset, error);
     if (!file) return BRAID_FORMAT;
     return files_read_at(file->fd, file->path, out, count * sizeof(float), offset + first * sizeof(float), error);
 }
 
-braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count, float *weights,
-                                float *moment1, float *moment2, braid_error *error) {
+braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,
+                                float *weights, float *moment1, float *moment2, braid_error *error) {
     float *const arrays[STATE_PARTS] = {weights, moment1, moment2};
     braid_err err = checkpoint_match(c, model, error);
     for (uint32_t t = 0; t < count && !err; t++)
         for (uint32_t part = 0; part < STATE_PARTS && !err; part++)
-            if (arrays[part]) err = read_part(c, &tensors[t], part, 0, tensors[t].elements, arrays[part] + tensors[t].offset, error);
+            if (arrays[part])
+                err = read_part(c, &tensors[t], part, 0, tensors[t].elements, arrays[part] + tensors[t].offset, error);
     return err;
 }
 
 uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count) {
     uint64_t bytes = 0;
-    for (uint32_t i = first; i < first + count; i++) bytes += state_block_bytes(s->blocks[split_block(s, stage_number, i)].count);
+    for (uint32_t i = first; i < first + count; i++)
+        bytes += state_block_bytes(s->blocks[split_block(s, stage_number, i)].count);
     return bytes;
 }
 
-braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count, void *out, braid_error *error) {
+braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count,
+                           void *out, braid_error *error) {
     uint8_t *at = out;
     braid_err err = BRAID_OK;
     for (uint32_t i = first; i < first + count && !err; i++) {

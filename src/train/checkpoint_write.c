@@ -24,20 +24,20 @@ enum { STEP_NAME = 64 };
 
 // A stage's two files.
 typedef struct stage_files {
-    int fd[2];                  // model, optimizer; -1: not open
+    int fd[2];  // model, optimizer; -1: not open
     char name[2][MANIFEST_MAX_NAME];
 } stage_files;
 
 struct checkpoint_writer {
     checkpoint_config config;
     const split *split;
-    int lock;                       // DIR, locked
+    int lock;  // DIR, locked
     char directory[FILES_MAX_PATH], temporary[FILES_MAX_PATH];
-    char step[STEP_NAME];           // step-000050
-    stage_files *stages;            // [split->stages]
-    uint64_t (*place)[STATE_PARTS]; // [tensor_count] where each of a tensor's parts begins in its file
-    uint64_t *stored;               // bit set, [block_count]
-    braid_hash *leaves;             // [block_count]
+    char step[STEP_NAME];            // step-000050
+    stage_files *stages;             // [split->stages]
+    uint64_t (*place)[STATE_PARTS];  // [tensor_count] where each of a tensor's parts begins in its file
+    uint64_t *stored;                // bit set, [block_count]
+    braid_hash *leaves;              // [block_count]
     manifest manifest;
 };
 
@@ -48,9 +48,11 @@ static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return braid_fail(error, BRAID_IO, "cannot make the directory '%s' for checkpoints: %s", path, strerror(errno));
     c->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->lock < 0) return braid_fail(error, BRAID_IO, "cannot open the directory '%s' for checkpoints: %s", path, strerror(errno));
+    if (c->lock < 0)
+        return braid_fail(error, BRAID_IO, "cannot open the directory '%s' for checkpoints: %s", path, strerror(errno));
     if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_STATE, "another process is writing a checkpoint into '%s'; choose another directory", path);
+    return braid_fail(error, BRAID_STATE, "another process is writing a checkpoint into '%s'; choose another directory",
+                      path);
 }
 
 // What a killed writer left behind; the lock says that none lives.
@@ -78,8 +80,8 @@ static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
 }
 
 // Makes one of a stage's files: `parts` tensors in it for each of the stage's.
-static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors, uint32_t count,
-                              braid_error *error) {
+static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors,
+                              uint32_t count, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
     char path[FILES_MAX_PATH];
     braid_err err = files_join(c->temporary, s->name[file], path, error);
@@ -88,8 +90,10 @@ static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint3
     uint8_t *prefix = safetensors_prefix(tensors, count, &bytes);
     if (!prefix) return braid_fail(error, BRAID_MEMORY, "no memory for the header of '%s'", path);
     s->fd[file] = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (s->fd[file] < 0) err = braid_fail(error, BRAID_IO, "cannot create '%s': %s", path, strerror(errno));
-    else err = files_write_at(s->fd[file], path, prefix, bytes, 0, error);
+    if (s->fd[file] < 0)
+        err = braid_fail(error, BRAID_IO, "cannot create '%s': %s", path, strerror(errno));
+    else
+        err = files_write_at(s->fd[file], path, prefix, bytes, 0, error);
     free(prefix);
     return err;
 }
@@ -102,7 +106,8 @@ static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_s
 static uint32_t file_of_part(uint32_t part) { return part == 0 ? FILE_MODEL : FILE_OPTIMIZER; }
 
 // Lists the tensors of a stage's file in `tensors`, whose names are kept in `names`.
-static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, uint32_t file, safetensors_tensor *tensors, tensor_name *names) {
+static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, uint32_t file,
+                             safetensors_tensor *tensors, tensor_name *names) {
     const split *s = c->split;
     uint32_t n = 0;
     for (uint32_t t = 0; t < s->tensor_count; t++) {
@@ -120,12 +125,14 @@ static uint32_t list_tensors(const checkpoint_writer *c, uint32_t stage_number, 
 static void note_places(checkpoint_writer *c, uint32_t stage_number, uint32_t file, const safetensors_tensor *tensors) {
     for (uint32_t t = 0; t < c->split->tensor_count; t++)
         for (uint32_t part = 0; part < STATE_PARTS; part++)
-            if (c->split->tensor_stage[t] == stage_number && file_of_part(part) == file) c->place[t][part] = (tensors++)->offset;
+            if (c->split->tensor_stage[t] == stage_number && file_of_part(part) == file)
+                c->place[t][part] = (tensors++)->offset;
 }
 
 static braid_err make_file(checkpoint_writer *c, uint32_t stage_number, uint32_t file, braid_error *error) {
     static const char *const kind[] = {"model", "optimizer"};
-    snprintf(c->stages[stage_number].name[file], MANIFEST_MAX_NAME, "%s-%05u-of-%05u.safetensors", kind[file], stage_number + 1, c->split->stages);
+    snprintf(c->stages[stage_number].name[file], MANIFEST_MAX_NAME, "%s-%05u-of-%05u.safetensors", kind[file],
+             stage_number + 1, c->split->stages);
     size_t most = (size_t)c->split->tensor_count * STATE_PARTS;
     safetensors_tensor *tensors = calloc(most, sizeof *tensors);
     tensor_name *names = calloc(most, sizeof *names);
@@ -169,8 +176,10 @@ braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **
         err = make_file(c, stage_number, FILE_MODEL, error);
         if (!err) err = make_file(c, stage_number, FILE_OPTIMIZER, error);
     }
-    if (err) checkpoint_abort(c);
-    else *out = c;
+    if (err)
+        checkpoint_abort(c);
+    else
+        *out = c;
     return err;
 }
 
@@ -192,7 +201,8 @@ void checkpoint_abort(checkpoint_writer *c) {
     writer_free(c);
 }
 
-static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t canonical, const uint8_t *bytes, braid_error *error) {
+static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t canonical, const uint8_t *bytes,
+                           braid_error *error) {
     const block *range = &c->split->blocks[canonical];
     uint64_t within = (range->offset - c->split->tensors[range->tensor].offset) * sizeof(float);
     size_t length = range->count * sizeof(float);
@@ -201,8 +211,9 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
         uint32_t file = file_of_part(part);
         char path[FILES_MAX_PATH];
         err = files_join(c->temporary, c->stages[stage_number].name[file], path, error);
-        if (!err) err = files_write_at(c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part), length,
-                                       c->place[range->tensor][part] + within, error);
+        if (!err)
+            err = files_write_at(c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part),
+                                 length, c->place[range->tensor][part] + within, error);
     }
     if (err) return err;
     c->leaves[canonical] = sha256_of(state_block_part(bytes, range->count, 0), length);
@@ -210,17 +221,20 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
     return BRAID_OK;
 }
 
-braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count,
-                         braid_error *error) {
+braid_err checkpoint_put(checkpoint_writer *c, uint32_t stage_number, uint32_t first, uint32_t count, const void *bytes,
+                         uint64_t byte_count, braid_error *error) {
     const split *s = c->split;
-    bool range = stage_number < s->stages && count > 0 && first < split_count(s, stage_number) && count <= split_count(s, stage_number) - first;
+    bool range = stage_number < s->stages && count > 0 && first < split_count(s, stage_number) &&
+                 count <= split_count(s, stage_number) - first;
     if (!range || byte_count != checkpoint_state_bytes(s, stage_number, first, count))
-        return braid_fail(error, BRAID_FORMAT, "blocks %u + %u of stage %u do not fit this model", first, count, stage_number);
+        return braid_fail(error, BRAID_FORMAT, "blocks %u + %u of stage %u do not fit this model", first, count,
+                          stage_number);
     const uint8_t *at = bytes;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t canonical = split_block(s, stage_number, first + i);
         if (state_block_version(at) != c->config.version)
-            return braid_fail(error, BRAID_FORMAT, "a block of version %" PRIu64 " was offered for the checkpoint of version %" PRIu64,
+            return braid_fail(error, BRAID_FORMAT,
+                              "a block of version %" PRIu64 " was offered for the checkpoint of version %" PRIu64,
                               state_block_version(at), c->config.version);
         braid_err err = put_block(c, stage_number, canonical, at, error);
         if (err) return err;
@@ -258,7 +272,8 @@ static braid_err note_file(checkpoint_writer *c, const char *name, braid_error *
 // Takes `text`.
 static braid_err write_text(checkpoint_writer *c, const char *name, char *text, size_t length, braid_error *error) {
     char path[FILES_MAX_PATH];
-    braid_err err = text ? files_join(c->temporary, name, path, error) : braid_fail(error, BRAID_MEMORY, "no memory to write '%s'", name);
+    braid_err err = text ? files_join(c->temporary, name, path, error)
+                         : braid_fail(error, BRAID_MEMORY, "no memory to write '%s'", name);
     if (!err) err = files_write(path, text, length, error);
     free(text);
     return err;
@@ -272,7 +287,8 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
         bool closed = close(s->fd[file]) == 0;
         if (synced && !closed) why = errno;
         s->fd[file] = -1;
-        if (!synced || !closed) return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s", c->temporary, s->name[file], strerror(why));
+        if (!synced || !closed)
+            return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s", c->temporary, s->name[file], strerror(why));
         braid_err err = note_file(c, s->name[file], error);
         if (err) return err;
     }
@@ -289,7 +305,8 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
         err = write_text(c, "model.safetensors.index.json", text, length, error);
     }
     if (!err) err = note_file(c, "model.safetensors.index.json", error);
-    for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++) err = finish_stage(c, stage_number, error);
+    for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++)
+        err = finish_stage(c, stage_number, error);
     if (err) return err;
     c->manifest.version = c->config.version;
     c->manifest.run = c->config.run;
@@ -329,7 +346,8 @@ static void remove_older(const checkpoint_writer *c, const char *before) {
     DIR *directory = m ? opendir(c->directory) : NULL;
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         char path[FILES_MAX_PATH];
-        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && strcmp(entry->d_name, c->step) != 0 && strcmp(entry->d_name, before) != 0;
+        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && strcmp(entry->d_name, c->step) != 0 &&
+                         strcmp(entry->d_name, before) != 0;
         if (!candidate || files_join(c->directory, entry->d_name, path, NULL) || manifest_read(path, m, NULL)) continue;
         if (hash_equal(&m->run, &c->config.run)) files_remove_directory(path);
     }
@@ -348,7 +366,8 @@ braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_er
     braid_err err = BRAID_OK;
     uint32_t have = bitset_count(c->stored, BITSET_WORDS(c->split->block_count));
     if (have != c->split->block_count)
-        err = braid_fail(error, BRAID_STATE, "only %u of the checkpoint's %u blocks arrived", have, c->split->block_count);
+        err = braid_fail(error, BRAID_STATE, "only %u of the checkpoint's %u blocks arrived", have,
+                         c->split->block_count);
     if (!err) err = finish_files(c, out, error);
     if (!err) err = files_join(c->directory, c->step, out->path, error);
     if (!err) err = publish(c, out->path, error);

@@ -28,7 +28,8 @@ struct train_data {
 };
 
 static braid_err open_error(const char *path, braid_error *error) {
-    if (errno == ENOENT) return braid_fail(error, BRAID_IO, "no text at '%s'; name an existing file under data.text", path);
+    if (errno == ENOENT)
+        return braid_fail(error, BRAID_IO, "no text at '%s'; name an existing file under data.text", path);
     return braid_fail(error, BRAID_IO, "cannot read the text '%s': %s", path, strerror(errno));
 }
 
@@ -36,7 +37,8 @@ static braid_err map_file(int fd, const char *path, uint64_t begin, text_file *o
     struct stat info;
     if (fstat(fd, &info) != 0) return open_error(path, error);
     if (!S_ISREG(info.st_mode))
-        return braid_fail(error, BRAID_IO, "'%s' is %s, not a text file", path, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+        return braid_fail(error, BRAID_IO, "'%s' is %s, not a text file", path,
+                          S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
     if (info.st_size == 0) return braid_fail(error, BRAID_IO, "the text '%s' is empty", path);
     void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED) return open_error(path, error);
@@ -70,12 +72,15 @@ static braid_hash hash_text(const train_data *data) {
 static braid_err check_length(const train_data *data, double holdout, uint32_t tokens, braid_error *error) {
     uint64_t need = (uint64_t)tokens + 1, held = data->bytes - data->train_bytes;
     if (data->train_bytes < need)
-        return braid_fail(error, BRAID_CONFIG, "the text is too short: %llu bytes to train on, one sequence needs %llu; "
+        return braid_fail(error, BRAID_CONFIG,
+                          "the text is too short: %llu bytes to train on, one sequence needs %llu; "
                           "add text or lower the tokens of a sequence",
                           (unsigned long long)data->train_bytes, (unsigned long long)need);
     if (holdout > 0 && held < need)
-        return braid_fail(error, BRAID_CONFIG, "the held-out text is too short: %llu bytes, one sequence needs %llu; add text, "
-                          "raise holdout or set it to 0", (unsigned long long)held, (unsigned long long)need);
+        return braid_fail(error, BRAID_CONFIG,
+                          "the held-out text is too short: %llu bytes, one sequence needs %llu; add text, "
+                          "raise holdout or set it to 0",
+                          (unsigned long long)held, (unsigned long long)need);
     return BRAID_OK;
 }
 
@@ -123,8 +128,8 @@ typedef struct text_range {
     uint64_t begin, end;
 } text_range;
 
-static void draw(const train_data *data, text_range range, uint64_t stream, uint32_t sequences, uint32_t tokens, int32_t *inputs,
-                 int32_t *targets) {
+static void draw(const train_data *data, text_range range, uint64_t stream, uint32_t sequences, uint32_t tokens,
+                 int32_t *inputs, int32_t *targets) {
     BRAID_ASSERT(range.end - range.begin > tokens);
     for (uint32_t s = 0; s < sequences; s++) {
         rng r = {rng_seed(stream, s)};
@@ -133,14 +138,14 @@ static void draw(const train_data *data, text_range range, uint64_t stream, uint
     }
 }
 
-void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences, uint32_t tokens,
-                       int32_t *inputs, int32_t *targets) {
+void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
+                       uint32_t tokens, int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(rng_seed(seed, STREAM_TRAIN), iteration), m);
     draw(data, (text_range){0, data->train_bytes}, stream, sequences, tokens, inputs, targets);
 }
 
-void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens, int32_t *inputs,
-                         int32_t *targets) {
+void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
+                         int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(seed, STREAM_HELD_OUT), m);
     draw(data, (text_range){data->train_bytes, data->bytes}, stream, sequences, tokens, inputs, targets);
 }

@@ -12,7 +12,8 @@ typedef struct train_data train_data;
 
 // Reads the files one after another; the last `holdout` share (0 .. 0.5) of the bytes is held out. `tokens`: of one
 // sequence, to refuse text that is too short.
-braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out, braid_error *error);
+braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out,
+                          braid_error *error);
 void train_data_free(train_data *data);
 uint64_t train_data_bytes(const train_data *data);
 bool train_data_has_held_out(const train_data *data);

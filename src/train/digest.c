@@ -26,8 +26,7 @@ uint64_t digest64(const void *data, size_t bytes) {
     // Four lanes, so that the multiplications do not wait for each other.
     uint64_t lane[4] = {keys[0], keys[1], keys[2], keys[3]};
     for (; left >= 64; left -= 64, p += 64) {
-        for (int i = 0; i < 4; i++)
-            lane[i] = mix(load(p + 16 * i) ^ keys[4 + i], load(p + 16 * i + 8) ^ lane[i]);
+        for (int i = 0; i < 4; i++) lane[i] = mix(load(p + 16 * i) ^ keys[4 + i], load(p + 16 * i + 8) ^ lane[i]);
     }
     uint64_t h = mix(lane[0] ^ keys[4], lane[1] ^ keys[5]) ^ mix(lane[2] ^ keys[6], lane[3] ^ keys[7]);
     for (; left >= 8; left -= 8, p += 8) h = mix(load(p) ^ keys[4], h ^ keys[1]);

@@ -16,7 +16,7 @@ enum { HASH_CHUNK = 1 << 20 };
 static braid_err io_error(const char *verb, const char *path, braid_error *error) {
     int why = errno;
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space or choose another directory"
-                     : why == EFBIG                   ? "; raise the limit on file sizes (ulimit -f)"
+                       : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
     return braid_fail(error, BRAID_IO, "cannot %s '%s': %s%s", verb, path, strerror(why), mend);
 }
@@ -41,7 +41,8 @@ braid_err files_read_at(int fd, const char *path, void *data, size_t bytes, uint
     return BRAID_OK;
 }
 
-braid_err files_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset, braid_error *error) {
+braid_err files_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset,
+                         braid_error *error) {
     const char *from = data;
     while (bytes > 0) {
         ssize_t done = pwrite(fd, from, bytes, (off_t)offset);
@@ -58,7 +59,8 @@ static braid_err read_opened(int fd, const char *path, size_t most, char **text,
     struct stat info;
     if (fstat(fd, &info) != 0) return io_error("read", path, error);
     if (!S_ISREG(info.st_mode)) return braid_fail(error, BRAID_IO, "'%s' is not a regular file", path);
-    if ((uint64_t)info.st_size > most) return braid_fail(error, BRAID_LIMIT, "'%s' is larger than %zu bytes", path, most);
+    if ((uint64_t)info.st_size > most)
+        return braid_fail(error, BRAID_LIMIT, "'%s' is larger than %zu bytes", path, most);
     *length = (size_t)info.st_size;
     *text = malloc(*length + 1);
     if (!*text) return braid_fail(error, BRAID_MEMORY, "no memory to read '%s'", path);
@@ -80,7 +82,8 @@ braid_err files_read(const char *path, size_t most, char **text, size_t *length,
     return err;
 }
 
-static braid_err hash_opened(int fd, const char *path, uint8_t *chunk, braid_hash *hash, uint64_t *bytes, braid_error *error) {
+static braid_err hash_opened(int fd, const char *path, uint8_t *chunk, braid_hash *hash, uint64_t *bytes,
+                             braid_error *error) {
     sha256 s;
     sha256_init(&s);
     for (*bytes = 0;;) {

@@ -63,14 +63,15 @@ static inline __attribute__((always_inline)) void apply(const adamw *a, size_t c
     }
 }
 
-static void apply_plain(const adamw *a, size_t count, const float *gradient, float *weights, float *moment1, float *moment2) {
+static void apply_plain(const adamw *a, size_t count, const float *gradient, float *weights, float *moment1,
+                        float *moment2) {
     apply(a, count, gradient, weights, moment1, moment2);
 }
 
 #if defined(__x86_64__)
 // The same operations in wide registers: without FMA in hardware every fmaf is a call.
-__attribute__((target("avx2,fma"))) static void apply_wide(const adamw *a, size_t count, const float *gradient, float *weights,
-                                                          float *moment1, float *moment2) {
+__attribute__((target("avx2,fma"))) static void apply_wide(const adamw *a, size_t count, const float *gradient,
+                                                           float *weights, float *moment1, float *moment2) {
     apply(a, count, gradient, weights, moment1, moment2);
 }
 #endif

@@ -13,10 +13,10 @@
 
 // What every member applies.
 typedef struct train_step {
-    float clip;           // multiplier of the gradient, 1 when it need not be clipped
+    float clip;  // multiplier of the gradient, 1 when it need not be clipped
     float learning_rate;
-    float bias1, bias2;   // 1 - beta^(iteration + 1)
-    bool skip;            // nothing counted, overflow, or not finite: the version rises, the weights stay
+    float bias1, bias2;  // 1 - beta^(iteration + 1)
+    bool skip;           // nothing counted, overflow, or not finite: the version rises, the weights stay
 } train_step;
 
 // Linear warm-up to the recipe's learning rate, then a cosine down to the minimum at the last iteration.

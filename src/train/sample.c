@@ -27,7 +27,8 @@ static uint32_t likeliest(const float *logits, uint32_t count) {
 }
 
 // How many of the sorted choices stay, and their weights' sum.
-static uint32_t cut(const choice *choices, uint32_t count, const sample_settings *settings, double *weights, double *sum) {
+static uint32_t cut(const choice *choices, uint32_t count, const sample_settings *settings, double *weights,
+                    double *sum) {
     uint32_t kept = settings->top_k > 0 && settings->top_k < count ? settings->top_k : count;
     *sum = 0;
     for (uint32_t i = 0; i < kept; i++) {
@@ -71,11 +72,13 @@ struct generator {
     stage *stages[MAX_WINDOWS];     // the model on as many tokens
     void *stash;
     float *activation, *logits;
-    int32_t *tokens;                // [context]
-    uint32_t count;                 // of tokens read and kept
+    int32_t *tokens;  // [context]
+    uint32_t count;   // of tokens read and kept
 };
 
-static void *room_for(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
+static void *room_for(size_t bytes) {
+    return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+}
 
 // There is no cache of keys and values: each byte costs a forward pass over a window. Short texts get short windows.
 static braid_err make_windows(generator *g, braid_error *error) {
@@ -101,7 +104,8 @@ static braid_err load(generator *g, checkpoint *from, braid_error *error) {
     if (!g->parameters || !g->stash || !g->activation || !g->logits || !g->tokens)
         return braid_fail(error, BRAID_MEMORY, "no memory for this model");
     for (uint32_t i = 0; i < g->window_count; i++) stage_bind(g->stages[i], g->parameters);
-    return checkpoint_read_stage(from, &g->model, stage_tensors(widest), stage_tensor_count(widest), g->parameters, NULL, NULL, error);
+    return checkpoint_read_stage(from, &g->model, stage_tensors(widest), stage_tensor_count(widest), g->parameters,
+                                 NULL, NULL, error);
 }
 
 braid_err generator_new(checkpoint *from, unsigned threads, generator **out, braid_error *error) {
@@ -111,8 +115,10 @@ braid_err generator_new(checkpoint *from, unsigned threads, generator **out, bra
     braid_err err = tensor_pool_new(threads, &g->pool, error);
     if (!err) err = make_windows(g, error);
     if (!err) err = load(g, from, error);
-    if (err) generator_free(g);
-    else *out = g;
+    if (err)
+        generator_free(g);
+    else
+        *out = g;
     return err;
 }
 

@@ -91,7 +91,8 @@ static job_result microbatch_job(solo *s, job_kind kind, uint64_t iteration, uin
 }
 
 static bool job_worked(const job_result *result, braid_err *err, braid_error *error) {
-    if (result->failed && !*err) *err = braid_fail(error, BRAID_MEMORY, "no memory for an activation; lower the microbatch");
+    if (result->failed && !*err)
+        *err = braid_fail(error, BRAID_MEMORY, "no memory for an activation; lower the microbatch");
     return !*err;
 }
 
@@ -113,7 +114,12 @@ static braid_err train_microbatch(solo *s, uint64_t iteration, uint32_t m, solo_
 
 // As a swarm's leader does: tensors in canonical order.
 static double squared_norm(solo *s, uint64_t tokens) {
-    job reduce = {.id = 1, .kind = JOB_REDUCE, .count = worker_blocks(s->worker), .tokens = tokens, .inputs = 1, .input = {JOB_OWN_SUM}};
+    job reduce = {.id = 1,
+                  .kind = JOB_REDUCE,
+                  .count = worker_blocks(s->worker),
+                  .tokens = tokens,
+                  .inputs = 1,
+                  .input = {JOB_OWN_SUM}};
     worker_blobs blobs = {.context = s, .read = blob_read};
     job_result result;
     worker_run(s->worker, &reduce, &blobs, &result);
@@ -124,7 +130,11 @@ static double squared_norm(solo *s, uint64_t tokens) {
 }
 
 static void tell_iteration(const solo *s, const solo_sum *sum, const job_result *step, double norm2, double seconds) {
-    solo_event event = {.kind = SOLO_ITERATION, .iteration = s->version, .of = s->until, .tokens = sum->tokens, .microbatches = sum->counted};
+    solo_event event = {.kind = SOLO_ITERATION,
+                        .iteration = s->version,
+                        .of = s->until,
+                        .tokens = sum->tokens,
+                        .microbatches = sum->counted};
     event.loss = s->result->loss;
     event.norm = sqrt(norm2);
     event.learning_rate = (double)step->learning_rate;
@@ -143,9 +153,16 @@ static braid_err iterate(solo *s, braid_error *error) {
         if (err) return err;
     }
     double norm2 = sum.tokens > 0 ? squared_norm(s, sum.tokens) : NAN;
-    job_result step = solo_job(s, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = t, .norm2 = norm2, .tokens = sum.tokens});
-    solo_job(s, &(job){.id = 1, .kind = JOB_APPLY, .iteration = t, .clip = step.clip, .learning_rate = step.learning_rate,
-                       .bias1 = step.bias1, .bias2 = step.bias2, .skip = step.skip});
+    job_result step =
+        solo_job(s, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = t, .norm2 = norm2, .tokens = sum.tokens});
+    solo_job(s, &(job){.id = 1,
+                       .kind = JOB_APPLY,
+                       .iteration = t,
+                       .clip = step.clip,
+                       .learning_rate = step.learning_rate,
+                       .bias1 = step.bias1,
+                       .bias2 = step.bias2,
+                       .skip = step.skip});
     s->version = t + 1;
     s->result->loss = sum.tokens > 0 ? sum.loss / (double)sum.tokens : NAN;
     s->result->tokens += sum.tokens;
@@ -175,10 +192,12 @@ static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *er
     uint32_t all = worker_blocks(s->worker);
     for (uint32_t first = 0; first < all && !err; first += SAVE_BLOCKS) {
         uint32_t count = all - first < SAVE_BLOCKS ? all - first : SAVE_BLOCKS;
-        job_result state = solo_job(s, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = s->version});
+        job_result state =
+            solo_job(s, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = s->version});
         uint64_t bytes = 0;
         const void *data = blob_read(s, state.out, &bytes);
-        err = data ? checkpoint_put(writer, 0, first, count, data, bytes, error) : braid_fail(error, BRAID_MEMORY, "no memory to save");
+        err = data ? checkpoint_put(writer, 0, first, count, data, bytes, error)
+                   : braid_fail(error, BRAID_MEMORY, "no memory to save");
         blob_release(s, state.out);
     }
     return err;
@@ -186,14 +205,19 @@ static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *er
 
 // A checkpoint that cannot be written is told, and the run goes on: the older one is still there.
 static void save(solo *s) {
-    checkpoint_config config = {.directory = s->run->checkpoint, .model = &s->run->model, .split = &s->split, .run = s->run_hash,
+    checkpoint_config config = {.directory = s->run->checkpoint,
+                                .model = &s->run->model,
+                                .split = &s->split,
+                                .run = s->run_hash,
                                 .version = s->version};
     checkpoint_writer *writer = NULL;
     checkpoint_summary summary;
     braid_error why = {0};
     braid_err err = checkpoint_begin(&config, &writer, &why);
-    if (!err && (err = save_blocks(s, writer, &why))) checkpoint_abort(writer);
-    else if (!err) err = checkpoint_end(writer, &summary, &why);
+    if (!err && (err = save_blocks(s, writer, &why)))
+        checkpoint_abort(writer);
+    else if (!err)
+        err = checkpoint_end(writer, &summary, &why);
     s->result->save_failed = err != BRAID_OK;
     solo_event event = {.kind = SOLO_CHECKPOINT, .iteration = s->version, .failed = err != BRAID_OK, .text = why.text};
     if (!err) {
@@ -244,22 +268,33 @@ static braid_err resume(solo *s, braid_error *error) {
     err = worker_load(s->worker, from, error);
     s->version = checkpoint_version(from);
     if (!err && s->version > s->until)
-        err = braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
+        err = braid_fail(error, BRAID_CONFIG,
+                         "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
                          checkpoint_path(from), (unsigned long long)s->version, (unsigned long long)s->until);
     if (!err && !hash_equal(checkpoint_run(from), &s->run_hash))
-        tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "this checkpoint was made with another description or other text; it is continued with this one"});
+        tell(s,
+             &(solo_event){
+                 .kind = SOLO_NOTE,
+                 .text =
+                     "this checkpoint was made with another description or other text; it is continued with this one"});
     checkpoint_close(from);
     return err;
 }
 
 static braid_err solo_open(solo *s, braid_error *error) {
     const run_config *run = s->run;
-    worker_config config = {.model = run->model, .recipe = run->recipe, .seed = run->seed, .microbatches = run->microbatches,
-                            .capacity = 1, .data = s->config.data, .max_memory = run->max_memory};
+    worker_config config = {.model = run->model,
+                            .recipe = run->recipe,
+                            .seed = run->seed,
+                            .microbatches = run->microbatches,
+                            .capacity = 1,
+                            .data = s->config.data,
+                            .max_memory = run->max_memory};
     run_solo_shape(run, &config.shape);
     s->until = s->config.until ? s->config.until : run->recipe.iterations;
     if (s->until > run->recipe.iterations)
-        return braid_fail(error, BRAID_CONFIG, "the run's description ends after %llu iterations; raise train.iterations to do more",
+        return braid_fail(error, BRAID_CONFIG,
+                          "the run's description ends after %llu iterations; raise train.iterations to do more",
                           (unsigned long long)run->recipe.iterations);
     braid_hash text = train_data_hash(s->config.data);
     s->run_hash = run_config_hash(run, &text);
@@ -285,8 +320,12 @@ braid_err solo_run(const solo_config *config, solo_result *out, braid_error *err
     braid_err err = solo_open(&s, error);
     if (!err) {
         uint64_t tokens = (uint64_t)s.run->microbatches * s.run->sequences * s.run->tokens;
-        tell(&s, &(solo_event){.kind = SOLO_STARTED, .iteration = s.version, .of = s.until, .tokens = tokens,
-                               .microbatches = s.run->microbatches, .parameters = stage_parameters(worker_stage(s.worker))});
+        tell(&s, &(solo_event){.kind = SOLO_STARTED,
+                               .iteration = s.version,
+                               .of = s.until,
+                               .tokens = tokens,
+                               .microbatches = s.run->microbatches,
+                               .parameters = stage_parameters(worker_stage(s.worker))});
         err = train(&s, error);
     }
     if (!err) err = hash_weights(&s, error);

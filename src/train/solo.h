@@ -33,20 +33,20 @@ typedef struct solo_config {
     const run_config *run;
     const train_data *data;
     unsigned threads;
-    const char *resume;      // a checkpoint, NULL: from the seed
-    uint64_t until;          // stop when this many iterations are done, 0: the run's
+    const char *resume;  // a checkpoint, NULL: from the seed
+    uint64_t until;      // stop when this many iterations are done, 0: the run's
     void *context;
     void (*tell)(void *context, const solo_event *event);
     bool (*stop)(void *context);  // asked after each iteration: finish, save, end
 } solo_config;
 
 typedef struct solo_result {
-    uint64_t version;        // iterations done
-    braid_hash weights;      // split_weights_hash
-    double loss;             // mean of the last iteration, NAN when there was none
-    uint64_t tokens;         // trained on in this process
-    bool stopped;            // because stop() said so
-    bool save_failed;        // the last checkpoint could not be written
+    uint64_t version;           // iterations done
+    braid_hash weights;         // split_weights_hash
+    double loss;                // mean of the last iteration, NAN when there was none
+    uint64_t tokens;            // trained on in this process
+    bool stopped;               // because stop() said so
+    bool save_failed;           // the last checkpoint could not be written
     char path[FILES_MAX_PATH];  // the last checkpoint, "": none
 } solo_result;
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static braid_err no_memory(braid_error *error) { return braid_fail(error, BRAID_MEMORY, "no memory for the model's table of tensors"); }
+static braid_err no_memory(braid_error *error) {
+    return braid_fail(error, BRAID_MEMORY, "no memory for the model's table of tensors");
+}
 
 static braid_err copy_tensors(const model_config *model, split *s, braid_error *error) {
     layout whole;
@@ -30,7 +32,8 @@ static void order_blocks(split *s) {
     s->stage_first[s->stages] = next;
 }
 
-braid_err split_new(const model_config *model, const uint32_t *layers, uint32_t stages, split *out, braid_error *error) {
+braid_err split_new(const model_config *model, const uint32_t *layers, uint32_t stages, split *out,
+                    braid_error *error) {
     *out = (split){.stages = stages};
     braid_err err = copy_tensors(model, out, error);
     if (err) return err;
@@ -58,8 +61,12 @@ void split_free(split *s) {
     *s = (split){0};
 }
 
-uint32_t split_count(const split *s, uint32_t stage_number) { return s->stage_first[stage_number + 1] - s->stage_first[stage_number]; }
-uint32_t split_block(const split *s, uint32_t stage_number, uint32_t index) { return s->stage_blocks[s->stage_first[stage_number] + index]; }
+uint32_t split_count(const split *s, uint32_t stage_number) {
+    return s->stage_first[stage_number + 1] - s->stage_first[stage_number];
+}
+uint32_t split_block(const split *s, uint32_t stage_number, uint32_t index) {
+    return s->stage_blocks[s->stage_first[stage_number] + index];
+}
 
 bool split_put_leaves(const split *s, uint32_t stage_number, const void *leaves, uint64_t bytes, braid_hash *all) {
     if (stage_number >= s->stages || bytes != (uint64_t)split_count(s, stage_number) * sizeof *all) return false;
@@ -69,4 +76,6 @@ bool split_put_leaves(const split *s, uint32_t stage_number, const void *leaves,
     return true;
 }
 
-braid_hash split_weights_hash(const split *s, const braid_hash *all) { return sha256_of(all, (size_t)s->block_count * sizeof *all); }
+braid_hash split_weights_hash(const split *s, const braid_hash *all) {
+    return sha256_of(all, (size_t)s->block_count * sizeof *all);
+}

@@ -13,11 +13,11 @@
 typedef struct split {
     uint32_t stages;
     uint32_t tensor_count, block_count;
-    stage_tensor *tensors;    // whole model, canonical order
-    uint16_t *tensor_stage;   // [tensor_count]
-    block *blocks;            // whole model, canonical order; `tensor` is the canonical number
-    uint32_t *stage_blocks;   // [block_count] numbers of canonical blocks, stage by stage in each stage's order
-    uint32_t *stage_first;    // [stages + 1] where a stage begins in stage_blocks
+    stage_tensor *tensors;   // whole model, canonical order
+    uint16_t *tensor_stage;  // [tensor_count]
+    block *blocks;           // whole model, canonical order; `tensor` is the canonical number
+    uint32_t *stage_blocks;  // [block_count] numbers of canonical blocks, stage by stage in each stage's order
+    uint32_t *stage_first;   // [stages + 1] where a stage begins in stage_blocks
 } split;
 
 // `layers`: model blocks per stage, as in a run's description; they add up to the model's.

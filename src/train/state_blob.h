@@ -14,7 +14,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "state travels little-
 
 enum { STATE_PARTS = 3 };  // weights, moment1, moment2
 
-static inline size_t state_block_bytes(uint32_t elements) { return sizeof(uint64_t) + STATE_PARTS * sizeof(float) * elements; }
+static inline size_t state_block_bytes(uint32_t elements) {
+    return sizeof(uint64_t) + STATE_PARTS * sizeof(float) * elements;
+}
 
 static inline size_t state_blob_bytes(const block *blocks, uint32_t first, uint32_t count) {
     return count * sizeof(uint64_t) + STATE_PARTS * sizeof(float) * blocks_elements(blocks, first, count);
@@ -31,14 +33,16 @@ static inline const uint8_t *state_block_part(const uint8_t *bytes, uint32_t ele
     return bytes + sizeof(uint64_t) + part * sizeof(float) * elements;
 }
 
-static inline void state_block_write(uint8_t *out, uint64_t version, uint32_t elements, const float *const parts[STATE_PARTS]) {
+static inline void state_block_write(uint8_t *out, uint64_t version, uint32_t elements,
+                                     const float *const parts[STATE_PARTS]) {
     memcpy(out, &version, sizeof version);
     for (uint32_t i = 0; i < STATE_PARTS; i++)
         memcpy(out + sizeof version + i * sizeof(float) * elements, parts[i], elements * sizeof(float));
 }
 
 // Whether `bytes` are blocks [first, first + count), all at one version.
-static inline bool state_blob_sound(const block *blocks, uint32_t first, uint32_t count, const uint8_t *bytes, uint64_t byte_count) {
+static inline bool state_blob_sound(const block *blocks, uint32_t first, uint32_t count, const uint8_t *bytes,
+                                    uint64_t byte_count) {
     if (count == 0 || byte_count != state_blob_bytes(blocks, first, count)) return false;
     uint64_t version = state_block_version(bytes);
     for (uint32_t i = first; i < first + count; i++) {

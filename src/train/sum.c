@@ -7,8 +7,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packed sums are littl
 
 enum { CHUNK = 512, FLAG_OVERFLOW = 1, NORM_LANES = 16 };
 
-static const float limit = 0x1p20f;    // 2^SUM_RANGE_BITS
-static const double scale = 0x1p30;    // 2^SUM_SCALE_BITS
+static const float limit = 0x1p20f;  // 2^SUM_RANGE_BITS
+static const double scale = 0x1p30;  // 2^SUM_SCALE_BITS
 static const double unscale = 0x1p-30;
 // Adding it to a number below 2^51 rounds that to an integer, to nearest even, and leaves it in the low bits.
 static const double rounder = 0x1.8p52;
@@ -87,11 +87,13 @@ size_t sum_packed_bytes(const int64_t *sum, size_t count, bool overflow) {
 }
 
 // With a constant width these loops become plain moves.
-static inline __attribute__((always_inline)) void put_group(const int64_t *sum, size_t count, unsigned width, uint8_t *out) {
+static inline __attribute__((always_inline)) void put_group(const int64_t *sum, size_t count, unsigned width,
+                                                            uint8_t *out) {
     for (size_t i = 0; i < count; i++) memcpy(out + i * width, &sum[i], width);
 }
 
-static inline __attribute__((always_inline)) void take_group(const uint8_t *bytes, size_t count, unsigned width, int64_t *out) {
+static inline __attribute__((always_inline)) void take_group(const uint8_t *bytes, size_t count, unsigned width,
+                                                             int64_t *out) {
     unsigned unused = 64 - 8 * width;
     for (size_t i = 0; i < count; i++) {
         uint64_t x = 0;
@@ -104,19 +106,21 @@ static inline __attribute__((always_inline)) void take_group(const uint8_t *byte
 
 static void pack_group(const int64_t *sum, size_t count, unsigned width, uint8_t *out) {
     switch (width) {
-#define X(w) case w: put_group(sum, count, w, out); break;
+#define X(w) \
+    case w: put_group(sum, count, w, out); break;
         EACH_WIDTH(X)
 #undef X
-        default: break;
+    default: break;
     }
 }
 
 static void unpack_group(const uint8_t *bytes, size_t count, unsigned width, int64_t *out) {
     switch (width) {
-#define X(w) case w: take_group(bytes, count, w, out); break;
+#define X(w) \
+    case w: take_group(bytes, count, w, out); break;
         EACH_WIDTH(X)
 #undef X
-        default: memset(out, 0, count * sizeof *out); break;
+    default: memset(out, 0, count * sizeof *out); break;
     }
 }
 
@@ -164,7 +168,9 @@ bool sum_unpack(const uint8_t *bytes, size_t count, int64_t *out) {
     return true;
 }
 
-static bool part_overflowed(const sum_part *part) { return part->own ? part->overflow : part->packed[0] == FLAG_OVERFLOW; }
+static bool part_overflowed(const sum_part *part) {
+    return part->own ? part->overflow : part->packed[0] == FLAG_OVERFLOW;
+}
 
 // Unsigned, because a peer may send any integers, and a signed sum of those may wrap.
 static void add_words(uint64_t *sum, const int64_t *more, size_t count) {
@@ -202,7 +208,8 @@ static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t coun
     for (size_t i = 0; i < count; i++) result[i] = (float)((double)result[i] / (double)tokens);
 }
 
-void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens, float *result) {
+void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
+                float *result) {
     bool overflow = part_count > PARTS_AT_ONCE || tokens == 0;
     for (uint32_t p = 0; p < part_count && reproducible && !overflow; p++) overflow = part_overflowed(&parts[p]);
     if (overflow) {

@@ -37,7 +37,8 @@ typedef struct sum_part {
 } sum_part;
 
 // result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing.
-void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens, float *result);
+void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
+                float *result);
 
 // Sum of squares of one block: fp64, 16 lanes (element mod 16) added pairwise.
 double sum_norm2(const float *values, size_t count);

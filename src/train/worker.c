@@ -31,8 +31,10 @@ static void carve_all(worker *w, carver *c) {
     w->moment1 = carve(c, p, sizeof *w->moment1);
     w->moment2 = carve(c, p, sizeof *w->moment2);
     w->results = carve(c, p, sizeof *w->results);
-    if (w->config.recipe.reproducible) w->fixed_sum = carve(c, p, sizeof *w->fixed_sum);
-    else w->plain_sum = carve(c, p, sizeof *w->plain_sum);
+    if (w->config.recipe.reproducible)
+        w->fixed_sum = carve(c, p, sizeof *w->fixed_sum);
+    else
+        w->plain_sum = carve(c, p, sizeof *w->plain_sum);
     w->blocks = carve(c, w->block_count, sizeof *w->blocks);
     w->versions = carve(c, w->block_count, sizeof *w->versions);
     w->overflow = carve(c, w->block_count, sizeof *w->overflow);
@@ -69,15 +71,18 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
     uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
-        return braid_fail(error, BRAID_LIMIT, "this stage with room for %u microbatch%s needs %llu MiB, the limit is %llu MiB; raise "
-                          "--max-memory to at least %lluM, or %s", capacity, capacity == 1 ? "" : "es", (unsigned long long)(need >> 20) + 1,
+        return braid_fail(error, BRAID_LIMIT,
+                          "this stage with room for %u microbatch%s needs %llu MiB, the limit is %llu MiB; raise "
+                          "--max-memory to at least %lluM, or %s",
+                          capacity, capacity == 1 ? "" : "es", (unsigned long long)(need >> 20) + 1,
                           (unsigned long long)(cap >> 20), (unsigned long long)(need >> 20) + 1,
                           capacity == 1 ? "make the microbatches or the stage smaller" : "lower the capacity");
     }
     // Reserved now, touched when used: a peer that waits for work costs its state only.
     void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return braid_fail(error, BRAID_MEMORY, "cannot reserve %llu MiB for this stage: %s; lower the capacity or the microbatch",
+        return braid_fail(error, BRAID_MEMORY,
+                          "cannot reserve %llu MiB for this stage: %s; lower the capacity or the microbatch",
                           (unsigned long long)(w->memory_bytes >> 20), strerror(errno));
     w->memory = memory;
     carver pieces = {memory, 0};
@@ -88,7 +93,8 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
 }
 
 braid_err worker_new(const worker_config *config, tensor_pool *pool, worker **out, braid_error *error) {
-    if (config->capacity == 0) return braid_fail(error, BRAID_ARGUMENT, "a worker needs room for at least one microbatch");
+    if (config->capacity == 0)
+        return braid_fail(error, BRAID_ARGUMENT, "a worker needs room for at least one microbatch");
     worker *w = malloc(sizeof *w);
     if (!w) return braid_fail(error, BRAID_MEMORY, "no memory for a worker");
     braid_err err = worker_measure(w, config, pool, error);
@@ -131,8 +137,8 @@ uint32_t worker_fitting_capacity(const worker_config *config, uint64_t bytes, ui
 
 braid_err worker_load(worker *w, checkpoint *from, braid_error *error) {
     uint64_t version = checkpoint_version(from);
-    braid_err err = checkpoint_read_stage(from, &w->config.model, w->tensors, w->tensor_count, w->weights, w->moment1, w->moment2,
-                                          error);
+    braid_err err = checkpoint_read_stage(from, &w->config.model, w->tensors, w->tensor_count, w->weights, w->moment1,
+                                          w->moment2, error);
     if (err) return err;
     for (uint32_t i = 0; i < w->block_count; i++) w->versions[i] = version;
     w->loaded = true;
@@ -178,7 +184,9 @@ void worker_each(const worker_call *call, uint32_t count, tensor_task_fn task, v
     tensor_pool_run(call->w->pool, count, task, context);
 }
 
-braid_hash worker_root(const braid_hash *hashes, uint32_t count) { return sha256_of(hashes, (size_t)count * sizeof *hashes); }
+braid_hash worker_root(const braid_hash *hashes, uint32_t count) {
+    return sha256_of(hashes, (size_t)count * sizeof *hashes);
+}
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -189,14 +197,22 @@ static uint64_t now_ns(void) {
 typedef void (*job_fn)(const worker_call *call);
 
 static const job_fn jobs[JOB_KINDS] = {
-    [JOB_FORWARD] = worker_forward,         [JOB_LOSS] = worker_loss,
-    [JOB_BACKWARD] = worker_backward,       [JOB_WEIGHT] = worker_weight,
-    [JOB_PACK] = worker_pack,               [JOB_REDUCE] = worker_reduce,
-    [JOB_RESULT_PUT] = worker_result_put,   [JOB_RESULT_GET] = worker_result_get,
-    [JOB_NORM] = worker_norm,               [JOB_DECIDE] = worker_decide,
-    [JOB_APPLY] = worker_apply,             [JOB_STATE_ROOT] = worker_state_root,
-    [JOB_STATE_GET] = worker_state_get,     [JOB_STATE_PUT] = worker_state_put,
-    [JOB_STATE_INIT] = worker_state_init,   [JOB_LEAVES] = worker_leaves,
+    [JOB_FORWARD] = worker_forward,
+    [JOB_LOSS] = worker_loss,
+    [JOB_BACKWARD] = worker_backward,
+    [JOB_WEIGHT] = worker_weight,
+    [JOB_PACK] = worker_pack,
+    [JOB_REDUCE] = worker_reduce,
+    [JOB_RESULT_PUT] = worker_result_put,
+    [JOB_RESULT_GET] = worker_result_get,
+    [JOB_NORM] = worker_norm,
+    [JOB_DECIDE] = worker_decide,
+    [JOB_APPLY] = worker_apply,
+    [JOB_STATE_ROOT] = worker_state_root,
+    [JOB_STATE_GET] = worker_state_get,
+    [JOB_STATE_PUT] = worker_state_put,
+    [JOB_STATE_INIT] = worker_state_init,
+    [JOB_LEAVES] = worker_leaves,
     [JOB_SUM_CLEAR] = worker_sum_clear,
 };
 

@@ -19,13 +19,13 @@ typedef struct worker worker;
 typedef struct worker_config {
     model_config model;
     stage_shape shape;
-    train_recipe recipe;       // optimizer, schedule, mode
+    train_recipe recipe;  // optimizer, schedule, mode
     uint64_t seed;
-    uint32_t microbatches;     // of an iteration: a JOB_FORWARD for m >= microbatches draws held-out text
-    uint32_t capacity;         // stashes
-    unsigned threads;          // of the pool that worker_new will get: worker_memory_bytes counts their scratch; 0: one
-    const train_data *data;    // stage 0 only, borrowed; NULL elsewhere
-    uint64_t max_memory;       // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
+    uint32_t microbatches;   // of an iteration: a JOB_FORWARD for m >= microbatches draws held-out text
+    uint32_t capacity;       // stashes
+    unsigned threads;        // of the pool that worker_new will get: worker_memory_bytes counts their scratch; 0: one
+    const train_data *data;  // stage 0 only, borrowed; NULL elsewhere
+    uint64_t max_memory;     // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
 } worker_config;
 
 // Reserves all memory at once. `pool` is borrowed.

@@ -28,7 +28,8 @@ static void draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targe
     const worker_config *c = &call->w->config;
     const job *j = call->work;
     if (is_held_out(call))
-        train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs, targets);
+        train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
+                            targets);
     else
         train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
 }
@@ -78,8 +79,10 @@ static uint32_t block_at(const worker *w, size_t offset) {
     uint32_t low = 0, high = w->block_count;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (w->blocks[middle].offset <= offset) low = middle;
-        else high = middle;
+        if (w->blocks[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -93,7 +96,8 @@ static void add_to_sum(void *context, size_t offset, const float *gradient, size
     for (uint32_t b = block_at(w, offset); count > 0; b++) {
         size_t left = w->blocks[b].offset + w->blocks[b].count - offset;
         size_t n = count < left ? count : left;
-        if (sum_add_fixed(w->fixed_sum + offset, gradient, n)) atomic_store_explicit(&w->overflow[b], true, memory_order_relaxed);
+        if (sum_add_fixed(w->fixed_sum + offset, gradient, n))
+            atomic_store_explicit(&w->overflow[b], true, memory_order_relaxed);
         offset += n;
         gradient += n;
         count -= n;
@@ -116,8 +120,10 @@ void worker_weight(const worker_call *call) {
 void worker_sum_clear(const worker_call *call) {
     worker *w = call->w;
     if (!w->sum_used) return;  // a sum that nobody touched is zero and costs no memory yet
-    if (w->plain_sum) memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
-    else memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
+    if (w->plain_sum)
+        memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
+    else
+        memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
     for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->overflow[b], false, memory_order_relaxed);
     w->sum_used = false;
 }

@@ -27,17 +27,17 @@ struct worker {
     int64_t *fixed_sum;  // reproducible
     float *plain_sum;    // fast
     block *blocks;
-    uint64_t *versions;        // [block_count]
-    _Atomic(bool) *overflow;   // [block_count], of the sum
-    size_t *part_at;           // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
-    braid_hash *block_hash;    // [block_count]
-    double *block_norm2;       // [block_count]
-    double *tensor_norm2;      // [tensor_count]
-    int32_t *inputs, *targets; // [capacity * rows], stage 0
-    uint8_t *stashes;          // [capacity * stash_bytes]
+    uint64_t *versions;         // [block_count]
+    _Atomic(bool) *overflow;    // [block_count], of the sum
+    size_t *part_at;            // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
+    braid_hash *block_hash;     // [block_count]
+    double *block_norm2;        // [block_count]
+    double *tensor_norm2;       // [tensor_count]
+    int32_t *inputs, *targets;  // [capacity * rows], stage 0
+    uint8_t *stashes;           // [capacity * stash_bytes]
 
-    bool sum_used;   // since the last JOB_SUM_CLEAR
-    bool loaded;     // weights came from a checkpoint
+    bool sum_used;  // since the last JOB_SUM_CLEAR
+    bool loaded;    // weights came from a checkpoint
     uint64_t loaded_version;
 };
 

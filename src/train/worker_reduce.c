@@ -13,7 +13,9 @@ typedef struct reduction {
     const uint8_t *bytes[WIRE_MAX_STAGE_MEMBERS];  // per input; NULL: the own sum
 } reduction;
 
-static bool block_overflowed(const worker *w, uint32_t b) { return atomic_load_explicit(&w->overflow[b], memory_order_relaxed); }
+static bool block_overflowed(const worker *w, uint32_t b) {
+    return atomic_load_explicit(&w->overflow[b], memory_order_relaxed);
+}
 
 // Where the blocks of input `p` start; one more entry for the end.
 static size_t *starts_of(const worker *w, uint32_t p) { return w->part_at + (size_t)p * (w->block_count + 1); }
@@ -24,8 +26,9 @@ static void measure_block(void *context, size_t i) {
     uint32_t b = r->call->work->first + (uint32_t)i;
     const block *range = &w->blocks[b];
     bool plain = !w->config.recipe.reproducible;
-    starts_of(w, 0)[i + 1] = plain ? range->count * sizeof(float)
-                                   : sum_packed_bytes(w->fixed_sum + range->offset, range->count, block_overflowed(w, b));
+    starts_of(w, 0)[i + 1] = plain
+                                 ? range->count * sizeof(float)
+                                 : sum_packed_bytes(w->fixed_sum + range->offset, range->count, block_overflowed(w, b));
 }
 
 static void pack_block(void *context, size_t i) {
@@ -34,8 +37,10 @@ static void pack_block(void *context, size_t i) {
     uint32_t b = r->call->work->first + (uint32_t)i;
     const block *range = &w->blocks[b];
     uint8_t *out = r->out + starts_of(w, 0)[i];
-    if (w->config.recipe.reproducible) sum_pack(w->fixed_sum + range->offset, range->count, block_overflowed(w, b), out);
-    else memcpy(out, w->plain_sum + range->offset, range->count * sizeof(float));
+    if (w->config.recipe.reproducible)
+        sum_pack(w->fixed_sum + range->offset, range->count, block_overflowed(w, b), out);
+    else
+        memcpy(out, w->plain_sum + range->offset, range->count * sizeof(float));
 }
 
 void worker_pack(const worker_call *call) {
@@ -64,7 +69,8 @@ static bool find_packed(const worker *w, const job *work, const uint8_t *bytes, 
 
 static bool find_plain(const worker *w, const job *work, size_t count, size_t *start) {
     start[0] = 0;
-    for (uint32_t i = 0; i < work->count; i++) start[i + 1] = start[i] + w->blocks[work->first + i].count * sizeof(float);
+    for (uint32_t i = 0; i < work->count; i++)
+        start[i + 1] = start[i] + w->blocks[work->first + i].count * sizeof(float);
     return start[work->count] == count;
 }
 
@@ -76,8 +82,9 @@ static bool open_inputs(reduction *r) {
         uint64_t count = 0;
         r->bytes[p] = call->blobs->read(call->blobs->context, call->work->input[p], &count);
         if (!r->bytes[p]) return false;
-        bool sound = w->config.recipe.reproducible ? find_packed(w, call->work, r->bytes[p], (size_t)count, starts_of(w, p))
-                                                   : find_plain(w, call->work, (size_t)count, starts_of(w, p));
+        bool sound = w->config.recipe.reproducible
+                         ? find_packed(w, call->work, r->bytes[p], (size_t)count, starts_of(w, p))
+                         : find_plain(w, call->work, (size_t)count, starts_of(w, p));
         if (!sound) return false;
     }
     return true;
@@ -103,7 +110,8 @@ static void reduce_block(void *context, size_t i) {
     sum_part parts[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = r->call->work->inputs;
     for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
-    sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens, w->results + range->offset);
+    sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
+               w->results + range->offset);
 }
 
 static void get_results(const worker_call *call) {

@@ -33,8 +33,8 @@ static void apply_block(void *context, size_t i) {
     const block *range = &w->blocks[i];
     size_t at = range->offset;
     if (!a->step.skip)
-        adamw_apply(&w->config.recipe, &a->step, w->tensors[range->tensor].decay, range->count, w->results + at, w->weights + at,
-                    w->moment1 + at, w->moment2 + at);
+        adamw_apply(&w->config.recipe, &a->step, w->tensors[range->tensor].decay, range->count, w->results + at,
+                    w->weights + at, w->moment1 + at, w->moment2 + at);
     w->versions[i] = a->iteration + 1;
 }
 
@@ -99,7 +99,8 @@ void worker_state_put(const worker_call *call) {
     if (!worker_range(call)) return;
     const uint8_t *in = worker_read(call, work->in, state_blob_bytes(w->blocks, work->first, work->count));
     if (!in) return;
-    if (!state_blob_sound(w->blocks, work->first, work->count, in, state_blob_bytes(w->blocks, work->first, work->count))) {
+    if (!state_blob_sound(w->blocks, work->first, work->count, in,
+                          state_blob_bytes(w->blocks, work->first, work->count))) {
         call->result->failed = true;
         return;
     }
@@ -108,7 +109,8 @@ void worker_state_put(const worker_call *call) {
         size_t at = w->blocks[b].offset;
         uint32_t count = w->blocks[b].count;
         float *parts[STATE_PARTS] = {w->weights + at, w->moment1 + at, w->moment2 + at};
-        for (uint32_t i = 0; i < STATE_PARTS; i++) memcpy(parts[i], state_block_part(in, count, i), count * sizeof(float));
+        for (uint32_t i = 0; i < STATE_PARTS; i++)
+            memcpy(parts[i], state_block_part(in, count, i), count * sizeof(float));
         w->versions[b] = call->result->version;
         in += state_block_bytes(count);
     }

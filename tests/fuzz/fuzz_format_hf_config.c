@@ -14,8 +14,10 @@ static const model_config examples[] = {
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     size_t length = 0;
     char *text = hf_config_write(&examples[number % 2], &length);
-    if (text && length <= capacity) memcpy(bytes, text, length);
-    else length = 0;
+    if (text && length <= capacity)
+        memcpy(bytes, text, length);
+    else
+        length = 0;
     free(text);
     return length;
 }
@@ -29,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t length;
     char *text = hf_config_write(&config, &length);
     FUZZ_CHECK(text && hf_config_read(text, length, "again", &back, NULL) == BRAID_OK);
-    FUZZ_CHECK(back.dim == config.dim && back.layers == config.layers && back.ffn_dim == config.ffn_dim && back.tied == config.tied);
+    FUZZ_CHECK(back.dim == config.dim && back.layers == config.layers && back.ffn_dim == config.ffn_dim &&
+               back.tied == config.tied);
     free(text);
     return 0;
 }

@@ -7,13 +7,15 @@
 #include <string.h>
 
 size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
-    static const char *const values[] = {"1", "-2.5e-3", "\"x\\u00e9\\n\"", "true", "null", "[]", "{\"k\":[1,[2]]}", "\"\\ud83d\\ude00\""};
+    static const char *const values[] = {"1",    "-2.5e-3", "\"x\\u00e9\\n\"", "true",
+                                         "null", "[]",      "{\"k\":[1,[2]]}", "\"\\ud83d\\ude00\""};
     rng r = {rng_seed(51, number)};
     size_t length = 0;
     uint64_t members = rng_below(&r, 6);
     length += (size_t)snprintf((char *)bytes, capacity, "{");
     for (uint64_t i = 0; i < members && length < capacity; i++)
-        length += (size_t)snprintf((char *)bytes + length, capacity - length, "%s\"key%u\" : %s", i ? ", " : "", (unsigned)i, values[rng_below(&r, 8)]);
+        length += (size_t)snprintf((char *)bytes + length, capacity - length, "%s\"key%u\" : %s", i ? ", " : "",
+                                   (unsigned)i, values[rng_below(&r, 8)]);
     if (length < capacity) length += (size_t)snprintf((char *)bytes + length, capacity - length, "}");
     return length < capacity ? length : 0;
 }

@@ -16,12 +16,15 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     uint32_t count = (uint32_t)rng_below(&r, 5);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "layer.%u.weight", i);
-        tensors[i] = (safetensors_tensor){.name = names[i], .dims = (uint32_t)rng_below(&r, 3), .shape = {rng_below(&r, 9), rng_below(&r, 9)}};
+        tensors[i] = (safetensors_tensor){
+            .name = names[i], .dims = (uint32_t)rng_below(&r, 3), .shape = {rng_below(&r, 9), rng_below(&r, 9)}};
     }
     size_t length = 0;
     uint8_t *prefix = safetensors_prefix(tensors, count, &length);
-    if (prefix && length <= capacity) memcpy(bytes, prefix, length);
-    else length = 0;
+    if (prefix && length <= capacity)
+        memcpy(bytes, prefix, length);
+    else
+        length = 0;
     free(prefix);
     return length;
 }

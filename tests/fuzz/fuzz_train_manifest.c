@@ -19,8 +19,10 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     }
     size_t length = 0;
     char *text = manifest_text(&m, &length);
-    if (text && length <= capacity) memcpy(bytes, text, length);
-    else length = 0;
+    if (text && length <= capacity)
+        memcpy(bytes, text, length);
+    else
+        length = 0;
     free(text);
     return length;
 }

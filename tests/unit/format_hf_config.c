@@ -43,21 +43,32 @@ static braid_err read_text(const char *text, model_config *out, braid_error *err
 static void test_files_of_others_are_read(void **state) {
     (void)state;
     model_config c;
-    assert_int_equal(read_text("{\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\",\"n_embd\":768,\"n_layer\":12,\"n_head\":12,"
-                               "\"n_positions\":1024,\"n_ctx\":1024,\"n_inner\":null,\"vocab_size\":50257,\"layer_norm_epsilon\":1e-05}", &c, NULL),
-                     BRAID_OK);
+    assert_int_equal(
+        read_text(
+            "{\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\",\"n_embd\":768,\"n_layer\":12,\"n_head\":"
+            "12,"
+            "\"n_positions\":1024,\"n_ctx\":1024,\"n_inner\":null,\"vocab_size\":50257,\"layer_norm_epsilon\":1e-05}",
+            &c, NULL),
+        BRAID_OK);
     assert_int_equal(c.ffn_dim, 3072);
     assert_true(c.tied);
-    assert_int_equal(read_text("{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
-                               "\"vocab_size\":256,\"max_position_embeddings\":64,\"rope_scaling\":null}", &c, NULL), BRAID_OK);
+    assert_int_equal(read_text("{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_"
+                               "layers\":1,\"num_attention_heads\":4,"
+                               "\"vocab_size\":256,\"max_position_embeddings\":64,\"rope_scaling\":null}",
+                               &c, NULL),
+                     BRAID_OK);
     assert_int_equal(c.kv_heads, 4);
     assert_false(c.tied);
 }
 
 static void test_what_cannot_be_computed_is_named(void **state) {
     (void)state;
-#define LLAMA "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":256,\"max_position_embeddings\":64,"
-    const struct { const char *text, *named; } bad[] = {
+#define LLAMA                                                                                                       \
+    "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":" \
+    "256,\"max_position_embeddings\":64,"
+    const struct {
+        const char *text, *named;
+    } bad[] = {
         {"{\"model_type\":\"bert\"}", "model_type"},
         {"{}", "model_type"},
         {"[]", "model_type"},

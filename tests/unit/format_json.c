@@ -19,7 +19,8 @@ static json *parse(const char *text) {
 
 static void test_values_of_every_kind(void **state) {
     (void)state;
-    json *doc = parse(" {\"a\": [1, -2.5e3, true, null], \"b\" : {\"c\":\"x\"}, \"d\":18446744073709551615 , \"e\":false}\n");
+    json *doc =
+        parse(" {\"a\": [1, -2.5e3, true, null], \"b\" : {\"c\":\"x\"}, \"d\":18446744073709551615 , \"e\":false}\n");
     const json_value *root = json_root(doc), *a = json_member(doc, root, "a");
     assert_int_equal(root->kind, JSON_OBJECT);
     assert_int_equal(root->count, 4);
@@ -48,7 +49,8 @@ static void test_values_of_every_kind(void **state) {
 
 static void test_strings(void **state) {
     (void)state;
-    json *doc = parse("[\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\", \"\\u00e9\\u20ac\\ud83d\\ude00\", \"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\", \"\"]");
+    json *doc = parse("[\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\", \"\\u00e9\\u20ac\\ud83d\\ude00\", "
+                      "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\", \"\"]");
     const json_value *v = json_first(doc, json_root(doc));
     assert_string_equal(json_string(v), "a\"\\/\b\f\n\r\t");
     v = json_next(doc, v);
@@ -63,9 +65,44 @@ static void test_strings(void **state) {
 static void test_malformed_text_is_refused(void **state) {
     (void)state;
     const char *bad[] = {
-        "", " ", "{", "}", "[1,]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "nul", "truex", "01", "-", "1.", ".5", "1e", "+1",
-        "\"a", "\"\\x\"", "\"\\u12\"", "\"\\u0000\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\n\"", "[1] 2", "{\"a\":1,\"a\":2}",
-        "\"\xff\"", "\"\xc3\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "'a'", "[1,2", "NaN", "Infinity", "0x10",
+        "",
+        " ",
+        "{",
+        "}",
+        "[1,]",
+        "[1 2]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "nul",
+        "truex",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "+1",
+        "\"a",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\u0000\"",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\\ud800\\u0041\"",
+        "\"\n\"",
+        "[1] 2",
+        "{\"a\":1,\"a\":2}",
+        "\"\xff\"",
+        "\"\xc3\"",
+        "\"\xc0\x80\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xf4\x90\x80\x80\"",
+        "'a'",
+        "[1,2",
+        "NaN",
+        "Infinity",
+        "0x10",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         json *doc = NULL;
@@ -131,7 +168,8 @@ static void test_what_is_written_reads_back(void **state) {
         assert_non_null(text);
         assert_non_null(strstr(text, "1e-05"));
         json *doc = parse(text);
-        assert_string_equal(json_string(json_member(doc, json_root(doc), "text\n\"")), "tab\t quote\" back\\ \x01 \xc3\xa9");
+        assert_string_equal(json_string(json_member(doc, json_root(doc), "text\n\"")),
+                            "tab\t quote\" back\\ \x01 \xc3\xa9");
         const json_value *v = json_first(doc, json_member(doc, json_root(doc), "numbers"));
         for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++, v = json_next(doc, v)) {
             double x;
@@ -146,12 +184,9 @@ static void test_what_is_written_reads_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_every_kind),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_malformed_text_is_refused),
-        cmocka_unit_test(test_messages_have_line_and_column),
-        cmocka_unit_test(test_depth_is_bounded),
-        cmocka_unit_test(test_the_number_of_values_is_bounded),
+        cmocka_unit_test(test_values_of_every_kind),       cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_malformed_text_is_refused),  cmocka_unit_test(test_messages_have_line_and_column),
+        cmocka_unit_test(test_depth_is_bounded),           cmocka_unit_test(test_the_number_of_values_is_bounded),
         cmocka_unit_test(test_what_is_written_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

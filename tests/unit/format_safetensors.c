@@ -73,7 +73,10 @@ static void test_a_truncated_file_is_refused(void **state) {
 
 static void test_false_headers_are_refused(void **state) {
     (void)state;
-    const struct { const char *header; uint64_t data; } bad[] = {
+    const struct {
+        const char *header;
+        uint64_t data;
+    } bad[] = {
         {"[]", 0},
         {"{\"a\":1}", 0},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4},
@@ -87,13 +90,18 @@ static void test_false_headers_are_refused(void **state) {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,4]}}", 4},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551615]}}", 4},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+         "\"data_offsets\":[0,4]}}",
+         4},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+         "\"data_offsets\":[4,8]}}",
+         8},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         safetensors *s = NULL;
         braid_error error = {0};
-        if (parse_header(bad[i].header, bad[i].data, &s, &error) != BRAID_FORMAT) fail_msg("accepted: %s", bad[i].header);
+        if (parse_header(bad[i].header, bad[i].data, &s, &error) != BRAID_FORMAT)
+            fail_msg("accepted: %s", bad[i].header);
         assert_non_null(strstr(error.text, "file.safetensors"));
     }
 }
@@ -101,8 +109,10 @@ static void test_false_headers_are_refused(void **state) {
 static void test_other_types_and_metadata_are_read(void **state) {
     (void)state;
     safetensors *s = NULL;
-    const char *header = "{\"__metadata__\":{\"format\":\"pt\"},\"h\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[4,12]},"
-                         "\"e\":{\"dtype\":\"F32\",\"shape\":[0,9],\"data_offsets\":[4,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
+    const char *header =
+        "{\"__metadata__\":{\"format\":\"pt\"},\"h\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[4,12]},"
+        "\"e\":{\"dtype\":\"F32\",\"shape\":[0,9],\"data_offsets\":[4,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_"
+        "offsets\":[0,4]}}";
     assert_int_equal(parse_header(header, 12, &s, NULL), BRAID_OK);
     assert_int_equal(safetensors_count(s), 3);
     assert_int_equal(safetensors_find(s, "h")->dtype, SAFETENSORS_BF16);

@@ -42,16 +42,20 @@ static int tear_down(void **state) {
 static const uint32_t whole[] = {3}, two[] = {1, 2}, three[] = {0, 1, 2};
 
 static checkpoint_writer *begin(fixture *f, const tiny_line *l) {
-    checkpoint_config config = {.directory = f->saved, .model = &l->config.model, .split = &l->split, .run = {{9}}, .version = l->version};
+    checkpoint_config config = {
+        .directory = f->saved, .model = &l->config.model, .split = &l->split, .run = {{9}}, .version = l->version};
     checkpoint_writer *writer = NULL;
     braid_error error = {0};
     if (checkpoint_begin(&config, &writer, &error)) fail_msg("%s", error.text);
     return writer;
 }
 
-static braid_err put(tiny_line *l, checkpoint_writer *writer, uint32_t number, uint32_t first, uint32_t count, braid_error *error) {
-    job_result got = tiny_job(l, number, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = l->version});
-    braid_err err = checkpoint_put(writer, number, first, count, l->blobs.data[got.out - 1], l->blobs.bytes[got.out - 1], error);
+static braid_err put(tiny_line *l, checkpoint_writer *writer, uint32_t number, uint32_t first, uint32_t count,
+                     braid_error *error) {
+    job_result got = tiny_job(
+        l, number, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = l->version});
+    braid_err err =
+        checkpoint_put(writer, number, first, count, l->blobs.data[got.out - 1], l->blobs.bytes[got.out - 1], error);
     tiny_release(&l->blobs, got.out);
     return err;
 }
@@ -81,13 +85,15 @@ static checkpoint *open_saved(const char *path) {
     return c;
 }
 
-static void load_line(tiny_line *l, const tiny_config *config, uint32_t stages, const uint32_t *layers, const char *path) {
+static void load_line(tiny_line *l, const tiny_config *config, uint32_t stages, const uint32_t *layers,
+                      const char *path) {
     tiny_open(l, config, stages, layers);
     checkpoint *c = open_saved(path);
     l->version = checkpoint_version(c);
     for (uint32_t i = 0; i < stages; i++) {
         assert_int_equal(worker_load(l->worker[i], c, NULL), BRAID_OK);
-        assert_int_equal(tiny_job(l, i, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = l->version}).version, l->version);
+        assert_int_equal(tiny_job(l, i, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = l->version}).version,
+                         l->version);
     }
     checkpoint_close(c);
 }
@@ -109,7 +115,10 @@ static void test_six_iterations_are_three_and_three(void **state) {
         train_to(&saved, 3);
         checkpoint_summary summary = save(f, &saved);
         assert_same_hash(summary.weights, tiny_hash(&saved));
-        const struct { uint32_t stages; const uint32_t *layers; } splits[] = {{1, whole}, {2, two}, {3, three}};
+        const struct {
+            uint32_t stages;
+            const uint32_t *layers;
+        } splits[] = {{1, whole}, {2, two}, {3, three}};
         for (int i = 0; i < 3; i++) {
             load_line(&resumed, &f->config, splits[i].stages, splits[i].layers, f->saved);
             assert_same_hash(tiny_hash(&resumed), summary.weights);
@@ -130,7 +139,8 @@ static void test_the_weights_hash_does_not_know_the_split(void **state) {
     tiny_init(&one);
     tiny_open(&other, &f->config, 3, three);
     tiny_init(&other);
-    checkpoint_summary a = save(f, &one), b = save(f, &other);  // the second takes the place of the first: both are step 0
+    checkpoint_summary a = save(f, &one),
+                       b = save(f, &other);  // the second takes the place of the first: both are step 0
     assert_same_hash(a.weights, b.weights);
     checkpoint *c = open_saved(f->saved);
     assert_same_hash(*checkpoint_weights(c), a.weights);
@@ -210,9 +220,13 @@ static void test_damage_is_noticed_and_named(void **state) {
     tiny_open(&l, &f->config, 2, two);
     tiny_init(&l);
     checkpoint_summary summary = save(f, &l);
-    static const char *const files[] = {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
-                                        "model-00002-of-00002.safetensors", "optimizer-00001-of-00002.safetensors",
-                                        "optimizer-00002-of-00002.safetensors", "braid-manifest.json"};
+    static const char *const files[] = {"config.json",
+                                        "model.safetensors.index.json",
+                                        "model-00001-of-00002.safetensors",
+                                        "model-00002-of-00002.safetensors",
+                                        "optimizer-00001-of-00002.safetensors",
+                                        "optimizer-00002-of-00002.safetensors",
+                                        "braid-manifest.json"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[FILES_MAX_PATH];
         char *bytes;
@@ -226,8 +240,10 @@ static void test_damage_is_noticed_and_named(void **state) {
         tiny_file(path, bytes, length);
         bool manifest = strcmp(files[i], "braid-manifest.json") == 0;
         checkpoint *c = NULL;
-        if (!manifest) expect_refused(summary.path, files[i]);
-        else if (!checkpoint_open(summary.path, &c, NULL)) fail_msg("a changed manifest was accepted");
+        if (!manifest)
+            expect_refused(summary.path, files[i]);
+        else if (!checkpoint_open(summary.path, &c, NULL))
+            fail_msg("a changed manifest was accepted");
         bytes[length / 2] ^= 1;
         assert_int_equal(unlink(path), 0);
         expect_refused(summary.path, manifest ? "neither" : files[i]);
@@ -340,13 +356,16 @@ static void save_limited(fixture *f, tiny_line *l, uint64_t limit, bool *worked)
         signal(SIGXFSZ, SIG_IGN);
         struct rlimit r = {limit, limit};
         setrlimit(RLIMIT_FSIZE, &r);
-        checkpoint_config config = {.directory = f->saved, .model = &l->config.model, .split = &l->split, .version = l->version};
+        checkpoint_config config = {
+            .directory = f->saved, .model = &l->config.model, .split = &l->split, .version = l->version};
         checkpoint_writer *writer = NULL;
         checkpoint_summary summary;
         braid_error error = {0};
         braid_err err = checkpoint_begin(&config, &writer, &error);
-        if (!err && (err = put_all(l, writer, &error))) checkpoint_abort(writer);
-        else if (!err) err = checkpoint_end(writer, &summary, &error);
+        if (!err && (err = put_all(l, writer, &error)))
+            checkpoint_abort(writer);
+        else if (!err)
+            err = checkpoint_end(writer, &summary, &error);
         _exit(err == BRAID_OK ? 0 : err == BRAID_IO && strstr(error.text, "ulimit -f") ? 1 : 2);
     }
     int status;

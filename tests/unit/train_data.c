@@ -68,7 +68,10 @@ static void test_a_sample_depends_on_its_names_only(void **state) {
     // Fewer sequences are the first of more: a microbatch's size does not shuffle it.
     train_data_sample(data, 1, 2, 3, 1, TOKENS, b, targets);
     assert_memory_equal(a, b, TOKENS * sizeof *a);
-    const struct { uint64_t seed, iteration; uint32_t m; } others[] = {{2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1, 3, 2}};
+    const struct {
+        uint64_t seed, iteration;
+        uint32_t m;
+    } others[] = {{2, 2, 3}, {1, 3, 3}, {1, 2, 4}, {1, 3, 2}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         train_data_sample(data, others[i].seed, others[i].iteration, others[i].m, SEQUENCES, TOKENS, b, targets);
         assert_memory_not_equal(a, b, sizeof a);

@@ -11,13 +11,21 @@
 #include <math.h>
 #include <string.h>
 
-static const train_recipe recipe = {.iterations = 100, .warmup = 10, .learning_rate = 1e-3f, .min_learning_rate = 1e-4f, .beta1 = 0.9f,
-                                    .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip = 1};
+static const train_recipe recipe = {.iterations = 100,
+                                    .warmup = 10,
+                                    .learning_rate = 1e-3f,
+                                    .min_learning_rate = 1e-4f,
+                                    .beta1 = 0.9f,
+                                    .beta2 = 0.95f,
+                                    .eps = 1e-8f,
+                                    .weight_decay = 0.1f,
+                                    .clip = 1};
 
 static void assert_close(float got, double expected, double most) { assert_true(fabs((double)got - expected) <= most); }
 
 static void assert_near(const float *got, const float *expected, size_t count, double relative) {
-    for (size_t i = 0; i < count; i++) assert_true(fabs((double)got[i] - (double)expected[i]) <= relative * (fabs((double)expected[i]) + 1e-3));
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs((double)got[i] - (double)expected[i]) <= relative * (fabs((double)expected[i]) + 1e-3));
 }
 
 static void test_five_steps_are_pytorchs(void **state) {
@@ -50,7 +58,8 @@ static void apply_one(const train_step *s, bool decay, float gradient, float *we
 static void test_every_width_gives_the_same_bits(void **state) {
     (void)state;
     enum { COUNT = 259 };
-    float gradient[COUNT], weights[COUNT], moment1[COUNT] = {0}, moment2[COUNT] = {0}, w[COUNT], m[COUNT] = {0}, v[COUNT] = {0};
+    float gradient[COUNT], weights[COUNT], moment1[COUNT] = {0}, moment2[COUNT] = {0}, w[COUNT], m[COUNT] = {0},
+                                           v[COUNT] = {0};
     // Among them numbers whose squares are subnormal: nothing is flushed to zero.
     for (int i = 0; i < COUNT; i++) gradient[i] = ldexpf((float)((i * 7919) % 1000 - 500), -(i % 90));
     for (int i = 0; i < COUNT; i++) weights[i] = w[i] = sinf((float)i);

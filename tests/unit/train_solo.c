@@ -17,9 +17,19 @@ static int set_up(void **state) {
     assert_non_null(f);
     tiny_directory(f->directory);
     f->data = tiny_data(f->directory);
-    f->run = (run_config){.name = "tiny", .seed = 3, .model = tiny_model(MODEL_LLAMA), .stages = 1, .blocks = {TINY_LAYERS}, .holdout = 0.1,
-                          .recipe = tiny_recipe(true), .microbatches = TINY_MICROBATCHES, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS,
-                          .slots = 1, .eval_every = 3, .eval_microbatches = 2};
+    f->run = (run_config){.name = "tiny",
+                          .seed = 3,
+                          .model = tiny_model(MODEL_LLAMA),
+                          .stages = 1,
+                          .blocks = {TINY_LAYERS},
+                          .holdout = 0.1,
+                          .recipe = tiny_recipe(true),
+                          .microbatches = TINY_MICROBATCHES,
+                          .sequences = TINY_SEQUENCES,
+                          .tokens = TINY_TOKENS,
+                          .slots = 1,
+                          .eval_every = 3,
+                          .eval_microbatches = 2};
     *state = f;
     return 0;
 }
@@ -46,7 +56,8 @@ static void note(void *context, const solo_event *event) {
         d->last = event->loss;
         d->now = event->iteration;
         assert_int_equal(event->microbatches, TINY_MICROBATCHES);
-        assert_true(event->tokens == TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && event->norm > 0 && !event->skip);
+        assert_true(event->tokens == TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && event->norm > 0 &&
+                    !event->skip);
     }
     if (event->kind == SOLO_EVAL) d->held_out = event->loss;
 }
@@ -57,7 +68,13 @@ static bool asked_to_stop(void *context) {
 }
 
 static solo_result run_solo(fixture *f, diary *d, unsigned threads, const char *resume, uint64_t until) {
-    solo_config config = {.run = &f->run, .data = f->data, .threads = threads, .resume = resume, .until = until, .context = d, .tell = note,
+    solo_config config = {.run = &f->run,
+                          .data = f->data,
+                          .threads = threads,
+                          .resume = resume,
+                          .until = until,
+                          .context = d,
+                          .tell = note,
                           .stop = asked_to_stop};
     solo_result result;
     braid_error error = {0};
@@ -208,7 +225,8 @@ static void test_sampling_follows_its_settings(void **state) {
     const float logits[5] = {0, 3, 1, 2, -4};
     rng r = {3};
     uint32_t seen[5] = {0};
-    for (int i = 0; i < 2000; i++) seen[sample_token(logits, 5, &(sample_settings){.temperature = 1, .top_p = 1}, &r)]++;
+    for (int i = 0; i < 2000; i++)
+        seen[sample_token(logits, 5, &(sample_settings){.temperature = 1, .top_p = 1}, &r)]++;
     assert_true(seen[1] > seen[3] && seen[3] > seen[2] && seen[2] > seen[0] && seen[0] > 0);
     assert_true(seen[1] > 1200 && seen[1] < 1400);  // 0.643 of 2000
     for (int i = 0; i < 500; i++) {

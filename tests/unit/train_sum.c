@@ -44,9 +44,20 @@ static void test_a_number_becomes_the_nearest_integer(void **state) {
 
 static void test_ties_go_to_even(void **state) {
     (void)state;
-    const struct { float g; int64_t q; } cases[] = {{0x1p-31f, 0},   {-0x1p-31f, 0}, {0x3p-31f, 2}, {0x5p-31f, 2}, {-0x3p-31f, -2},
-                                                    {0x7p-31f, 4},   {0x1p-30f, 1},  {0.0f, 0},     {-0.0f, 0},    {0x1p-149f, 0},
-                                                    {0x1.fffffep19f, (int64_t)0x1.fffffep49}};
+    const struct {
+        float g;
+        int64_t q;
+    } cases[] = {{0x1p-31f, 0},
+                 {-0x1p-31f, 0},
+                 {0x3p-31f, 2},
+                 {0x5p-31f, 2},
+                 {-0x3p-31f, -2},
+                 {0x7p-31f, 4},
+                 {0x1p-30f, 1},
+                 {0.0f, 0},
+                 {-0.0f, 0},
+                 {0x1p-149f, 0},
+                 {0x1.fffffep19f, (int64_t)0x1.fffffep49}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t sum = 0;
         assert_false(sum_add_fixed(&sum, &cases[i].g, 1));
@@ -103,9 +114,23 @@ static void test_packing_loses_nothing(void **state) {
 
 static void test_widths_are_as_small_as_the_numbers(void **state) {
     (void)state;
-    const struct { int64_t q; size_t width; } cases[] = {{0, 0}, {-1, 1}, {127, 1}, {-128, 1}, {128, 2}, {-129, 2}, {32767, 2}, {32768, 3},
-                                                         {INT64_MAX, 8}, {INT64_MIN, 8}, {-((int64_t)1 << 39), 5}, {(int64_t)1 << 39, 6}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) assert_int_equal(sum_packed_bytes(&cases[i].q, 1, false), 2 + cases[i].width);
+    const struct {
+        int64_t q;
+        size_t width;
+    } cases[] = {{0, 0},
+                 {-1, 1},
+                 {127, 1},
+                 {-128, 1},
+                 {128, 2},
+                 {-129, 2},
+                 {32767, 2},
+                 {32768, 3},
+                 {INT64_MAX, 8},
+                 {INT64_MIN, 8},
+                 {-((int64_t)1 << 39), 5},
+                 {(int64_t)1 << 39, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(sum_packed_bytes(&cases[i].q, 1, false), 2 + cases[i].width);
 }
 
 static void test_an_overflow_travels_as_one_byte(void **state) {

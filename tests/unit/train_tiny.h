@@ -31,8 +31,10 @@ static inline void tiny_remove(const char *path) {
         struct stat info;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         if (snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside) continue;
-        if (lstat(inside, &info) == 0 && S_ISDIR(info.st_mode)) tiny_remove(inside);
-        else unlink(inside);
+        if (lstat(inside, &info) == 0 && S_ISDIR(info.st_mode))
+            tiny_remove(inside);
+        else
+            unlink(inside);
     }
     if (directory) closedir(directory);
     rmdir(path);
@@ -118,15 +120,32 @@ static inline void tiny_release(tiny_blobs *b, blob_id id) {
 // ---- workers ----
 
 static inline model_config tiny_model(model_arch arch) {
-    model_config c = {.arch = arch, .dim = 32, .layers = TINY_LAYERS, .heads = 4, .kv_heads = 2, .ffn_dim = 48, .vocab = 256, .context = 32,
-                      .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true};
+    model_config c = {.arch = arch,
+                      .dim = 32,
+                      .layers = TINY_LAYERS,
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .ffn_dim = 48,
+                      .vocab = 256,
+                      .context = 32,
+                      .rope_theta = 10000,
+                      .norm_eps = 1e-5f,
+                      .tied = true};
     if (arch == MODEL_GPT) c.kv_heads = 4;
     return c;
 }
 
 static inline train_recipe tiny_recipe(bool reproducible) {
-    return (train_recipe){.iterations = 12, .warmup = 2, .learning_rate = 0.01f, .min_learning_rate = 0.001f, .beta1 = 0.9f, .beta2 = 0.95f,
-                          .eps = 1e-8f, .weight_decay = 0.1f, .clip = 1, .reproducible = reproducible};
+    return (train_recipe){.iterations = 12,
+                          .warmup = 2,
+                          .learning_rate = 0.01f,
+                          .min_learning_rate = 0.001f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .eps = 1e-8f,
+                          .weight_decay = 0.1f,
+                          .clip = 1,
+                          .reproducible = reproducible};
 }
 
 typedef struct tiny_config {
@@ -137,8 +156,16 @@ typedef struct tiny_config {
 } tiny_config;
 
 static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t first_layer, uint32_t last_layer) {
-    worker_config config = {.model = c->model, .recipe = c->recipe, .seed = 3, .microbatches = TINY_MICROBATCHES, .capacity = 2, .data = c->data};
-    config.shape = (stage_shape){.layer_begin = first_layer, .layer_end = last_layer, .ends = ends, .sequences = TINY_SEQUENCES,
+    worker_config config = {.model = c->model,
+                            .recipe = c->recipe,
+                            .seed = 3,
+                            .microbatches = TINY_MICROBATCHES,
+                            .capacity = 2,
+                            .data = c->data};
+    config.shape = (stage_shape){.layer_begin = first_layer,
+                                 .layer_end = last_layer,
+                                 .ends = ends,
+                                 .sequences = TINY_SEQUENCES,
                                  .tokens = TINY_TOKENS};
     worker *w = NULL;
     braid_error error = {0};
@@ -200,19 +227,23 @@ static inline job_result tiny_microbatch(tiny_line *l, uint64_t iteration, uint3
     uint32_t slot = m % 2;
     blob_id at = 0;
     for (uint32_t i = 0; i < l->stages; i++) {
-        job_result y = tiny_job(l, i, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = iteration, .m = m, .slot = slot, .in = at});
+        job_result y = tiny_job(
+            l, i, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = iteration, .m = m, .slot = slot, .in = at});
         tiny_release(&l->blobs, at);
         at = y.out;
     }
-    job_result loss = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = iteration, .m = m, .slot = slot, .in = at});
+    job_result loss =
+        tiny_job(l, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = iteration, .m = m, .slot = slot, .in = at});
     tiny_release(&l->blobs, at);
     at = loss.out;
     for (uint32_t i = l->stages; at && i-- > 0;) {
-        job_result dx = tiny_job(l, i, &(job){.id = 1, .kind = JOB_BACKWARD, .iteration = iteration, .m = m, .slot = slot, .in = at});
+        job_result dx = tiny_job(
+            l, i, &(job){.id = 1, .kind = JOB_BACKWARD, .iteration = iteration, .m = m, .slot = slot, .in = at});
         assert_true(dx.finite);
         tiny_release(&l->blobs, at);
         at = dx.out;
-        assert_false(tiny_job(l, i, &(job){.id = 1, .kind = JOB_WEIGHT, .iteration = iteration, .m = m, .slot = slot}).overflow);
+        assert_false(
+            tiny_job(l, i, &(job){.id = 1, .kind = JOB_WEIGHT, .iteration = iteration, .m = m, .slot = slot}).overflow);
     }
     return loss;
 }
@@ -229,10 +260,18 @@ static inline void tiny_apply(tiny_line *l, uint64_t iteration, uint64_t tokens)
         assert_int_equal(next, norm.norms);
     }
     for (uint32_t t = 0; t < l->split.tensor_count; t++) total += norm2[t];
-    job_result d = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = iteration, .norm2 = total, .tokens = tokens});
+    job_result d =
+        tiny_job(l, 0, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = iteration, .norm2 = total, .tokens = tokens});
     for (uint32_t i = 0; i < l->stages; i++)
-        tiny_job(l, i, &(job){.id = 1, .kind = JOB_APPLY, .iteration = iteration, .clip = d.clip, .learning_rate = d.learning_rate, .bias1 = d.bias1,
-                              .bias2 = d.bias2, .skip = d.skip});
+        tiny_job(l, i,
+                 &(job){.id = 1,
+                        .kind = JOB_APPLY,
+                        .iteration = iteration,
+                        .clip = d.clip,
+                        .learning_rate = d.learning_rate,
+                        .bias1 = d.bias1,
+                        .bias2 = d.bias2,
+                        .skip = d.skip});
     l->version = iteration + 1;
 }
 
@@ -264,6 +303,8 @@ static inline braid_hash tiny_hash(tiny_line *l) {
     return all;
 }
 
-static inline void assert_same_hash(braid_hash a, braid_hash b) { assert_memory_equal(a.bytes, b.bytes, sizeof a.bytes); }
+static inline void assert_same_hash(braid_hash a, braid_hash b) {
+    assert_memory_equal(a.bytes, b.bytes, sizeof a.bytes);
+}
 
 #endif

@@ -34,7 +34,8 @@ static int tear_down(void **state) {
 
 static const uint32_t whole[] = {3}, three[] = {1, 1, 1}, empty_ends[] = {0, 2, 1};
 
-static braid_hash train(const tiny_config *config, uint32_t stages, const uint32_t *layers, uint64_t iterations, double *first, double *last) {
+static braid_hash train(const tiny_config *config, uint32_t stages, const uint32_t *layers, uint64_t iterations,
+                        double *first, double *last) {
     tiny_line line;
     tiny_open(&line, config, stages, layers);
     tiny_init(&line);
@@ -122,17 +123,21 @@ static void test_results_travel(void **state) {
     open_line(&b, f);
     tiny_microbatch(&a, 0, 0);
     uint32_t blocks = worker_blocks(a.worker[0]);
-    job_result whole_range = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 1});
+    job_result whole_range =
+        tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = blocks, .tokens = 32, .inputs = 1});
     for (uint32_t first = 0; first < blocks; first += 3) {
         uint32_t count = blocks - first < 3 ? blocks - first : 3;
         job_result got = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_RESULT_GET, .first = first, .count = count});
         blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
-        job_result put = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = in, .first = first, .count = count});
+        job_result put =
+            tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_RESULT_PUT, .in = in, .first = first, .count = count});
         assert_same_hash(got.hash, put.hash);
         tiny_release(&b.blobs, in);
     }
-    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_NORM}).hash, tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_NORM}).hash);
-    assert_same_hash(whole_range.hash, sha256_of(a.blobs.data[whole_range.out - 1], a.blobs.bytes[whole_range.out - 1]));
+    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_NORM}).hash,
+                     tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_NORM}).hash);
+    assert_same_hash(whole_range.hash,
+                     sha256_of(a.blobs.data[whole_range.out - 1], a.blobs.bytes[whole_range.out - 1]));
     tiny_close(&a);
     tiny_close(&b);
 }
@@ -146,17 +151,20 @@ static void test_state_travels_and_keeps_its_version(void **state) {
     uint32_t blocks = worker_blocks(a.worker[0]);
     for (uint32_t first = 0; first < blocks; first += 4) {
         uint32_t count = blocks - first < 4 ? blocks - first : 4;
-        job_result got = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = 2});
+        job_result got =
+            tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = 2});
         assert_int_equal(got.version, 2);
         blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
-        job_result put = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count});
+        job_result put =
+            tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count});
         assert_int_equal(put.version, 2);
         assert_int_equal(worker_version(b.worker[0]), first + count == blocks ? 2 : 0);
         tiny_release(&a.blobs, got.out);
         tiny_release(&b.blobs, in);
     }
     b.version = 2;
-    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash, tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash);
+    assert_same_hash(tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash,
+                     tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_ROOT}).hash);
     tiny_iteration(&a, 2);
     tiny_iteration(&b, 2);
     assert_same_hash(tiny_hash(&a), tiny_hash(&b));
@@ -182,7 +190,14 @@ static void test_apply_moves_only_blocks_at_its_version(void **state) {
     job_result norm = tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_NORM});
     for (uint32_t i = 0; i < norm.norms; i++) total += norm.norm2[i];
     d = tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_DECIDE, .iteration = 0, .norm2 = total, .tokens = 128});
-    tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_APPLY, .iteration = 0, .clip = d.clip, .learning_rate = d.learning_rate, .bias1 = d.bias1, .bias2 = d.bias2});
+    tiny_job(&a, 0,
+             &(job){.id = 1,
+                    .kind = JOB_APPLY,
+                    .iteration = 0,
+                    .clip = d.clip,
+                    .learning_rate = d.learning_rate,
+                    .bias1 = d.bias1,
+                    .bias2 = d.bias2});
     assert_int_equal(worker_version(a.worker[0]), 1);
     assert_same_hash(tiny_hash(&a), tiny_hash(&b));
     tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_APPLY, .iteration = 1, .skip = true});
@@ -222,8 +237,11 @@ static void test_held_out_text_is_not_trained_on(void **state) {
     open_line(&l, f);
     double loss[2];
     for (int i = 0; i < 2; i++) {
-        job_result y = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1});
-        job_result r = tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_LOSS, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1, .in = y.out});
+        job_result y =
+            tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_FORWARD, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1});
+        job_result r = tiny_job(
+            &l, 0,
+            &(job){.id = 1, .kind = JOB_LOSS, .iteration = (uint64_t)i, .m = TINY_MICROBATCHES + 1, .in = y.out});
         assert_true(r.finite && r.out == 0 && r.tokens == TINY_SEQUENCES * TINY_TOKENS);
         loss[i] = r.loss;
     }
@@ -288,8 +306,14 @@ static void test_activations_of_a_wrong_size_are_refused(void **state) {
 
 static void test_too_little_memory_names_the_figure(void **state) {
     fixture *f = *state;
-    worker_config config = {.model = tiny_model(MODEL_LLAMA), .recipe = tiny_recipe(true), .microbatches = 4, .capacity = 3, .threads = 2, .data = f->data};
-    config.shape = (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
+    worker_config config = {.model = tiny_model(MODEL_LLAMA),
+                            .recipe = tiny_recipe(true),
+                            .microbatches = 4,
+                            .capacity = 3,
+                            .threads = 2,
+                            .data = f->data};
+    config.shape =
+        (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
     uint64_t need = worker_memory_bytes(&config);
     worker *w = NULL;
     braid_error error = {0};
