@@ -161,9 +161,9 @@ static bool evict(peer *p, uint32_t for_m) {
     return true;
 }
 
-static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
-    if (msg->iteration != p->iteration || !p->ready) return DENY_VERSION;
-    if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
+static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject, member_id owner) {
+    if (msg->iteration != p->iteration || !p->ready || !p->run_started) return DENY_VERSION;
+    if (subject->m >= p->microbatches || owner != p->owner[subject->m % p->run.slots] || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     const held *h = &p->held[subject->m];
     if (h->used && (subject->owner_term < h->owner_term || (subject->owner_term == h->owner_term && subject->attempt < h->attempt)))
         return DENY_STALE;
@@ -206,7 +206,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         else peer_release(p, &blob);
         return;
     }
-    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    uint8_t reason = refusal(p, msg, bytes, &body->subject, body->owner);
     // a repair after CLOSE replays what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason == DENY_REASONS && p->leaving && !body->repair) reason = DENY_LEAVING;
@@ -283,7 +283,7 @@ static void backward_again(peer *p, const message_backward *body, member_id send
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
-    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    uint8_t reason = refusal(p, msg, bytes, &body->subject, body->owner);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;

@@ -370,6 +370,7 @@ void contact_dial(peer *p, uint32_t index);
 void contacts_tick(peer *p);
 member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
+bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
 // Live and, as far as this peer can see, answering.
 bool member_answers(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);

@@ -47,7 +47,7 @@ void join_tick(peer *p) {
     uint32_t at = contact_find(p, &p->config.leader_id);
     if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
     message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
-    join->kind = p->config.kind;
+    join->kind = (uint8_t)p->config.kind;
     join->capacity = p->config.capacity;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
     if (peer_send_leader(p)) p->join_sent_ns = p->now;

@@ -94,6 +94,11 @@ member *member_find(const peer *p, member_id id) {
 
 bool member_live(const peer *p, member_id id) { return id != 0 && member_find(p, id) != NULL; }
 
+bool member_at(const peer *p, member_id id, uint16_t stage) {
+    const member *m = id == 0 ? NULL : member_find(p, id);
+    return m != NULL && m->stage == stage && m->contact != NO_CONTACT;
+}
+
 // Its link is there, or fell so recently that a redial may bring it back.
 static bool contact_answers(const peer *p, const contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);

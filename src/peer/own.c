@@ -97,7 +97,10 @@ static void adopt_path(peer *p, uint32_t m, const message_path *path) {
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         member_id came = path->member[s];
-        if (!member_live(p, came) && member_live(p, st->member)) continue;
+        if (!member_at(p, came, s)) {
+            if (!member_live(p, st->member)) *st = (owned_stage){.member = member_live(p, came) ? 0 : came, .rev = st->rev};
+            continue;
+        }
         if (st->member != came) {
             own_cancel(p, m, st->member);
             *st = (owned_stage){.member = came, .rev = st->rev};
@@ -269,7 +272,7 @@ void on_trace(peer *p, const message *msg) {
     const message_trace *body = &msg->u.trace;
     uint32_t m = body->subject.m;
     uint16_t s = body->subject.stage;
-    if (!owns(p, m) || s == 0 || s >= p->run.stages) return;
+    if (!owns(p, m) || s == 0 || s >= p->run.stages || !member_at(p, msg->sender, s)) return;
     owned *o = &p->owned[m];
     owned_stage *st = &o->stage[s];
     bool chosen = st->member == msg->sender;

@@ -143,6 +143,7 @@ static size_t encode(peer *p, const uint8_t **bytes) {
     size_t count = message_encode(&p->scratch, p->outbox + p->outbox_bytes, room);
     *bytes = p->outbox + p->outbox_bytes;
     p->outbox_bytes += count;
+    BRAID_ASSERT(count != 0 || room < WIRE_MAX_CONTROL_BYTES);
     if (count == 0) p->dropped_sends++;
     return count;
 }

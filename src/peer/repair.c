@@ -43,7 +43,7 @@ void repair_begin(peer *p, uint32_t m) {
         owned_stage *st = &o->stage[s];
         st->answered = st->has_x = st->has_y = st->has_dy = st->has_dx = st->working = false;
         const member *who = member_find(p, st->member);
-        if (who == NULL || !member_answers(p, st->member)) continue;
+        if (who == NULL || who->contact == NO_CONTACT || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
         probe->subject = (message_subject){.m = m, .stage = s, .attempt = p->held[m].attempt, .owner_term = p->owner_term[m % p->run.slots]};
         probe->nonce = o->nonce;

@@ -70,8 +70,9 @@ static void forward_routed(peer *p, uint32_t m) {
 // The member of the path, in a repair; its owner chooses again when that one does not answer.
 static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     held *h = &p->held[m];
-    if (member_live(p, to) && transmit_forward(p, m, to, home)) return;
-    if (member_live(p, to) && home) {
+    bool there = member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1));
+    if (there && transmit_forward(p, m, to, home)) return;
+    if (there && home) {
         wait_for_somebody(p, &h->on);  // the owner does not die in this iteration's eyes: its link comes back
         return;
     }
@@ -117,7 +118,7 @@ void send_backward(peer *p, uint32_t m) {
     body->repair = h->repair || h->back_to > 0;
     body->hash = h->dx_hash;
     body->path = h->path;
-    if (member_live(p, to) && peer_send_member(p, to, h->dx)) {
+    if (member_at(p, to, (uint16_t)(p->stage - 1)) && peer_send_member(p, to, h->dx)) {
         sent(p, &h->back, to);
         return;
     }
@@ -142,7 +143,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
-    if (member_live(p, to) && peer_send_member(p, to, o->gradient)) {
+    if (member_at(p, to, last) && peer_send_member(p, to, o->gradient)) {
         sent(p, &o->back, to);
         return;
     }
