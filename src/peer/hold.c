@@ -434,6 +434,7 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
         if (h->forward == WORK_DONE) send_forward(p, m);
     } else {
         h->back_to = until;
+        h->repair = true;  // the receiver may still be waiting for its activation
         h->back = (sending){0};
         if (h->backward == WORK_DONE) send_backward(p, m);
     }

@@ -31,7 +31,7 @@ typedef struct contact {
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
     bool departing;     // leader: it asked to leave
-    bool fresh;         // leader: its link came up after its MEMBER entry
+    uint64_t incarnation;  // leader: of the process that it admitted
     uint16_t join_stage;
     uint32_t join_capacity;
     braid_id id;
@@ -304,7 +304,8 @@ struct peer {
     member_id me;           // 0: not a member
     uint16_t stage;
     uint64_t joined_ns, join_sent_ns;
-    uint64_t join_floor;    // the leader's log before my JOIN: my own MEMBER entries up to here are of earlier lives
+    bool floor_known;
+    uint64_t join_floor;    // the leader's log when I first met it: my own MEMBER entries up to here are of earlier lives
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool ready;             // whole state at `iteration`
     bool leaving, over;

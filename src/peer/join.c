@@ -49,6 +49,7 @@ void join_tick(peer *p) {
     message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
     join->kind = (uint8_t)p->config.kind;
     join->capacity = p->config.capacity;
+    join->incarnation = p->config.random_seed;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
     if (peer_send_leader(p)) p->join_sent_ns = p->now;
 }
@@ -87,7 +88,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p) || from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     if (c->joining || join->capacity == 0) return;
-    if (c->member != 0 && !c->fresh) {  // it is one, and does not know yet
+    if (c->member != 0 && c->incarnation == join->incarnation) {  // it is one, and does not know yet
         log_send_from(p, from, msg->log_position + 1);
         return;
     }
@@ -104,6 +105,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     c->joining = true;
     c->join_stage = stage;
     c->join_capacity = join->capacity;
+    c->incarnation = join->incarnation;
 }
 
 void on_leave(peer *p, uint32_t from, const message *msg) {

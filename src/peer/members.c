@@ -44,7 +44,6 @@ void contact_up(peer *p, const braid_id *id) {
     c->refused_ns = 0;
     c->redial_delay_ns = 0;
     c->log_known = false;
-    c->fresh = true;
     c->timing.heard_ns = p->now;
     c->sent_ns = 0;  // a heartbeat goes out at once
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
@@ -141,7 +140,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     } else {
         contact *who = &p->contacts[c];
         who->member = index;
-        who->joining = who->fresh = false;
+        who->joining = false;
         memset(&who->beat, 0, sizeof who->beat);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;

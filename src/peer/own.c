@@ -299,7 +299,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
     if (o->phase == OWNED_IDLE) return;
     if (o->phase == OWNED_SETTLED) {
-        if (p->now >= o->settled_ns + TIMING_REPEAT_NS && !p->has_close) own_settle(p, m);
+        if (p->now >= o->settled_ns + TIMING_REPEAT_NS) own_settle(p, m);
         peer_wake_at(p, o->settled_ns + TIMING_REPEAT_NS);
         return;
     }

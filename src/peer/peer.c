@@ -293,7 +293,10 @@ static void deliver_remote(peer *p, const event *e) {
     }
     timing_heard(&p->contacts[from].timing, p->now);
     contact *c = &p->contacts[from];
-    if (!c->log_known && p->me == 0 && id_equal(&c->id, &p->config.leader_id)) p->join_floor = e->msg->log_position;
+    if (!p->floor_known && id_equal(&c->id, &p->config.leader_id)) {
+        p->floor_known = true;
+        p->join_floor = e->msg->log_position;
+    }
     c->log_position = e->msg->log_position;
     c->log_known = true;
     dispatch(p, from, e->msg, blob, e->blob_bytes);

@@ -54,7 +54,7 @@ typedef struct peer_config {
     braid_id leader_id;         // whom to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
-    uint64_t random_seed;
+    uint64_t random_seed;       // another one in each life of a process: the leader tells lives apart by it
 } peer_config;
 
 typedef enum event_kind {

@@ -52,12 +52,20 @@ void reduce_want(peer *p, uint64_t iteration) {
 
 bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
 
+static bool behind(const peer *p, uint64_t version) {
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (p->block_version[b] == version) return true;
+    return false;
+}
+
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
     aggregation *a = &p->aggregation;
     if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
+    // the results of the iteration before are still being fetched: the leader says it again
+    if (a->results != msg->iteration && a->results + 1 == msg->iteration && behind(p, a->results) && !a->given_up) return;
     reduce_want(p, msg->iteration);
     bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
     if (!newer) {
@@ -362,12 +370,6 @@ void reduce_job_done(peer *p, const task *t, const job_result *r) {
         if (p->me != 0) applied(p, t);
     } else if (t->work.kind == JOB_NORM) norm_finished(p, t, r);
     else segment_finished(p, t, r);
-}
-
-static bool behind(const peer *p, uint64_t version) {
-    for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] == version) return true;
-    return false;
 }
 
 void reduce_apply(peer *p) {

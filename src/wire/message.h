@@ -347,6 +347,7 @@ typedef struct message_log {
 typedef struct message_join {
     uint8_t kind;  // member_kind offered
     uint32_t capacity;
+    uint64_t incarnation;  // of the process: the same one asks again, or another life of the same peer
     char address[WIRE_MAX_ADDRESS];  // where others may dial it
 } message_join;
 

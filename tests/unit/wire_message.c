@@ -221,7 +221,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_BEGIN_AGGREGATION, HEADER + 18 + 16, WIRE_MAX_STAGE_MEMBERS},
         {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
-        {MESSAGE_JOIN, HEADER + 1 + 4, WIRE_MAX_ADDRESS - 1},
+        {MESSAGE_JOIN, HEADER + 1 + 4 + 8, WIRE_MAX_ADDRESS - 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (unsigned over = 1; over < 60000; over = over * 3 + 1) {
