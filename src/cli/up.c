@@ -49,8 +49,13 @@ static child *child_of_peer(swarm *s, const char *id) {
 // Who is where, as the log says: the leader's word counts.
 static void note_member(swarm *s, const report_event *news) {
     child *c = child_of_peer(s, news->peer);
-    if (!c) return;
     bool in = news->kind == REPORT_JOINED;
+    if (!c) {
+        uint32_t *guests = &s->guests[news->stage % WIRE_MAX_STAGES];
+        if (in) ++*guests;
+        else if (*guests) --*guests;
+        return;
+    }
     if (!in && c->member != news->member) return;  // an older self of a peer that came back
     c->joined = in;
     c->member = news->member;
@@ -87,7 +92,7 @@ static void leader_event(swarm *s, const report_event *news) {
 
 void swarm_event(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_READY) snprintf(c->peer, sizeof c->peer, "%s", news->peer);
-    if (news->kind == REPORT_END) c->told_end = true;
+    if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_REPAIR) s->repairs++;
     if (c->role == CHILD_LEADER) leader_event(s, news);
     else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED) report_tell(s->report, news);
@@ -110,6 +115,24 @@ static void tell_lost(swarm *s, const child *c, int64_t status, int signal_numbe
     else swarm_note(s, text);
 }
 
+// What a stage's last peer held, and what a data peer was doing, nobody can take over: better said than waited for.
+static void check_survival(swarm *s, const child *gone) {
+    char text[160];
+    if (s->ending || !s->started || !gone->joined) return;
+    if (gone->role == CHILD_DATA) {
+        snprintf(text, sizeof text, "%s is gone, and with it its share of the microbatches; go on from a checkpoint with --resume", gone->name);
+        swarm_fail(s, text);
+        return;
+    }
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *other = s->children[i];
+        if (other != gone && other->alive && other->joined && other->stage == gone->stage) return;
+    }
+    if (s->guests[gone->stage % WIRE_MAX_STAGES]) return;
+    snprintf(text, sizeof text, "stage %llu has lost its last peer; go on from a checkpoint with --resume", (unsigned long long)gone->stage);
+    swarm_fail(s, text);
+}
+
 static void swarm_done(swarm *s) {
     uv_close((uv_handle_t *)&s->tick, NULL);
     uv_close((uv_handle_t *)&s->interrupt, NULL);
@@ -120,9 +143,10 @@ static void swarm_done(swarm *s) {
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool wanted = signal_number == SIGKILL && (c->killed || c->armed);
     if (wanted && !s->ending) tell_killed(s, c);
-    c->armed = c->joined = false;
     bool well = wanted || c->told_end || s->ending;
-    if (!well || (c->role == CHILD_LEADER && !s->end.kind && !s->failed)) tell_lost(s, c, status, signal_number);
+    if (!well || (c->role == CHILD_LEADER && s->end.kind != REPORT_END && !s->failed)) tell_lost(s, c, status, signal_number);
+    if (!c->told_end) check_survival(s, c);
+    c->armed = c->joined = false;
     if (s->alive == 0) swarm_done(s);
 }
 

@@ -79,6 +79,7 @@ struct swarm {
     char program[1024];
     char ticket[512];
 
+    uint32_t guests[WIRE_MAX_STAGES];  // members of a stage that are not our children: somebody used the ticket
     uint64_t iteration, first;  // versions that the leader has reported
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;

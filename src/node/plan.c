@@ -38,8 +38,8 @@ static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t la
         stage_config(run, s, fixed ? *capacity : 1, &config);
         uint64_t needed = worker_memory_bytes(&config);
         if (needed > max_memory)
-            return braid_fail(error, BRAID_LIMIT, "stage %u needs %llu MiB to hold %u microbatches, --max-memory allows %llu MiB; allow more memory%s",
-                              s, (unsigned long long)(needed >> 20) + 1, config.capacity, (unsigned long long)(max_memory >> 20),
+            return braid_fail(error, BRAID_LIMIT, "stage %u needs %.2f MiB to hold %u microbatch%s, --max-memory allows %.2f MiB; allow more memory%s",
+                              s, (double)needed / (1 << 20), config.capacity, config.capacity > 1 ? "es" : "", (double)max_memory / (1 << 20),
                               config.capacity > 1 ? " or lower the capacity" : "");
         uint32_t fits = worker_fitting_capacity(&config, max_memory, *capacity);
         if (fits < *capacity) *capacity = fits;

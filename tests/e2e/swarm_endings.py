@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""However `braid up` ends, it says why and leaves no process behind."""
+
+import os
+import select
+import signal
+
+from swarmlib import Braid, expect, workplace, write_run
+
+
+def wait_gone(process):
+    """A child that has lost its parent is killed by the kernel at once; its entry goes when init has collected it."""
+    try:
+        descriptor = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    ready, _, _ = select.select([descriptor], [], [], 20)
+    os.close(descriptor)
+    return bool(ready)
+
+
+def expect_ended(swarm, words, code=1):
+    ended = swarm.finish(60)
+    said = "".join(swarm.complaints)
+    expect(ended == code and words in said, f"ended with {ended}: {said}")
+    expect(swarm.events[-1]["event"] == "end", f"the last line is {swarm.events[-1]}")
+    expect(swarm.events[-1]["failed"] == (code != 0), f"the last line is {swarm.events[-1]}")
+    expect_nobody_left(swarm)
+
+
+def expect_nobody_left(swarm):
+    for event in swarm.of("spawned"):
+        expect(wait_gone(event["process"]), f"{event['role']} still runs")
+
+
+def running(run, *flags):
+    swarm = Braid("up", run, "--relays", "3", *flags)
+    swarm.wait_for("iteration", iteration=2)
+    return swarm, {event["role"]: event["process"] for event in swarm.of("spawned")}
+
+
+def main():
+    with workplace() as directory:
+        run = write_run(directory, iterations=100000)
+
+        swarm, processes = running(run)
+        os.kill(processes["leader"], signal.SIGKILL)
+        expect_ended(swarm, "leader (process")
+
+        swarm, processes = running(run)
+        os.kill(processes["relay2"], signal.SIGKILL)
+        expect_ended(swarm, "lost its last peer")
+
+        swarm, processes = running(run)
+        os.kill(processes["data2"], signal.SIGKILL)
+        expect_ended(swarm, "data2 is gone")
+
+        swarm, _ = running(run)
+        swarm.process.kill()
+        swarm.finish()
+        expect_nobody_left(swarm)
+
+        swarm, _ = running(run)
+        swarm.interrupt()
+        expect_ended(swarm, "", 0)
+
+        swarm = Braid("up", run, "--relays", "3")
+        swarm.wait_for("spawned")
+        swarm.interrupt()
+        expect_ended(swarm, "stopped by the user")
+
+        swarm = Braid("up", run, "--relays", "3", "--max-memory", "1K")
+        expect_ended(swarm, "MiB")
+
+
+main()
