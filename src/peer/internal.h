@@ -177,7 +177,6 @@ typedef struct segment {
     uint32_t asked;         // whom to ask next when nobody did
     uint64_t arrived;       // parts, one bit each
     uint64_t asked_ns;
-    braid_hash hash;        // of the finished blocks
     blob_id part[WIRE_MAX_STAGE_MEMBERS];
 } segment;
 

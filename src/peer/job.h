@@ -20,7 +20,7 @@ typedef enum job_kind {
     JOB_BACKWARD,     // blob dy -> blob dx (none in stage 0), on `slot`
     JOB_WEIGHT,       // `slot` -> the stage's sum; overflow
     JOB_PACK,         // blocks [first, first + count) of the sum -> blob (lossless)
-    JOB_REDUCE,       // own sum and/or packed blobs, in the order of `input`, / tokens -> result blocks; blob, hash
+    JOB_REDUCE,       // own sum and/or packed blobs, in the order of `input`, / tokens -> result blocks
     JOB_RESULT_PUT,   // blob -> result blocks [first, first + count)
     JOB_RESULT_GET,   // result blocks -> blob
     JOB_NORM,         // all result blocks -> root, norm2 per tensor
@@ -64,7 +64,7 @@ typedef struct job_result {
     bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
     blob_id out;       // the peer's to release
     uint64_t hash64;   // of `out`
-    braid_hash hash;   // JOB_REDUCE result bytes, JOB_NORM result root, JOB_STATE_ROOT, JOB_SAVE_END weights
+    braid_hash hash;   // JOB_NORM result root, JOB_STATE_ROOT, JOB_SAVE_END weights
     uint64_t cost_ns;
     double loss;       // JOB_LOSS: sum over tokens
     uint32_t tokens;

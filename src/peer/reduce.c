@@ -126,7 +126,6 @@ static void announce(peer *p, uint32_t g) {
         body->round = p->aggregation.begin.round;
         body->first = segment_first(g);
         body->count = segment_count(p, g);
-        body->hash = p->aggregation.segment[g].hash;
         peer_send(p, to->contact, 0);
     }
 }
@@ -335,7 +334,6 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     segment_drop(p, g);
     g->state = SEGMENT_DONE;
     a->done++;
-    g->hash = r->hash;
     if (t->work.kind == JOB_REDUCE) announce(p, index);
 }
 

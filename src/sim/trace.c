@@ -35,7 +35,7 @@ static const char *trace_name(uint8_t phase) {
 }
 
 static const char *get_name(uint8_t what) {
-    static const char *const names[GET_KINDS] = {"part", "result", "state", "leaves"};
+    static const char *const names[GET_KINDS] = {"part", "result", "state"};
     return what < GET_KINDS ? names[what] : "?";
 }
 

@@ -119,13 +119,11 @@ static void get_results(const worker_call *call) {
     const job *work = call->work;
     uint8_t *out = worker_write(call, blocks_elements(w->blocks, work->first, work->count) * sizeof(float));
     if (!out) return;
-    const uint8_t *start = out;
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
         memcpy(out, w->results + range->offset, range->count * sizeof(float));
         out += range->count * sizeof(float);
     }
-    call->result->hash = sha256_of(start, (size_t)(out - start));
 }
 
 void worker_reduce(const worker_call *call) {
@@ -136,7 +134,6 @@ void worker_reduce(const worker_call *call) {
         return;
     }
     worker_each(call, call->work->count, reduce_block, &r);
-    if (call->blobs->write) get_results(call);
 }
 
 void worker_result_get(const worker_call *call) {
@@ -150,7 +147,6 @@ void worker_result_put(const worker_call *call) {
     size_t bytes = blocks_elements(w->blocks, work->first, work->count) * sizeof(float);
     const uint8_t *in = worker_read(call, work->in, bytes);
     if (!in) return;
-    call->result->hash = sha256_of(in, bytes);
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
         memcpy(w->results + range->offset, in, range->count * sizeof(float));

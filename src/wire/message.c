@@ -152,7 +152,6 @@ static void code_mismatch(codec *c, message_mismatch *mismatch) {
 static void code_result(codec *c, message_result *result) {
     code_round(c, &result->stage, &result->term, &result->round);
     codec_range(c, &result->first, &result->count);
-    codec_hash(c, &result->hash);
 }
 
 static void code_reduced(codec *c, message_reduced *reduced) {

@@ -197,7 +197,6 @@ typedef struct message_result {
     uint16_t stage;
     uint64_t term, round;
     uint32_t first, count;
-    braid_hash hash;  // of the fp32 bytes
 } message_result;
 
 typedef struct message_reduced {
@@ -219,7 +218,6 @@ typedef enum get_what {
     GET_PART,     // packed blocks of the receiver's frozen part
     GET_RESULT,   // finished fp32 blocks
     GET_STATE,    // weights and moments, each block with its version
-    GET_LEAVES,   // hashes of the weights' blocks at `version`
     GET_KINDS
 } get_what;
 

@@ -77,7 +77,7 @@ static void answer_backward(const answers *a, member_id by) {
 static void answer_reduction(const answers *a, member_id by) {
     const message_begin *b = &a->sent->u.begin;
     message result = {.kind = MESSAGE_RESULT,
-                      .u.result = {.stage = b->stage, .term = b->term, .round = b->round, .hash.bytes = {8}}};
+                      .u.result = {.stage = b->stage, .term = b->term, .round = b->round}};
     result.u.result.count = a->h->run.blocks[b->stage % STAGES];
     message reduced = {.kind = MESSAGE_REDUCED,
                        .u.reduced = {.stage = b->stage, .term = b->term, .round = b->round, .root.bytes = {8}}};

@@ -279,7 +279,6 @@ static inline void random_mismatch(wire_random *w, message_mismatch *b) {
 static inline void random_result(wire_random *w, message_result *b) {
     random_round(w, &b->stage, &b->term, &b->round);
     random_range(w, &b->first, &b->count);
-    b->hash = random_hash(w);
 }
 
 static inline void random_reduced(wire_random *w, message_reduced *b) {
