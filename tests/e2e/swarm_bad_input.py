@@ -54,7 +54,12 @@ def main():
         expect_refused(["node", "--data", "--run", other, "--join", ready["ticket"], "--listen", "127.0.0.1:0"], "trains another run")
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
         expect(leader.process.poll() is None, "the leader did not survive its visitors")
+
+        relay = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--patience", "1s")
+        relay.wait_for("joined")
         leader.stop()
+        code = relay.finish(60)
+        expect(code == 1 and "has not answered" in "".join(relay.complaints), f"without a leader a relay ends with {code}: {relay.complaints}")
 
 
 main()
