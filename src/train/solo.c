@@ -120,9 +120,7 @@ static double squared_norm(solo *s, uint64_t tokens) {
                   .tokens = tokens,
                   .inputs = 1,
                   .input = {JOB_OWN_SUM}};
-    worker_blobs blobs = {.context = s, .read = blob_read};
-    job_result result;
-    worker_run(s->worker, &reduce, &blobs, &result);
+    solo_job(s, &reduce);
     job_result norm = solo_job(s, &(job){.id = 1, .kind = JOB_NORM});
     double total = 0;
     for (uint32_t i = 0; i < norm.norms; i++) total += norm.norm2[i];

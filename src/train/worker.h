@@ -50,8 +50,7 @@ float *worker_moment2(worker *w);
 uint64_t worker_version(const worker *w);  // lowest version of any block
 
 // Where blobs live. The worker reads job->in and inputs through `read` (any size may come from a peer; NULL: no such blob),
-// and asks `write` for room for an output. Addresses are multiples of 64. Without `write` (NULL) JOB_REDUCE leaves its
-// results in the worker only; no other job may be run so.
+// and asks `write` for room for an output. Addresses are multiples of 64.
 typedef struct worker_blobs {
     void *context;
     const void *(*read)(void *context, blob_id blob, uint64_t *bytes);
@@ -61,9 +60,8 @@ typedef struct worker_blobs {
 // Runs any job but JOB_SAVE and JOB_SAVE_END (the host's). Fills all of `result`; result->norm2 points into the worker.
 // `failed` also when a blob is missing, has a wrong size, or there is no memory for the output.
 //
-// JOB_LOSS of a held-out microbatch gives no dx. JOB_STATE_GET serves blocks as they stand and fails when they are not all
-// at one version; that version is in the blob and in result->version. JOB_RESULT_PUT gives the SHA-256 of what it took, as
-// JOB_REDUCE and JOB_RESULT_GET do of what they hand out.
+// JOB_LOSS of a held-out microbatch gives no dx. JOB_REDUCE leaves its results in the worker. JOB_STATE_GET serves blocks as
+// they stand and fails when they are not all at one version; that version is in the blob and in result->version.
 void worker_run(worker *w, const job *work, const worker_blobs *blobs, job_result *result);
 
 #endif
