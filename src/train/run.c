@@ -54,12 +54,27 @@ static braid_err read_stages(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
+// `path` as seen from `directory`; a leading ../ leaves it.
+static int join_path(char out[RUN_MAX_PATH], const char *directory, const char *path) {
+    size_t length = strlen(directory);
+    for (;;) {
+        if (strncmp(path, "./", 2) == 0) {
+            path += 2;
+        } else if (strncmp(path, "../", 3) == 0 && length > 0) {
+            path += 3;
+            while (length > 0 && directory[--length] != '/') continue;
+        } else {
+            return snprintf(out, RUN_MAX_PATH, "%.*s/%s", (int)length, directory, path);
+        }
+    }
+}
+
 static braid_err read_path(const run_reader *r, const yaml_node *node, const char *name, char out[RUN_MAX_PATH]) {
     char path[RUN_MAX_PATH];
     braid_err code = yaml_read_text(r->file, node, name, path, sizeof path, r->error);
     if (code != BRAID_OK) return code;
     bool whole = path[0] == '/' || r->base_dir == NULL;
-    int length = snprintf(out, RUN_MAX_PATH, "%s%s%s", whole ? "" : r->base_dir, whole ? "" : "/", path);
+    int length = whole ? snprintf(out, RUN_MAX_PATH, "%s", path) : join_path(out, r->base_dir, path);
     if (length >= 0 && length < RUN_MAX_PATH) return BRAID_OK;
     return yaml_fail(r->file, node, r->error, "%s is longer than %d bytes", name, RUN_MAX_PATH - 1);
 }

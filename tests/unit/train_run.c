@@ -112,6 +112,18 @@ static void test_every_key(void **state) {
     assert_int_equal(run.max_memory, 1610612736);
 }
 
+static void test_paths(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"a", "/base/in/a"}, {"./a", "/base/in/a"}, {"../a", "/base/a"}, {"../../b/../a", "/b/../a"}, {"../../../a", "/../a"}, {"/a", "/a"}};
+    for (size_t i = 0; i < 6; i++) {
+        braid_error error = {0};
+        char text[128];
+        snprintf(text, sizeof text, "model: {dim: 64, layers: 1, heads: 4}\ndata: {text: %s}\n", cases[i][0]);
+        assert_int_equal(run_config_parse(text, strlen(text), "run.yaml", "/base/in", &run, &error), BRAID_OK);
+        assert_string_equal(run.text[0], cases[i][1]);
+    }
+}
+
 static void test_mistakes(void **state) {
     (void)state;
     expect_refused(changed("  iterations: 50", "  iteration: 50"), "run.yaml:11:3: unknown key 'iteration' in 'train'; did you mean 'iterations'?");
@@ -245,7 +257,7 @@ int main(void) {
         cmocka_unit_test(test_defaults),           cmocka_unit_test(test_stages_are_shared_out), cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_payload_fits_the_wire), cmocka_unit_test(test_description_returns),
         cmocka_unit_test(test_hash_names_the_result), cmocka_unit_test(test_strange_descriptions), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_shapes),             cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
