@@ -335,7 +335,6 @@ static void tell_iteration(peer *p) {
 
 void leader_applied(peer *p, const log_entry *entry) {
     leader *l = &p->leader;
-    if (entry->kind == LOG_RUN) leader_begin_iteration(p);
     if (entry->kind == LOG_CLOSE) {
         l->close_index = entry->index;
         l->phase = LEADER_REDUCING;

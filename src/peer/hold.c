@@ -21,8 +21,7 @@ static void slot_free(peer *p, held *h) {
     p->slot_taken[h->slot] = 0;
     p->slots_used--;
     h->slot = NO_SLOT;
-    if (!p->full_said) return;
-    p->full_said = false;
+    // senders count down what they know of my slots; only this, or the next heartbeat, counts up again
     can_take_update(p, true);
 }
 
@@ -56,7 +55,6 @@ void hold_free(peer *p, uint32_t m) {
 }
 
 void hold_free_all(peer *p) {
-    p->full_said = false;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         hold_free(p, m);
         p->held[m].refused_rev = 0;
@@ -222,7 +220,6 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         return;
     }
     if (!hold_slot(p, h) && !(body->repair && evict(p, body->subject.m) && hold_slot(p, h))) {
-        p->full_said = true;
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);

@@ -325,7 +325,6 @@ struct peer {
     held *held;             // [microbatches]
     uint32_t slots_used;
     uint8_t *slot_taken;    // [capacity]
-    bool full_said;         // somebody was denied for lack of a slot
     uint64_t forward_ns, backward_ns, weight_ns;
     uint64_t progress;
     message_set k;

@@ -251,8 +251,8 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (more) send_retry_waiting(p);
 }
 
-// CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again when
-// a slot becomes free after somebody was denied one.
+// CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
+// a slot becomes free.
 void can_take_update(peer *p, bool again) {
     bool may = p->ready && p->me != 0 && run_goes_on(p) && p->version == p->iteration && !p->leaving;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {

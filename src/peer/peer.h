@@ -9,7 +9,8 @@
 //  2. A blob that arrives in an event (payload or job output) belongs to the peer, which gives it back by
 //     EFFECT_RELEASE. A blob named in EFFECT_SEND or a job is borrowed: the host holds it until it has used it.
 //  3. At most one job is outstanding; its answer always comes.
-//  4. Messages to one peer keep their order while a link lives; a link that fell loses what it had not delivered.
+//  4. Messages without a payload keep their order while a link lives, and so do those with one; the former may overtake
+//     the latter. A link that fell loses what it had not delivered.
 #ifndef BRAID_PEER_PEER_H
 #define BRAID_PEER_PEER_H
 
