@@ -93,7 +93,7 @@ static void body_forward(stage *s, const stash_view *v, const float *x, float *y
     }
 }
 
-static void body_input_gradient(stage *s, const stash_view *v, const float *dy, float *dx) {
+static const float *body_input_gradient(stage *s, const stash_view *v, const float *dy, float *dx) {
     float *last = s->shape.ends ? v->body.d_embedding : dx;
     for (uint32_t i = s->layout.blocks; i-- > 0;) {
         block_memory m = stage_block_memory(s, &v->body, i);
@@ -102,6 +102,7 @@ static void body_input_gradient(stage *s, const stash_view *v, const float *dy, 
         dy = to;
     }
     if (s->layout.blocks == 0) memcpy(last, dy, activation_bytes(s));
+    return last;
 }
 
 // With recomputation the body is the stage's own: says whose microbatch it holds now.
@@ -132,14 +133,15 @@ static void body_restore(stage *s, const stash_view *v) {
     body_claim(s, v, PHASE_FORWARD_DONE);
 }
 
-void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx) {
+const float *stage_input_gradient(stage *s, void *stash, const float *dy, float *dx) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(v.header->phase == PHASE_FORWARD_DONE);
     body_restore(s, &v);
     if (s->shape.recompute) memcpy(v.dy, dy, activation_bytes(s));
-    body_input_gradient(s, &v, dy, dx);
+    const float *lowest = body_input_gradient(s, &v, dy, dx);
     body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
     v.header->phase = PHASE_INPUT_GRADIENT_DONE;
+    return lowest;
 }
 
 static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, stage_gradient_fn sink,

@@ -70,8 +70,9 @@ void stage_forward(stage *s, void *stash, const int32_t *tokens, const float *x,
 // Returns the sum of token losses in fp64 and writes the counted tokens; dx (gradient of that sum) unless NULL.
 // The stash keeps what the head's weight gradient needs; stage_forward must have run on it (and forgets an older loss).
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens);
-// dy -> dx (dx NULL for stage 0). What the weight gradient needs stays in the stash.
-void stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
+// dy -> dx (dx NULL for stage 0). What the weight gradient needs stays in the stash. Returns the lowest gradient: dx, or that
+// of the embedding's output, valid until the stash is used again. What is not finite above shows there in every split.
+const float *stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
 // Hands every gradient of this microbatch to `sink`. The stash is free afterwards.
 void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context);
 // Logits of the last position of each of `sequences` sequences after stage_forward .. final norm and head, for generation:

@@ -69,8 +69,7 @@ void worker_backward(const worker_call *call) {
     if (!dy) return;
     float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
     if (call->result->failed) return;
-    stage_input_gradient(w->stage, stash, dy, dx);
-    const float *lowest = dx ? dx : dy;
+    const float *lowest = stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
 }
 
