@@ -24,7 +24,8 @@ static const cli_verb verbs[] = {
 static size_t verb_count(void) { return sizeof verbs / sizeof *verbs - 1; }
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come and go.\n\nVerbs:\n");
+    fprintf(out, "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come "
+                 "and go.\n\nVerbs:\n");
     for (size_t i = 0; i < verb_count(); i++) fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].help);
     fprintf(out, "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n");
 }
@@ -33,8 +34,10 @@ static int unknown_verb(const char *text) {
     const char *names[sizeof verbs / sizeof *verbs];
     for (size_t i = 0; i < verb_count(); i++) names[i] = verbs[i].name;
     const char *near = suggest_name(text, names, verb_count());
-    if (near != NULL) fprintf(stderr, "braid: unknown verb '%.64s'; did you mean '%s'?\n", text, near);
-    else fprintf(stderr, "braid: unknown verb '%.64s'; 'braid --help' lists them\n", text);
+    if (near != NULL)
+        fprintf(stderr, "braid: unknown verb '%.64s'; did you mean '%s'?\n", text, near);
+    else
+        fprintf(stderr, "braid: unknown verb '%.64s'; 'braid --help' lists them\n", text);
     return CLI_USAGE;
 }
 

@@ -10,7 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTIONS_MAX_TABLE = 64, OPTIONS_NAME_SPACE = 80, OPTIONS_HELP_COLUMN = 30, OPTIONS_HELP_WIDTH = 100, OPTIONS_MAX_PATH = 1024 };
+enum {
+    OPTIONS_MAX_TABLE = 64,
+    OPTIONS_NAME_SPACE = 80,
+    OPTIONS_HELP_COLUMN = 30,
+    OPTIONS_HELP_WIDTH = 100,
+    OPTIONS_MAX_PATH = 1024
+};
 
 // Text that outlives its source: list items cut from a longer text, values of the configuration file.
 typedef struct owned_text {
@@ -53,8 +59,10 @@ bool option_is_set(const options *o, const char *name) {
 static void environment_name(const char *name, char out[OPTIONS_NAME_SPACE]) {
     size_t length = (size_t)snprintf(out, OPTIONS_NAME_SPACE, "BRAID_%s", name);
     for (size_t i = 0; i < length && i < OPTIONS_NAME_SPACE; i++) {
-        if (out[i] >= 'a' && out[i] <= 'z') out[i] = (char)(out[i] - 'a' + 'A');
-        else if (out[i] == '-') out[i] = '_';
+        if (out[i] >= 'a' && out[i] <= 'z')
+            out[i] = (char)(out[i] - 'a' + 'A');
+        else if (out[i] == '-')
+            out[i] = '_';
     }
 }
 
@@ -75,7 +83,8 @@ static braid_err read_list(options *o, option_list *list, const char *text, bool
         size_t length = split ? strcspn(text, ",") : strlen(text);
         const char *item = length > 0 ? keep_text(o, text, length) : "";
         if (item == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
-        if (list->count == OPTIONS_MAX_LIST) return braid_fail(error, BRAID_LIMIT, "given more than %d times", OPTIONS_MAX_LIST);
+        if (list->count == OPTIONS_MAX_LIST)
+            return braid_fail(error, BRAID_LIMIT, "given more than %d times", OPTIONS_MAX_LIST);
         if (length > 0) list->item[list->count++] = item;
         text += length;
     } while (*text++ == ',');
@@ -83,14 +92,18 @@ static braid_err read_list(options *o, option_list *list, const char *text, bool
 }
 
 static braid_err check_range(const option *f, double value, const char *text, braid_error *error) {
-    bool low = value < f->min, high = f->max > 0 && value > f->max;
+    bool low = value<f->min, high = f->max> 0 && value > f->max;
     if (!low && !high) return BRAID_OK;
     char limit[QUANTITY_TEXT];
     double bound = low ? f->min : f->max;
-    if (f->kind == OPTION_SIZE) quantity_size_text((uint64_t)bound, limit);
-    else if (f->kind == OPTION_DURATION) quantity_duration_text(bound, limit);
-    else snprintf(limit, sizeof limit, "%.10g", bound);
-    return braid_fail(error, BRAID_ARGUMENT, "%.64s is too %s: at %s %s", text, low ? "small" : "large", low ? "least" : "most", limit);
+    if (f->kind == OPTION_SIZE)
+        quantity_size_text((uint64_t)bound, limit);
+    else if (f->kind == OPTION_DURATION)
+        quantity_duration_text(bound, limit);
+    else
+        snprintf(limit, sizeof limit, "%.10g", bound);
+    return braid_fail(error, BRAID_ARGUMENT, "%.64s is too %s: at %s %s", text, low ? "small" : "large",
+                      low ? "least" : "most", limit);
 }
 
 static braid_err read_value(options *o, option *f, const char *text, option_source source, braid_error *error) {
@@ -101,19 +114,21 @@ static braid_err read_value(options *o, option *f, const char *text, option_sour
     if (f->kind == OPTION_LIST && f->source != source) ((option_list *)f->value)->count = 0;
     f->source = source;
     switch (f->kind) {
-        case OPTION_SWITCH: return read_switch(text, f->value, error);
-        case OPTION_TEXT: *(const char **)f->value = text; return BRAID_OK;
-        case OPTION_LIST: return read_list(o, f->value, text, source != OPTION_FROM_FLAG, error);
-        case OPTION_COUNT: code = quantity_read_count(text, &whole, error); break;
-        case OPTION_SIZE: code = quantity_read_size(text, &whole, error); break;
-        case OPTION_DURATION: code = quantity_read_duration(text, &whole, error); break;
-        case OPTION_REAL: code = quantity_read_real(text, &real, error); break;
+    case OPTION_SWITCH: return read_switch(text, f->value, error);
+    case OPTION_TEXT: *(const char **)f->value = text; return BRAID_OK;
+    case OPTION_LIST: return read_list(o, f->value, text, source != OPTION_FROM_FLAG, error);
+    case OPTION_COUNT: code = quantity_read_count(text, &whole, error); break;
+    case OPTION_SIZE: code = quantity_read_size(text, &whole, error); break;
+    case OPTION_DURATION: code = quantity_read_duration(text, &whole, error); break;
+    case OPTION_REAL: code = quantity_read_real(text, &real, error); break;
     }
     if (f->kind != OPTION_REAL) real = f->kind == OPTION_DURATION ? (double)whole * 1e-9 : (double)whole;
     if (code == BRAID_OK) code = check_range(f, real, text, error);
     if (code != BRAID_OK) return code;
-    if (f->kind == OPTION_REAL) *(double *)f->value = real;
-    else *(uint64_t *)f->value = whole;
+    if (f->kind == OPTION_REAL)
+        *(double *)f->value = real;
+    else
+        *(uint64_t *)f->value = whole;
     return BRAID_OK;
 }
 
@@ -126,7 +141,8 @@ static int read_environment(options *o) {
         environment_name(o->table[i].name, name);
         const char *text = getenv(name);
         if (text == NULL || *text == 0) continue;
-        if (read_value(o, &o->table[i], text, OPTION_FROM_ENVIRONMENT, &error) != BRAID_OK) return cli_complain(CLI_USAGE, o->verb, "%s: %s", name, error.text);
+        if (read_value(o, &o->table[i], text, OPTION_FROM_ENVIRONMENT, &error) != BRAID_OK)
+            return cli_complain(CLI_USAGE, o->verb, "%s: %s", name, error.text);
     }
     return CLI_OK;
 }
@@ -136,9 +152,12 @@ static bool file_path(char path[OPTIONS_MAX_PATH], bool *wanted) {
     const char *named = getenv("BRAID_CONFIG"), *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int length = 0;
     *wanted = named != NULL && *named;
-    if (*wanted) length = snprintf(path, OPTIONS_MAX_PATH, "%s", named);
-    else if (xdg != NULL && *xdg) length = snprintf(path, OPTIONS_MAX_PATH, "%s/braid/config.yaml", xdg);
-    else if (home != NULL && *home) length = snprintf(path, OPTIONS_MAX_PATH, "%s/.config/braid/config.yaml", home);
+    if (*wanted)
+        length = snprintf(path, OPTIONS_MAX_PATH, "%s", named);
+    else if (xdg != NULL && *xdg)
+        length = snprintf(path, OPTIONS_MAX_PATH, "%s/braid/config.yaml", xdg);
+    else if (home != NULL && *home)
+        length = snprintf(path, OPTIONS_MAX_PATH, "%s/.config/braid/config.yaml", home);
     if (length <= 0 || length >= OPTIONS_MAX_PATH) return false;
     return *wanted || access(path, F_OK) == 0;
 }
@@ -147,10 +166,12 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
     char joined[OPTIONS_MAX_PATH] = "";
     size_t length = 0;
     if (node->kind == YAML_MAP) return yaml_fail(file, node, error, "%s must be one value", f->name);
-    for (const yaml_node *item = node->kind == YAML_LIST ? node->first : node; item != NULL; item = node->kind == YAML_LIST ? item->next : NULL) {
+    for (const yaml_node *item = node->kind == YAML_LIST ? node->first : node; item != NULL;
+         item = node->kind == YAML_LIST ? item->next : NULL) {
         if (item->kind != YAML_SCALAR) return yaml_fail(file, item, error, "%s must be plain values", f->name);
         int written = snprintf(joined + length, sizeof joined - length, "%s%s", length > 0 ? "," : "", item->text);
-        if (written < 0 || (size_t)written >= sizeof joined - length) return yaml_fail(file, node, error, "%s is too long", f->name);
+        if (written < 0 || (size_t)written >= sizeof joined - length)
+            return yaml_fail(file, node, error, "%s is too long", f->name);
         length += (size_t)written;
     }
     braid_error why = {0};
@@ -171,7 +192,8 @@ static int read_config_file(options *o) {
     int code = CLI_OK;
     for (const yaml_node *node = yaml_root(file)->first; node != NULL && code == CLI_OK; node = node->next) {
         option *f = option_find(o, node->key, strlen(node->key));
-        if (f != NULL && read_file_value(o, file, f, node, &error) != BRAID_OK) code = cli_complain(CLI_USAGE, o->verb, "%s", error.text);
+        if (f != NULL && read_file_value(o, file, f, node, &error) != BRAID_OK)
+            code = cli_complain(CLI_USAGE, o->verb, "%s", error.text);
     }
     yaml_free(file);
     return code;
@@ -206,7 +228,8 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (f == NULL) return unknown_flag(o, flag, length);
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
-    if (text == NULL) return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; 'braid %s --help' says which", f->name, o->verb);
+    if (text == NULL)
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; 'braid %s --help' says which", f->name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -221,7 +244,8 @@ static int read_command_line(options *o, int argc, char **argv) {
         } else if (flags && strncmp(word, "--", 2) == 0) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
-            code = cli_complain(CLI_USAGE, o->verb, "unknown flag %s; flags are written out, 'braid %s --help' lists them", word, o->verb);
+            code = cli_complain(CLI_USAGE, o->verb,
+                                "unknown flag %s; flags are written out, 'braid %s --help' lists them", word, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -236,20 +260,28 @@ static int read_command_line(options *o, int argc, char **argv) {
 
 static const char *unit_of(const option *f) {
     static const char *const units[] = {
-        [OPTION_SWITCH] = "", [OPTION_TEXT] = "TEXT", [OPTION_COUNT] = "N", [OPTION_REAL] = "X", [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME", [OPTION_LIST] = "TEXT",
+        [OPTION_SWITCH] = "",   [OPTION_TEXT] = "TEXT",     [OPTION_COUNT] = "N",   [OPTION_REAL] = "X",
+        [OPTION_SIZE] = "SIZE", [OPTION_DURATION] = "TIME", [OPTION_LIST] = "TEXT",
     };
     return f->unit != NULL ? f->unit : units[f->kind];
 }
 
 static void default_text(const option *f, char text[OPTIONS_NAME_SPACE]) {
     text[0] = 0;
-    if (f->fallback != NULL) snprintf(text, OPTIONS_NAME_SPACE, "%s", f->fallback);
-    else if (f->kind == OPTION_TEXT && *(const char **)f->value != NULL) snprintf(text, OPTIONS_NAME_SPACE, "%s", *(const char **)f->value);
-    else if (f->kind == OPTION_COUNT) snprintf(text, OPTIONS_NAME_SPACE, "%llu", (unsigned long long)*(uint64_t *)f->value);
-    else if (f->kind == OPTION_REAL) snprintf(text, OPTIONS_NAME_SPACE, "%g", *(double *)f->value);
-    else if (f->kind == OPTION_SIZE) quantity_size_text(*(uint64_t *)f->value, text);
-    else if (f->kind == OPTION_DURATION) quantity_duration_text((double)*(uint64_t *)f->value * 1e-9, text);
-    else if (f->kind == OPTION_SWITCH && *(bool *)f->value) snprintf(text, OPTIONS_NAME_SPACE, "yes");
+    if (f->fallback != NULL)
+        snprintf(text, OPTIONS_NAME_SPACE, "%s", f->fallback);
+    else if (f->kind == OPTION_TEXT && *(const char **)f->value != NULL)
+        snprintf(text, OPTIONS_NAME_SPACE, "%s", *(const char **)f->value);
+    else if (f->kind == OPTION_COUNT)
+        snprintf(text, OPTIONS_NAME_SPACE, "%llu", (unsigned long long)*(uint64_t *)f->value);
+    else if (f->kind == OPTION_REAL)
+        snprintf(text, OPTIONS_NAME_SPACE, "%g", *(double *)f->value);
+    else if (f->kind == OPTION_SIZE)
+        quantity_size_text(*(uint64_t *)f->value, text);
+    else if (f->kind == OPTION_DURATION)
+        quantity_duration_text((double)*(uint64_t *)f->value * 1e-9, text);
+    else if (f->kind == OPTION_SWITCH && *(bool *)f->value)
+        snprintf(text, OPTIONS_NAME_SPACE, "yes");
 }
 
 // Words from `text`, broken before the help's width, each new line indented.
@@ -278,21 +310,25 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: braid %s%s%s%s\n\n%s\n", o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "", o->arguments != NULL ? o->arguments : "", o->summary);
+    printf("Usage: braid %s%s%s%s\n\n%s\n", o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
+           o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
         const option *f = &o->table[i];
         char fallback[OPTIONS_NAME_SPACE], text[512];
         if (f->hidden) continue;
         default_text(f, fallback);
-        snprintf(text, sizeof text, "%s%s%s%s", f->help, *fallback ? " (default: " : "", fallback, *fallback ? ")" : "");
+        snprintf(text, sizeof text, "%s%s%s%s", f->help, *fallback ? " (default: " : "", fallback,
+                 *fallback ? ")" : "");
         print_flag(f->name, unit_of(f), text);
     }
     print_flag("help", "", "this text");
     if (o->count > 0) {
         char name[OPTIONS_NAME_SPACE];
         environment_name(o->table[0].name, name);
-        printf("\nEach flag can also be set in the environment (--%s is %s) or, under its name, in\n~/.config/braid/config.yaml. A flag wins over the environment, the environment over the file.\n", o->table[0].name, name);
+        printf("\nEach flag can also be set in the environment (--%s is %s) or, under its name, "
+               "in\n~/.config/braid/config.yaml. A flag wins over the environment, the environment over the file.\n",
+               o->table[0].name, name);
     }
     if (o->examples == NULL) return;
     printf("\nExamples:\n");
@@ -306,8 +342,12 @@ static void print_help(const options *o) {
 
 static int check_given(const options *o) {
     const char *arguments = o->arguments != NULL ? o->arguments : "no arguments";
-    if (o->given_count > o->max_given) return cli_complain(CLI_USAGE, o->verb, "'%s' is one argument too many: expected %s", o->given[o->max_given], arguments);
-    if (o->given_count < o->min_given) return cli_complain(CLI_USAGE, o->verb, "%s is missing; 'braid %s --help' shows an example", arguments, o->verb);
+    if (o->given_count > o->max_given)
+        return cli_complain(CLI_USAGE, o->verb, "'%s' is one argument too many: expected %s", o->given[o->max_given],
+                            arguments);
+    if (o->given_count < o->min_given)
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; 'braid %s --help' shows an example", arguments,
+                            o->verb);
     return CLI_OK;
 }
 
@@ -317,7 +357,8 @@ bool options_parse(options *o, int argc, char **argv, int *code) {
     o->owned = NULL;
     for (size_t i = 0; i < o->count; i++) o->table[i].source = OPTION_FROM_DEFAULT;
     // --help shows the defaults, so it is looked for before anything is read.
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) help = help || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        help = help || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
     if (help) {
         print_help(o);
         *code = CLI_OK;

@@ -9,7 +9,8 @@
 //         {"json", OPTION_SWITCH, &json, .help = "one JSON object a line"},
 //     };
 //     options o = {.verb = "train", .arguments = "RUN.yaml", .summary = "train in one process",
-//                  .examples = "braid train --solo RUN.yaml\n", .table = table, .count = 2, .min_given = 1, .max_given = 1};
+//                  .examples = "braid train --solo RUN.yaml\n", .table = table, .count = 2, .min_given = 1, .max_given
+// = 1};
 //     int code = 0;
 //     if (!options_parse(&o, argc, argv, &code)) return code;
 //     ... o.given[0] is RUN.yaml, option_is_set(&o, "iterations") says whether the user said so
@@ -30,7 +31,12 @@ typedef enum option_kind {
     OPTION_LIST,      // option_list: may be given several times; in environment and file separated by commas
 } option_kind;
 
-typedef enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_ENVIRONMENT, OPTION_FROM_FLAG } option_source;
+typedef enum option_source {
+    OPTION_FROM_DEFAULT,
+    OPTION_FROM_FILE,
+    OPTION_FROM_ENVIRONMENT,
+    OPTION_FROM_FLAG
+} option_source;
 
 enum { OPTIONS_MAX_GIVEN = 64, OPTIONS_MAX_LIST = 64 };
 
@@ -40,7 +46,7 @@ typedef struct option_list {
 } option_list;
 
 typedef struct option {
-    const char *name;      // without the dashes
+    const char *name;  // without the dashes
     option_kind kind;
     void *value;           // of the kind's type, the caller's; holds the default on entry
     const char *unit;      // placeholder in --help (N, PATH, HOST:PORT); by kind when NULL
@@ -58,14 +64,14 @@ typedef struct options {
     const char *examples;   // lines of --help, each ended by '\n'; NULL: none
     option *table;
     size_t count;
-    uint32_t min_given, max_given;     // how many arguments; more or fewer is a usage error
-    uint32_t given_count;              // set by options_parse:
+    uint32_t min_given, max_given;         // how many arguments; more or fewer is a usage error
+    uint32_t given_count;                  // set by options_parse:
     const char *given[OPTIONS_MAX_GIVEN];  // the arguments, in order; "--" ends the flags
-    void *owned;                       // text taken from the file or split at commas
+    void *owned;                           // text taken from the file or split at commas
 } options;
 
-// Fills the values. Returns true when the verb should run; else `*code` is what it should return (--help was printed, or
-// a message to stderr names the mistake and the nearest flag). argv[0] is the verb.
+// Fills the values. Returns true when the verb should run; else `*code` is what it should return (--help was printed,
+// or a message to stderr names the mistake and the nearest flag). argv[0] is the verb.
 bool options_parse(options *o, int argc, char **argv, int *code);
 // Frees what options_parse took; text values from the file or the environment's lists end with it.
 void options_close(options *o);

@@ -67,8 +67,10 @@ uint64_t report_repairs(const report *r, const char *phase) {
 static void count_live(report *r, uint64_t stage, int change) {
     if (stage >= WIRE_MAX_STAGES) return;
     if (stage >= r->stages) r->stages = (uint32_t)stage + 1;
-    if (change > 0) r->live[stage]++;
-    else if (r->live[stage] > 0) r->live[stage]--;
+    if (change > 0)
+        r->live[stage]++;
+    else if (r->live[stage] > 0)
+        r->live[stage]--;
 }
 
 static void remember_iteration(report *r, const report_event *e) {
@@ -80,25 +82,25 @@ static void remember_iteration(report *r, const report_event *e) {
 
 static void remember(report *r, const report_event *e) {
     switch (e->kind) {
-        case REPORT_STARTED:
-            r->started = *e;
-            r->begun_ns = report_now_ns();
-            if (e->stages <= WIRE_MAX_STAGES && e->stages > r->stages) r->stages = (uint32_t)e->stages;
-            break;
-        case REPORT_ITERATION: remember_iteration(r, e); break;
-        case REPORT_EVAL:
-            r->eval = *e;
-            report_curve_add(&r->held_out, e->iteration, e->loss);
-            break;
-        case REPORT_REPAIR:
-            r->repairs++;
-            count_phase(r, e->phase);
-            break;
-        case REPORT_JOINED: count_live(r, e->stage, 1); break;
-        case REPORT_LEFT:
-        case REPORT_EXPELLED: count_live(r, e->stage, -1); break;
-        case REPORT_TRANSFER: r->transfer = *e; break;
-        default: break;
+    case REPORT_STARTED:
+        r->started = *e;
+        r->begun_ns = report_now_ns();
+        if (e->stages <= WIRE_MAX_STAGES && e->stages > r->stages) r->stages = (uint32_t)e->stages;
+        break;
+    case REPORT_ITERATION: remember_iteration(r, e); break;
+    case REPORT_EVAL:
+        r->eval = *e;
+        report_curve_add(&r->held_out, e->iteration, e->loss);
+        break;
+    case REPORT_REPAIR:
+        r->repairs++;
+        count_phase(r, e->phase);
+        break;
+    case REPORT_JOINED: count_live(r, e->stage, 1); break;
+    case REPORT_LEFT:
+    case REPORT_EXPELLED: count_live(r, e->stage, -1); break;
+    case REPORT_TRANSFER: r->transfer = *e; break;
+    default: break;
     }
 }
 
@@ -108,8 +110,10 @@ enum { WHO_TEXT = 32 };
 
 // "peer 1a2b3c4d", or by its number where the id is not known (empty or all zeros).
 static const char *who(const report_event *e, char text[WHO_TEXT]) {
-    if (e->peer[strspn(e->peer, "0")] != 0) snprintf(text, WHO_TEXT, "peer %.8s", e->peer);
-    else snprintf(text, WHO_TEXT, "member %llu", (unsigned long long)e->member);
+    if (e->peer[strspn(e->peer, "0")] != 0)
+        snprintf(text, WHO_TEXT, "peer %.8s", e->peer);
+    else
+        snprintf(text, WHO_TEXT, "member %llu", (unsigned long long)e->member);
     return text;
 }
 
@@ -122,9 +126,11 @@ void report_live_text(const report *r, char text[REPORT_LINE]) {
 }
 
 void report_repairs_text(const report *r, char text[REPORT_LINE]) {
-    size_t length = (size_t)snprintf(text, REPORT_LINE, "%llu repair%s", (unsigned long long)r->repairs, r->repairs == 1 ? "" : "s");
+    size_t length = (size_t)snprintf(text, REPORT_LINE, "%llu repair%s", (unsigned long long)r->repairs,
+                                     r->repairs == 1 ? "" : "s");
     for (size_t i = 0; i < REPORT_PHASES && r->phase[i].count > 0; i++) {
-        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu %s", i == 0 ? " (" : ", ", (unsigned long long)r->phase[i].count, r->phase[i].phase);
+        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu %s", i == 0 ? " (" : ", ",
+                                   (unsigned long long)r->phase[i].count, r->phase[i].phase);
     }
     if (r->phase[0].count > 0) snprintf(text + length, REPORT_LINE - length, ")");
 }
@@ -132,30 +138,39 @@ void report_repairs_text(const report *r, char text[REPORT_LINE]) {
 static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
     char speed[QUANTITY_TEXT];
     quantity_count_text(e->tokens_per_second, speed);
-    snprintf(line, REPORT_LINE, "iteration %llu/%llu  loss %.4f  %s tokens/s  norm %.3g  rate %.3g%s", (unsigned long long)e->iteration, (unsigned long long)e->of,
-             e->loss, speed, e->norm, e->learning_rate, e->skip ? "  skipped: the gradient was not finite" : "");
+    snprintf(line, REPORT_LINE, "iteration %llu/%llu  loss %.4f  %s tokens/s  norm %.3g  rate %.3g%s",
+             (unsigned long long)e->iteration, (unsigned long long)e->of, e->loss, speed, e->norm, e->learning_rate,
+             e->skip ? "  skipped: the gradient was not finite" : "");
 }
 
 static void member_line(const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     bool joined = e->kind == REPORT_JOINED;
     const char *what = joined ? "joined" : e->kind == REPORT_LEFT ? "left" : "was lost from";
-    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", e->role, *e->role ? " " : "", who(e, peer), what, (unsigned long long)e->stage, *e->reason ? " (" : "",
-             e->reason, *e->reason ? ")" : "");
+    snprintf(line, REPORT_LINE, "%s%s%s %s stage %llu%s%s%s", e->role, *e->role ? " " : "", who(e, peer), what,
+             (unsigned long long)e->stage, *e->reason ? " (" : "", e->reason, *e->reason ? ")" : "");
 }
 
 static void checkpoint_line(const report_event *e, char line[REPORT_LINE]) {
-    if (e->failed) snprintf(line, REPORT_LINE, "checkpoint at iteration %llu failed: %s", (unsigned long long)e->iteration, *e->text ? e->text : "see above");
-    else snprintf(line, REPORT_LINE, "checkpoint at iteration %llu saved%s%.300s", (unsigned long long)e->iteration, *e->path ? ": " : "", e->path);
+    if (e->failed)
+        snprintf(line, REPORT_LINE, "checkpoint at iteration %llu failed: %s", (unsigned long long)e->iteration,
+                 *e->text ? e->text : "see above");
+    else
+        snprintf(line, REPORT_LINE, "checkpoint at iteration %llu saved%s%.300s", (unsigned long long)e->iteration,
+                 *e->path ? ": " : "", e->path);
 }
 
 static void started_line(const report_event *e, char line[REPORT_LINE]) {
     char parameters[QUANTITY_TEXT], tokens[QUANTITY_TEXT];
     quantity_count_text((double)e->parameters, parameters);
     quantity_count_text((double)e->tokens, tokens);
-    int length = snprintf(line, REPORT_LINE, "run '%s': iterations %llu to %llu", e->name, (unsigned long long)e->iteration + 1, (unsigned long long)e->of);
-    if (e->parameters > 0) length += snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s parameters", parameters);
-    if (e->tokens > 0) snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s tokens each in %llu microbatches", tokens, (unsigned long long)e->microbatches);
+    int length = snprintf(line, REPORT_LINE, "run '%s': iterations %llu to %llu", e->name,
+                          (unsigned long long)e->iteration + 1, (unsigned long long)e->of);
+    if (e->parameters > 0)
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s parameters", parameters);
+    if (e->tokens > 0)
+        snprintf(line + length, (size_t)(REPORT_LINE - length), ", %s tokens each in %llu microbatches", tokens,
+                 (unsigned long long)e->microbatches);
 }
 
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
@@ -163,8 +178,13 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
     repairs[0] = 0;
     if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
-    if (e->failed) snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration, *e->text ? e->text : "see above");
-    else snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s%s%.120s%s%.200s\nweights %s", (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, *e->path ? ", saved in " : "", e->path, e->weights);
+    if (e->failed)
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration,
+                 *e->text ? e->text : "see above");
+    else
+        snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s%s%.120s%s%.200s\nweights %s",
+                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs,
+                 *e->path ? ", saved in " : "", e->path, e->weights);
 }
 
 static void rare_line(const report_event *e, char line[REPORT_LINE]) {
@@ -172,36 +192,46 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     unsigned long long stage = e->stage, process = e->process;
     who(e, peer);
     switch (e->kind) {
-        case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
-        case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
-        case REPORT_KILLED: snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process, *e->phase ? " in " : "", e->phase); break;
-        case REPORT_SPAWNED: snprintf(line, REPORT_LINE, "started a %s (process %llu)", *e->role ? e->role : "peer", process); break;
-        case REPORT_TRANSFER:
-            snprintf(line, REPORT_LINE, "%s fetched the state of stage %llu (%llu blocks)", peer, stage, (unsigned long long)e->total);
-            break;
-        case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
-        default: snprintf(line, REPORT_LINE, "%s", e->text); break;
+    case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
+    case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
+    case REPORT_KILLED:
+        snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process,
+                 *e->phase ? " in " : "", e->phase);
+        break;
+    case REPORT_SPAWNED:
+        snprintf(line, REPORT_LINE, "started a %s (process %llu)", *e->role ? e->role : "peer", process);
+        break;
+    case REPORT_TRANSFER:
+        snprintf(line, REPORT_LINE, "%s fetched the state of stage %llu (%llu blocks)", peer, stage,
+                 (unsigned long long)e->total);
+        break;
+    case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
+    default: snprintf(line, REPORT_LINE, "%s", e->text); break;
     }
 }
 
 static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     switch (e->kind) {
-        case REPORT_STARTED: started_line(e, line); return true;
-        case REPORT_ITERATION: iteration_line(e, line); return true;
-        case REPORT_EVAL: snprintf(line, REPORT_LINE, "held-out loss %.4f after iteration %llu", e->loss, (unsigned long long)e->iteration); return true;
-        case REPORT_REPAIR:
-            snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: %s died %s%s", (unsigned long long)e->microbatch,
-                     (unsigned long long)e->iteration, (unsigned long long)e->stage, who(e, peer), strcmp(e->phase, "committed") == 0 ? "when it was " : "in ",
-                     *e->phase ? e->phase : "an unknown phase");
-            return true;
-        case REPORT_JOINED:
-        case REPORT_LEFT:
-        case REPORT_EXPELLED: member_line(e, line); return true;
-        case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
-        case REPORT_END: end_line(r, e, line); return true;
-        case REPORT_TRANSFER: rare_line(e, line); return e->done >= e->total;
-        default: rare_line(e, line); return true;
+    case REPORT_STARTED: started_line(e, line); return true;
+    case REPORT_ITERATION: iteration_line(e, line); return true;
+    case REPORT_EVAL:
+        snprintf(line, REPORT_LINE, "held-out loss %.4f after iteration %llu", e->loss,
+                 (unsigned long long)e->iteration);
+        return true;
+    case REPORT_REPAIR:
+        snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: %s died %s%s",
+                 (unsigned long long)e->microbatch, (unsigned long long)e->iteration, (unsigned long long)e->stage,
+                 who(e, peer), strcmp(e->phase, "committed") == 0 ? "when it was " : "in ",
+                 *e->phase ? e->phase : "an unknown phase");
+        return true;
+    case REPORT_JOINED:
+    case REPORT_LEFT:
+    case REPORT_EXPELLED: member_line(e, line); return true;
+    case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
+    case REPORT_END: end_line(r, e, line); return true;
+    case REPORT_TRANSFER: rare_line(e, line); return e->done >= e->total;
+    default: rare_line(e, line); return true;
     }
 }
 
@@ -217,7 +247,9 @@ bool report_to_line(const report *r, const report_event *e, char line[REPORT_LIN
 // ---- showing ----
 
 // What the status shows anyway is no line of its own on a terminal.
-static bool in_status(const report_event *e) { return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED; }
+static bool in_status(const report_event *e) {
+    return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED;
+}
 
 static void show_live(report *r, const report_event *e) {
     char line[REPORT_LINE];
@@ -226,25 +258,27 @@ static void show_live(report *r, const report_event *e) {
         report_erase(r);
         fprintf(r->out, "%s\n", line);
     }
-    if (e->kind == REPORT_END) fflush(r->out);
-    else if (printed || report_now_ns() - r->drawn_ns >= DRAW_EVERY_MS * 1000000) report_draw(r);
+    if (e->kind == REPORT_END)
+        fflush(r->out);
+    else if (printed || report_now_ns() - r->drawn_ns >= DRAW_EVERY_MS * 1000000)
+        report_draw(r);
 }
 
 void report_tell(report *r, const report_event *event) {
     char json[REPORT_MAX_LINE], line[REPORT_LINE];
     remember(r, event);
     switch (r->style) {
-        case REPORT_LIVE: show_live(r, event); break;
-        case REPORT_JSON:
-            report_to_json(event, json);
-            fprintf(r->out, "%s\n", json);
-            fflush(r->out);
-            break;
-        case REPORT_PLAIN:
-            if (report_to_line(r, event, line)) fprintf(r->out, "%s\n", line);
-            fflush(r->out);
-            break;
-        default: break;
+    case REPORT_LIVE: show_live(r, event); break;
+    case REPORT_JSON:
+        report_to_json(event, json);
+        fprintf(r->out, "%s\n", json);
+        fflush(r->out);
+        break;
+    case REPORT_PLAIN:
+        if (report_to_line(r, event, line)) fprintf(r->out, "%s\n", line);
+        fflush(r->out);
+        break;
+    default: break;
     }
 }
 

@@ -1,6 +1,6 @@
-// What a person sees of a run, and what a program reads: one event in, three ways out. On a terminal a progress bar and a
-// status line, drawn in place; plain lines when piped; with --json one object a line. The JSON lines can be read back, so
-// that `braid up` shows its children's events as one view.
+// What a person sees of a run, and what a program reads: one event in, three ways out. On a terminal a progress bar
+// and a status line, drawn in place; plain lines when piped; with --json one object a line. The JSON lines can be read
+// back, so that `braid up` shows its children's events as one view.
 #ifndef BRAID_CLI_REPORT_H
 #define BRAID_CLI_REPORT_H
 
@@ -12,9 +12,10 @@
 #include <stdio.h>
 
 typedef enum report_kind {
-    REPORT_STARTED,     // name, iteration (the first), of, stages, parameters, tokens (of one iteration), microbatches
-    REPORT_READY,       // a peer listens: peer, address, ticket, process
-    REPORT_ITERATION,   // iteration (1 .. of), of, loss, tokens, microbatches, tokens_per_second, norm, learning_rate, skip
+    REPORT_STARTED,  // name, iteration (the first), of, stages, parameters, tokens (of one iteration), microbatches
+    REPORT_READY,    // a peer listens: peer, address, ticket, process
+    // iteration (1 .. of), of, loss, tokens, microbatches, tokens_per_second, norm, learning_rate, skip
+    REPORT_ITERATION,
     REPORT_EVAL,        // iteration, loss, tokens: held-out text
     REPORT_REPAIR,      // iteration, microbatch, stage, phase, peer, member: what was repaired because that member died
     REPORT_SUSPECT,     // peer, member, stage: does not answer
@@ -27,7 +28,7 @@ typedef enum report_kind {
     REPORT_CHECKPOINT,  // iteration, path, failed, text (why)
     REPORT_NOTE,        // text: for the person
     REPORT_REFUSED,     // text: this process cannot take part
-    REPORT_END,         // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
+    REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
     REPORT_KINDS
 } report_kind;
 
@@ -49,8 +50,8 @@ typedef struct report_event {
     char text[512], path[1024];
 } report_event;
 
-// One line without its '\n', 0-terminated; returns its length. Numbers are exact (a double reads back as the same double; a
-// number that is not finite is null). `line` holds REPORT_MAX_LINE bytes; text too long to fit is cut.
+// One line without its '\n', 0-terminated; returns its length. Numbers are exact (a double reads back as the same
+// double; a number that is not finite is null). `line` holds REPORT_MAX_LINE bytes; text too long to fit is cut.
 size_t report_to_json(const report_event *event, char line[REPORT_MAX_LINE]);
 // Reads such a line; unknown fields are ignored, unknown events and malformed lines are BRAID_FORMAT.
 braid_err report_from_json(const char *line, size_t length, report_event *event, braid_error *error);
@@ -58,11 +59,11 @@ braid_err report_from_json(const char *line, size_t length, report_event *event,
 const char *report_kind_name(report_kind kind);
 
 typedef enum report_style {
-    REPORT_AUTO,   // LIVE when `out` is a terminal that can draw, else PLAIN
+    REPORT_AUTO,  // LIVE when `out` is a terminal that can draw, else PLAIN
     REPORT_LIVE,
     REPORT_PLAIN,
     REPORT_JSON,
-    REPORT_SILENT, // nothing
+    REPORT_SILENT,  // nothing
 } report_style;
 
 typedef struct report report;
@@ -78,7 +79,8 @@ void report_tell(report *r, const report_event *event);
 void report_tick(report *r);
 // The style that AUTO became.
 report_style report_chosen(const report *r);
-// Losses seen so far as a small picture in ASCII, `o` for held-out ones; nothing with --json or fewer than two iterations.
+// Losses seen so far as a small picture in ASCII, `o` for held-out ones; nothing with --json or fewer than two
+// iterations.
 void report_loss_curve(report *r);
 // How many repairs, and how many of them in a phase (NULL: all).
 uint64_t report_repairs(const report *r, const char *phase);

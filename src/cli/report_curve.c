@@ -60,7 +60,8 @@ static void fill_columns(curve_columns columns, curve_scale *scale, const report
     }
 }
 
-static void plot(char picture[CURVE_ROWS][CURVE_COLUMNS + 1], const curve_scale *scale, const curve_columns columns, char mark) {
+static void plot(char picture[CURVE_ROWS][CURVE_COLUMNS + 1], const curve_scale *scale, const curve_columns columns,
+                 char mark) {
     for (size_t x = 0; x < CURVE_COLUMNS; x++) {
         if (isnan(columns[x])) continue;
         double share = (columns[x] - scale->low) / (scale->high - scale->low);
@@ -74,9 +75,11 @@ static void print_picture(const report *r, char picture[CURVE_ROWS][CURVE_COLUMN
     fprintf(r->out, "\n  loss%s\n", r->held_out.count > 0 ? "  (* training, o held out)" : "");
     for (size_t y = 0; y < CURVE_ROWS; y++) {
         picture[y][CURVE_COLUMNS] = 0;
-        fprintf(r->out, "%8.3f |%s\n", scale->high - (scale->high - scale->low) * (double)y / (CURVE_ROWS - 1), picture[y]);
+        fprintf(r->out, "%8.3f |%s\n", scale->high - (scale->high - scale->low) * (double)y / (CURVE_ROWS - 1),
+                picture[y]);
     }
-    fprintf(r->out, "         +%s\n          %-10llu%*llu  iteration\n\n", rule, (unsigned long long)scale->first, CURVE_COLUMNS - 10, (unsigned long long)scale->last);
+    fprintf(r->out, "         +%s\n          %-10llu%*llu  iteration\n\n", rule, (unsigned long long)scale->first,
+            CURVE_COLUMNS - 10, (unsigned long long)scale->last);
 }
 
 void report_loss_curve(report *r) {

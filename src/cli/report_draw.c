@@ -39,9 +39,12 @@ static void bar_line(const report *r, unsigned width, char line[REPORT_LINE]) {
     uint64_t done = now - r->first_iteration;
     quantity_duration_text(done > 0 && of >= now ? elapsed_seconds(r) / (double)done * (double)(of - now) : -1, left);
     unsigned room = width / 3 < DRAW_MAX_BAR ? width / 3 : DRAW_MAX_BAR, filled = (unsigned)(share * room);
-    for (unsigned i = 0; i < room; i++) bar[i] = i < filled ? '=' : i == filled && share < 1 ? '>' : ' ';
+    memset(bar, ' ', room);
+    memset(bar, '=', filled);
+    if (filled < room) bar[filled] = '>';
     bar[room] = 0;
-    snprintf(line, REPORT_LINE, "[%s] %3.0f %%  %llu/%llu  %s left", bar, share * 100, (unsigned long long)now, (unsigned long long)of, left);
+    snprintf(line, REPORT_LINE, "[%s] %3.0f %%  %llu/%llu  %s left", bar, share * 100, (unsigned long long)now,
+             (unsigned long long)of, left);
 }
 
 static void status_line(const report *r, char line[REPORT_LINE]) {
@@ -53,16 +56,20 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
     } else {
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "waiting for the first iteration  ");
     }
-    if (r->eval.kind != REPORT_KINDS) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f  ", r->eval.loss);
-    if (r->iteration.kind != REPORT_KINDS) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "%s tokens/s  ", speed);
+    if (r->eval.kind != REPORT_KINDS)
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f  ", r->eval.loss);
+    if (r->iteration.kind != REPORT_KINDS)
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "%s tokens/s  ", speed);
     if (r->stages > 0) {
         report_live_text(r, live);
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "peers %.120s  ", live);
     }
-    if (r->repairs > 0) length += snprintf(line + length, (size_t)(REPORT_LINE - length), "repairs %llu  ", (unsigned long long)r->repairs);
+    if (r->repairs > 0)
+        length +=
+            snprintf(line + length, (size_t)(REPORT_LINE - length), "repairs %llu  ", (unsigned long long)r->repairs);
     if (r->transfer.kind != REPORT_KINDS && r->transfer.done < r->transfer.total) {
-        snprintf(line + length, (size_t)(REPORT_LINE - length), "stage %llu's state %.0f %%", (unsigned long long)r->transfer.stage,
-                 100 * (double)r->transfer.done / (double)r->transfer.total);
+        snprintf(line + length, (size_t)(REPORT_LINE - length), "stage %llu's state %.0f %%",
+                 (unsigned long long)r->transfer.stage, 100 * (double)r->transfer.done / (double)r->transfer.total);
     }
 }
 

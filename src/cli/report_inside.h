@@ -12,8 +12,8 @@ typedef struct report_curve {
     size_t count;
     uint64_t stride, pending;  // iterations per point; how many the newest one holds
     struct {
-        uint64_t iteration;    // of its last loss
-        double loss;           // mean
+        uint64_t iteration;  // of its last loss
+        double loss;         // mean
     } point[REPORT_CURVE_POINTS];
 } report_curve;
 
@@ -27,11 +27,11 @@ struct report {
     FILE *out;
     bool color;
     int64_t begun_ns, drawn_ns;
-    unsigned drawn_lines;           // of the status, now on the screen
+    unsigned drawn_lines;  // of the status, now on the screen
     uint64_t first_iteration, repairs, tokens;
     report_event started, iteration, eval, transfer;  // the newest ones; kind REPORT_KINDS: none yet
     uint32_t live[WIRE_MAX_STAGES];
-    uint32_t stages;                // highest stage seen + 1
+    uint32_t stages;  // highest stage seen + 1
     report_phase_count phase[REPORT_PHASES];
     report_curve train, held_out;
 };

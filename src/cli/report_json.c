@@ -16,17 +16,23 @@ typedef struct report_field {
 } report_field;
 
 static const char *const kind_names[REPORT_KINDS] = {
-    [REPORT_STARTED] = "started",   [REPORT_READY] = "ready",     [REPORT_ITERATION] = "iteration",   [REPORT_EVAL] = "eval",
-    [REPORT_REPAIR] = "repair",     [REPORT_SUSPECT] = "suspect", [REPORT_JOINED] = "joined",         [REPORT_LEFT] = "left",
-    [REPORT_EXPELLED] = "expelled", [REPORT_KILLED] = "killed",   [REPORT_SPAWNED] = "spawned",       [REPORT_TRANSFER] = "transfer",
-    [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",   [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
+    [REPORT_STARTED] = "started",       [REPORT_READY] = "ready",
+    [REPORT_ITERATION] = "iteration",   [REPORT_EVAL] = "eval",
+    [REPORT_REPAIR] = "repair",         [REPORT_SUSPECT] = "suspect",
+    [REPORT_JOINED] = "joined",         [REPORT_LEFT] = "left",
+    [REPORT_EXPELLED] = "expelled",     [REPORT_KILLED] = "killed",
+    [REPORT_SPAWNED] = "spawned",       [REPORT_TRANSFER] = "transfer",
+    [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
+    [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
-#define MEMBERS (IN(JOINED) | IN(LEFT) | IN(EXPELLED))
-#define FIELD(member, field_kind, events) {#member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events}
+#define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED))
+#define FIELD(member, field_kind, events) \
+    { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
 
 // Numbers first: a text that does not fit is cut, what follows it is left out.
+// clang-format off
 static const report_field fields[] = {
     FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | MEMBERS),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
@@ -59,6 +65,7 @@ static const report_field fields[] = {
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
     FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(END)),
 };
+// clang-format on
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 const char *report_kind_name(report_kind kind) { return kind < REPORT_KINDS ? kind_names[kind] : "unknown"; }
@@ -82,10 +89,14 @@ static size_t put_character(json_writer *w, const char *text, size_t length, boo
     char escaped[8];
     size_t bytes = utf8_bytes(text, length);
     unsigned char c = (unsigned char)*text;
-    if (bytes == 0) *fits = put(w, "?", 1);  // a path may hold any bytes, JSON may not
-    else if (c == '"' || c == '\\') *fits = put(w, (char[]){'\\', (char)c}, 2);
-    else if (c < 0x20 || c == 0x7f) *fits = put(w, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", c));
-    else *fits = put(w, text, bytes);
+    if (bytes == 0)
+        *fits = put(w, "?", 1);  // a path may hold any bytes, JSON may not
+    else if (c == '"' || c == '\\')
+        *fits = put(w, (char[]){'\\', (char)c}, 2);
+    else if (c < 0x20 || c == 0x7f)
+        *fits = put(w, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", c));
+    else
+        *fits = put(w, text, bytes);
     return bytes == 0 ? 1 : bytes;
 }
 
@@ -109,11 +120,15 @@ static void put_field(json_writer *w, const report_event *event, const report_fi
         put_text(w, f->name, place, strnlen(place, f->size));
         return;
     }
-    if (f->kind == FIELD_COUNT) length = snprintf(text, sizeof text, ",\"%s\":%llu", f->name, (unsigned long long)*(const uint64_t *)(const void *)place);
-    if (f->kind == FIELD_SWITCH) length = snprintf(text, sizeof text, ",\"%s\":%s", f->name, *(const bool *)place ? "true" : "false");
+    if (f->kind == FIELD_COUNT)
+        length = snprintf(text, sizeof text, ",\"%s\":%llu", f->name,
+                          (unsigned long long)*(const uint64_t *)(const void *)place);
+    if (f->kind == FIELD_SWITCH)
+        length = snprintf(text, sizeof text, ",\"%s\":%s", f->name, *(const bool *)place ? "true" : "false");
     if (f->kind == FIELD_REAL) {
         double value = *(const double *)(const void *)place;
-        length = isfinite(value) ? snprintf(text, sizeof text, ",\"%s\":%.17g", f->name, value) : snprintf(text, sizeof text, ",\"%s\":null", f->name);
+        length = isfinite(value) ? snprintf(text, sizeof text, ",\"%s\":%.17g", f->name, value)
+                                 : snprintf(text, sizeof text, ",\"%s\":null", f->name);
     }
     put(w, text, (size_t)length);
 }
@@ -148,7 +163,9 @@ static braid_err read_field(const json_t *value, const report_field *f, report_e
         memcpy(place, json_string_value(value), json_string_length(value) + 1);
         fits = true;
     }
-    return fits ? BRAID_OK : braid_fail(error, BRAID_FORMAT, "event '%s': '%s' is not what it should be", kind_names[event->kind], f->name);
+    return fits ? BRAID_OK
+                : braid_fail(error, BRAID_FORMAT, "event '%s': '%s' is not what it should be", kind_names[event->kind],
+                             f->name);
 }
 
 static braid_err read_kind(const json_t *root, report_kind *kind, braid_error *error) {
@@ -163,7 +180,8 @@ static braid_err read_kind(const json_t *root, report_kind *kind, braid_error *e
 braid_err report_from_json(const char *line, size_t length, report_event *event, braid_error *error) {
     json_error_t why;
     *event = (report_event){.kind = REPORT_KINDS};
-    if (length > REPORT_MAX_LINE) return braid_fail(error, BRAID_LIMIT, "a line of more than %d bytes", REPORT_MAX_LINE);
+    if (length > REPORT_MAX_LINE)
+        return braid_fail(error, BRAID_LIMIT, "a line of more than %d bytes", REPORT_MAX_LINE);
     json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, &why);
     if (root == NULL) return braid_fail(error, BRAID_FORMAT, "not a JSON line: %.120s", why.text);
     braid_err code = read_kind(root, &event->kind, error);

@@ -12,16 +12,20 @@ typedef struct quantity_unit {
     double scale;
 } quantity_unit;
 
+// clang-format off
 static const quantity_unit size_units[] = {
     {"", 1},          {"B", 1},          {"K", 0x1p10},    {"KB", 0x1p10}, {"KiB", 0x1p10}, {"M", 0x1p20},  {"MB", 0x1p20},
     {"MiB", 0x1p20},  {"G", 0x1p30},     {"GB", 0x1p30},   {"GiB", 0x1p30}, {"T", 0x1p40},  {"TB", 0x1p40}, {"TiB", 0x1p40},
 };
+// clang-format on
 static const quantity_unit duration_units[] = {
     {"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 6e10}, {"min", 6e10}, {"h", 3.6e12},
 };
 
 // A plain decimal at the start of `text`: no sign, no hexadecimal, no inf or nan, which strtod would take.
-static bool quantity_plain(const char *text) { return (text[0] >= '0' && text[0] <= '9') || (text[0] == '.' && text[1] >= '0' && text[1] <= '9'); }
+static bool quantity_plain(const char *text) {
+    return (text[0] >= '0' && text[0] <= '9') || (text[0] == '.' && text[1] >= '0' && text[1] <= '9');
+}
 
 static bool quantity_read(const char *text, const quantity_unit *units, size_t count, uint64_t *out) {
     if (!quantity_plain(text) || text[strspn(text, "0123456789.")] == 'x') return false;
@@ -40,12 +44,15 @@ static bool quantity_read(const char *text, const quantity_unit *units, size_t c
 
 braid_err quantity_read_size(const char *text, uint64_t *bytes, braid_error *error) {
     if (quantity_read(text, size_units, sizeof size_units / sizeof *size_units, bytes)) return BRAID_OK;
-    return braid_fail(error, BRAID_ARGUMENT, "'%.64s' is not a size: write bytes, or a number with K, M, G or T, like 512M", text);
+    return braid_fail(error, BRAID_ARGUMENT,
+                      "'%.64s' is not a size: write bytes, or a number with K, M, G or T, like 512M", text);
 }
 
 braid_err quantity_read_duration(const char *text, uint64_t *nanoseconds, braid_error *error) {
-    if (quantity_read(text, duration_units, sizeof duration_units / sizeof *duration_units, nanoseconds)) return BRAID_OK;
-    return braid_fail(error, BRAID_ARGUMENT, "'%.64s' is not a duration: write seconds, or a number with ms, s, m or h, like 250ms", text);
+    if (quantity_read(text, duration_units, sizeof duration_units / sizeof *duration_units, nanoseconds))
+        return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT,
+                      "'%.64s' is not a duration: write seconds, or a number with ms, s, m or h, like 250ms", text);
 }
 
 braid_err quantity_read_count(const char *text, uint64_t *value, braid_error *error) {
@@ -73,7 +80,8 @@ const char *quantity_size_text(uint64_t bytes, char text[QUANTITY_TEXT]) {
     double value = (double)bytes;
     size_t unit = 0;
     for (; value >= 1024 && unit + 1 < sizeof names / sizeof *names; unit++) value /= 1024;
-    snprintf(text, QUANTITY_TEXT, "%.*f %s", unit == 0 || value >= 99.95 || value == floor(value) ? 0 : 1, value, names[unit]);
+    snprintf(text, QUANTITY_TEXT, "%.*f %s", unit == 0 || value >= 99.95 || value == floor(value) ? 0 : 1, value,
+             names[unit]);
     return text;
 }
 
@@ -83,10 +91,14 @@ const char *quantity_duration_text(double seconds, char text[QUANTITY_TEXT]) {
         return text;
     }
     long whole = lround(seconds);
-    if (seconds < 1) snprintf(text, QUANTITY_TEXT, "%.0f ms", seconds * 1e3);
-    else if (whole < 60) snprintf(text, QUANTITY_TEXT, "%ld s", whole);
-    else if (whole < 3600) snprintf(text, QUANTITY_TEXT, "%ld min %ld s", whole / 60, whole % 60);
-    else snprintf(text, QUANTITY_TEXT, "%ld h %ld min", whole / 3600, whole / 60 % 60);
+    if (seconds < 1)
+        snprintf(text, QUANTITY_TEXT, "%.0f ms", seconds * 1e3);
+    else if (whole < 60)
+        snprintf(text, QUANTITY_TEXT, "%ld s", whole);
+    else if (whole < 3600)
+        snprintf(text, QUANTITY_TEXT, "%ld min %ld s", whole / 60, whole % 60);
+    else
+        snprintf(text, QUANTITY_TEXT, "%ld h %ld min", whole / 3600, whole / 60 % 60);
     return text;
 }
 
@@ -94,6 +106,11 @@ const char *quantity_count_text(double count, char text[QUANTITY_TEXT]) {
     static const char *const names[] = {"", " k", " M", " G", " T"};
     size_t unit = 0;
     for (; count >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++) count /= 1000;
-    snprintf(text, QUANTITY_TEXT, "%.*f%s", unit == 0 ? 0 : count < 9.995 ? 2 : count < 99.95 ? 1 : 0, count, names[unit]);
+    snprintf(text, QUANTITY_TEXT, "%.*f%s",
+             unit == 0       ? 0
+             : count < 9.995 ? 2
+             : count < 99.95 ? 1
+                             : 0,
+             count, names[unit]);
     return text;
 }

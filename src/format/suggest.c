@@ -1,11 +1,9 @@
 #include "format/suggest.h"
 
+#include <ctype.h>
 #include <string.h>
 
-static char suggest_letter(char c) {
-    if (c >= 'A' && c <= 'Z') return (char)(c - 'A' + 'a');
-    return c == '-' ? '_' : c;
-}
+static int suggest_letter(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
 static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
@@ -18,9 +16,10 @@ static unsigned suggest_distance(const char *a, size_t a_length, const char *b, 
     for (size_t i = 1; i <= a_length; i++) {
         now[0] = (unsigned)i;
         for (size_t j = 1; j <= b_length; j++) {
-            char x = suggest_letter(a[i - 1]), y = suggest_letter(b[j - 1]);
+            int x = suggest_letter(a[i - 1]), y = suggest_letter(b[j - 1]);
             now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == suggest_letter(b[j - 2]) && y == suggest_letter(a[i - 2])) now[j] = least(now[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && x == suggest_letter(b[j - 2]) && y == suggest_letter(a[i - 2]))
+                now[j] = least(now[j], before[j - 2] + 1);
         }
         unsigned *spare = before;
         before = last;

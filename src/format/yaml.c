@@ -59,7 +59,8 @@ typedef struct yaml_builder {
 
 static braid_err fail_at(const yaml *file, unsigned line, unsigned column, braid_error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-static braid_err fail_at(const yaml *file, unsigned line, unsigned column, braid_error *error, const char *format, ...) {
+static braid_err fail_at(const yaml *file, unsigned line, unsigned column, braid_error *error, const char *format,
+                         ...) {
     char text[400];
     va_list arguments;
     va_start(arguments, format);
@@ -90,19 +91,26 @@ static braid_err build_key(yaml_builder *b, struct fy_event *event) {
     mark_of(event, &b->key_line, &b->key_column);
     b->key = token_text(fy_event_get_token(event), &length);
     if (b->key == NULL) return braid_fail(b->error, BRAID_MEMORY, "out of memory");
-    if (strlen(b->key) != length) return fail_at(b->file, b->key_line, b->key_column, b->error, "a key holds a zero byte");
+    if (strlen(b->key) != length)
+        return fail_at(b->file, b->key_line, b->key_column, b->error, "a key holds a zero byte");
     if (yaml_find(b->open[b->depth - 1], b->key) == NULL) return BRAID_OK;
-    return fail_at(b->file, b->key_line, b->key_column, b->error, "key '%.64s' is given twice: keep one of them", b->key);
+    return fail_at(b->file, b->key_line, b->key_column, b->error, "key '%.64s' is given twice: keep one of them",
+                   b->key);
 }
 
+// The map or list that is being filled, NULL outside of all.
+static yaml_node *innermost(const yaml_builder *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
+
 static yaml_node *append_node(yaml_builder *b, yaml_node *node) {
-    yaml_node *parent = b->depth > 0 ? b->open[b->depth - 1] : NULL;
+    yaml_node *parent = innermost(b);
     if (parent == NULL) {
         b->file->root = node;
     } else {
         yaml_node **last = &b->last[b->depth - 1];
-        if (*last != NULL) (*last)->next = node;
-        else parent->first = node;
+        if (*last != NULL)
+            (*last)->next = node;
+        else
+            parent->first = node;
         *last = node;
         parent->children++;
     }
@@ -116,8 +124,10 @@ static yaml_node *append_node(yaml_builder *b, yaml_node *node) {
 static braid_err build_node(yaml_builder *b, struct fy_event *event, yaml_kind kind) {
     unsigned line = 0, column = 0;
     mark_of(event, &line, &column);
-    if (fy_event_get_tag_token(event) != NULL) return fail_at(b->file, line, column, b->error, "tags (!name) are not used here: leave it out");
-    if (b->nodes++ == YAML_MAX_NODES) return fail_at(b->file, line, column, b->error, "more than %d values in one file", YAML_MAX_NODES);
+    if (fy_event_get_tag_token(event) != NULL)
+        return fail_at(b->file, line, column, b->error, "tags (!name) are not used here: leave it out");
+    if (b->nodes++ == YAML_MAX_NODES)
+        return fail_at(b->file, line, column, b->error, "more than %d values in one file", YAML_MAX_NODES);
     yaml_node *node = calloc(1, sizeof *node);
     if (node == NULL) return braid_fail(b->error, BRAID_MEMORY, "out of memory");
     node->kind = kind;
@@ -125,14 +135,16 @@ static braid_err build_node(yaml_builder *b, struct fy_event *event, yaml_kind k
     node->column = column;
     append_node(b, node);
     if (kind != YAML_SCALAR) {
-        if (b->depth == YAML_MAX_DEPTH) return fail_at(b->file, line, column, b->error, "more than %d levels deep", YAML_MAX_DEPTH);
+        if (b->depth == YAML_MAX_DEPTH)
+            return fail_at(b->file, line, column, b->error, "more than %d levels deep", YAML_MAX_DEPTH);
         b->last[b->depth] = NULL;
         b->open[b->depth++] = node;
         return BRAID_OK;
     }
     size_t length = 0;
     enum fy_node_style style = fy_event_get_node_style(event);
-    node->quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED || style == FYNS_LITERAL || style == FYNS_FOLDED;
+    node->quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED || style == FYNS_LITERAL ||
+                   style == FYNS_FOLDED;
     node->text = token_text(fy_event_get_token(event), &length);
     if (node->text == NULL) return braid_fail(b->error, BRAID_MEMORY, "out of memory");
     if (strlen(node->text) != length) return fail_at(b->file, line, column, b->error, "a value holds a zero byte");
@@ -140,25 +152,27 @@ static braid_err build_node(yaml_builder *b, struct fy_event *event, yaml_kind k
 }
 
 static braid_err build_event(yaml_builder *b, struct fy_event *event) {
-    bool key_due = b->depth > 0 && b->open[b->depth - 1]->kind == YAML_MAP && b->key == NULL;
+    const yaml_node *parent = innermost(b);
+    bool key_due = parent != NULL && parent->kind == YAML_MAP && b->key == NULL;
     unsigned line = 0, column = 0;
     switch (event->type) {
-        case FYET_DOCUMENT_START:
-            mark_of(event, &line, &column);
-            if (b->documents++ > 0) return fail_at(b->file, line, column, b->error, "a second document begins here: keep one");
-            return BRAID_OK;
-        case FYET_ALIAS:
-            mark_of(event, &line, &column);
-            return fail_at(b->file, line, column, b->error, "aliases (*name) are not used here: write the value out");
-        case FYET_SCALAR: return key_due ? build_key(b, event) : build_node(b, event, YAML_SCALAR);
-        case FYET_SEQUENCE_START:
-        case FYET_MAPPING_START:
-            mark_of(event, &line, &column);
-            if (key_due) return fail_at(b->file, line, column, b->error, "a key must be a plain word");
-            return build_node(b, event, event->type == FYET_MAPPING_START ? YAML_MAP : YAML_LIST);
-        case FYET_SEQUENCE_END:
-        case FYET_MAPPING_END: b->depth--; return BRAID_OK;
-        default: return BRAID_OK;
+    case FYET_DOCUMENT_START:
+        mark_of(event, &line, &column);
+        if (b->documents++ > 0)
+            return fail_at(b->file, line, column, b->error, "a second document begins here: keep one");
+        return BRAID_OK;
+    case FYET_ALIAS:
+        mark_of(event, &line, &column);
+        return fail_at(b->file, line, column, b->error, "aliases (*name) are not used here: write the value out");
+    case FYET_SCALAR: return key_due ? build_key(b, event) : build_node(b, event, YAML_SCALAR);
+    case FYET_SEQUENCE_START:
+    case FYET_MAPPING_START:
+        mark_of(event, &line, &column);
+        if (key_due) return fail_at(b->file, line, column, b->error, "a key must be a plain word");
+        return build_node(b, event, event->type == FYET_MAPPING_START ? YAML_MAP : YAML_LIST);
+    case FYET_SEQUENCE_END:
+    case FYET_MAPPING_END: b->depth--; return BRAID_OK;
+    default: return BRAID_OK;
     }
 }
 
@@ -169,9 +183,11 @@ static braid_err build_refused(yaml_builder *b, struct fy_parser *parser) {
     struct fy_diag_error *found = diag != NULL ? fy_diag_errors_iterate(diag, &iterator) : NULL;
     braid_err code = BRAID_CONFIG;
     if (found != NULL && found->line > 0) {
-        code = fail_at(b->file, (unsigned)found->line, found->column > 0 ? (unsigned)found->column : 1, b->error, "not YAML: %.200s", found->msg);
+        code = fail_at(b->file, (unsigned)found->line, found->column > 0 ? (unsigned)found->column : 1, b->error,
+                       "not YAML: %.200s", found->msg);
     } else {
-        code = fail_at(b->file, 1, 1, b->error, "not YAML: %.200s", found != NULL ? found->msg : "the text cannot be read");
+        code = fail_at(b->file, 1, 1, b->error, "not YAML: %.200s",
+                       found != NULL ? found->msg : "the text cannot be read");
     }
     if (diag != NULL) fy_diag_unref(diag);
     return code;
@@ -209,7 +225,9 @@ static braid_err check_text(const yaml *file, const char *text, size_t length, b
         char c = text[i];
         bool control = (c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
         size_t bytes = control ? 0 : utf8_bytes(text + i, length - i);
-        if (bytes == 0) return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8", (unsigned char)c);
+        if (bytes == 0)
+            return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8",
+                           (unsigned char)c);
         column = c == '\n' ? 1 : column + 1;
         line += c == '\n';
         i += bytes;
@@ -238,7 +256,9 @@ static braid_err parse_into(yaml *file, const char *text, size_t length, braid_e
 
 braid_err yaml_parse(const char *text, size_t length, const char *origin, yaml **out, braid_error *error) {
     *out = NULL;
-    if (length > YAML_MAX_BYTES) return braid_fail(error, BRAID_CONFIG, "%s: larger than %d KiB, so not a description of a run", origin, YAML_MAX_BYTES >> 10);
+    if (length > YAML_MAX_BYTES)
+        return braid_fail(error, BRAID_CONFIG, "%s: larger than %d KiB, so not a description of a run", origin,
+                          YAML_MAX_BYTES >> 10);
     yaml *file = calloc(1, sizeof *file);
     if (file != NULL) file->origin = strdup(origin);
     if (file == NULL || file->origin == NULL) {
@@ -247,8 +267,10 @@ braid_err yaml_parse(const char *text, size_t length, const char *origin, yaml *
     }
     braid_err code = check_text(file, text, length, error);
     if (code == BRAID_OK) code = parse_into(file, text, length, error);
-    if (code == BRAID_OK) *out = file;
-    else yaml_free(file);
+    if (code == BRAID_OK)
+        *out = file;
+    else
+        yaml_free(file);
     return code;
 }
 
@@ -261,9 +283,12 @@ braid_err yaml_load(const char *path, yaml **out, braid_error *error) {
     int wrong = ferror(stream) ? errno : 0;
     fclose(stream);
     braid_err code = BRAID_OK;
-    if (text == NULL) code = braid_fail(error, BRAID_MEMORY, "out of memory");
-    else if (wrong != 0) code = braid_fail(error, BRAID_IO, "cannot read '%s': %s", path, strerror(wrong));
-    else code = yaml_parse(text, length, path, out, error);
+    if (text == NULL)
+        code = braid_fail(error, BRAID_MEMORY, "out of memory");
+    else if (wrong != 0)
+        code = braid_fail(error, BRAID_IO, "cannot read '%s': %s", path, strerror(wrong));
+    else
+        code = yaml_parse(text, length, path, out, error);
     free(text);
     return code;
 }
@@ -279,15 +304,16 @@ braid_err yaml_fail(const yaml *file, const yaml_node *node, braid_error *error,
     return fail_at(file, node->line, node->column, error, "%s", text);
 }
 
-braid_err yaml_check_keys(const yaml *file, const yaml_node *map, const char *where, const char *const *known, size_t count,
-                          braid_error *error) {
+braid_err yaml_check_keys(const yaml *file, const yaml_node *map, const char *where, const char *const *known,
+                          size_t count, braid_error *error) {
     for (const yaml_node *child = map->first; child != NULL; child = child->next) {
         size_t i = 0;
         while (i < count && strcmp(child->key, known[i]) != 0) i++;
         if (i < count) continue;
         const char *near = suggest_name(child->key, known, count);
-        return fail_at(file, child->key_line, child->key_column, error, "unknown key '%.64s'%s%s%s%s%s%s", child->key, *where ? " in '" : "", where,
-                       *where ? "'" : "", near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
+        return fail_at(file, child->key_line, child->key_column, error, "unknown key '%.64s'%s%s%s%s%s%s", child->key,
+                       *where ? " in '" : "", where, *where ? "'" : "", near != NULL ? "; did you mean '" : "",
+                       near != NULL ? near : "", near != NULL ? "'?" : "");
     }
     return BRAID_OK;
 }
@@ -298,43 +324,51 @@ static const char *kind_text(const yaml_node *node) {
     return node->quoted ? "text" : node->text[0] == 0 ? "nothing" : node->text;
 }
 
-static braid_err wrong_kind(const yaml *file, const yaml_node *node, const char *name, const char *expected, braid_error *error) {
+static braid_err wrong_kind(const yaml *file, const yaml_node *node, const char *name, const char *expected,
+                            braid_error *error) {
     bool plain = node->kind == YAML_SCALAR && !node->quoted && node->text[0] != 0;
-    return yaml_fail(file, node, error, "%s must be %s, not %s%.64s%s", name, expected, plain ? "'" : "", kind_text(node), plain ? "'" : "");
+    return yaml_fail(file, node, error, "%s must be %s, not %s%.64s%s", name, expected, plain ? "'" : "",
+                     kind_text(node), plain ? "'" : "");
 }
 
 braid_err yaml_read_map(const yaml *file, const yaml_node *node, const char *name, braid_error *error) {
     return node->kind == YAML_MAP ? BRAID_OK : wrong_kind(file, node, name, "a group of keys", error);
 }
 
-braid_err yaml_read_text(const yaml *file, const yaml_node *node, const char *name, char *out, size_t capacity, braid_error *error) {
-    if (node->kind != YAML_SCALAR || (!node->quoted && node->text[0] == 0)) return wrong_kind(file, node, name, "text", error);
+braid_err yaml_read_text(const yaml *file, const yaml_node *node, const char *name, char *out, size_t capacity,
+                         braid_error *error) {
+    if (node->kind != YAML_SCALAR || (!node->quoted && node->text[0] == 0))
+        return wrong_kind(file, node, name, "text", error);
     size_t length = strlen(node->text);
     if (length >= capacity) return yaml_fail(file, node, error, "%s is longer than %zu bytes", name, capacity - 1);
     memcpy(out, node->text, length + 1);
     return BRAID_OK;
 }
 
-braid_err yaml_read_count(const yaml *file, const yaml_node *node, const char *name, uint64_t min, uint64_t max, uint64_t *out,
-                          braid_error *error) {
+braid_err yaml_read_count(const yaml *file, const yaml_node *node, const char *name, uint64_t min, uint64_t max,
+                          uint64_t *out, braid_error *error) {
     uint64_t value = 0;
     braid_error why = {0};
-    if (node->kind != YAML_SCALAR || node->quoted || (quantity_read_count(node->text, &value, &why) != BRAID_OK && strstr(why.text, "too large") == NULL)) {
+    if (node->kind != YAML_SCALAR || node->quoted ||
+        (quantity_read_count(node->text, &value, &why) != BRAID_OK && strstr(why.text, "too large") == NULL)) {
         return wrong_kind(file, node, name, "a whole number", error);
     }
     if (why.code != BRAID_OK || value < min || value > max) {
-        return yaml_fail(file, node, error, "%s must be from %llu to %llu, not %.32s", name, (unsigned long long)min, (unsigned long long)max, node->text);
+        return yaml_fail(file, node, error, "%s must be from %llu to %llu, not %.32s", name, (unsigned long long)min,
+                         (unsigned long long)max, node->text);
     }
     *out = value;
     return BRAID_OK;
 }
 
-braid_err yaml_read_real(const yaml *file, const yaml_node *node, const char *name, double min, double max, double *out, braid_error *error) {
+braid_err yaml_read_real(const yaml *file, const yaml_node *node, const char *name, double min, double max, double *out,
+                         braid_error *error) {
     double value = 0;
     if (node->kind != YAML_SCALAR || node->quoted || quantity_read_real(node->text, &value, NULL) != BRAID_OK) {
         return wrong_kind(file, node, name, "a number", error);
     }
-    if (value < min || value > max) return yaml_fail(file, node, error, "%s must be from %g to %g, not %.32s", name, min, max, node->text);
+    if (value < min || value > max)
+        return yaml_fail(file, node, error, "%s must be from %g to %g, not %.32s", name, min, max, node->text);
     *out = value;
     return BRAID_OK;
 }
@@ -354,8 +388,8 @@ braid_err yaml_read_size(const yaml *file, const yaml_node *node, const char *na
     return wrong_kind(file, node, name, "a size like 512M", error);
 }
 
-braid_err yaml_read_choice(const yaml *file, const yaml_node *node, const char *name, const char *const *choices, size_t count, size_t *out,
-                           braid_error *error) {
+braid_err yaml_read_choice(const yaml *file, const yaml_node *node, const char *name, const char *const *choices,
+                           size_t count, size_t *out, braid_error *error) {
     char expected[160] = "";
     size_t length = 0;
     for (size_t i = 0; i < count; i++) {
@@ -363,7 +397,11 @@ braid_err yaml_read_choice(const yaml *file, const yaml_node *node, const char *
             *out = i;
             return BRAID_OK;
         }
-        int written = snprintf(expected + length, sizeof expected - length, "%s%s", i == 0 ? "" : i + 1 == count ? " or " : ", ", choices[i]);
+        int written = snprintf(expected + length, sizeof expected - length, "%s%s",
+                               i == 0           ? ""
+                               : i + 1 == count ? " or "
+                                                : ", ",
+                               choices[i]);
         if (written > 0 && length + (size_t)written < sizeof expected) length += (size_t)written;
     }
     return wrong_kind(file, node, name, expected, error);

@@ -28,7 +28,8 @@ typedef struct run_reader {
 // ---- one value ----
 
 static braid_err read_betas(const run_reader *r, const run_field *f, const yaml_node *node, float *betas) {
-    if (node->kind != YAML_LIST || node->children != 2) return yaml_fail(r->file, node, r->error, "train.betas must be two numbers, like [0.9, 0.95]");
+    if (node->kind != YAML_LIST || node->children != 2)
+        return yaml_fail(r->file, node, r->error, "train.betas must be two numbers, like [0.9, 0.95]");
     const yaml_node *item = node->first;
     for (uint32_t i = 0; i < 2; i++, item = item->next) {
         double value = 0;
@@ -41,13 +42,16 @@ static braid_err read_betas(const run_reader *r, const run_field *f, const yaml_
 
 static braid_err read_stages(const run_reader *r, const run_field *f, const yaml_node *node) {
     if (node->kind != YAML_LIST || node->children == 0) {
-        return yaml_fail(r->file, node, r->error, "stages must be a list of how many blocks each stage has, stage 0 first, like [0, 2, 2, 2]");
+        return yaml_fail(r->file, node, r->error,
+                         "stages must be a list of how many blocks each stage has, stage 0 first, like [0, 2, 2, 2]");
     }
-    if (node->children > WIRE_MAX_STAGES) return yaml_fail(r->file, node, r->error, "more than %d stages", WIRE_MAX_STAGES);
+    if (node->children > WIRE_MAX_STAGES)
+        return yaml_fail(r->file, node, r->error, "more than %d stages", WIRE_MAX_STAGES);
     r->run->stages = 0;
     for (const yaml_node *item = node->first; item != NULL; item = item->next) {
         uint64_t blocks = 0;
-        braid_err code = yaml_read_count(r->file, item, "stages", r->run->stages == 0 ? 0 : 1, f->most, &blocks, r->error);
+        braid_err code =
+            yaml_read_count(r->file, item, "stages", r->run->stages == 0 ? 0 : 1, f->most, &blocks, r->error);
         if (code != BRAID_OK) return code;
         r->run->blocks[r->run->stages++] = (uint32_t)blocks;
     }
@@ -83,8 +87,10 @@ static braid_err read_texts(const run_reader *r, const yaml_node *node) {
     run_config *run = r->run;
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     size_t count = node->kind == YAML_LIST ? node->children : 1;
-    if (count == 0) return yaml_fail(r->file, node, r->error, "data.text is an empty list: name a plain text file to learn from");
-    if (count > RUN_MAX_TEXTS) return yaml_fail(r->file, node, r->error, "data.text names more than %d files: join some", RUN_MAX_TEXTS);
+    if (count == 0)
+        return yaml_fail(r->file, node, r->error, "data.text is an empty list: name a plain text file to learn from");
+    if (count > RUN_MAX_TEXTS)
+        return yaml_fail(r->file, node, r->error, "data.text names more than %d files: join some", RUN_MAX_TEXTS);
     for (run->text_count = 0; run->text_count < count; item = item->next) {
         braid_err code = read_path(r, item, "data.text", run->text[run->text_count++]);
         if (code != BRAID_OK) return code;
@@ -92,16 +98,20 @@ static braid_err read_texts(const run_reader *r, const yaml_node *node) {
     return BRAID_OK;
 }
 
-static braid_err read_choice(const run_reader *r, const yaml_node *node, const char *name, const char *const names[2], size_t *choice) {
+static braid_err read_choice(const run_reader *r, const yaml_node *node, const char *name, const char *const names[2],
+                             size_t *choice) {
     return yaml_read_choice(r->file, node, name, names, 2, choice, r->error);
 }
 
-static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name, void *place) {
+static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name,
+                             void *place) {
     uint64_t whole = 0;
     double real = 0;
     braid_err code = BRAID_OK;
-    if (f->kind == FIELD_COUNT || f->kind == FIELD_LONG) code = yaml_read_count(r->file, node, name, f->least, f->most, &whole, r->error);
-    else code = yaml_read_real(r->file, node, name, f->from, f->to, &real, r->error);
+    if (f->kind == FIELD_COUNT || f->kind == FIELD_LONG)
+        code = yaml_read_count(r->file, node, name, f->least, f->most, &whole, r->error);
+    else
+        code = yaml_read_real(r->file, node, name, f->from, f->to, &real, r->error);
     if (code != BRAID_OK) return code;
     if (f->kind == FIELD_COUNT) *(uint32_t *)place = (uint32_t)whole;
     if (f->kind == FIELD_LONG) *(uint64_t *)place = whole;
@@ -117,22 +127,22 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
     braid_err code = BRAID_OK;
     snprintf(name, sizeof name, "%s%s%s", f->section, *f->section ? "." : "", f->key);
     switch (f->kind) {
-        case FIELD_NAME: return yaml_read_text(r->file, node, name, place, RUN_MAX_NAME, r->error);
-        case FIELD_PATH: return read_path(r, node, name, place);
-        case FIELD_SWITCH: return yaml_read_bool(r->file, node, name, place, r->error);
-        case FIELD_SIZE: return yaml_read_size(r->file, node, name, place, r->error);
-        case FIELD_BETAS: return read_betas(r, f, node, place);
-        case FIELD_STAGES: return read_stages(r, f, node);
-        case FIELD_TEXTS: return read_texts(r, node);
-        case FIELD_ARCH:
-            code = read_choice(r, node, name, run_arch_names, &choice);
-            if (code == BRAID_OK) *(model_arch *)place = (model_arch)choice;
-            return code;
-        case FIELD_MODE:
-            code = read_choice(r, node, name, run_mode_names, &choice);
-            if (code == BRAID_OK) *(bool *)place = choice == 0;
-            return code;
-        default: return read_number(r, f, node, name, place);
+    case FIELD_NAME: return yaml_read_text(r->file, node, name, place, RUN_MAX_NAME, r->error);
+    case FIELD_PATH: return read_path(r, node, name, place);
+    case FIELD_SWITCH: return yaml_read_bool(r->file, node, name, place, r->error);
+    case FIELD_SIZE: return yaml_read_size(r->file, node, name, place, r->error);
+    case FIELD_BETAS: return read_betas(r, f, node, place);
+    case FIELD_STAGES: return read_stages(r, f, node);
+    case FIELD_TEXTS: return read_texts(r, node);
+    case FIELD_ARCH:
+        code = read_choice(r, node, name, run_arch_names, &choice);
+        if (code == BRAID_OK) *(model_arch *)place = (model_arch)choice;
+        return code;
+    case FIELD_MODE:
+        code = read_choice(r, node, name, run_mode_names, &choice);
+        if (code == BRAID_OK) *(bool *)place = choice == 0;
+        return code;
+    default: return read_number(r, f, node, name, place);
     }
 }
 
@@ -174,9 +184,11 @@ static braid_err read_fields(const run_reader *r) {
         const run_field *f = &run_fields[i];
         const yaml_node *map = section_of(r->file, f->section);
         const yaml_node *node = map != NULL ? yaml_find(map, f->key) : NULL;
-        if (node != NULL) code = read_field(r, f, node);
+        if (node != NULL)
+            code = read_field(r, f, node);
         else if (f->missing != NULL && !(r->travelled && f->local)) {
-            code = yaml_fail(r->file, place_of(r->file, f->section, f->key), r->error, "%s.%s is missing: %s", f->section, f->key, f->missing);
+            code = yaml_fail(r->file, place_of(r->file, f->section, f->key), r->error, "%s.%s is missing: %s",
+                             f->section, f->key, f->missing);
         }
     }
     return code;
@@ -189,30 +201,38 @@ static braid_err check_stages(const run_reader *r) {
     for (uint32_t i = 0; i < run->stages; i++) {
         blocks += run->blocks[i];
         if (run->stages > 1 && run->blocks[i] > RUN_MAX_STAGE_BLOCKS) {
-            return yaml_fail(r->file, at, r->error, "stage %u has %u blocks, at most %d fit one stage: cut the model into more stages", i, run->blocks[i], RUN_MAX_STAGE_BLOCKS);
+            return yaml_fail(r->file, at, r->error,
+                             "stage %u has %u blocks, at most %d fit one stage: cut the model into more stages", i,
+                             run->blocks[i], RUN_MAX_STAGE_BLOCKS);
         }
     }
     if (blocks == run->model.layers) return BRAID_OK;
-    return yaml_fail(r->file, at, r->error, "stages add up to %llu blocks but model.layers is %u: make the list add up", (unsigned long long)blocks, run->model.layers);
+    return yaml_fail(r->file, at, r->error, "stages add up to %llu blocks but model.layers is %u: make the list add up",
+                     (unsigned long long)blocks, run->model.layers);
 }
 
 static braid_err check_name(const run_reader *r) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ._-";
     const char *name = r->run->name;
     if (*name && name[strspn(name, allowed)] == 0) return BRAID_OK;
-    return yaml_fail(r->file, place_of(r->file, "", "name"), r->error, "name may hold letters, digits, spaces and . _ -");
+    return yaml_fail(r->file, place_of(r->file, "", "name"), r->error,
+                     "name may hold letters, digits, spaces and . _ -");
 }
 
 static braid_err check_sizes(const run_reader *r) {
     const run_config *run = r->run;
     const yaml *file = r->file;
     if (run->tokens > run->model.context) {
-        return yaml_fail(file, place_of(file, "train", "tokens"), r->error, "train.tokens is %u but model.context is %u: a sequence must fit the context", run->tokens, run->model.context);
+        return yaml_fail(file, place_of(file, "train", "tokens"), r->error,
+                         "train.tokens is %u but model.context is %u: a sequence must fit the context", run->tokens,
+                         run->model.context);
     }
     uint64_t bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float);
     if (bytes > WIRE_MAX_PAYLOAD_BYTES) {
-        return yaml_fail(file, place_of(file, "train", "sequences"), r->error, "one microbatch between two stages is %llu MiB, at most %d: lower train.sequences or train.tokens",
-                         (unsigned long long)(bytes >> 20), WIRE_MAX_PAYLOAD_BYTES >> 20);
+        return yaml_fail(
+            file, place_of(file, "train", "sequences"), r->error,
+            "one microbatch between two stages is %llu MiB, at most %d: lower train.sequences or train.tokens",
+            (unsigned long long)(bytes >> 20), WIRE_MAX_PAYLOAD_BYTES >> 20);
     }
     return BRAID_OK;
 }
@@ -221,13 +241,18 @@ static braid_err check_swarm(const run_reader *r) {
     const run_config *run = r->run;
     const yaml *file = r->file;
     if (run->slots > run->microbatches) {
-        return yaml_fail(file, place_of(file, "swarm", "slots"), r->error, "swarm.slots is %u but there are %u microbatches: slots share them out, so at most that many", run->slots, run->microbatches);
+        return yaml_fail(file, place_of(file, "swarm", "slots"), r->error,
+                         "swarm.slots is %u but there are %u microbatches: slots share them out, so at most that many",
+                         run->slots, run->microbatches);
     }
     if (run->data_peers > run->slots) {
-        return yaml_fail(file, place_of(file, "swarm", "data_peers"), r->error, "swarm.data_peers is %u but swarm.slots is %u: each data peer needs a slot", run->data_peers, run->slots);
+        return yaml_fail(file, place_of(file, "swarm", "data_peers"), r->error,
+                         "swarm.data_peers is %u but swarm.slots is %u: each data peer needs a slot", run->data_peers,
+                         run->slots);
     }
     if (run->eval_every > 0 && run->holdout == 0) {
-        return yaml_fail(file, place_of(file, "eval", "every"), r->error, "eval.every needs held-out text: set data.holdout above 0, or eval.every to 0");
+        return yaml_fail(file, place_of(file, "eval", "every"), r->error,
+                         "eval.every needs held-out text: set data.holdout above 0, or eval.every to 0");
     }
     return BRAID_OK;
 }
@@ -235,13 +260,15 @@ static braid_err check_swarm(const run_reader *r) {
 static braid_err check_recipe(const run_reader *r) {
     const train_recipe *recipe = &r->run->recipe;
     if (recipe->min_learning_rate <= recipe->learning_rate) return BRAID_OK;
-    return yaml_fail(r->file, place_of(r->file, "train", "min_learning_rate"), r->error, "train.min_learning_rate is above train.learning_rate");
+    return yaml_fail(r->file, place_of(r->file, "train", "min_learning_rate"), r->error,
+                     "train.min_learning_rate is above train.learning_rate");
 }
 
 static braid_err check_run(const run_reader *r) {
     braid_error why = {0};
     braid_err code = model_config_check(&r->run->model, &why);
-    if (code != BRAID_OK) return yaml_fail(r->file, place_of(r->file, "model", "arch"), r->error, "model: %.300s", why.text);
+    if (code != BRAID_OK)
+        return yaml_fail(r->file, place_of(r->file, "model", "arch"), r->error, "model: %.300s", why.text);
     code = check_name(r);
     if (code == BRAID_OK) code = check_stages(r);
     if (code == BRAID_OK) code = check_sizes(r);
@@ -257,7 +284,8 @@ static braid_err read_run(const run_reader *r) {
     return check_run(r);
 }
 
-braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out, braid_error *error) {
+braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
+                           braid_error *error) {
     yaml *file = NULL;
     braid_err code = yaml_parse(text, length, origin, &file, error);
     if (code != BRAID_OK) return code;
@@ -274,10 +302,16 @@ static braid_err check_texts(const run_reader *r) {
         const char *path = r->run->text[i];
         struct stat about;
         const char *why = NULL;
-        if (stat(path, &about) != 0 || access(path, R_OK) != 0) why = strerror(errno);
-        else if (S_ISDIR(about.st_mode)) why = "it is a directory";
-        else if (S_ISREG(about.st_mode) && about.st_size == 0) why = "it is empty";
-        if (why != NULL) return yaml_fail(r->file, item, r->error, "data.text: cannot use '%.220s': %s; name a plain text file, relative to this file", path, why);
+        if (stat(path, &about) != 0 || access(path, R_OK) != 0)
+            why = strerror(errno);
+        else if (S_ISDIR(about.st_mode))
+            why = "it is a directory";
+        else if (S_ISREG(about.st_mode) && about.st_size == 0)
+            why = "it is empty";
+        if (why != NULL)
+            return yaml_fail(r->file, item, r->error,
+                             "data.text: cannot use '%.220s': %s; name a plain text file, relative to this file", path,
+                             why);
     }
     return BRAID_OK;
 }
@@ -285,14 +319,18 @@ static braid_err check_texts(const run_reader *r) {
 // The directory of `path`, absolute.
 static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_error *error) {
     char *whole = realpath(path, NULL);
-    if (whole == NULL) return braid_fail(error, BRAID_IO, "cannot read '%.256s': %s; name the file that describes the run", path, strerror(errno));
+    if (whole == NULL)
+        return braid_fail(error, BRAID_IO, "cannot read '%.256s': %s; name the file that describes the run", path,
+                          strerror(errno));
     char *slash = strrchr(whole, '/');
     size_t length = (size_t)(slash - whole);
     bool fits = length < RUN_MAX_PATH;
     if (fits) memcpy(out, whole, length);
     if (fits) out[length] = 0;
     free(whole);
-    return fits ? BRAID_OK : braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
+    return fits
+               ? BRAID_OK
+               : braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
 }
 
 braid_err run_config_load(const char *path, run_config *out, braid_error *error) {
@@ -315,7 +353,8 @@ static braid_err read_travelled(const run_reader *r, braid_hash *data) {
     char hex[2 * BRAID_ID_BYTES + 1];
     const yaml_node *node = yaml_find(yaml_root(r->file), "braid");
     if (node == NULL) return yaml_fail(r->file, yaml_root(r->file), r->error, "not a run's canonical description");
-    braid_err code = yaml_read_count(r->file, node, "braid", RUN_DESCRIPTION_VERSION, RUN_DESCRIPTION_VERSION, &version, r->error);
+    braid_err code =
+        yaml_read_count(r->file, node, "braid", RUN_DESCRIPTION_VERSION, RUN_DESCRIPTION_VERSION, &version, r->error);
     if (code == BRAID_OK) code = read_run(r);
     if (code != BRAID_OK) return code;
     node = place_of(r->file, "data", "hash");
@@ -325,9 +364,11 @@ static braid_err read_travelled(const run_reader *r, braid_hash *data) {
     return yaml_fail(r->file, node, r->error, "data.hash must be %d hexadecimal digits", 2 * BRAID_ID_BYTES);
 }
 
-braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data, braid_error *error) {
+braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
+                                      braid_error *error) {
     yaml *file = NULL;
-    if (length > WIRE_MAX_DESCRIPTION_BYTES) return braid_fail(error, BRAID_LIMIT, "a run's description of more than %d bytes", WIRE_MAX_DESCRIPTION_BYTES);
+    if (length > WIRE_MAX_DESCRIPTION_BYTES)
+        return braid_fail(error, BRAID_LIMIT, "a run's description of more than %d bytes", WIRE_MAX_DESCRIPTION_BYTES);
     braid_err code = yaml_parse(text, length, "the run's description", &file, error);
     if (code != BRAID_OK) return code;
     code = read_travelled(&(run_reader){.file = file, .travelled = true, .run = out, .error = error}, data);
@@ -350,5 +391,9 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
 }
 
 void run_solo_shape(const run_config *run, stage_shape *out) {
-    *out = (stage_shape){.layer_end = run->model.layers, .ends = true, .sequences = run->sequences, .tokens = run->tokens, .recompute = run->recompute};
+    *out = (stage_shape){.layer_end = run->model.layers,
+                         .ends = true,
+                         .sequences = run->sequences,
+                         .tokens = run->tokens,
+                         .recompute = run->recompute};
 }

@@ -19,8 +19,8 @@ typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
     model_config model;
-    uint32_t stages;                     // stage 0 included; 1: the whole model in the data peers
-    uint32_t blocks[WIRE_MAX_STAGES];    // model blocks (layers) per stage, stage 0 first; they add up to model.layers
+    uint32_t stages;                   // stage 0 included; 1: the whole model in the data peers
+    uint32_t blocks[WIRE_MAX_STAGES];  // model blocks (layers) per stage, stage 0 first; they add up to model.layers
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading (relative to the YAML file)
     double holdout;
@@ -29,23 +29,25 @@ typedef struct run_config {
     uint32_t slots;
     bool recompute;
     uint32_t eval_every, eval_microbatches;
-    char checkpoint[RUN_MAX_PATH];       // directory, "" : none
-    uint32_t checkpoint_every;           // iterations, 0: only at the end
-    uint32_t data_peers;                 // that `up` starts
-    uint32_t capacity;                   // microbatches a peer holds; 0: from memory
-    uint64_t max_memory;                 // bytes per peer, 0: no cap
+    char checkpoint[RUN_MAX_PATH];  // directory, "" : none
+    uint32_t checkpoint_every;      // iterations, 0: only at the end
+    uint32_t data_peers;            // that `up` starts
+    uint32_t capacity;              // microbatches a peer holds; 0: from memory
+    uint64_t max_memory;            // bytes per peer, 0: no cap
 } run_config;
 
 // Reads and checks a file. Errors name file, line, column, key and the mend.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
 // The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
-braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out, braid_error *error);
+braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
+                           braid_error *error);
 
-// The canonical text that travels to joining peers (no local paths): parsing it gives the same run. `data` is the hash of
-// the text, so that data peers with other text are refused. Bytes written, 0 when `capacity` is too small.
+// The canonical text that travels to joining peers (no local paths): parsing it gives the same run. `data` is the hash
+// of the text, so that data peers with other text are refused. Bytes written, 0 when `capacity` is too small.
 size_t run_config_describe(const run_config *run, const braid_hash *data, char *text, size_t capacity);
 // Parses run_config_describe's output.
-braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data, braid_error *error);
+braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
+                                      braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 

@@ -18,8 +18,10 @@ static void put(run_writer *w, const char *format, ...) {
     va_start(arguments, format);
     int written = w->full ? -1 : vsnprintf(w->text + w->length, w->capacity - w->length, format, arguments);
     va_end(arguments);
-    if (written < 0 || (size_t)written >= w->capacity - w->length) w->full = true;
-    else w->length += (size_t)written;
+    if (written < 0 || (size_t)written >= w->capacity - w->length)
+        w->full = true;
+    else
+        w->length += (size_t)written;
 }
 
 // Enough digits that the same bits are read back.
@@ -33,25 +35,25 @@ static void put_stages(run_writer *w, const run_config *run) {
 static void put_value(run_writer *w, const run_config *run, const run_field *f) {
     const void *place = (const char *)run + f->offset;
     switch (f->kind) {
-        case FIELD_NAME: put(w, "\"%s\"", (const char *)place); break;
-        case FIELD_COUNT: put(w, "%u", *(const uint32_t *)place); break;
-        case FIELD_LONG: put(w, "%llu", (unsigned long long)*(const uint64_t *)place); break;
-        case FIELD_REAL: put(w, "%.17g", *(const double *)place); break;
-        case FIELD_FLOAT: put_float(w, *(const float *)place); break;
-        case FIELD_SWITCH: put(w, "%s", *(const bool *)place ? "true" : "false"); break;
-        case FIELD_ARCH: put(w, "%s", run_arch_names[*(const model_arch *)place]); break;
-        case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
-        case FIELD_STAGES: put_stages(w, run); break;
-        case FIELD_BETAS:
-            put(w, "[");
-            put_float(w, run->recipe.beta1);
-            put(w, ", ");
-            put_float(w, run->recipe.beta2);
-            put(w, "]");
-            break;
-        case FIELD_PATH:
-        case FIELD_SIZE:
-        case FIELD_TEXTS: BRAID_ASSERT(f->local); break;
+    case FIELD_NAME: put(w, "\"%s\"", (const char *)place); break;
+    case FIELD_COUNT: put(w, "%u", *(const uint32_t *)place); break;
+    case FIELD_LONG: put(w, "%llu", (unsigned long long)*(const uint64_t *)place); break;
+    case FIELD_REAL: put(w, "%.17g", *(const double *)place); break;
+    case FIELD_FLOAT: put_float(w, *(const float *)place); break;
+    case FIELD_SWITCH: put(w, "%s", *(const bool *)place ? "true" : "false"); break;
+    case FIELD_ARCH: put(w, "%s", run_arch_names[*(const model_arch *)place]); break;
+    case FIELD_MODE: put(w, "%s", run_mode_names[*(const bool *)place ? 0 : 1]); break;
+    case FIELD_STAGES: put_stages(w, run); break;
+    case FIELD_BETAS:
+        put(w, "[");
+        put_float(w, run->recipe.beta1);
+        put(w, ", ");
+        put_float(w, run->recipe.beta2);
+        put(w, "]");
+        break;
+    case FIELD_PATH:
+    case FIELD_SIZE:
+    case FIELD_TEXTS: BRAID_ASSERT(f->local); break;
     }
 }
 

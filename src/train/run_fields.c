@@ -11,6 +11,7 @@ static const uint64_t unset_long = UINT64_MAX;
 static const uint32_t unset_count = UINT32_MAX;
 static const float unset_float = -1;
 
+// clang-format off
 const run_field run_fields[] = {
     {"", "name", FIELD_NAME, AT(name)},
     {"", "seed", FIELD_LONG, AT(seed), .most = UINT64_MAX},
@@ -50,6 +51,7 @@ const run_field run_fields[] = {
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
     {"swarm", "max_memory", FIELD_SIZE, AT(max_memory), .local = true},
 };
+// clang-format on
 const size_t run_field_count = sizeof run_fields / sizeof *run_fields;
 
 const char *const run_sections[] = {"", "model", "data", "train", "eval", "checkpoint", "swarm"};
@@ -61,7 +63,8 @@ void run_set_defaults(run_config *run) {
     *run = (run_config){
         .name = "run",
         .seed = 1,
-        .model = {.arch = MODEL_LLAMA, .vocab = 256, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
+        .model =
+            {.arch = MODEL_LLAMA, .vocab = 256, .context = 256, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true},
         .holdout = 0.02,
         .recipe = {.iterations = 1000,
                    .warmup = unset_long,
@@ -88,18 +91,21 @@ static void fill_stages(run_config *run) {
     uint32_t relays = smaller(run->model.layers, 3);
     run->stages = relays + 1;
     run->blocks[0] = 0;
-    for (uint32_t i = 0; i < relays; i++) run->blocks[i + 1] = run->model.layers / relays + (i < run->model.layers % relays);
+    for (uint32_t i = 0; i < relays; i++)
+        run->blocks[i + 1] = run->model.layers / relays + (i < run->model.layers % relays);
 }
 
 void run_fill_defaults(run_config *run) {
     model_config *model = &run->model;
     train_recipe *recipe = &run->recipe;
     if (model->kv_heads == 0) model->kv_heads = model->heads;
-    if (model->ffn_dim == 0) model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;
+    if (model->ffn_dim == 0)
+        model->ffn_dim = model->arch == MODEL_GPT ? 4 * model->dim : (8 * model->dim / 3 + 31) / 32 * 32;
     if (run->tokens == 0) run->tokens = model->context;
     if (run->stages == 0) fill_stages(run);
     if (recipe->warmup == unset_long) recipe->warmup = recipe->iterations / 20;
     if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;
-    if (run->eval_every == unset_count) run->eval_every = run->holdout > 0 ? smaller((recipe->iterations + 9) / 10, unset_count) : 0;
+    if (run->eval_every == unset_count)
+        run->eval_every = run->holdout > 0 ? smaller((recipe->iterations + 9) / 10, unset_count) : 0;
     if (run->slots == 0) run->slots = smaller(run->microbatches, 8);
 }

@@ -23,11 +23,11 @@ typedef enum run_field_kind {
 typedef struct run_field {
     const char *section, *key;  // "" for the file itself
     run_field_kind kind;
-    size_t offset;              // in run_config
-    uint64_t least, most;       // whole numbers
-    double from, to;            // other numbers
-    bool local;                 // each machine's own: not in the canonical text
-    const char *missing;        // a required key: how to mend it
+    size_t offset;         // in run_config
+    uint64_t least, most;  // whole numbers
+    double from, to;       // other numbers
+    bool local;            // each machine's own: not in the canonical text
+    const char *missing;   // a required key: how to mend it
 } run_field;
 
 extern const run_field run_fields[];

@@ -10,8 +10,19 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     rng r = {rng_seed(46, number)};
     char line[REPORT_MAX_LINE];
     report_event event = {
-        .kind = (report_kind)rng_below(&r, REPORT_KINDS), .iteration = rng_below(&r, 1000), .of = 1000, .loss = rng_unit(&r) * 9, .norm = rng_unit(&r), .tokens = rng_below(&r, 1u << 30),
-        .stage = rng_below(&r, 64), .member = rng_below(&r, 500), .failed = rng_below(&r, 2) != 0, .phase = "backward", .peer = "0a1b2c3d", .path = "out \"quoted\"\n", .text = "\xc3\xa9 why",
+        .kind = (report_kind)rng_below(&r, REPORT_KINDS),
+        .iteration = rng_below(&r, 1000),
+        .of = 1000,
+        .loss = rng_unit(&r) * 9,
+        .norm = rng_unit(&r),
+        .tokens = rng_below(&r, 1u << 30),
+        .stage = rng_below(&r, 64),
+        .member = rng_below(&r, 500),
+        .failed = rng_below(&r, 2) != 0,
+        .phase = "backward",
+        .peer = "0a1b2c3d",
+        .path = "out \"quoted\"\n",
+        .text = "\xc3\xa9 why",
     };
     size_t length = report_to_json(&event, line);
     if (length > capacity) return 0;

@@ -40,7 +40,13 @@ static void flags_init(flags *f) {
         {"kill", OPTION_LIST, &f->kill, .help = "who dies", .fallback = ""},
     };
     memcpy(f->table, table, sizeof table);
-    f->o = (options){.verb = "test", .arguments = "RUN.yaml", .summary = "Test the flags.", .examples = "braid test --json RUN.yaml\n", .table = f->table, .count = 8, .max_given = 2};
+    f->o = (options){.verb = "test",
+                     .arguments = "RUN.yaml",
+                     .summary = "Test the flags.",
+                     .examples = "braid test --json RUN.yaml\n",
+                     .table = f->table,
+                     .count = 8,
+                     .max_given = 2};
 }
 
 static char captured[MAX_OUTPUT];
@@ -51,7 +57,8 @@ static bool parse(flags *f, const char *words) {
     static char text[512], *argv[MAX_WORDS];  // the flags point into it
     int argc = 0;
     snprintf(text, sizeof text, "test %s", words);
-    for (char *word = strtok(text, " "); word != NULL && argc < MAX_WORDS; word = strtok(NULL, " ")) argv[argc++] = word;
+    for (char *word = strtok(text, " "); word != NULL && argc < MAX_WORDS; word = strtok(NULL, " "))
+        argv[argc++] = word;
     fflush(NULL);
     FILE *capture = tmpfile();
     assert_non_null(capture);
@@ -82,7 +89,8 @@ static void expect_refused(const char *words, const char *message) {
 static void test_flags(void **state) {
     (void)state;
     flags f;
-    assert_true(parse(&f, "--json --relays 8 --max-memory=1.5G --no-color --patience 250ms --rate=0.25 --path p --kill a --kill b,c run.yaml"));
+    assert_true(parse(&f, "--json --relays 8 --max-memory=1.5G --no-color --patience 250ms --rate=0.25 --path p --kill "
+                          "a --kill b,c run.yaml"));
     assert_true(f.json);
     assert_false(f.color);
     assert_int_equal(f.relays, 8);
@@ -187,8 +195,12 @@ static void test_help(void **state) {
     assert_false(parse(&f, "--relays 3 --help"));
     assert_int_equal(result, CLI_OK);
     static const char *const parts[] = {
-        "Usage: braid test [FLAGS] RUN.yaml\n\nTest the flags.\n", "  --max-memory SIZE           most memory (default: 1 MiB)\n", "  --relays N                  processes to start (default: 6)\n",
-        "--json                      one JSON object a line\n",       "BRAID_JSON",                                                  "Examples:\n  braid test --json RUN.yaml\n",
+        "Usage: braid test [FLAGS] RUN.yaml\n\nTest the flags.\n",
+        "  --max-memory SIZE           most memory (default: 1 MiB)\n",
+        "  --relays N                  processes to start (default: 6)\n",
+        "--json                      one JSON object a line\n",
+        "BRAID_JSON",
+        "Examples:\n  braid test --json RUN.yaml\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strstr(captured, parts[i]) == NULL) fail_msg("no '%s' in\n%s", parts[i], captured);
@@ -205,8 +217,9 @@ static int clean_environment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flags), cmocka_unit_test(test_defaults_and_end_of_flags), cmocka_unit_test(test_mistakes), cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_file),  cmocka_unit_test(test_help),
+        cmocka_unit_test(test_flags),    cmocka_unit_test(test_defaults_and_end_of_flags),
+        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_file),     cmocka_unit_test(test_help),
     };
     return cmocka_run_group_tests(tests, clean_environment, NULL);
 }

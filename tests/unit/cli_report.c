@@ -16,7 +16,15 @@
 enum { MAX_OUTPUT = 1 << 16 };
 
 static report_event iteration(uint64_t number, uint64_t of, double loss) {
-    return (report_event){.kind = REPORT_ITERATION, .iteration = number, .of = of, .loss = loss, .tokens = 8192, .microbatches = 8, .tokens_per_second = 1234.5, .norm = 0.5, .learning_rate = 1e-3};
+    return (report_event){.kind = REPORT_ITERATION,
+                          .iteration = number,
+                          .of = of,
+                          .loss = loss,
+                          .tokens = 8192,
+                          .microbatches = 8,
+                          .tokens_per_second = 1234.5,
+                          .norm = 0.5,
+                          .learning_rate = 1e-3};
 }
 
 static void test_json_shape(void **state) {
@@ -25,12 +33,21 @@ static void test_json_shape(void **state) {
     report_event e = iteration(3, 10, 0.1);
     size_t length = report_to_json(&e, line);
     assert_int_equal(length, strlen(line));
-    assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,\"tokens\":8192,\"microbatches\":8,"
+    assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,"
+                              "\"tokens\":8192,\"microbatches\":8,"
                               "\"tokens_per_second\":1234.5,\"norm\":0.5,\"learning_rate\":0.001,\"skip\":false}");
-    report_event repair = {.kind = REPORT_REPAIR, .iteration = 4, .microbatch = 2, .stage = 1, .member = 9, .phase = "backward", .peer = "0a1b"};
+    report_event repair = {.kind = REPORT_REPAIR,
+                           .iteration = 4,
+                           .microbatch = 2,
+                           .stage = 1,
+                           .member = 9,
+                           .phase = "backward",
+                           .peer = "0a1b"};
     report_to_json(&repair, line);
-    assert_string_equal(line, "{\"event\":\"repair\",\"iteration\":4,\"microbatch\":2,\"stage\":1,\"member\":9,\"phase\":\"backward\",\"peer\":\"0a1b\"}");
-    report_event end = {.kind = REPORT_END, .iteration = 10, .loss = NAN, .weights = "ff", .path = "a\"b\\c\n\xff\xc3\xa9"};
+    assert_string_equal(line, "{\"event\":\"repair\",\"iteration\":4,\"microbatch\":2,\"stage\":1,\"member\":9,"
+                              "\"phase\":\"backward\",\"peer\":\"0a1b\"}");
+    report_event end = {
+        .kind = REPORT_END, .iteration = 10, .loss = NAN, .weights = "ff", .path = "a\"b\\c\n\xff\xc3\xa9"};
     report_to_json(&end, line);
     assert_non_null(strstr(line, "\"loss\":null"));
     assert_non_null(strstr(line, "\"weights\":\"ff\""));
@@ -43,8 +60,19 @@ static void test_json_returns(void **state) {
     rng r = {5};
     for (int round = 0; round < 2000; round++) {
         uint64_t bits = rng_next(&r);
-        report_event e = {.kind = (report_kind)(round % REPORT_KINDS), .iteration = rng_below(&r, 1u << 31), .tokens = rng_below(&r, 1u << 31), .stage = rng_below(&r, 64), .failed = bits & 1,
-                          .skip = bits & 2, .seconds = rng_unit(&r) * 1e5, .name = "x y", .phase = "weight", .peer = "0f", .text = "why \t not", .path = "/p", .role = "relay"};
+        report_event e = {.kind = (report_kind)(round % REPORT_KINDS),
+                          .iteration = rng_below(&r, 1u << 31),
+                          .tokens = rng_below(&r, 1u << 31),
+                          .stage = rng_below(&r, 64),
+                          .failed = bits & 1,
+                          .skip = bits & 2,
+                          .seconds = rng_unit(&r) * 1e5,
+                          .name = "x y",
+                          .phase = "weight",
+                          .peer = "0f",
+                          .text = "why \t not",
+                          .path = "/p",
+                          .role = "relay"};
         memcpy(&e.loss, &bits, sizeof bits);  // any bits at all
         report_event back;
         braid_error error = {0};
@@ -73,8 +101,17 @@ static void test_long_texts_are_cut(void **state) {
 static void test_bad_lines(void **state) {
     (void)state;
     static const char *const lines[] = {
-        "", "{}", "[]", "x", "{\"event\":5}", "{\"event\":\"nothing\"}", "{\"event\":\"iteration\",\"iteration\":-1}", "{\"event\":\"iteration\",\"loss\":\"low\"}",
-        "{\"event\":\"iteration\",\"iteration\":1.5}", "{\"event\":\"iteration\"", "{\"event\":\"iteration\",\"event\":\"end\"}",
+        "",
+        "{}",
+        "[]",
+        "x",
+        "{\"event\":5}",
+        "{\"event\":\"nothing\"}",
+        "{\"event\":\"iteration\",\"iteration\":-1}",
+        "{\"event\":\"iteration\",\"loss\":\"low\"}",
+        "{\"event\":\"iteration\",\"iteration\":1.5}",
+        "{\"event\":\"iteration\"",
+        "{\"event\":\"iteration\",\"event\":\"end\"}",
         "{\"event\":\"repair\",\"phase\":\"a phase whose name is much too long for it\"}",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -105,9 +142,20 @@ static const char *shown(report_style style, void (*tell)(report *)) {
 }
 
 static void tell_run(report *r) {
-    report_event started = {.kind = REPORT_STARTED, .of = 50, .stages = 2, .name = "small", .parameters = 1200000, .tokens = 8192, .microbatches = 8};
+    report_event started = {.kind = REPORT_STARTED,
+                            .of = 50,
+                            .stages = 2,
+                            .name = "small",
+                            .parameters = 1200000,
+                            .tokens = 8192,
+                            .microbatches = 8};
     report_event joined = {.kind = REPORT_JOINED, .stage = 1, .peer = "0123456789abcdef", .role = "relay"};
-    report_event repair = {.kind = REPORT_REPAIR, .iteration = 9, .microbatch = 3, .stage = 1, .phase = "forward", .peer = "fedcba9876543210"};
+    report_event repair = {.kind = REPORT_REPAIR,
+                           .iteration = 9,
+                           .microbatch = 3,
+                           .stage = 1,
+                           .phase = "forward",
+                           .peer = "fedcba9876543210"};
     report_event end = {.kind = REPORT_END, .iteration = 50, .loss = 1.5, .seconds = 75, .weights = "beef"};
     report_tell(r, &started);
     report_tell(r, &joined);
@@ -209,9 +257,16 @@ static void test_curve_of_a_long_run(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_shape), cmocka_unit_test(test_json_returns), cmocka_unit_test(test_long_texts_are_cut), cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_plain),      cmocka_unit_test(test_json_ends_with_end), cmocka_unit_test(test_live_redraws_in_place), cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_terminal_is_not_steered), cmocka_unit_test(test_curve_of_a_long_run),
+        cmocka_unit_test(test_json_shape),
+        cmocka_unit_test(test_json_returns),
+        cmocka_unit_test(test_long_texts_are_cut),
+        cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_json_ends_with_end),
+        cmocka_unit_test(test_live_redraws_in_place),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_terminal_is_not_steered),
+        cmocka_unit_test(test_curve_of_a_long_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,14 @@ static void test_sizes(void **state) {
     static const struct {
         const char *text;
         uint64_t bytes;
-    } good[] = {{"0", 0}, {"4096", 4096}, {"512K", 524288}, {"512M", 536870912}, {"1.5G", 1610612736}, {"1GiB", 1073741824}, {"2 MB", 2097152}, {"3tib", 3298534883328}};
+    } good[] = {{"0", 0},
+                {"4096", 4096},
+                {"512K", 524288},
+                {"512M", 536870912},
+                {"1.5G", 1610612736},
+                {"1GiB", 1073741824},
+                {"2 MB", 2097152},
+                {"3tib", 3298534883328}};
     static const char *const bad[] = {"", "M", "-1", "1Q", "0x10", "nan", "inf", "1e30", "12 M x", " 5"};
     uint64_t bytes = 0;
     braid_error error = {0};
@@ -24,7 +31,8 @@ static void test_sizes(void **state) {
         assert_int_equal(quantity_read_size(good[i].text, &bytes, &error), BRAID_OK);
         assert_int_equal(bytes, good[i].bytes);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(quantity_read_size(bad[i], &bytes, &error), BRAID_ARGUMENT);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(quantity_read_size(bad[i], &bytes, &error), BRAID_ARGUMENT);
 }
 
 static void test_durations(void **state) {
@@ -88,7 +96,9 @@ static void test_utf8(void **state) {
     assert_int_equal(utf8_bytes("\xc3\xa9", 2), 2);
     assert_int_equal(utf8_bytes("\xe2\x82\xac", 3), 3);
     assert_int_equal(utf8_bytes("\xf0\x9f\x98\x80", 4), 4);
-    static const char *const bad[] = {"\x80", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xf4\x90\x80\x80", "\xc3(", "\xff"};
+    static const char *const bad[] = {
+        "\x80",  "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xf4\x90\x80\x80",
+        "\xc3(", "\xff"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(utf8_bytes(bad[i], strlen(bad[i])), 0);
 }
 

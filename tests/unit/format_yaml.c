@@ -76,7 +76,8 @@ static void test_refusals(void **state) {
         {"a: \xed\xa0\x80\n", "not text"},
         {"a: \"\\0\"\n", "a zero byte"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refused(cases[i][0], strlen(cases[i][0]), cases[i][1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_refused(cases[i][0], strlen(cases[i][0]), cases[i][1]);
 }
 
 static void test_limits(void **state) {
@@ -102,7 +103,8 @@ static void test_limits(void **state) {
 
 static void test_numbers(void **state) {
     (void)state;
-    yaml *file = parse("n: 17\nbig: 99999999999999999999\nr: 2.5e-3\nt: '17'\nm: 512M\nneg: -1\nb: yes\nhex: 0x10\nnan: .nan\nempty:\n");
+    yaml *file = parse("n: 17\nbig: 99999999999999999999\nr: 2.5e-3\nt: '17'\nm: 512M\nneg: -1\nb: yes\nhex: "
+                       "0x10\nnan: .nan\nempty:\n");
     const yaml_node *root = yaml_root(file);
     uint64_t n = 0;
     double r = 0;
@@ -159,8 +161,9 @@ static void test_missing_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positions), cmocka_unit_test(test_empty_is_a_map), cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_numbers),   cmocka_unit_test(test_words),          cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_positions),    cmocka_unit_test(test_empty_is_a_map), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_numbers),        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_missing_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

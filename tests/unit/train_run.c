@@ -84,9 +84,11 @@ static void test_stages_are_shared_out(void **state) {
 static void test_every_key(void **state) {
     (void)state;
     parse("name: all\nseed: 18446744073709551615\nstages: [1, 1]\n"
-          "model: {arch: gpt, dim: 32, layers: 2, heads: 2, kv_heads: 2, ffn_dim: 96, vocab: 300, context: 64, rope_theta: 5000, norm_eps: 1e-6, tied: false}\n"
+          "model: {arch: gpt, dim: 32, layers: 2, heads: 2, kv_heads: 2, ffn_dim: 96, vocab: 300, context: 64, "
+          "rope_theta: 5000, norm_eps: 1e-6, tied: false}\n"
           "data: {text: [/abs/a, b], holdout: 0.1}\n"
-          "train: {iterations: 9, microbatches: 6, sequences: 2, tokens: 32, learning_rate: 0.01, min_learning_rate: 0, warmup: 0, betas: [0.8, 0.9],\n"
+          "train: {iterations: 9, microbatches: 6, sequences: 2, tokens: 32, learning_rate: 0.01, min_learning_rate: "
+          "0, warmup: 0, betas: [0.8, 0.9],\n"
           "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, recompute: true}\n"
           "eval: {every: 0, microbatches: 3}\ncheckpoint: {dir: out, every: 4}\n"
           "swarm: {data_peers: 2, slots: 3, capacity: 5, max_memory: 1.5G}\n");
@@ -114,7 +116,8 @@ static void test_every_key(void **state) {
 
 static void test_paths(void **state) {
     (void)state;
-    static const char *const cases[][2] = {{"a", "/base/in/a"}, {"./a", "/base/in/a"}, {"../a", "/base/a"}, {"../../b/../a", "/b/../a"}, {"../../../a", "/../a"}, {"/a", "/a"}};
+    static const char *const cases[][2] = {{"a", "/base/in/a"},         {"./a", "/base/in/a"},   {"../a", "/base/a"},
+                                           {"../../b/../a", "/b/../a"}, {"../../../a", "/../a"}, {"/a", "/a"}};
     for (size_t i = 0; i < 6; i++) {
         braid_error error = {0};
         char text[128];
@@ -126,33 +129,41 @@ static void test_paths(void **state) {
 
 static void test_mistakes(void **state) {
     (void)state;
-    expect_refused(changed("  iterations: 50", "  iteration: 50"), "run.yaml:11:3: unknown key 'iteration' in 'train'; did you mean 'iterations'?");
+    expect_refused(changed("  iterations: 50", "  iteration: 50"),
+                   "run.yaml:11:3: unknown key 'iteration' in 'train'; did you mean 'iterations'?");
     expect_refused(changed("train:", "trian:"), "run.yaml:10:1: unknown key 'trian'; did you mean 'train'?");
-    expect_refused(changed("  iterations: 50", "  iterations: many"), "run.yaml:11:15: train.iterations must be a whole number, not 'many'");
+    expect_refused(changed("  iterations: 50", "  iterations: many"),
+                   "run.yaml:11:15: train.iterations must be a whole number, not 'many'");
     expect_refused(changed("  iterations: 50", "  iterations: 0"), "train.iterations must be from 1 to");
-    expect_refused(changed("  dim: 64\n", ""), "run.yaml:5:3: model.dim is missing: the model's width; add for example 'dim: 256' under 'model:'");
+    expect_refused(changed("  dim: 64\n", ""),
+                   "run.yaml:5:3: model.dim is missing: the model's width; add for example 'dim: 256' under 'model:'");
     expect_refused(changed("  text: words.txt", "  holdout: 0.1"), "data.text is missing: add 'text: FILE'");
     expect_refused(changed("data:\n  text: words.txt\n", ""), "run.yaml:1:1: data.text is missing");
-    expect_refused(changed("[0, 2, 2, 2]", "[0, 2, 2, 1]"), "run.yaml:3:9: stages add up to 5 blocks but model.layers is 6: make the list add up");
+    expect_refused(changed("[0, 2, 2, 2]", "[0, 2, 2, 1]"),
+                   "run.yaml:3:9: stages add up to 5 blocks but model.layers is 6: make the list add up");
     expect_refused(changed("[0, 2, 2, 2]", "[0, 3, 0, 3]"), "run.yaml:3:16: stages must be from 1 to");
     expect_refused(changed("[0, 2, 2, 2]", "4"), "stages must be a list");
     expect_refused(changed("[0, 2, 2, 2]", "[]"), "stages must be a list");
     expect_refused(changed("  heads: 4", "  heads: 5"), "run.yaml:5:3: model: ");
-    expect_refused(changed("train:", "train:\n  tokens: 257"), "run.yaml:11:11: train.tokens is 257 but model.context is 256: a sequence must fit the context");
+    expect_refused(changed("train:", "train:\n  tokens: 257"),
+                   "run.yaml:11:11: train.tokens is 257 but model.context is 256: a sequence must fit the context");
     expect_refused(changed("train:", "train:\n  mode: quick"), "train.mode must be reproducible or fast, not 'quick'");
     expect_refused(changed("train:", "train:\n  betas: [0.9]"), "train.betas must be two numbers");
-    expect_refused(changed("train:", "train:\n  learning_rate: 1e-5\n  min_learning_rate: 1e-3"), "min_learning_rate is above");
+    expect_refused(changed("train:", "train:\n  learning_rate: 1e-5\n  min_learning_rate: 1e-3"),
+                   "min_learning_rate is above");
     expect_refused(changed("data:", "swarm: {slots: 9}\ndata:"), "swarm.slots is 9 but there are 8 microbatches");
     expect_refused(changed("data:", "swarm: {data_peers: 9}\ndata:"), "swarm.data_peers is 9 but swarm.slots is 8");
     expect_refused(changed("data:", "eval: {every: 3}\ndata:\n  holdout: 0"), "eval.every needs held-out text");
-    expect_refused(changed("data:", "checkpoint: out\ndata:"), "run.yaml:8:13: checkpoint must be a group of keys, not 'out'");
+    expect_refused(changed("data:", "checkpoint: out\ndata:"),
+                   "run.yaml:8:13: checkpoint must be a group of keys, not 'out'");
     expect_refused(changed("name: small", "name: \"a\\x1b[2J\""), "name may hold letters");
     expect_refused(changed("name: small", "hash: 00"), "unknown key 'hash'");
 }
 
 static void test_payload_fits_the_wire(void **state) {
     (void)state;
-    expect_refused("model: {dim: 1024, layers: 1, heads: 8, context: 4096}\ntrain: {sequences: 128}\ndata: {text: a}\n", "one microbatch between two stages is 2048 MiB, at most 1024");
+    expect_refused("model: {dim: 1024, layers: 1, heads: 8, context: 4096}\ntrain: {sequences: 128}\ndata: {text: a}\n",
+                   "one microbatch between two stages is 2048 MiB, at most 1024");
 }
 
 static void test_description_returns(void **state) {
@@ -182,7 +193,8 @@ static void test_hash_names_the_result(void **state) {
     braid_hash plain = run_config_hash(&run, &data), elsewhere = run_config_hash(&run, &other_data);
     assert_false(hash_equal(&plain, &elsewhere));
     // What is each machine's own does not change the run; a seed does.
-    parse(changed("data:\n  text: words.txt", "checkpoint: {dir: x}\nswarm: {capacity: 3, max_memory: 1G}\ndata:\n  text: [/other/place.txt]"));
+    parse(changed("data:\n  text: words.txt",
+                  "checkpoint: {dir: x}\nswarm: {capacity: 3, max_memory: 1G}\ndata:\n  text: [/other/place.txt]"));
     braid_hash local = run_config_hash(&run, &data);
     assert_true(hash_equal(&plain, &local));
     parse(changed("seed: 7", "seed: 8"));
@@ -201,8 +213,10 @@ static void test_strange_descriptions(void **state) {
     (void)state;
     expect_description_refused(small, "not a run's canonical description");
     expect_description_refused("braid: 2\n", "braid must be from 1 to 1");
-    expect_description_refused("braid: 1\nmodel: {dim: 64, layers: 1, heads: 4}\ndata: {text: /etc/passwd}\n", "unknown key 'text'");
-    expect_description_refused("braid: 1\nmodel: {dim: 64, layers: 1, heads: 4}\ndata: {hash: 00ff}\n", "64 hexadecimal digits");
+    expect_description_refused("braid: 1\nmodel: {dim: 64, layers: 1, heads: 4}\ndata: {text: /etc/passwd}\n",
+                               "unknown key 'text'");
+    expect_description_refused("braid: 1\nmodel: {dim: 64, layers: 1, heads: 4}\ndata: {hash: 00ff}\n",
+                               "64 hexadecimal digits");
     expect_description_refused("braid: 1\nmodel: {dim: 64, layers: 1, heads: 4}\n", "data.hash");
 }
 
@@ -254,10 +268,17 @@ static void test_shapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),           cmocka_unit_test(test_stages_are_shared_out), cmocka_unit_test(test_every_key),
-        cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_payload_fits_the_wire), cmocka_unit_test(test_description_returns),
-        cmocka_unit_test(test_hash_names_the_result), cmocka_unit_test(test_strange_descriptions), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_shapes),             cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_stages_are_shared_out),
+        cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_payload_fits_the_wire),
+        cmocka_unit_test(test_description_returns),
+        cmocka_unit_test(test_hash_names_the_result),
+        cmocka_unit_test(test_strange_descriptions),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
