@@ -46,20 +46,43 @@ static child *child_of_peer(swarm *s, const char *id) {
     return NULL;
 }
 
+static void note_guest(swarm *s, const report_event *news) {
+    uint32_t i = 0;
+    if (news->kind == REPORT_JOINED && s->guest_count < WIRE_MAX_MEMBERS) {
+        guest *g = &s->guests[s->guest_count++];
+        *g = (guest){.member = news->member, .stage = news->stage};
+        snprintf(g->peer, sizeof g->peer, "%s", news->peer);
+    } else if (news->kind != REPORT_JOINED) {
+        while (i < s->guest_count && s->guests[i].member != news->member) i++;
+        if (i < s->guest_count) s->guests[i] = s->guests[--s->guest_count];
+    }
+}
+
 // Who is where, as the log says: the leader's word counts.
 static void note_member(swarm *s, const report_event *news) {
     child *c = child_of_peer(s, news->peer);
     bool in = news->kind == REPORT_JOINED;
     if (!c) {
-        uint32_t *guests = &s->guests[news->stage % WIRE_MAX_STAGES];
-        if (in) ++*guests;
-        else if (*guests) --*guests;
+        note_guest(s, news);
         return;
     }
     if (!in && c->member != news->member) return;  // an older self of a peer that came back
     c->joined = in;
     c->member = news->member;
     c->stage = news->stage;
+}
+
+// A child says its id. The leader, whose words come by another pipe, may have named it already.
+static void note_child(swarm *s, child *c, const char *id) {
+    snprintf(c->peer, sizeof c->peer, "%s", id);
+    for (uint32_t i = 0; i < s->guest_count; i++) {
+        if (strcmp(s->guests[i].peer, id) != 0) continue;
+        c->joined = true;
+        c->member = s->guests[i].member;
+        c->stage = s->guests[i].stage;
+        s->guests[i] = s->guests[--s->guest_count];
+        return;
+    }
 }
 
 static void leader_ended(swarm *s, const report_event *news) {
@@ -91,7 +114,7 @@ static void leader_event(swarm *s, const report_event *news) {
 }
 
 void swarm_event(swarm *s, child *c, const report_event *news) {
-    if (news->kind == REPORT_READY) snprintf(c->peer, sizeof c->peer, "%s", news->peer);
+    if (news->kind == REPORT_READY) note_child(s, c, news->peer);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_REPAIR) s->repairs++;
     if (c->role == CHILD_LEADER) leader_event(s, news);
@@ -128,7 +151,8 @@ static void check_survival(swarm *s, const child *gone) {
         const child *other = s->children[i];
         if (other != gone && other->alive && other->joined && other->stage == gone->stage) return;
     }
-    if (s->guests[gone->stage % WIRE_MAX_STAGES]) return;
+    for (uint32_t i = 0; i < s->guest_count; i++)
+        if (s->guests[i].stage == gone->stage) return;
     snprintf(text, sizeof text, "stage %llu has lost its last peer; go on from a checkpoint with --resume", (unsigned long long)gone->stage);
     swarm_fail(s, text);
 }
@@ -251,7 +275,7 @@ int cli_up(int argc, char **argv) {
     static run_config run;
     up_flags f = {.threads = 1};
     option table[] = {
-        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .max = UP_MAX_CHILDREN / 2, .fallback = "two a stage"},
+        {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two a stage"},
         {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute, in each process", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that a process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},

@@ -51,6 +51,12 @@ typedef struct child {
 
 typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;
 
+// A member that is none of our children, or none that has said its id yet.
+typedef struct guest {
+    char peer[REPORT_HASH_TEXT];
+    uint64_t member, stage;
+} guest;
+
 // Something to be done at an iteration, or as soon afterwards as it is safe.
 typedef struct action {
     action_kind kind;
@@ -79,7 +85,8 @@ struct swarm {
     char program[1024];
     char ticket[512];
 
-    uint32_t guests[WIRE_MAX_STAGES];  // members of a stage that are not our children: somebody used the ticket
+    guest guests[WIRE_MAX_MEMBERS];  // somebody used the ticket
+    uint32_t guest_count;
     uint64_t iteration, first;  // versions that the leader has reported
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;

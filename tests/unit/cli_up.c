@@ -1,0 +1,112 @@
+// What `braid up` makes of its children's events, whose pipes it reads in any order.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/up_swarm.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEADER, DATA, RELAY, CHILDREN };
+
+static const char *const peers[CHILDREN] = {"1111aaaa", "2222bbbb", "3333cccc"};
+
+static int swarm_begin(void **state) {
+    static const child_role roles[CHILDREN] = {CHILD_LEADER, CHILD_DATA, CHILD_RELAY};
+    swarm *s = calloc(1, sizeof *s);
+    FILE *nowhere = fopen("/dev/null", "w");
+    if (!s || !nowhere) return 1;
+    s->report = report_new(REPORT_PLAIN, nowhere);
+    for (int i = 0; i < CHILDREN; i++) {
+        child *c = calloc(1, sizeof *c);
+        if (!c) return 1;
+        c->role = roles[i];
+        s->children[s->child_count++] = c;
+    }
+    s->alive = 1;  // somebody is: the loop, which was never started, is not ended
+    s->started = true;
+    *state = s;
+    return 0;
+}
+
+static int swarm_end(void **state) {
+    swarm *s = *state;
+    report_free(s->report);
+    for (uint32_t i = 0; i < s->child_count; i++) free(s->children[i]);
+    free(s);
+    return 0;
+}
+
+static void say_ready(swarm *s, int who) {
+    report_event news = {.kind = REPORT_READY, .loss = NAN};
+    strcpy(news.peer, peers[who]);
+    swarm_event(s, s->children[who], &news);
+}
+
+static void leader_says(swarm *s, report_kind kind, const char *id, uint64_t member, uint64_t stage) {
+    report_event news = {.kind = kind, .member = member, .stage = stage, .loss = NAN};
+    strcpy(news.peer, id);
+    swarm_event(s, s->children[LEADER], &news);
+}
+
+static void join(swarm *s, int who, bool leader_first) {
+    if (!leader_first) say_ready(s, who);
+    leader_says(s, REPORT_JOINED, peers[who], 10 + (uint64_t)who, who == RELAY);
+    if (leader_first) say_ready(s, who);
+}
+
+static void test_whoever_speaks_first(void **state) {
+    swarm *s = *state;
+    for (int leader_first = 0; leader_first < 2; leader_first++) {
+        child *relay = s->children[RELAY];
+        relay->joined = false;
+        relay->peer[0] = 0;
+        join(s, RELAY, leader_first);
+        assert_true(relay->joined);
+        assert_int_equal(relay->member, 10 + RELAY);
+        assert_int_equal(relay->stage, 1);
+        assert_int_equal(s->guest_count, 0);
+    }
+}
+
+static void test_the_death_of_a_data_peer_ends_the_run(void **state) {
+    swarm *s = *state;
+    join(s, DATA, true);
+    swarm_child_gone(s, s->children[DATA], 0, SIGKILL);
+    assert_true(s->failed);
+}
+
+static void test_a_guest_keeps_a_stage_alive(void **state) {
+    swarm *s = *state;
+    join(s, RELAY, true);
+    leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
+    swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
+    assert_false(s->failed);
+}
+
+static void test_a_guest_that_left_does_not(void **state) {
+    swarm *s = *state;
+    join(s, RELAY, false);
+    leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
+    leader_says(s, REPORT_LEFT, "4444dddd", 20, 1);
+    assert_int_equal(s->guest_count, 0);
+    swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
+    assert_true(s->failed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_whoever_speaks_first, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_death_of_a_data_peer_ends_the_run, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_guest_keeps_a_stage_alive, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_guest_that_left_does_not, swarm_begin, swarm_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
