@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "base/err.h"
 #include "cli/cli.h"
 #include "format/quantity.h"
 #include "format/suggest.h"
@@ -140,26 +141,27 @@ static int read_environment(options *o) {
         braid_error error = {0};
         environment_name(o->table[i].name, name);
         const char *text = getenv(name);
-        if (text == NULL || *text == 0) continue;
+        if (text == NULL || *text == 0 || o->table[i].source == OPTION_FROM_FLAG) continue;
         if (read_value(o, &o->table[i], text, OPTION_FROM_ENVIRONMENT, &error) != BRAID_OK)
             return cli_complain(CLI_USAGE, o->verb, "%s: %s", name, error.text);
     }
     return CLI_OK;
 }
 
-// Where the user's file would be; false when there can be none. `wanted`: it was named, so it must be there.
-static bool file_path(char path[OPTIONS_MAX_PATH], bool *wanted) {
-    const char *named = getenv("BRAID_CONFIG"), *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+// Where the user's file would be; false when there is none. One that was named must be there.
+static bool file_path(const options *o, char path[OPTIONS_MAX_PATH]) {
+    const char *named = o->config != NULL ? o->config : getenv("BRAID_CONFIG");
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int length = 0;
-    *wanted = named != NULL && *named;
-    if (*wanted)
+    bool wanted = named != NULL && *named;
+    if (wanted)
         length = snprintf(path, OPTIONS_MAX_PATH, "%s", named);
     else if (xdg != NULL && *xdg)
         length = snprintf(path, OPTIONS_MAX_PATH, "%s/braid/config.yaml", xdg);
     else if (home != NULL && *home)
         length = snprintf(path, OPTIONS_MAX_PATH, "%s/.config/braid/config.yaml", home);
     if (length <= 0 || length >= OPTIONS_MAX_PATH) return false;
-    return *wanted || access(path, F_OK) == 0;
+    return wanted || access(path, F_OK) == 0;
 }
 
 static braid_err read_file_value(options *o, const yaml *file, option *f, const yaml_node *node, braid_error *error) {
@@ -184,15 +186,15 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // The file serves all verbs, so a key that this verb has no flag for is left alone.
 static int read_config_file(options *o) {
     char path[OPTIONS_MAX_PATH];
-    bool wanted = false;
     yaml *file = NULL;
     braid_error error = {0};
-    if (!file_path(path, &wanted)) return CLI_OK;
+    if (!file_path(o, path)) return CLI_OK;
     if (yaml_load(path, &file, &error) != BRAID_OK) return cli_complain(CLI_USAGE, o->verb, "%s", error.text);
     int code = CLI_OK;
     for (const yaml_node *node = yaml_root(file)->first; node != NULL && code == CLI_OK; node = node->next) {
         option *f = option_find(o, node->key, strlen(node->key));
-        if (f != NULL && read_file_value(o, file, f, node, &error) != BRAID_OK)
+        bool open = f != NULL && f->source == OPTION_FROM_DEFAULT;
+        if (open && read_file_value(o, file, f, node, &error) != BRAID_OK)
             code = cli_complain(CLI_USAGE, o->verb, "%s", error.text);
     }
     yaml_free(file);
@@ -202,11 +204,13 @@ static int read_config_file(options *o) {
 // ---- the command line ----
 
 static int unknown_flag(const options *o, const char *flag, size_t length) {
-    const char *names[OPTIONS_MAX_TABLE + 1];
+    const char *names[OPTIONS_MAX_TABLE + 2];
     char text[SUGGEST_MAX_NAME + 1];
     size_t count = 0;
+    BRAID_ASSERT(o->count <= OPTIONS_MAX_TABLE);
     for (size_t i = 0; i < o->count; i++) names[count++] = o->table[i].name;
     names[count++] = "help";
+    names[count++] = "config";
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
@@ -219,7 +223,8 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     size_t length = strcspn(flag, "=");
     const char *text = flag[length] == '=' ? flag + length + 1 : NULL;
     braid_error error = {0};
-    option *f = option_find(o, flag, length);
+    option config = {.name = "config", .kind = OPTION_TEXT, .value = &o->config};
+    option *f = length == 6 && strncmp(flag, "config", 6) == 0 ? &config : option_find(o, flag, length);
     if (f == NULL && strncmp(flag, "no-", 3) == 0 && text == NULL) {
         f = option_find(o, flag + 3, length - 3);
         text = "no";
@@ -322,14 +327,13 @@ static void print_help(const options *o) {
                  *fallback ? ")" : "");
         print_flag(f->name, unit_of(f), text);
     }
+    print_flag("config", "PATH", "a file with defaults for these flags (default: ~/.config/braid/config.yaml)");
     print_flag("help", "", "this text");
-    if (o->count > 0) {
-        char name[OPTIONS_NAME_SPACE];
-        environment_name(o->table[0].name, name);
-        printf("\nEach flag can also be set in the environment (--%s is %s) or, under its name, "
-               "in\n~/.config/braid/config.yaml. A flag wins over the environment, the environment over the file.\n",
-               o->table[0].name, name);
-    }
+    char name[OPTIONS_NAME_SPACE];
+    environment_name(o->count > 0 ? o->table[0].name : "config", name);
+    printf("\nEvery flag has a twin in the environment, like %s, and a key in that file.\n"
+           "A flag wins over the environment, the environment over the file.\n",
+           name);
     if (o->examples == NULL) return;
     printf("\nExamples:\n");
     for (const char *line = o->examples; *line; line += strcspn(line, "\n") + 1) {
@@ -355,6 +359,7 @@ bool options_parse(options *o, int argc, char **argv, int *code) {
     bool help = false;
     o->given_count = 0;
     o->owned = NULL;
+    o->config = NULL;
     for (size_t i = 0; i < o->count; i++) o->table[i].source = OPTION_FROM_DEFAULT;
     // --help shows the defaults, so it is looked for before anything is read.
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -364,9 +369,10 @@ bool options_parse(options *o, int argc, char **argv, int *code) {
         *code = CLI_OK;
         return false;
     }
-    *code = read_config_file(o);
+    // The strongest first: what it sets, weaker ones leave alone.
+    *code = read_command_line(o, argc, argv);
     if (*code == CLI_OK) *code = read_environment(o);
-    if (*code == CLI_OK) *code = read_command_line(o, argc, argv);
+    if (*code == CLI_OK) *code = read_config_file(o);
     if (*code == CLI_OK) *code = check_given(o);
     if (*code != CLI_OK) options_close(o);
     return *code == CLI_OK;

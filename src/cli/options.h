@@ -1,6 +1,6 @@
 // Command-line flags from a table. Every flag --some-name has the environment twin BRAID_SOME_NAME and the key
-// `some-name` in the user's configuration file ($BRAID_CONFIG, else $XDG_CONFIG_HOME/braid/config.yaml, else
-// ~/.config/braid/config.yaml). A flag wins over the environment, the environment over the file, the file over the
+// `some-name` in the user's configuration file: --config, else $BRAID_CONFIG, else $XDG_CONFIG_HOME/braid/config.yaml,
+// else ~/.config/braid/config.yaml. A flag wins over the environment, the environment over the file, the file over the
 // default. --help is made from the table.
 //
 //     uint64_t iterations = 0; bool json = false;
@@ -67,6 +67,7 @@ typedef struct options {
     uint32_t min_given, max_given;         // how many arguments; more or fewer is a usage error
     uint32_t given_count;                  // set by options_parse:
     const char *given[OPTIONS_MAX_GIVEN];  // the arguments, in order; "--" ends the flags
+    const char *config;                    // --config PATH, which every verb has; NULL: not given
     void *owned;                           // text taken from the file or split at commas
 } options;
 

@@ -179,6 +179,15 @@ static void test_file(void **state) {
     assert_string_equal(f.kill.item[1], "q");
     assert_true(option_is_set(&f.o, "relays"));
     options_close(&f.o);
+    // The flag that names the file wins over the environment, and flags over what is in it.
+    char words[64];
+    snprintf(words, sizeof words, "--config %s --relays 7", path);
+    setenv("BRAID_CONFIG", "nowhere.yaml", 1);
+    assert_true(parse(&f, words));
+    assert_int_equal(f.relays, 7);
+    assert_int_equal(f.kill.count, 2);
+    options_close(&f.o);
+    setenv("BRAID_CONFIG", path, 1);
     write_file(path, "json: yes\nrelays: 900\n");
     expect_refused("", ":2:9: relays: 900 is too large: at most 100");
     write_file(path, "json: {a: 1}\n");
@@ -199,7 +208,7 @@ static void test_help(void **state) {
         "  --max-memory SIZE           most memory (default: 1 MiB)\n",
         "  --relays N                  processes to start (default: 6)\n",
         "--json                      one JSON object a line\n",
-        "BRAID_JSON",
+        "like BRAID_JSON,",
         "Examples:\n  braid test --json RUN.yaml\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
