@@ -66,6 +66,7 @@ static void tell_member(node_events *e, const tell *t) {
     bool left = gone && t->reason == EXPEL_LEFT;
     report_event news = event_of(left ? REPORT_LEFT : gone ? REPORT_EXPELLED : t->kind == TELL_SUSPECT ? REPORT_SUSPECT : REPORT_JOINED);
     peer_text(&t->id, news.peer);
+    news.iteration = t->iteration;
     news.member = t->member;
     news.stage = t->stage;
     strcpy(news.role, t->stage == 0 ? "data" : "relay");

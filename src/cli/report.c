@@ -181,6 +181,8 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration,
                  *e->text ? e->text : "see above");
+    else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
+        snprintf(line, REPORT_LINE, "done after %s", time);
     else
         snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s%s%.120s%s%.200s\nweights %s",
                  (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs,

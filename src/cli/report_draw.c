@@ -60,8 +60,8 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f  ", r->eval.loss);
     if (r->iteration.kind != REPORT_KINDS)
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "%s tokens/s  ", speed);
-    if (r->stages > 0) {
-        report_live_text(r, live);
+    report_live_text(r, live);
+    if (live[strspn(live, "0|")] != 0) {  // one process has no peers
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "peers %.120s  ", live);
     }
     if (r->repairs > 0)

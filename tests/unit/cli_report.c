@@ -200,6 +200,21 @@ static void test_json_ends_with_end(void **state) {
     assert_int_equal(lines, 54);
 }
 
+static void tell_relay(report *r) {
+    report_tell(r, &(report_event){.kind = REPORT_STARTED, .of = 50, .stages = 2, .loss = NAN});
+    report_tell(r, &(report_event){.kind = REPORT_END, .seconds = 75, .loss = NAN});
+}
+
+// Who knows neither loss nor weights says neither; who has no peers draws none.
+static void test_what_is_not_known_is_not_shown(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_LIVE, tell_relay);
+    assert_non_null(strstr(text, "done after 1 min 15 s"));
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "weights"));
+    assert_null(strstr(text, "peers"));
+}
+
 static void test_live_redraws_in_place(void **state) {
     (void)state;
     setenv("NO_COLOR", "1", 1);
@@ -264,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_json_ends_with_end),
         cmocka_unit_test(test_live_redraws_in_place),
+        cmocka_unit_test(test_what_is_not_known_is_not_shown),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_terminal_is_not_steered),
         cmocka_unit_test(test_curve_of_a_long_run),
