@@ -182,10 +182,10 @@ typedef struct segment {
 
 typedef struct aggregation {
     bool begun;             // `begin` is this iteration's newest round
-    bool adopted;           // the log was applied up to its CLOSE, and the part is frozen or not asked for
-    bool frozen;
+    bool adopted;           // the log was applied up to its CLOSE, and my part is what the round says
     bool normed, norm_asked;
     message_begin begin;
+    uint64_t begun_ns;      // when BEGIN came
     bool given_up;          // nobody has the results any more: fetch the state instead
     uint32_t refusals;
     uint64_t mismatch_ns;   // when MISMATCH was last sent
@@ -458,6 +458,7 @@ void reduce_reset(peer *p);
 void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
 void reduce_denied(peer *p, pull *q);
+bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);

@@ -75,7 +75,8 @@ void on_begin(peer *p, const message *msg) {
     if (!p->run.reproducible) drop_results(p);  // fp32 sums depend on the order of the parts
     a->begin = *body;
     a->begun = true;
-    a->adopted = a->frozen = false;
+    a->begun_ns = p->now;
+    a->adopted = false;
     pulls_drop(p, GET_PART);
     for (uint32_t i = 0; i < p->segments; i++) {
         segment *g = &a->segment[i];
@@ -87,7 +88,7 @@ void on_begin(peer *p, const message *msg) {
 }
 
 void reduce_open(peer *p) {
-    p->aggregation.frozen = p->aggregation.adopted = false;
+    p->aggregation.adopted = false;
     p->aggregation.mismatch_ns = p->now;
 }
 
@@ -110,7 +111,7 @@ static void send_mismatch(peer *p) {
     peer_send_leader(p);
 }
 
-static bool weights_pending(const peer *p) {
+bool weights_pending(const peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++)
         if (p->held[m].used && (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING)) return true;
     return false;
@@ -142,7 +143,6 @@ static void adopt(peer *p) {
         return;
     }
     a->adopted = true;
-    a->frozen = part != NULL;
     for (uint16_t i = 0; i < a->begin.owners; i++) {
         const message_block_owner *o = &a->begin.owner[i];
         for (uint32_t g = 0; g < p->segments; g++) {
@@ -233,8 +233,9 @@ static void fetch_result(peer *p, uint32_t index) {
     member_id from = g->holder;
     if (!member_answers(p, from)) {
         // before FINAL most will announce it by themselves
-        if (p->now < g->asked_ns + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS)) {
-            peer_wake_at(p, g->asked_ns + TIMING_REPEAT_NS / 10);
+        uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
+        if (p->now < since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS)) {
+            peer_wake_at(p, since + TIMING_REPEAT_NS / 10);
             return;
         }
         g->asked_ns = p->now;

@@ -16,8 +16,9 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get) {
     peer_send(p, to, 0);
 }
 
+// The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && p->aggregation.frozen && get->version == p->iteration && get->digest == set_digest(&p->k);
+    return get->stage == p->stage && get->version == p->iteration && get->digest == set_digest(&p->k) && !weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
