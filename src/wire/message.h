@@ -1,4 +1,4 @@
-// The messages of an iteration (docs/protocol.md, Messages). Names are the paper's where it has one.
+// The messages of an iteration (docs/protocol.md says when they are sent). Names are the paper's where it has one.
 // A message is a header, one body, and for some kinds a payload: a tensor that travels beside it as a blob.
 #ifndef BRAID_WIRE_MESSAGE_H
 #define BRAID_WIRE_MESSAGE_H
