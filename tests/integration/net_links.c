@@ -206,7 +206,7 @@ static void test_nobody_listens(void **state) {
     harness_until(&loop, &a.downs, 1);
     assert_int_equal(a.refusals, 1);
     assert_non_null(strstr(a.reason, "nobody listens"));
-    assert_true(uv_hrtime() - before < 1000000000u);
+    assert_true(uv_hrtime() - before < 5000000000u);  // refused, not timed out (15 s)
     // by name, IPv6 first where there is one
     char named[64];
     snprintf(named, sizeof named, "localhost%s", strchr(address, ':'));
