@@ -27,7 +27,7 @@ void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
 }
 
 void own_launch(peer *p) {
-    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->leaving || p->version != p->iteration) return;
+    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->iteration) return;
     if (p->has_close || !run_goes_on(p)) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         owned *o = &p->owned[m];
@@ -309,7 +309,7 @@ static void own_one_tick(peer *p, uint32_t m) {
         back->state = SEND_NONE;
         repair_begin(p, m);
     }
-    if (pending) peer_wake_at(p, back->deadline_ns);
+    if (pending && back->state != SEND_NONE) peer_wake_at(p, back->deadline_ns);
     repair_tick(p, m);
     if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
         if (o->phase == OWNED_COMMITTED) own_commit(p, m);

@@ -234,8 +234,9 @@ static void fetch_result(peer *p, uint32_t index) {
     if (!member_answers(p, from)) {
         // before FINAL most will announce it by themselves
         uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
-        if (p->now < since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS)) {
-            peer_wake_at(p, since + TIMING_REPEAT_NS / 10);
+        uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS);
+        if (p->now < due) {
+            peer_wake_at(p, due);
             return;
         }
         g->asked_ns = p->now;
@@ -361,6 +362,7 @@ static void applied(peer *p, const task *t) {
     p->applying = false;
     for (uint32_t b = 0; b < p->blocks; b++)
         if (p->block_version[b] == t->work.iteration) p->block_version[b]++;
+    reduce_apply(p);  // the next FINAL may have come meanwhile
     transfer_check_ready(p);
 }
 
