@@ -335,6 +335,8 @@ static void tell_iteration(peer *p) {
 
 void leader_applied(peer *p, const log_entry *entry) {
     leader *l = &p->leader;
+    if (entry->kind == LOG_OWNER)  // the new owner settles them again
+        for (uint32_t m = entry->u.owner.slot; m < p->microbatches; m += p->run.slots) l->settled[m].known = false;
     if (entry->kind == LOG_CLOSE) {
         l->close_index = entry->index;
         l->phase = LEADER_REDUCING;
@@ -343,6 +345,7 @@ void leader_applied(peer *p, const log_entry *entry) {
     tell_iteration(p);
     bool last = entry->u.final.last;
     uint64_t version = entry->u.final.iteration + 1;
+    if (!last) leader_let_go(p);
     leader_begin_iteration(p);
     if (last) l->phase = LEADER_SAVING_LAST;
     if (last || (p->run.save && p->run.checkpoint_every != 0 && version % p->run.checkpoint_every == 0)) save_begin(p, version);

@@ -63,6 +63,19 @@ void hold_free_all(peer *p) {
     p->counted = 0;
 }
 
+static void hold_drop(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
+    else hold_free(p, m);
+}
+
+void hold_free_slot(peer *p, uint16_t run_slot) {
+    for (uint32_t m = run_slot; m < p->microbatches; m += p->run.slots) {
+        const held *h = &p->held[m];
+        if (h->used && !h->counted && h->weight == WORK_NONE && h->owner_term < p->owner_term[run_slot]) hold_drop(p, m);
+    }
+}
+
 // The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
 static held *entry_of(peer *p, const task *t, const job_result *r) {
     held *h = &p->held[t->work.m];
@@ -207,7 +220,6 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     uint8_t reason = refusal(p, msg, bytes, &body->subject, body->owner);
     // a repair after CLOSE replays what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
-    if (reason == DENY_REASONS && p->leaving && !body->repair) reason = DENY_LEAVING;
     if (reason != DENY_REASONS || p->stage == 0) {
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
         peer_release(p, &blob);
@@ -390,8 +402,7 @@ void on_cancel(peer *p, const message *msg) {
     held *h = &p->held[s->m];
     if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
     if (s->owner_term < h->owner_term || s->attempt < h->attempt) return;
-    if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
-    else hold_free(p, s->m);
+    hold_drop(p, s->m);
 }
 
 static bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }

@@ -367,6 +367,7 @@ void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
 void contacts_tick(peer *p);
+void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
 member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
 bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
@@ -388,6 +389,7 @@ void on_log(peer *p, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
 void log_tick(peer *p);
+void log_compare(peer *p, uint64_t newest);  // the leader says that its log goes so far
 
 // ---- hold.c: a microbatch at a member -----------------------------------------------------------------------------
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
@@ -400,6 +402,7 @@ held *hold_open(peer *p, uint32_t m, uint64_t owner_term, uint32_t attempt, memb
 bool hold_slot(peer *p, held *h);  // false: none free
 void hold_free(peer *p, uint32_t m);
 void hold_free_all(peer *p);
+void hold_free_slot(peer *p, uint16_t run_slot);  // what an older owner of the slot had begun and not committed
 void hold_tick(peer *p);
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
 void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
@@ -489,8 +492,11 @@ void join_tick(peer *p);
 void leader_applied(peer *p, const log_entry *entry);
 void leader_tick(peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
+void leader_lose(peer *p, member_id who);  // it does not answer any more
 void leader_decided(peer *p, const job_result *r);
 void leader_begin_iteration(peer *p);
+// Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
+void leader_let_go(peer *p);
 void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, and ends
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);

@@ -133,6 +133,30 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
     m->expelling = log_append(p, &entry);
 }
 
+static bool has_state(const peer *p, const member *m) {
+    const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    return c == NULL || (member_answers(p, m->id) && c->beat.ready != 0 && c->beat.ready >= p->iteration);
+}
+
+// Somebody else of its stage answers and has the whole state, of this version or the one before.
+static bool stage_has_another(const peer *p, const member *m) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *other = &p->members[i];
+        if (other != m && other->stage == m->stage && !other->expelling && has_state(p, other)) return true;
+    }
+    return false;
+}
+
+// Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
+// the first FINAL anybody can: the state is that of the start.
+void leader_lose(peer *p, member_id who) {
+    const member *m = member_find(p, who);
+    bool refused = p->contacts[m->contact].refused_ns != 0;
+    bool owner = m->kind == MEMBER_DATA && p->run_started;
+    bool replaceable = p->iteration == p->run.start_version || stage_has_another(p, m);
+    if (refused || !p->run_started || (!owner && replaceable)) leader_expel(p, who, EXPEL_DEAD);
+}
+
 void leader_dismiss(peer *p, bool failed) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
@@ -172,6 +196,49 @@ static void start_run(peer *p) {
     p->leader.phase = LEADER_RUNNING;
 }
 
+// A data peer that leaves gives its slots to the others of its kind. Only between two iterations, where nothing is under way.
+static bool bequeath(peer *p, const member *leaver) {
+    member_id heir[WIRE_MAX_STAGE_MEMBERS];
+    uint32_t heirs = 0, next = 0;
+    if (leaver->kind != MEMBER_DATA) return true;
+    for (uint32_t i = 0; i < p->member_count && heirs < WIRE_MAX_STAGE_MEMBERS; i++) {
+        const member *m = &p->members[i];
+        bool stays = m->contact == NO_CONTACT || !p->contacts[m->contact].departing;
+        if (m->stage == 0 && m->kind == MEMBER_DATA && !m->expelling && stays) heir[heirs++] = m->id;
+    }
+    if (heirs == 0 || p->ring->step_appends + p->run.slots + 1 > PEER_MAX_APPENDS) return false;
+    for (uint16_t s = 0; s < p->run.slots; s++) {
+        if (p->owner[s] != leaver->id) continue;
+        log_entry entry = {.kind = LOG_OWNER};
+        entry.u.owner = (log_owner){.slot = s, .member = heir[next++ % heirs]};
+        log_append(p, &entry);
+    }
+    return true;
+}
+
+// At FINAL: somebody else stays who has what version t + 1 is made of.
+static bool stage_keeps(const peer *p, const member *m) {
+    const stage_round *r = &p->leader.round[m->stage];
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *other = &p->members[i];
+        bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
+        if (other == m || other->stage != m->stage || other->expelling || !stays || !has_state(p, other)) continue;
+        if (p->final.u.final.skip) return true;  // made of nothing new
+        for (uint32_t j = 0; j < r->reports; j++)
+            if (r->reporter[j] == other->id) return true;
+    }
+    return false;
+}
+
+void leader_let_go(peer *p) {
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        const contact *c = &p->contacts[i];
+        const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
+        if (m == NULL || m->expelling) continue;
+        if (!p->run_started || (stage_keeps(p, m) && bequeath(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
+    }
+}
+
 void leader_begin_iteration(peer *p) {
     leader *l = &p->leader;
     l->phase = LEADER_RUNNING;
@@ -183,17 +250,12 @@ void leader_begin_iteration(peer *p) {
         memset(r, 0, sizeof *r);
         r->norm2 = norm2;
     }
-    for (uint32_t i = 0; i < p->contact_high; i++) {
-        const contact *c = &p->contacts[i];
-        // the last of its stage stays until somebody has come
-        const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
-        if (m != NULL && member_count_stage(p, m->stage) > 1) leader_expel(p, c->member, EXPEL_LEFT);
-    }
 }
 
 void leader_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     if (p->leader.phase == LEADER_GATHERING) {
+        leader_let_go(p);
         if (p->leader.drain) leader_dismiss(p, false);  // nothing was begun
         else if (gathered(p)) start_run(p);
         return;

@@ -45,6 +45,7 @@ static void apply(peer *p, const log_entry *entry) {
         if (entry->u.owner.slot >= p->run.slots) break;
         p->owner[entry->u.owner.slot] = entry->u.owner.member;
         p->owner_term[entry->u.owner.slot] = entry->index;
+        hold_free_slot(p, entry->u.owner.slot);
         break;
     case LOG_CLOSE:
         if (entry->u.close.iteration != p->iteration) break;
@@ -177,6 +178,18 @@ void log_tick(peer *p) {
 
 // ---- the others' side ---------------------------------------------------------------------------------------------
 
+static void ask_for_log(peer *p) {
+    if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
+    p->log_asked_ns = p->now;
+    peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+    peer_send_leader(p);
+}
+
+// The leader sends its log to members only: who was expelled while it could not be reached learns it by asking.
+void log_compare(peer *p, uint64_t newest) {
+    if (p->me != 0 && newest > p->log_position) ask_for_log(p);
+}
+
 static void start_afresh(peer *p) {
     while (p->member_count > 0) member_remove(p, p->members[p->member_count - 1].id, EXPEL_DEAD);
     p->log_position = 0;
@@ -187,10 +200,7 @@ void on_log(peer *p, const message *msg) {
     if (peer_is_leader(p) || body->entry.index <= p->log_position) return;
     if (body->reset) start_afresh(p);
     if (body->previous > p->log_position) {
-        if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
-        p->log_asked_ns = p->now;
-        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
-        peer_send_leader(p);
+        ask_for_log(p);
         return;
     }
     apply(p, &body->entry);

@@ -26,10 +26,10 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     return (uint32_t)(c - p->contacts);
 }
 
-// Nobody needs it any more: not a member, not the leader, no link.
+// Nobody needs it any more: not a member nor about to be one, not the leader, no link.
 static void contact_forget(peer *p, contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
-    if (c->member == 0 && !leads && c->link == LINK_NONE) c->used = false;
+    if (c->member == 0 && !c->joining && !leads && c->link == LINK_NONE) c->used = false;
 }
 
 void contact_up(peer *p, const braid_id *id) {
@@ -234,6 +234,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
+    if (!peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0) return;  // of an earlier life
     c->beat = *beat;
     const member *m = member_find(p, c->member);
@@ -254,7 +255,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
 // CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
 // a slot becomes free.
 void can_take_update(peer *p, bool again) {
-    bool may = p->ready && p->me != 0 && run_goes_on(p) && p->version == p->iteration && !p->leaving;
+    bool may = p->ready && p->me != 0 && run_goes_on(p) && p->version == p->iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
         for (uint32_t i = 0; i < p->flow.count; i++) may |= p->flow.peer[i].can_take;
@@ -327,8 +328,18 @@ static void contact_tick(peer *p, uint32_t index) {
     if (c->link == LINK_UP && p->now >= c->sent_ns + TIMING_HEARTBEAT_NS) send_heartbeat(p, index);
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
     if (!peer_is_leader(p) || c->member == 0) return;
-    if (dead(p, c)) leader_expel(p, c->member, EXPEL_DEAD);
+    if (dead(p, c)) leader_lose(p, c->member);
     else if (c->refused_ns != 0) peer_wake_at(p, c->refused_ns + TIMING_EXPEL_REFUSED_NS);
+}
+
+void contacts_forgive(peer *p, uint64_t late_ns) {
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        if (!c->used) continue;
+        if (c->timing.heard_ns != 0) c->timing.heard_ns += late_ns;
+        c->down_ns += late_ns;
+        if (c->refused_ns != 0) c->refused_ns += late_ns;
+    }
 }
 
 void contacts_tick(peer *p) {

@@ -339,6 +339,8 @@ static void handle(peer *p, const event *e) {
 
 void peer_step(peer *p, uint64_t now_ns, const event *e) {
     BRAID_ASSERT(p->effect_next == p->effect_count);
+    // a step that comes much later than it was due says that I stood still, not that the others fell silent
+    if (now_ns > p->deadline + TIMING_ASLEEP_NS) contacts_forgive(p, now_ns - p->deadline);
     if (now_ns > p->now) p->now = now_ns;
     p->effect_count = p->effect_next = 0;
     p->outbox_bytes = 0;
