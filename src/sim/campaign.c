@@ -40,7 +40,7 @@ static void bench_run_real(sim_bench *b, const sim_case *c, FILE *trace, sim_rep
         b->kept[i].microbatches = c->microbatches;
         b->kept[i].iterations = c->iterations;
         b->kept[i].model = model;
-        b->kept[i].reference = sim_reference_new(model, c->iterations, c->microbatches);
+        b->kept[i].reference = sim_reference_new(model, 0, c->iterations, c->microbatches);
         b->count++;
     }
     sim_cluster_run(c, b->kept[i].model, b->kept[i].reference, trace, report);
@@ -51,9 +51,9 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
         bench_run_real(b, c, trace, report);
         return;
     }
-    const sim_fake_config config = {c->seed, c->stages, c->microbatches, c->void_percent, c->overflow_percent};
+    const sim_fake_config config = {c->seed, c->stages, c->microbatches, c->void_percent, c->overflow_percent, c->fast};
     sim_model *model = sim_fake_new(&config);
-    sim_reference *reference = sim_reference_new(model, c->iterations, c->microbatches);
+    sim_reference *reference = sim_reference_new(model, c->start_version, c->iterations, c->microbatches);
     sim_cluster_run(c, model, reference, trace, report);
     sim_reference_free(reference);
     model->free(model);
@@ -78,8 +78,14 @@ typedef struct child {
 static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
+    if (campaign->odd) sim_case_add_oddities(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     return c;
+}
+
+static bool is_quiet(const sim_campaign *campaign, uint64_t seed) {
+    sim_case c = campaign_case(campaign, seed);
+    return sim_case_quiet(&c);
 }
 
 static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, int pipe, uint64_t *now) {
@@ -121,7 +127,7 @@ static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s --trace\n", campaign->flaps ? " --flaps" : "");
+    fprintf(out, "%s%s --trace\n", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "");
     fflush(out);
 }
 
@@ -131,8 +137,10 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->crashes += stats->crashes;
     r->joins += stats->joins;
     r->repairs += stats->repairs;
+    r->quiet += is_quiet(campaign, o->seed);
     r->events += stats->events;
     r->messages += stats->messages;
+    if (stats->most_ticks > r->most_ticks) r->most_ticks = stats->most_ticks;
     r->virtual_hours += (double)stats->virtual_ns / 3.6e12;
     for (int i = 0; i < REPAIR_PHASES; i++) r->repairs_in[i] += stats->repairs_in[i];
     if (!o->report.failed) return;

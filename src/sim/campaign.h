@@ -25,7 +25,7 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 
 typedef struct sim_campaign {
     uint64_t first, count;   // seeds
-    bool real, flaps;
+    bool real, flaps, odd;   // odd: less ordinary runs
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full
@@ -37,6 +37,8 @@ typedef struct sim_campaign_result {
     uint64_t repairs_in[REPAIR_PHASES];
     uint64_t first_failure;  // its seed
     double virtual_hours;
+    uint64_t most_ticks;     // of one peer in one virtual second
+    uint64_t quiet;          // runs in which nothing befell anybody
 } sim_campaign_result;
 
 // Prints failures as they come, each with the command that shows it again.

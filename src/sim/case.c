@@ -15,6 +15,12 @@ const char *sim_moment_name(sim_moment moment) {
     return moment < SIM_MOMENTS ? names[moment] : "?";
 }
 
+const char *sim_trouble_name(sim_trouble_kind kind) {
+    static const char *const names[SIM_TROUBLES] = {"a relay slows down", "a relay pauses", "a data peer pauses", "the leader pauses",
+                                                    "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end"};
+    return kind < SIM_TROUBLES ? names[kind] : "?";
+}
+
 const char *sim_mutant_name(sim_mutant mutant) {
     static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
@@ -35,7 +41,8 @@ sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uin
 uint64_t sim_case_quiet_ns(const sim_case *c) {
     uint64_t round_trip = 2 * (c->latency_ns + c->jitter_ns + c->payload_ns);
     uint64_t flow = c->stages * 2 * (round_trip + 2 * c->compute_ns);
-    return 5 * SECOND + c->iterations * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
+    if (c->lopsided) round_trip *= 5;
+    return 5 * SECOND + (c->iterations - c->start_version) * (c->microbatches * (flow + 8 * c->compute_ns) + 20 * round_trip);
 }
 
 // ---- random cases
@@ -106,6 +113,54 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
+bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->troubles == 0 && c->mutant == SIM_MUTANT_NONE; }
+
+static void odd_shape(rng *r, sim_case *c) {
+    c->stages = (uint16_t)between(r, 1, 4);
+    uint32_t hidden = c->stages - 1u;
+    c->relays = (uint32_t)between(r, hidden, 3 * hidden);
+    c->data_peers = (uint32_t)between(r, 1, 3);
+    c->slots = c->data_peers * (uint32_t)between(r, 1, 2);
+    c->fast = rng_below(r, 3) == 0;
+    c->lopsided = rng_below(r, 3) == 0;
+    if (rng_below(r, 4) == 0) c->relay_capacity = c->data_capacity = 1;
+    c->start_version = rng_below(r, 3) ? 0 : between(r, 1, 3);
+    c->iterations += (uint32_t)c->start_version;
+    if (rng_below(r, 40) == 0) c->iterations += 140;  // the log's beginning is forgotten
+}
+
+static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
+    t->kind = (sim_trouble_kind)rng_below(r, SIM_TROUBLES);
+    if (t->kind == SIM_DRAIN_LEADER && rng_below(r, 2)) t->kind = SIM_PAUSE;
+    if (c->data_peers == 1 && (t->kind == SIM_PAUSE_DATA || t->kind == SIM_DRAIN_DATA)) t->kind = SIM_SLOW;
+    t->factor = (uint32_t)between(r, 20, 50);
+    t->at_ns = between(r, 0, span_ns);
+    t->for_ns = between(r, 3 * SECOND, t->kind == SIM_PAUSE_DATA ? 7 * SECOND : 15 * SECOND);
+}
+
+void sim_case_add_oddities(sim_case *c) {
+    static const uint8_t arrivals[] = {MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_GET, MESSAGE_DATA, MESSAGE_COMMIT};
+    rng r = {rng_seed(c->seed, 79)};
+    odd_shape(&r, c);
+    uint64_t span = sim_case_quiet_ns(c) / 2;
+    c->troubles = (uint32_t)rng_below(&r, 4);
+    for (uint32_t i = 0; i < c->troubles; i++) odd_trouble(&r, c, span, &c->trouble[i]);
+    c->arrivals = (uint32_t)rng_below(&r, 3);
+    for (uint32_t i = 0; i < c->arrivals; i++) c->arrival[i] = (sim_arrival){arrivals[rng_below(&r, sizeof arrivals)], c->start_version + rng_below(&r, 3)};
+    if (rng_below(&r, 3)) c->crashes = (uint32_t)rng_below(&r, 3);
+    if (rng_below(&r, 3) == 0) {  // several stages lose somebody at once
+        c->crashes = (uint32_t)between(&r, 2, 4);
+        for (uint32_t i = 0; i < c->crashes; i++) {
+            c->crash[i].moment = SIM_AT_TIME;
+            c->crash[i].at_ns = c->crash[0].at_ns;
+            c->crash[i].restart_ns = SECOND;
+        }
+    }
+    for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration += c->start_version;
+    if (rng_below(&r, 8) == 0) c->awaited = c->stages > 1;
+    if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -126,6 +181,11 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         ADD("%s%s%s\n", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
     }
     for (uint32_t i = 0; i < c->joins; i++) ADD("  joiner at %.3f s\n", (double)c->join_ns[i] / 1e9 + 1);
+    if (c->fast || c->lopsided || c->start_version || c->awaited)
+        ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
+    for (uint32_t i = 0; i < c->troubles; i++)
+        ADD("  %s at %.3f s (%u times, %.1f s)\n", sim_trouble_name(c->trouble[i].kind), (double)c->trouble[i].at_ns / 1e9 + 1, c->trouble[i].factor, (double)c->trouble[i].for_ns / 1e9);
+    for (uint32_t i = 0; i < c->arrivals; i++) ADD("  joiner at %s of iteration %" PRIu64 "\n", message_kind_name(c->arrival[i].kind), c->arrival[i].iteration);
     for (uint32_t i = 0; i < c->flaps; i++) ADD("  a link falls at %.3f s\n", (double)c->flap_ns[i] / 1e9 + 1);
 #undef ADD
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16 };
+enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16, SIM_MAX_TROUBLES = 8, SIM_MAX_ARRIVALS = 4 };
 
 // The moment of a crash, relative to what the victim does.
 typedef enum sim_moment {
@@ -35,6 +35,30 @@ typedef struct sim_crash {
     bool same_id;
     uint64_t restart_ns;
 } sim_crash;
+
+// What else may befall a living peer.
+typedef enum sim_trouble_kind {
+    SIM_SLOW,          // a relay computes `factor` times slower than it has said
+    SIM_PAUSE,         // a relay stands still; its links do not fall
+    SIM_PAUSE_DATA,    // the same of a data peer
+    SIM_PAUSE_LEADER,  // the same of the leader
+    SIM_DRAIN,         // a relay is asked to leave
+    SIM_DRAIN_DATA,    // a data peer other than the leader is
+    SIM_DRAIN_LEADER,  // the run is asked to end
+    SIM_TROUBLES
+} sim_trouble_kind;
+
+typedef struct sim_trouble {
+    sim_trouble_kind kind;
+    uint32_t factor;
+    uint64_t at_ns, for_ns;
+} sim_trouble;
+
+// A joiner that comes when a message of `kind` is sent for the first time in `iteration`.
+typedef struct sim_arrival {
+    uint8_t kind;
+    uint64_t iteration;
+} sim_arrival;
 
 // Deliberately wrong behaviour, put in between peers and their world: the checkers must notice each.
 typedef enum sim_mutant {
@@ -64,6 +88,13 @@ typedef struct sim_case {
     uint64_t join_ns[SIM_MAX_JOINS];
     uint32_t flaps;                              // a link between two living peers falls
     uint64_t flap_ns[SIM_MAX_FLAPS];
+    uint32_t troubles, arrivals;
+    sim_trouble trouble[SIM_MAX_TROUBLES];
+    sim_arrival arrival[SIM_MAX_ARRIVALS];
+    uint64_t start_version;                      // the run goes on from a checkpoint; fake kernels only
+    bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
+    bool lopsided;                               // the two ways of a link differ, and some are much slower than others
+    uint32_t awaited;                            // joiners without which the run does not start
     sim_mutant mutant;
 } sim_case;
 
@@ -74,11 +105,17 @@ sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uin
 sim_case sim_case_random(uint64_t seed, bool real);
 // Adds links that fall although nobody dies, from the case's seed.
 void sim_case_add_flaps(sim_case *c);
+// Turns it, from its seed, into one of the less ordinary runs: one or two stages, single slots, fast mode, from a
+// checkpoint, lopsided links, peers that pause, slow down or leave, losses in several stages at once. Fake kernels only.
+void sim_case_add_oddities(sim_case *c);
+// Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
+bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.
 uint64_t sim_case_quiet_ns(const sim_case *c);
 // Writes lines for people.
 void sim_case_describe(const sim_case *c, char *text, size_t capacity);
 const char *sim_moment_name(sim_moment moment);
+const char *sim_trouble_name(sim_trouble_kind kind);
 const char *sim_mutant_name(sim_mutant mutant);
 const char *sim_job_name(job_kind kind);
 

@@ -69,6 +69,7 @@ static void effect_send(sim_cluster *s, uint32_t node, const effect *e) {
     }
     s->stats->messages++;
     uint8_t kind = s->message.kind;
+    sim_trouble_arrivals(s, kind);
     sim_crash_moment(s, node, SIM_BEFORE_SEND, kind);
     if (!s->node[node].alive) return;
     sim_check_send(s, node, &e->id, &s->message);
@@ -87,11 +88,12 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     if (what->kind == TELL_REPAIR) {
         s->stats->repairs++;
         if (what->phase < REPAIR_PHASES) s->stats->repairs_in[what->phase]++;
+        if (sim_case_quiet(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u though nothing happened", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
     }
     if (what->kind == TELL_END && s->checker.saved_last && s->node[node].config.leader && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
     // a joiner may come when all is over, or to stages that are full
-    bool late = node >= s->c->data_peers + s->c->relays;
+    bool late = node >= s->c->data_peers + s->c->relays || s->checker.finished || s->checker.drained;
     if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
 }
 
@@ -144,6 +146,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     if (!n->alive || sim_failed(s)) return;
     if (n->stepped_ns != s->now) n->steps_now = 0;
     n->stepped_ns = s->now;
+    sim_check_steps(s, node, e->kind);
     if (++n->steps_now > MAX_STEPS_AT_ONCE) sim_fail(s, "%s steps without end at one time", n->name);
     if (e->kind != EVENT_MESSAGE) sim_trace_event(s, node, e, node, s->now);
     peer_step(n->peer, s->now, e);
@@ -201,6 +204,7 @@ static void item_do(sim_cluster *s, sim_item *item) {
     case ITEM_START: item_start(s, item); return;
     case ITEM_KILL: sim_crash_timed(s, item->from); return;
     case ITEM_FLAP: sim_link_flap(s); return;
+    case ITEM_TROUBLE: sim_trouble_begin(s, item->from); return;
     case ITEM_DIAL: sim_link_item(s, item); return;
     default: break;
     }
@@ -227,11 +231,17 @@ static void run_describe(sim_cluster *s) {
     const sim_model *model = s->model;
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
                         .stages = c->stages, .slots = (uint16_t)c->slots, .reproducible = model->reproducible, .save = true,
-                        .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
-                        .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)c->relays,
+                        .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
+                        .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited),
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);
     memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);
+}
+
+// What happens to a cluster does not wait for anybody; what happens to a peer does, while that stands still.
+static bool put_off(sim_cluster *s, sim_item *item) {
+    bool to_all = item->kind == ITEM_START || item->kind == ITEM_KILL || item->kind == ITEM_FLAP || item->kind == ITEM_TROUBLE;
+    return !to_all && sim_trouble_defers(s, item);
 }
 
 // Everybody who counts has left by itself; joiners that the run did not wait for do not count.
@@ -254,8 +264,10 @@ static void run_loop(sim_cluster *s) {
         if (s->now > s->limit_ns) sim_fail(s, "stuck: the run should have ended by now (%llu of %u iterations done)",
                                            (unsigned long long)s->checker.version, s->c->iterations);
         if (++s->stats->events > MAX_EVENTS) sim_fail(s, "too many events");
-        if (!sim_failed(s)) item_do(s, item);
-        item_free(item);
+        if (sim_failed(s) || !put_off(s, item)) {
+            if (!sim_failed(s)) item_do(s, item);
+            item_free(item);
+        }
     }
 }
 
@@ -278,6 +290,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     BRAID_ASSERT(s && model->stages == c->stages);
     *report = (sim_report){0};
     s->c = c;
+    s->checker.version = s->checker.final_appended = c->start_version;
     s->model = model;
     s->reference = reference;
     s->trace = trace;
@@ -285,12 +298,13 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->stats = &report->stats;
     s->random.state = rng_seed(c->seed, 1);
     s->now = SECOND;
-    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps) * 60 * SECOND;
+    s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
     for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL);
     for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL);
     sim_crash_plan(s);
+    sim_trouble_plan(s);
     run_loop(s);
     if (!sim_failed(s)) sim_check_end(s);
     report->stats.virtual_ns = s->now - SECOND;

@@ -14,6 +14,7 @@ enum { SIM_MAX_REPORT = 1024 };
 
 typedef struct sim_stats {
     uint64_t virtual_ns, events, messages;
+    uint64_t ticks, most_ticks;  // steps that a peer asked for itself; of one peer in one virtual second
     uint32_t crashes, joins, repairs, skipped_crashes;
     uint64_t repairs_in[REPAIR_PHASES];
 } sim_stats;

@@ -17,6 +17,7 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
 static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
+    if (n->asked_to_leave || n->paused_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
     if (!n->view.ready || n->view.version != s->checker.version) return false;
     const sim_watch *dying = &s->checker.watch[victim];
@@ -48,6 +49,8 @@ static bool may_die(const sim_cluster *s, uint32_t victim) {
     return false;
 }
 
+bool sim_crash_allowed(const sim_cluster *s, uint32_t node) { return may_die(s, node); }
+
 static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash) {
     sim_item *item = sim_item_new(ITEM_START, victim, 0);
     item->connection = crash->same_id;
@@ -58,14 +61,14 @@ static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_node *n = &s->node[victim];
+    bool waited_for = !s->checker.started || !membership(s, victim);  // a run that has not begun, or a stage, may wait for it
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
     n->machine_died = crash->machine;
     sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), crash->machine ? "without a word" : "links reset");
     sim_link_die(s, victim, crash->machine, false);
-    // a run that has not begun waits for its relays
-    if (crash->restart || !s->checker.started) restart_plan(s, victim, crash);
+    if (crash->restart || waited_for) restart_plan(s, victim, crash);
 }
 
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind) {

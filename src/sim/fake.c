@@ -419,9 +419,9 @@ static void fake_model_free(sim_model *model) {
 
 sim_model *sim_fake_new(const sim_fake_config *config) {
     fake_model *model = calloc(1, sizeof *model);
-    BRAID_ASSERT(model && config->stages >= 2);
+    BRAID_ASSERT(model && config->stages >= 1);
     model->config = *config;
-    model->base = (sim_model){.stages = config->stages, .activation_bytes = sizeof(fake_tensor), .reproducible = true,
+    model->base = (sim_model){.stages = config->stages, .activation_bytes = sizeof(fake_tensor), .reproducible = !config->fast,
                               .open = fake_open, .free = fake_model_free};
     model->base.model_tensors = (uint32_t)config->stages * FAKE_TENSORS_PER_STAGE;
     model->base.tensor_stage = calloc(model->base.model_tensors, sizeof(uint16_t));

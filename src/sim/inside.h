@@ -28,7 +28,7 @@ typedef struct sim_link {
 } sim_link;
 
 typedef enum sim_item_kind {
-    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP
+    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP, ITEM_TROUBLE
 } sim_item_kind;
 
 typedef struct sim_item {
@@ -39,6 +39,7 @@ typedef struct sim_item {
     sim_lane lane;
     bool refused;
     uint64_t sent_ns;
+    uint64_t arrived_ns;     // at a peer that stood still, 0: now
     braid_id id;             // ITEM_DIAL: who is wanted
     sim_buffer *payload;
     log_entry *entry;
@@ -56,6 +57,9 @@ typedef struct sim_node {
     peer *peer;
     peer_view view;          // after its last step
     uint64_t speed;          // its time for one unit of compute, ns
+    uint64_t slow_until_ns, slow_factor;
+    uint64_t paused_until_ns;
+    bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
     sim_blobs blobs;
     sim_worker *worker;
@@ -79,14 +83,14 @@ typedef struct sim_watch {
     sim_stash stash[SIM_MAX_CAPACITY];
     message_set sum, k, committed;
     uint64_t sum_iteration, k_iteration, committed_iteration;
-    member_id k_member;
+    member_id k_member, member;
     uint64_t compute_ns;                  // F, B and W run so far
     bool reduced;
     uint64_t reduced_iteration;
     bool ready, ever_ready;
     uint64_t last_version, last_log;
     uint64_t ready_since_ns;
-    uint64_t window_ns, window_messages;  // this virtual second's sends
+    uint64_t window_ns, window_messages, window_ticks;  // this virtual second's
 } sim_watch;
 
 typedef struct sim_log_member {
@@ -110,7 +114,7 @@ typedef struct sim_checker {
     sim_commit *commit;      // [microbatches][stages]
     uint64_t appended, committed;
     uint64_t version;        // newest, by FINAL committed
-    bool started, closed, finished;
+    bool started, closed, finished, drained;  // drained: the leader was asked to end the run
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
     log_final final;         // newest FINAL committed
@@ -140,6 +144,7 @@ typedef struct sim_cluster {
     uint64_t commit_ns;           // when the newest append is on disk
     bool crash_done[SIM_MAX_CRASHES];
     uint32_t crash_seen[SIM_MAX_CRASHES];
+    bool arrival_done[SIM_MAX_ARRIVALS];
     sim_checker checker;
     message message;              // of the effect or event at hand
 } sim_cluster;
@@ -178,11 +183,23 @@ bool sim_mutant_loses(const sim_cluster *s, const message *msg);
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind);
 void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
+// The others of its stage can do without it.
+bool sim_crash_allowed(const sim_cluster *s, uint32_t node);
+
+// --- trouble.c: what else befalls living peers
+void sim_trouble_plan(sim_cluster *s);
+void sim_trouble_begin(sim_cluster *s, uint32_t index);
+// A message of `kind` is sent: joiners that were to come then come.
+void sim_trouble_arrivals(sim_cluster *s, uint8_t kind);
+// True: the peer stands still, and the item was put off.
+bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 
 // --- checker.c: every rule that can be seen from outside (docs/protocol.md, invariants)
 void sim_check_open(sim_cluster *s);
 void sim_check_close(sim_cluster *s);
 void sim_check_step(sim_cluster *s, uint32_t node);
+// Before a step: a peer wakes by itself only when it has something to do.
+void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
 bool sim_check_member_live(const sim_cluster *s, member_id member);
 uint32_t sim_check_node_of(const sim_cluster *s, member_id member);  // SIM_MAX_NODES: nobody

@@ -6,10 +6,15 @@
 
 static const uint64_t SECOND = 1000000000;
 
-// A property of the pair, the same in both directions.
+// A property of the pair, the same in both directions unless links are lopsided; then one way in five is slow.
 static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_t what, uint64_t most) {
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
+    if (s->c->lopsided) {
+        low = a;
+        high = b;
+    }
     uint64_t seed = rng_seed(rng_seed(rng_seed(s->c->seed, what), low), high);
+    if (s->c->lopsided && rng_mix(seed) % 5 == 0) most *= 8;
     return most / 10 + seed % (most - most / 10 + 1);
 }
 
@@ -204,7 +209,8 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
 
 static void item_message(sim_cluster *s, const sim_item *item) {
     const sim_link *mine = &s->link[item->node][item->from], *way = &s->link[item->from][item->node];
-    if (!mine->up || mine->connection != item->connection || s->now > way->cut_ns[item->lane]) return;
+    uint64_t arrived = item->arrived_ns ? item->arrived_ns : s->now;
+    if (!mine->up || mine->connection != item->connection || arrived > way->cut_ns[item->lane]) return;
     if (!message_decode(item->bytes, item->byte_count, &s->message)) {
         sim_fail(s, "%s sent %s a message that cannot be decoded", s->node[item->from].name, s->node[item->node].name);
         return;

@@ -41,6 +41,7 @@ typedef struct sim_fake_config {
     uint16_t stages;
     uint32_t microbatches;  // of an iteration; larger numbers are held-out text
     uint32_t void_percent, overflow_percent;
+    bool fast;  // says that it is not reproducible; its sums are exact nevertheless
 } sim_fake_config;
 
 sim_model *sim_fake_new(const sim_fake_config *config);

@@ -122,7 +122,7 @@ static void solo_roots(solo *s, uint64_t version) {
         s->out->state_root[version * s->out->stages + i] = solo_run(s, i, (job){.kind = JOB_STATE_ROOT, .version = version}).hash;
 }
 
-sim_reference *sim_reference_new(const sim_model *model, uint64_t iterations, uint32_t microbatches) {
+sim_reference *sim_reference_new(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches) {
     sim_reference *r = calloc(1, sizeof *r);
     solo *s = calloc(1, sizeof *s);
     BRAID_ASSERT(r && s);
@@ -138,10 +138,10 @@ sim_reference *sim_reference_new(const sim_model *model, uint64_t iterations, ui
     s->out = r;
     for (uint16_t i = 0; i < model->stages; i++) {
         s->worker[i] = model->open(model, i, 1);
-        solo_run(s, i, (job){.kind = JOB_STATE_INIT});
+        solo_run(s, i, (job){.kind = JOB_STATE_INIT, .version = start});
     }
-    solo_roots(s, 0);
-    for (uint64_t t = 0; t < iterations; t++) {
+    solo_roots(s, start);
+    for (uint64_t t = start; t < iterations; t++) {
         solo_iteration(s, t);
         solo_roots(s, t + 1);
     }

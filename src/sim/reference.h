@@ -23,7 +23,8 @@ typedef struct sim_reference {
     uint64_t *backward;        // the same of dx; stages + 1 of them, the last is the head's
 } sim_reference;
 
-sim_reference *sim_reference_new(const sim_model *model, uint64_t iterations, uint32_t microbatches);
+// Iterations `start` .. iterations - 1, from a fresh state that is called version `start`.
+sim_reference *sim_reference_new(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches);
 void sim_reference_free(sim_reference *r);
 
 const braid_hash *sim_reference_result(const sim_reference *r, uint64_t iteration, uint16_t index);

@@ -9,7 +9,7 @@ static const uint64_t MILLISECOND = 1000000;
 
 static bool is_saving(job_kind kind) { return kind == JOB_SAVE || kind == JOB_SAVE_END; }
 
-static uint64_t cost_ns(sim_node *n, const job *work) {
+static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     uint64_t base;
     switch (work->kind) {
     case JOB_FORWARD:
@@ -28,6 +28,7 @@ static uint64_t cost_ns(sim_node *n, const job *work) {
     // mostly near its mean, now and then much slower, as machines are that others use too
     uint64_t cost = base - base / 8 + rng_below(&n->random, base / 4 + 1);
     if (rng_below(&n->random, 200) == 0) cost *= 5;
+    if (n->slow_until_ns > now_ns) cost *= n->slow_factor;
     return cost + MILLISECOND / 50;
 }
 
@@ -44,7 +45,7 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
     peer_look(n->peer, &n->view);
     sim_check_job(s, node, work);
     if (sim_failed(s)) return;
-    n->job_ns = cost_ns(n, work);
+    n->job_ns = cost_ns(n, work, s->now);
     sim_item *item = sim_item_new(ITEM_JOB_DONE, node, 0);
     item->serial = ++n->job_serial;
     sim_item_put(s, s->now + n->job_ns, item);
@@ -146,6 +147,16 @@ static void job_finish(sim_node *n) {
     n->busy = false;
 }
 
+// The leader's host serves the state of stages that are not its own from the checkpoint that the run goes on from.
+static void state_from_start(sim_cluster *s, const job *work, const worker_blobs *blobs, job_result *result) {
+    sim_worker *w = s->model->open(s->model, work->stage, 1);
+    const job init = {.id = work->id, .kind = JOB_STATE_INIT, .stage = work->stage, .version = s->c->start_version};
+    w->run(w, &init, blobs, result);
+    w->run(w, work, blobs, result);
+    if (w->complaint[0]) sim_fail(s, "a state of the start: %s", w->complaint);
+    w->free(w);
+}
+
 void sim_job_done(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     const worker_blobs blobs = {&n->blobs, blobs_read, blobs_write};
@@ -153,6 +164,8 @@ void sim_job_done(sim_cluster *s, uint32_t node) {
     job_result result;
     if (is_saving(work.kind)) {
         save_run(s, n, &work, &result);
+    } else if (work.kind == JOB_STATE_GET && work.stage != n->view.stage) {
+        state_from_start(s, &work, &blobs, &result);
     } else {
         sim_worker *w = worker_of(s, node, work.stage);
         if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);

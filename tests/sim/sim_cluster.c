@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules, and broken variants that
 // must be noticed.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--processes N] [--mutant NAME] [--trace]
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--processes N] [--mutant NAME] [--trace]
 #include "sim/campaign.h"
 
 #include <setjmp.h>
@@ -270,7 +270,7 @@ static void test_mutants_are_noticed(void **state) {
 
 typedef struct options {
     uint64_t first, count;
-    bool real, trace, flaps;
+    bool real, trace, flaps, odd;
     unsigned processes;
     sim_mutant mutant;
     const char *scenario;
@@ -283,6 +283,7 @@ static bool parse(int count, char **arguments, options *o) {
         if (strcmp(arguments[i], "--real") == 0) o->real = true;
         else if (strcmp(arguments[i], "--trace") == 0) o->trace = true;
         else if (strcmp(arguments[i], "--flaps") == 0) o->flaps = true;
+        else if (strcmp(arguments[i], "--odd") == 0) o->odd = true;
         else if (value && strcmp(arguments[i], "--scenario") == 0) o->scenario = arguments[++i];
         else if (value && strcmp(arguments[i], "--processes") == 0) o->processes = (unsigned)strtoul(arguments[++i], NULL, 10);
         else if (value && strcmp(arguments[i], "--seeds") == 0) {
@@ -329,25 +330,26 @@ static int by_hand(const options *o) {
         for (uint64_t i = 0; i < o->count; i++) {
             sim_case c = sim_case_random(o->first + i, o->real);
             c.mutant = o->mutant;
+            if (o->odd) sim_case_add_oddities(&c);
             if (o->flaps) sim_case_add_flaps(&c);
             failed |= show_one(&c, o);
         }
         return failed;
     }
-    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
-    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, %.1f virtual hours\n",
+    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours\n",
            (unsigned long long)r.runs, (unsigned long long)r.failures, (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs,
            (unsigned long long)r.repairs_in[0], (unsigned long long)r.repairs_in[1], (unsigned long long)r.repairs_in[2], (unsigned long long)r.repairs_in[3],
-           (unsigned long long)r.events, r.virtual_hours);
+           (unsigned long long)r.events, (unsigned long long)r.most_ticks, (unsigned long long)r.quiet, r.virtual_hours);
     return r.failures > 0;
 }
 
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--flaps] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--flaps] [--odd] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {

@@ -1,0 +1,70 @@
+// What befalls peers that stay alive: a slow one, one that stands still for a while, one that is asked to leave; and joiners
+// that come at a certain moment of an iteration.
+#include "sim/inside.h"
+
+static const uint64_t SECOND = 1000000000;
+
+static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    if (!n->alive || n->paused_until_ns > s->now) return false;
+    switch (kind) {
+    case SIM_SLOW:
+    case SIM_PAUSE: return n->config.kind == MEMBER_RELAY;
+    case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started;  // a start would wait for it
+    case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
+    case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0;
+    default: return n->config.leader;
+    }
+}
+
+static void drain(sim_cluster *s, uint32_t node) {
+    event e = {.kind = EVENT_DRAIN};
+    s->node[node].asked_to_leave = true;
+    if (s->node[node].config.leader) s->checker.drained = true;
+    sim_step(s, node, &e);
+}
+
+void sim_trouble_begin(sim_cluster *s, uint32_t index) {
+    const sim_trouble *t = &s->c->trouble[index];
+    uint32_t candidates[SIM_MAX_NODES], count = 0;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (concerns(s, t->kind, i)) candidates[count++] = i;
+    if (count == 0) return;
+    uint32_t node = candidates[rng_below(&s->random, count)];
+    sim_node *n = &s->node[node];
+    sim_trace(s, node, "XX %s", sim_trouble_name(t->kind));
+    switch (t->kind) {
+    case SIM_SLOW:
+        n->slow_until_ns = s->now + t->for_ns;
+        n->slow_factor = t->factor;
+        break;
+    case SIM_DRAIN:
+    case SIM_DRAIN_DATA:
+    case SIM_DRAIN_LEADER: drain(s, node); break;
+    default: n->paused_until_ns = s->now + t->for_ns;
+    }
+}
+
+bool sim_trouble_defers(sim_cluster *s, sim_item *item) {
+    const sim_node *n = &s->node[item->node];
+    if (!n->alive || n->paused_until_ns <= s->now) return false;
+    if (!item->arrived_ns) item->arrived_ns = s->now;
+    sim_item_put(s, n->paused_until_ns, item);
+    return true;
+}
+
+void sim_trouble_arrivals(sim_cluster *s, uint8_t kind) {
+    for (uint32_t i = 0; i < s->c->arrivals; i++) {
+        if (s->arrival_done[i] || s->c->arrival[i].kind != kind || s->checker.version < s->c->arrival[i].iteration) continue;
+        s->arrival_done[i] = true;
+        sim_item_put(s, s->now, sim_item_new(ITEM_START, 0, 0));
+    }
+}
+
+void sim_trouble_plan(sim_cluster *s) {
+    for (uint32_t i = 0; i < s->c->troubles; i++) {
+        sim_item *item = sim_item_new(ITEM_TROUBLE, 0, 0);
+        item->from = i;
+        sim_item_put(s, SECOND + s->c->trouble[i].at_ns, item);
+    }
+}
