@@ -1,0 +1,160 @@
+// Our algorithm: distributed cancelling of negative cycles. docs/routing.md explains it; this is one peer's state.
+//
+// Link counters have one owner, the upstream peer (`out`). The downstream peer keeps a mirror (`in`) that only the owner's
+// word sets, and hands units back by cumulative counts. Excess (more comes in than goes out) and deficit (less) are derived
+// from the counters at each step, never queued.
+#ifndef BRAID_FLOW_BRAID_H
+#define BRAID_FLOW_BRAID_H
+
+#include "flow/inside.h"
+
+enum {
+    BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
+    BRAID_SAID = 8,           // own labels remembered to notice flapping
+    BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
+    BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
+};
+
+#define BRAID_BIG     ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
+#define BRAID_DEFICIT (-((int64_t)1 << 37))  // the distance that a peer in deficit advertises: it is filled first
+#define BRAID_NOWHERE ((int64_t)1 << 56)     // no way
+#define BRAID_UNTOLD  (-((int64_t)1 << 57))  // the next advert goes out whatever it says
+
+// Why a FLOW was sent.
+enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED };
+
+// The cheapest residual walk from a half, never above 0 (the empty walk). Costs are from each half of the path on.
+typedef struct braid_label {
+    int64_t cost;
+    uint32_t length;
+    router_half half[ROUTER_MAX_PATH];
+    int64_t at[ROUTER_MAX_PATH];
+} braid_label;
+
+// A previous neighbour and one commodity.
+typedef struct braid_up {
+    int32_t in;                  // what it says it sends me
+    int32_t denied, denied_ack;  // handed back in total; of which it has taken note
+    int32_t reserved;            // by tokens, to be taken off
+    int32_t going;               // removals I committed that it has not confirmed
+    int32_t said_room;
+    int64_t said_distance;
+    uint64_t said;      // hash of the label it has from me
+    braid_label label;  // its O half's
+} braid_up;
+
+// A next neighbour and one commodity.
+typedef struct braid_down {
+    int32_t out;                // units I send it: I own this number
+    int32_t owed, denied_done;  // hand-backs still to do; done in total
+    int32_t reserved;           // by tokens, to be taken off
+    int32_t room;               // what it would take
+    int64_t distance;           // from it to the sink through free peers
+    uint64_t said;
+    braid_label label;  // its I half's
+} braid_down;
+
+// A visit of a token: a run of one peer's halves on the cycle.
+typedef enum braid_entry { BRAID_STARTS, BRAID_FROM_PREVIOUS, BRAID_FROM_NEXT } braid_entry;
+typedef enum braid_exit { BRAID_ENDS, BRAID_TO_NEXT, BRAID_TO_PREVIOUS } braid_exit;
+
+typedef struct braid_visit {
+    router_token token;  // origin 0: free
+    uint8_t k;
+    uint8_t entry, exit;   // braid_entry, braid_exit
+    bool adds;             // passes I -> O: one more unit is carried
+    uint16_t first, last;  // positions on the cycle
+    uint16_t length;
+    router_peer before, after;  // on the cycle; 0: none
+    int32_t units;
+    int64_t lease;
+    router_half cycle[ROUTER_MAX_CYCLE];
+} braid_visit;
+
+// A removal of inflow that I committed and the owner of the counter has not confirmed.
+typedef struct braid_going {
+    router_token token;
+    uint16_t position;
+    uint8_t k, slot;
+    int32_t units;  // 0: free
+} braid_going;
+
+typedef struct braid_commodity {
+    braid_label in, out;  // labels of my halves
+    uint64_t in_hash, out_hash;
+    router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
+    int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
+    bool cancelled;                      // the deficit comes from a cancel: no use in waiting
+} braid_commodity;
+
+#define BRAID_NEVER_SINCE INT64_MIN
+
+typedef struct braid {
+    router r;
+    braid_up *up;  // [commodity * max_neighbours + slot]
+    braid_down *down;
+    braid_commodity *commodity;
+    int32_t add;  // room reserved by tokens
+    braid_visit visit[BRAID_RESERVATIONS];
+    braid_going going[BRAID_RESERVATIONS];
+
+    // my own token, one at a time
+    bool out;
+    uint8_t own_k;
+    uint32_t serial;
+    int32_t coming_in, coming_out;  // it is committed and on its way home: inflow to come, outflow to go
+    int64_t back_off_until;
+    uint32_t failures;
+
+    int64_t speak_at;  // hold-down
+    uint32_t flaps;
+    uint64_t said[BRAID_SAID];
+    uint32_t said_next;
+    bool cycle_waits;  // a negative cycle is known, and my token or the back-off is in the way
+} braid;
+
+static inline braid_up *up_of(const braid *b, uint32_t k, uint32_t slot) {
+    return &b->up[k * b->r.config.max_neighbours + slot];
+}
+static inline braid_down *down_of(const braid *b, uint32_t k, uint32_t slot) {
+    return &b->down[k * b->r.config.max_neighbours + slot];
+}
+static inline int64_t link_cost(const braid *b, router_side side, uint32_t slot) { return b->r.slot[side][slot].cost; }
+static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
+
+// braid_ledger.c: counters
+int32_t braid_in(const braid *b, uint32_t k, uint32_t slot);        // effective inflow from there
+int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot);   // ... that no token reserved
+int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot);  // outflow neither reserved nor owed
+int32_t braid_excess(const braid *b, uint32_t k);
+int32_t braid_sum_in(const braid *b, uint32_t k);
+int32_t braid_sum_out(const braid *b, uint32_t k);
+int32_t braid_load(const braid *b);
+int32_t braid_room(const braid *b);
+outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why);
+void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units);
+void braid_take_back(braid *b, uint32_t k, uint32_t slot);
+void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m);
+void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m);
+void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived);
+void braid_keep_capacity(braid *b);
+void braid_balance(braid *b);
+void braid_ledger_deadlines(braid *b);
+uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
+
+// braid_token.c
+void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t length);
+void braid_on_lock(braid *b, const router_message *m);
+void braid_on_commit(braid *b, const router_message *m, int previous, int next);
+void braid_on_abort(braid *b, const router_message *m);
+void braid_tokens_link_gone(braid *b, router_peer peer);
+void braid_expire(braid *b);
+braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
+
+// braid_label.c: both labels of commodity k; returns the length of the most negative cycle, 0 if there is none
+uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
+uint64_t braid_label_hash(const braid_label *label);
+
+#endif

@@ -1,0 +1,295 @@
+// braid's counters: what passes here, what is too much, what is missing, and how either is mended.
+#include "flow/braid.h"
+
+enum { TRY_EXCESS = 5, TRY_DEFICIT = 7 };  // delays that excess or deficit may wait for a mend near by
+
+int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
+    const braid_up *u = up_of(b, k, slot);
+    return u->in - (u->denied - u->denied_ack) - u->going;
+}
+
+int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot) {
+    return braid_in(b, k, slot) - up_of(b, k, slot)->reserved;
+}
+
+int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot) {
+    const braid_down *d = down_of(b, k, slot);
+    return d->out - d->reserved - d->owed;
+}
+
+int32_t braid_sum_in(const braid *b, uint32_t k) {
+    int32_t sum = b->own_k == k ? b->coming_in : 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) sum += braid_in(b, k, s);
+    return sum;
+}
+
+int32_t braid_sum_out(const braid *b, uint32_t k) {
+    int32_t sum = b->own_k == k ? -b->coming_out : 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) sum += down_of(b, k, s)->out;
+    return sum;
+}
+
+int32_t braid_excess(const braid *b, uint32_t k) { return braid_sum_in(b, k) - braid_sum_out(b, k); }
+
+int32_t braid_load(const braid *b) {
+    int32_t load = 0;
+    for (uint32_t k = 0; k < b->r.commodities; k++) load += most(braid_sum_in(b, k), braid_sum_out(b, k));
+    return load;
+}
+
+int32_t braid_room(const braid *b) { return (int32_t)b->r.config.capacity - braid_load(b) - b->add; }
+
+// --- Words between the two ends of a link ------------------------------------------------------------------------------
+
+// What the frame says of a counter is its newest value: one FLOW without a token is enough.
+outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
+    const braid_down *d = down_of(b, k, slot);
+    router_peer to = b->r.slot[ROUTER_NEXT][slot].peer;
+    bool about_token = why == BRAID_APPLIED || why == BRAID_REFUSED;
+    outgoing *o = about_token ? NULL : router_waiting(&b->r, to, ROUTER_FLOW, k);
+    const outgoing *commit = router_waiting(&b->r, to, ROUTER_COMMIT, k);  // has a count too: must not be overtaken
+    if (o == NULL || o->why != why || (commit != NULL && commit > o)) o = router_post(&b->r, to, ROUTER_FLOW);
+    o->k = (uint8_t)k;
+    o->why = why;
+    o->units = (uint32_t)d->out;
+    o->taken_back = (uint32_t)d->denied_done;
+    return o;
+}
+
+void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
+    up_of(b, k, slot)->denied += units;
+    router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
+    outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
+    if (o == NULL) o = router_post(&b->r, to, ROUTER_DENY);
+    o->k = (uint8_t)k;
+    o->units += (uint32_t)units;
+}
+
+// Does what is owed to a next neighbour, as far as no token holds it. Units that are gone already count as done: a cancel
+// and a hand-back of the same unit crossed.
+void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
+    braid_down *d = down_of(b, k, slot);
+    int32_t gone = most(0, d->owed - d->out);
+    int32_t now = most(0, least(d->owed - gone, d->out - d->reserved));
+    if (gone + now == 0) return;
+    d->owed -= gone + now;
+    d->denied_done += gone + now;
+    d->out -= now;
+    braid_say_flow(b, k, slot, BRAID_TOOK_BACK);
+    if (now > 0 && !b->r.is_source)  // one delay to find another way, then it goes back further
+        b->commodity[k].stuck_since = b->r.now - (TRY_EXCESS - 1) * b->r.config.delay;
+}
+
+// Units pushed at me beyond what I may take go back at once.
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived) {
+    int32_t over = b->r.is_source ? braid_sum_in(b, k) - (int32_t)b->r.config.capacity : -braid_room(b);
+    int32_t units = least(arrived, over);
+    if (units <= 0) return;
+    braid_deny(b, k, slot, units);
+    up_of(b, k, slot)->said_distance = BRAID_UNTOLD;
+}
+
+void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back) {
+    braid_up *u = up_of(b, k, slot);
+    u->in = (int32_t)units;
+    u->denied_ack = (int32_t)taken_back;
+}
+
+static void confirm_going(braid *b, const router_message *m) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+        braid_going *g = &b->going[i];
+        if (g->units == 0 || g->position != m->position) continue;
+        if (g->token.origin != m->token.origin || g->token.serial != m->token.serial) continue;
+        up_of(b, g->k, g->slot)->going -= g->units;
+        g->units = 0;
+    }
+}
+
+void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m) {
+    int32_t before = braid_in(b, k, slot);
+    braid_on_counts(b, k, slot, m->units, m->taken_back);
+    if (m->token.origin != 0) confirm_going(b, m);
+    braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
+    if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
+}
+
+void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m) {
+    braid_down *d = down_of(b, k, slot);
+    if (d->owed > ROUTER_MAX_UNITS) return;
+    d->owed += (int32_t)m->units;
+    d->room = 0;
+    braid_take_back(b, k, slot);
+}
+
+// --- Excess and deficit ------------------------------------------------------------------------------------------------
+
+// The costliest link of a side on which `free_units` finds something; -1: none.
+static int costliest(const braid *b, uint32_t k, router_side side,
+                     int32_t (*free_units)(const braid *, uint32_t, uint32_t)) {
+    int best = -1;
+    EACH_NEIGHBOUR(&b->r, side, s) {
+        if (free_units(b, k, s) <= 0) continue;
+        if (best < 0 || link_cost(b, side, s) > link_cost(b, side, (uint32_t)best)) best = (int)s;
+    }
+    return best;
+}
+
+static void hand_back(braid *b, uint32_t k, int32_t units) {
+    while (units > 0) {
+        int s = costliest(b, k, ROUTER_PREVIOUS, braid_free_in);
+        if (s < 0) return;
+        int32_t n = least(units, braid_free_in(b, k, (uint32_t)s));
+        braid_deny(b, k, (uint32_t)s, n);
+        units -= n;
+    }
+}
+
+static void cancel(braid *b, uint32_t k, int32_t units) {
+    for (; units > 0; units--) {
+        int s = costliest(b, k, ROUTER_NEXT, braid_free_out);
+        if (s < 0) return;
+        down_of(b, k, (uint32_t)s)->out--;
+        braid_say_flow(b, k, (uint32_t)s, BRAID_CANCELLED);
+    }
+}
+
+// Nothing else counts while a relay has more than it can carry: what came in too much goes back, what went out too much
+// (a token that would have taken it off was cut) is cancelled.
+void braid_keep_capacity(braid *b) {
+    if (b->r.is_source) return;
+    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
+        int32_t excess = braid_excess(b, k);
+        hand_back(b, k, least(-braid_room(b), excess));
+        cancel(b, k, least(-braid_room(b), -excess));
+    }
+}
+
+static int best_way(const braid *b, uint32_t k) {
+    int best = -1;
+    int64_t best_cost = BRAID_NOWHERE;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        const braid_down *d = down_of(b, k, s);
+        if (d->room <= 0 || d->owed != 0 || d->distance >= BRAID_NOWHERE) continue;
+        int64_t cost = link_cost(b, ROUTER_NEXT, s) + d->distance;
+        if (cost >= best_cost) continue;
+        best_cost = cost;
+        best = (int)s;
+    }
+    return best;
+}
+
+// Pushes down the cheapest open way; returns what is left.
+static int32_t push(braid *b, uint32_t k, int32_t units) {
+    while (units > 0) {
+        int s = best_way(b, k);
+        if (s < 0) break;
+        braid_down *d = down_of(b, k, (uint32_t)s);
+        int32_t n = least(units, d->room);
+        d->room -= n;
+        d->out += n;
+        units -= n;
+        braid_say_flow(b, k, (uint32_t)s, BRAID_PUSHED);
+    }
+    return units;
+}
+
+static void mend_excess(braid *b, uint32_t k) {
+    braid_commodity *c = &b->commodity[k];
+    int32_t excess = most(0, braid_excess(b, k));
+    int32_t left = push(b, k, excess);
+    if (left == 0) {
+        c->stuck_since = BRAID_NEVER_SINCE;
+        return;
+    }
+    if (c->stuck_since == BRAID_NEVER_SINCE || left < excess) c->stuck_since = b->r.now;
+    if (b->r.now - c->stuck_since >= TRY_EXCESS * b->r.config.delay) hand_back(b, k, left);
+}
+
+static void mend_deficit(braid *b, uint32_t k) {
+    braid_commodity *c = &b->commodity[k];
+    int32_t deficit = -braid_excess(b, k);
+    if (deficit <= 0) {
+        c->deficit_since = BRAID_NEVER_SINCE;
+        c->cancelled = false;
+        return;
+    }
+    if (c->deficit_since == BRAID_NEVER_SINCE) c->deficit_since = b->r.now;
+    if (!c->cancelled && b->r.now - c->deficit_since < TRY_DEFICIT * b->r.config.delay) return;
+    cancel(b, k, deficit);
+}
+
+// A data peer starts what it may, and takes back what it may no longer send.
+static void balance_source(braid *b) {
+    int32_t spare = (int32_t)b->r.config.capacity - braid_sum_out(b, 0) - b->add;
+    push(b, 0, spare);
+    cancel(b, 0, -spare);
+}
+
+void braid_balance(braid *b) {
+    if (b->r.is_source) {
+        balance_source(b);
+        return;
+    }
+    braid_keep_capacity(b);
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        mend_excess(b, k);
+        mend_deficit(b, k);
+    }
+}
+
+static void want_after(braid *b, int64_t since, int64_t delays) {
+    if (since == BRAID_NEVER_SINCE) return;
+    int64_t at = since + delays * b->r.config.delay;
+    router_want(&b->r, at > b->r.now ? at : b->r.now + b->r.config.delay);
+}
+
+void braid_ledger_deadlines(braid *b) {
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        want_after(b, b->commodity[k].stuck_since, TRY_EXCESS);
+        want_after(b, b->commodity[k].deficit_since, TRY_DEFICIT);
+    }
+}
+
+// --- The view ----------------------------------------------------------------------------------------------------------
+
+static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
+    for (; *i < b->r.count[ROUTER_PREVIOUS]; (*i)++) {
+        uint32_t s = b->r.order[ROUTER_PREVIOUS][*i];
+        if (*left < 0) *left = most(0, braid_in(b, k, s));
+        if (*left > 0) return b->r.slot[ROUTER_PREVIOUS][s].peer;
+        *left = -1;
+    }
+    return 0;
+}
+
+static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
+    for (; *i < b->r.count[ROUTER_NEXT]; (*i)++) {
+        uint32_t s = b->r.order[ROUTER_NEXT][*i];
+        if (*left < 0) *left = most(0, down_of(b, k, s)->out);
+        if (*left > 0) return b->r.slot[ROUTER_NEXT][s].peer;
+        *left = -1;
+    }
+    return 0;
+}
+
+// Pairs the links in with the links out, both by rising peer. A data peer pairs nothing: its units end and begin.
+static void view_commodity(const braid *b, uint32_t k, router_unit *units, uint32_t max, uint32_t *n) {
+    uint32_t i = 0, j = 0;
+    int32_t in_left = -1, out_left = -1;
+    for (;;) {
+        router_peer to = next_out(b, k, &j, &out_left);
+        router_peer from = b->r.is_source && to != 0 ? 0 : next_in(b, k, &i, &in_left);
+        if (from == 0 && to == 0) return;
+        int32_t count = from == 0 ? out_left : to == 0 ? in_left : least(in_left, out_left);
+        router_add_unit(units, max, n, (router_unit){b->r.source[k], from, to, (uint32_t)count});
+        if (from != 0 && (in_left -= count) == 0) i++, in_left = -1;
+        if (to != 0 && (out_left -= count) == 0) j++, out_left = -1;
+    }
+}
+
+uint32_t braid_view(const router *r, router_unit *units, uint32_t max) {
+    const braid *b = (const braid *)r;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < r->commodities; k++) view_commodity(b, k, units, max, &n);
+    return n;
+}

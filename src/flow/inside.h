@@ -1,0 +1,84 @@
+// What the routing algorithms share: neighbours, and messages that wait for the end of a step. Only src/flow needs this.
+#ifndef BRAID_FLOW_INSIDE_H
+#define BRAID_FLOW_INSIDE_H
+
+#include "base/rng.h"
+#include "flow/router.h"
+
+#define ROUTER_NEVER INT64_MAX
+
+// Memory handed out piece by piece; with base NULL only counted.
+typedef struct arena {
+    char *base;
+    size_t used;
+} arena;
+
+void *arena_take(arena *a, size_t bytes);
+
+typedef struct neighbour {
+    router_peer peer;  // 0: free
+    int64_t cost;
+} neighbour;
+
+// A message that waits. What is long (a label, a cycle) is read from the state when the message leaves.
+typedef struct outgoing {
+    router_peer to;
+    uint8_t kind, side, why, k;
+    uint16_t position;
+    uint32_t units, taken_back;
+    uint32_t extra;  // the algorithm's own
+    int64_t cost;
+    router_token token;
+} outgoing;
+
+struct router {
+    router_config config;
+    rng random;
+    int64_t now, deadline;
+    bool is_source;
+    uint32_t commodities;                    // a data peer knows only its own
+    router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
+    uint32_t count[ROUTER_SIDES];
+    uint8_t order[ROUTER_SIDES][ROUTER_MAX_NEIGHBOURS];  // slots by rising peer: nothing depends on who came first
+    neighbour *slot[ROUTER_SIDES];
+    outgoing *queue;
+    uint32_t queue_count, queue_next, queue_max;
+    bool flush;           // the step is over: messages may leave
+    router_peer last_to;  // of the frame that is leaving
+};
+
+// One algorithm. Its state begins with a struct router.
+typedef struct router_rules {
+    size_t state_bytes;
+    void (*lay_out)(router *r, const router_config *config, arena *a);  // r NULL: count only
+    void (*init)(router *r);
+    void (*receive)(router *r, const router_message *m, int previous, int next, int same);  // slots, -1: is none
+    void (*tick)(router *r);
+    void (*link_up)(router *r, router_side side, uint32_t slot);
+    void (*link_gone)(router *r, router_peer peer);                         // still in the table; removed afterwards
+    bool (*compose)(router *r, const outgoing *from, router_message *out);  // false: no longer worth sending
+    uint32_t (*units)(const router *r, router_unit *units, uint32_t max);
+    uint32_t (*load)(const router *r);
+    bool (*settled)(const router *r);
+    uint32_t (*queue_max)(const router_config *config);
+} router_rules;
+
+extern const router_rules braid_rules;
+
+static inline void router_want(router *r, int64_t at) {
+    if (at < r->deadline) r->deadline = at;
+}
+
+int router_slot(const router *r, router_side side, router_peer peer);
+int router_commodity(const router *r, router_peer source);
+// A place for a message; only `to` and `kind` are set.
+outgoing *router_post(router *r, router_peer to, router_kind kind);
+// The last waiting message of this kind to that peer about commodity k; NULL if there is none.
+outgoing *router_waiting(router *r, router_peer to, router_kind kind, uint32_t k);
+void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit);
+
+#define EACH_NEIGHBOUR(r, side, slot)                       \
+    for (uint32_t slot##_i = 0, slot = (r)->order[side][0]; \
+         slot##_i < (r)->count[side] && (slot = (r)->order[side][slot##_i], true); slot##_i++)
+
+#endif

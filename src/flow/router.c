@@ -1,0 +1,268 @@
+#include "flow/inside.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static const router_rules *const rules[ROUTER_ALGORITHMS] = {[ROUTER_BRAID] = &braid_rules};
+
+static const router_rules *rules_of(const router *r) { return rules[r->config.algorithm]; }
+
+// --- Memory ------------------------------------------------------------------------------------------------------------
+
+void *arena_take(arena *a, size_t bytes) {
+    size_t at = (a->used + 15) & ~(size_t)15;
+    a->used = at + bytes;
+    return a->base == NULL ? NULL : a->base + at;
+}
+
+static bool config_good(const router_config *c) {
+    if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || rules[c->algorithm] == NULL || c->self == 0 ||
+        c->self >= 1u << 31)
+        return false;
+    if (c->source_count == 0 || c->source_count > ROUTER_MAX_SOURCES || c->capacity > ROUTER_MAX_UNITS) return false;
+    if (c->max_neighbours == 0 || c->max_neighbours > ROUTER_MAX_NEIGHBOURS) return false;
+    if (c->delay <= 0 || c->gather < 0 || c->slack < 0 || c->slack > ROUTER_MAX_COST || c->hold < 0) return false;
+    return c->path_limit <= ROUTER_MAX_PATH && c->path_limit != 1;
+}
+
+static void lay_out(router *r, const router_config *config, arena *a) {
+    const router_rules *rule = rules[config->algorithm];
+    arena_take(a, rule->state_bytes);
+    uint32_t queue_max = rule->queue_max(config);
+    outgoing *queue = arena_take(a, queue_max * sizeof(outgoing));
+    if (r != NULL) r->queue = queue;
+    for (int side = 0; side < ROUTER_SIDES; side++) {
+        neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
+        if (r != NULL) r->slot[side] = slots;
+    }
+    rule->lay_out(r, config, a);
+}
+
+size_t router_bytes(const router_config *config) {
+    if (!config_good(config)) return 0;
+    arena a = {NULL, 0};
+    lay_out(NULL, config, &a);
+    return a.used;
+}
+
+static void find_commodities(router *r) {
+    const router_config *c = &r->config;
+    for (uint32_t i = 0; i < c->source_count; i++) r->is_source |= c->source[i] == c->self;
+    r->commodities = r->is_source ? 1 : c->source_count;
+    for (uint32_t i = 0; i < r->commodities; i++) r->source[i] = r->is_source ? c->self : c->source[i];
+}
+
+router *router_init(void *memory, const router_config *config, int64_t now) {
+    BRAID_ASSERT(config_good(config));
+    memset(memory, 0, router_bytes(config));
+    router *r = memory;
+    r->config = *config;
+    if (r->config.hold == 0) r->config.hold = 2;
+    if (r->config.path_limit == 0) r->config.path_limit = ROUTER_MAX_PATH;
+    r->random.state = rng_seed(config->seed, config->self);
+    r->now = r->deadline = now;
+    find_commodities(r);
+    arena a = {memory, 0};
+    lay_out(r, config, &a);
+    r->queue_max = rules_of(r)->queue_max(config);
+    rules_of(r)->init(r);
+    return r;
+}
+
+// --- Neighbours --------------------------------------------------------------------------------------------------------
+
+int router_slot(const router *r, router_side side, router_peer peer) {
+    EACH_NEIGHBOUR(r, side, slot) {
+        if (r->slot[side][slot].peer == peer) return (int)slot;
+    }
+    return -1;
+}
+
+int router_commodity(const router *r, router_peer source) {
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        if (r->source[k] == source) return (int)k;
+    }
+    return -1;
+}
+
+static void changed(router *r, int64_t now) {
+    r->now = now;
+    router_want(r, now + r->config.gather);
+}
+
+bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side side, int64_t cost) {
+    uint32_t n = r->count[side];
+    if (n == r->config.max_neighbours || router_slot(r, side, peer) >= 0) return false;
+    uint32_t slot = 0;
+    while (r->slot[side][slot].peer != 0) slot++;
+    uint32_t at = n;
+    for (; at > 0 && r->slot[side][r->order[side][at - 1]].peer > peer; at--)
+        r->order[side][at] = r->order[side][at - 1];
+    r->order[side][at] = (uint8_t)slot;
+    r->count[side]++;
+    r->slot[side][slot] = (neighbour){peer, cost};
+    changed(r, now);
+    rules_of(r)->link_up(r, side, slot);
+    return true;
+}
+
+static void remove_neighbour(router *r, router_side side, router_peer peer) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->count[side]; i++) {
+        uint8_t slot = r->order[side][i];
+        if (r->slot[side][slot].peer == peer)
+            r->slot[side][slot].peer = 0;
+        else
+            r->order[side][kept++] = slot;
+    }
+    r->count[side] = kept;
+}
+
+// Messages to the dead need not leave.
+static void forget_messages(router *r, router_peer peer) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->queue_count; i++) {
+        if (r->queue[i].to != peer) r->queue[kept++] = r->queue[i];
+    }
+    r->queue_count = kept;
+}
+
+void router_neighbour_gone(router *r, int64_t now, router_peer peer) {
+    changed(r, now);
+    rules_of(r)->link_gone(r, peer);
+    for (int side = 0; side < ROUTER_SIDES; side++) remove_neighbour(r, (router_side)side, peer);
+    forget_messages(r, peer);
+}
+
+void router_cost(router *r, int64_t now, router_peer peer, router_side side, int64_t cost) {
+    int slot = router_slot(r, side, peer);
+    if (slot < 0) return;
+    r->slot[side][slot].cost = cost;
+    changed(r, now);
+}
+
+void router_capacity(router *r, int64_t now, uint32_t capacity) {
+    r->config.capacity = capacity > ROUTER_MAX_UNITS ? ROUTER_MAX_UNITS : capacity;
+    changed(r, now);
+}
+
+// --- Steps -------------------------------------------------------------------------------------------------------------
+
+void router_receive(router *r, int64_t now, const router_message *m) {
+    int slot[ROUTER_SIDES];
+    bool known = false;
+    for (int side = 0; side < ROUTER_SIDES; side++) {
+        slot[side] = router_slot(r, (router_side)side, m->from);
+        known |= slot[side] >= 0;
+    }
+    if (!known || m->units > ROUTER_MAX_UNITS) return;
+    changed(r, now);
+    rules_of(r)->receive(r, m, slot[ROUTER_PREVIOUS], slot[ROUTER_NEXT], slot[ROUTER_SAME]);
+    if (r->queue_count > r->queue_max / 4) r->flush = true;  // a host that lets messages pile up before the tick
+}
+
+void router_tick(router *r, int64_t now) {
+    r->now = now;
+    r->deadline = ROUTER_NEVER;
+    rules_of(r)->tick(r);
+    r->flush = true;
+}
+
+int64_t router_deadline(const router *r) { return r->deadline; }
+
+// --- Messages out ------------------------------------------------------------------------------------------------------
+
+outgoing *router_post(router *r, router_peer to, router_kind kind) {
+    BRAID_ASSERT(r->queue_count < r->queue_max);
+    outgoing *o = &r->queue[r->queue_count++];
+    *o = (outgoing){.to = to, .kind = (uint8_t)kind};
+    return o;
+}
+
+outgoing *router_waiting(router *r, router_peer to, router_kind kind, uint32_t k) {
+    for (uint32_t i = r->queue_count; i > 0; i--) {
+        outgoing *o = &r->queue[i - 1];
+        if (o->to == to && o->kind == kind && o->k == k) return o;
+    }
+    return NULL;
+}
+
+// Groups by receiver and keeps the order to each.
+static void sort_queue(router *r) {
+    for (uint32_t i = 1; i < r->queue_count; i++) {
+        outgoing o = r->queue[i];
+        uint32_t at = i;
+        for (; at > 0 && r->queue[at - 1].to > o.to; at--) r->queue[at] = r->queue[at - 1];
+        r->queue[at] = o;
+    }
+}
+
+static bool next_message(router *r, router_message *out) {
+    while (r->queue_next < r->queue_count) {
+        const outgoing *o = &r->queue[r->queue_next++];
+        *out = (router_message){.from = r->config.self,
+                                .to = o->to,
+                                .kind = (router_kind)o->kind,
+                                .side = o->side,
+                                .why = o->why,
+                                .position = o->position,
+                                .cost = o->cost,
+                                .units = o->units,
+                                .taken_back = o->taken_back,
+                                .token = o->token,
+                                .source = r->source[o->k]};
+        if (!rules_of(r)->compose(r, o, out)) continue;
+        out->joined = o->to == r->last_to;
+        r->last_to = o->to;
+        return true;
+    }
+    return false;
+}
+
+bool router_next(router *r, router_message *out) {
+    if (!r->flush) return false;
+    if (r->queue_next == 0) sort_queue(r);
+    if (next_message(r, out)) return true;
+    r->queue_count = r->queue_next = 0;
+    r->last_to = 0;
+    r->flush = false;
+    return false;
+}
+
+static uint32_t body_bytes(const router_message *m) {
+    switch (m->kind) {
+    case ROUTER_LABEL: return 12 + 12u * m->length;           // source, cost; half, cost
+    case ROUTER_ADVERT: return 16;                            // source, cost, room
+    case ROUTER_FLOW: return m->token.origin != 0 ? 22 : 12;  // source, two counts; token, position
+    case ROUTER_DENY: return 8;                               // source, units
+    case ROUTER_LOCK: return 26 + 4u * m->length;             // token, source, position, cost, units; cycle
+    case ROUTER_COMMIT: return 24;                            // token, position, units, two counts
+    case ROUTER_ABORT: return 10;                             // token, position
+    default: return 16 + 4u * m->length;
+    }
+}
+
+uint32_t router_message_bytes(const router_message *m) {
+    return (m->joined ? 0u : ROUTER_FRAME_BYTES) + 2u + body_bytes(m);
+}
+
+const char *router_kind_name(router_kind kind) {
+    static const char *const names[ROUTER_KINDS] = {
+#define X(name, text) [ROUTER_##name] = text,
+        ROUTER_MESSAGES(X)
+#undef X
+    };
+    return (uint32_t)kind < ROUTER_KINDS ? names[kind] : "unknown";
+}
+
+// --- The view ----------------------------------------------------------------------------------------------------------
+
+void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit) {
+    if (*n < max) units[*n] = unit;
+    (*n)++;
+}
+
+uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return rules_of(r)->units(r, units, max); }
+uint32_t router_load(const router *r) { return rules_of(r)->load(r); }
+bool router_settled(const router *r) { return r->queue_count == 0 && rules_of(r)->settled(r); }
