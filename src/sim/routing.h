@@ -1,0 +1,108 @@
+// Routing under a virtual clock: the routers of src/flow/ as the only code of every peer, the messages between them, and
+// what a global observer sees. For benchmarks and tests; src/plan/ has the optimum they are measured against.
+#ifndef BRAID_SIM_ROUTING_H
+#define BRAID_SIM_ROUTING_H
+
+#include "base/err.h"
+#include "flow/router.h"
+#include "plan/problem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    ROUTING_NAME = 16,
+    ROUTING_ROUND = 1000,  // time of one message in lockstep; the mean of the other delays
+    ROUTING_SCALE = 1000,  // cost 1 of an experiment's table in a router's integers
+    ROUTING_TESTS = 6,     // of F7
+};
+
+// --- instances: who takes part, sorted by name, so that the order in which peers are listed changes nothing
+
+typedef struct routing_instance {
+    plan_problem problem;  // its arrays are owned by the instance; data peers first, costs in 1/ROUTING_SCALE
+    char (*name)[ROUTING_NAME];
+    uint32_t sources;
+    uint64_t seed;
+} routing_instance;
+
+// F7's table (GWTF, Table V). A draw is a function of seed, test and the names it is for.
+typedef struct routing_f7 {
+    uint32_t sources, relays, stages, capacity_low, capacity_high, cost_low, cost_high;
+} routing_f7;
+extern const routing_f7 routing_f7_tests[ROUTING_TESTS];
+
+typedef enum routing_demand {
+    ROUTING_EQUAL,  // every data peer wants the same number of units, as many as fit
+    ROUTING_FREE    // every data peer would send all that fits
+} routing_demand;
+
+// Test 1 .. ROUTING_TESTS. `listing`: the order in which its peers and links are written down before they are sorted.
+braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, uint64_t listing, routing_instance *out,
+                          braid_error *error);
+void routing_instance_close(routing_instance *instance);
+
+// --- optima
+
+typedef struct routing_optimum {
+    int64_t units;
+    double bound;     // nothing is cheaper: the relaxed cost (any home), or the linear program's
+    int64_t relaxed;  // cost when a unit may come home to any data peer
+    int64_t cost;     // of the best integer flow known; of the optimum when `proven`
+    bool proven;
+    int64_t *flow;  // [sources][links] of that flow, owned; NULL when there is none
+} routing_optimum;
+
+// One data peer: exact. Several: an integer program for GLPK, at most `seconds` of it; without GLPK only the bound.
+braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
+                               braid_error *error);
+void routing_optimum_close(routing_optimum *optimum);
+
+// --- runs
+
+typedef enum routing_delay {
+    ROUTING_LOCKSTEP,     // every message takes one round
+    ROUTING_UNIFORM,      // 0.5 .. 1.5 rounds
+    ROUTING_EXPONENTIAL,  // mean 1 round
+    ROUTING_HEAVY,        // Pareto, exponent 2, mean 1 round: the variance is infinite
+    ROUTING_DELAYS
+} routing_delay;
+const char *routing_delay_name(routing_delay delay);
+
+typedef struct routing_settings {
+    router_algorithm algorithm;
+    routing_delay delay;
+    int64_t limit_rounds;  // the run ends then, or when nothing is under way any more
+    int64_t slack;         // in 1/ROUTING_SCALE of cost
+    int64_t hold;          // rounds, 0: the router's default
+    uint32_t path_limit;   // 0: the router's default
+    bool gather;           // wait a quarter of a round for what else may come before a tick (never in lockstep)
+} routing_settings;
+
+// The flow as an observer sees it who looks at all peers at once.
+typedef struct routing_sight {
+    int64_t units;    // that data peers send
+    int64_t cost;     // of all links
+    bool consistent;  // both ends of each link agree, what comes in goes out, no peer is above capacity
+} routing_sight;
+
+enum { ROUTING_EARLY = 120 };  // the round of the early look
+
+typedef struct routing_result {
+    routing_sight early,
+        end;  // `early`: the latest consistent sight until round ROUTING_EARLY with all units, else the one then
+    bool early_whole;          // such a sight was there
+    bool quiet;                // no message, nothing planned: it will never move again
+    uint64_t over_capacity;    // calls after which a router said that it carries more than it can
+    int64_t last_move, whole;  // rounds; `whole`: the first at which all units had a way, -1: never
+    uint64_t messages, frames, bytes, early_messages, events;
+    uint64_t by_kind[ROUTER_KINDS];
+    uint64_t hash;  // of every event of the run, in order
+    int64_t *flow;  // [sources][links] at the end, owned
+} routing_result;
+
+braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
+                      routing_result *out, braid_error *error);
+void routing_result_close(routing_result *result);
+
+#endif

@@ -1,0 +1,176 @@
+// Setting up a routing run: one router a peer, a wire each way between neighbours.
+#include "sim/routing_inside.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void routing_net_fail(routing_net *n, braid_err code, const char *format, ...) {
+    if (n->failed) return;
+    n->failed = true;
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    braid_fail(n->error, code, "%s", text);
+}
+
+static int compare_wires(const void *a, const void *b) {
+    const routing_wire *x = a, *y = b;
+    if (x->from != y->from) return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static bool same_stage(const plan_problem *p, uint32_t a, uint32_t b) {
+    return a != b && p->peer[a].stage != 0 && p->peer[a].stage == p->peer[b].stage;
+}
+
+// Every link is a wire each way; gwtf also speaks within a stage.
+static braid_err open_wires(routing_net *n) {
+    const plan_problem *p = &n->instance->problem;
+    bool within = n->settings->algorithm == ROUTER_GWTF;
+    size_t most = (size_t)p->links * 2 + 1;
+    for (uint32_t i = 0; within && i < p->peers; i++)
+        for (uint32_t j = 0; j < p->peers; j++) most += same_stage(p, i, j);
+    n->wire = calloc(most, sizeof *n->wire);
+    n->first_wire = calloc(p->peers + 1, sizeof *n->first_wire);
+    if (n->wire == NULL || n->first_wire == NULL) return BRAID_MEMORY;
+    for (uint32_t l = 0; l < p->links; l++) {
+        n->wire[n->wires++] = (routing_wire){.from = p->link[l].from, .to = p->link[l].to};
+        n->wire[n->wires++] = (routing_wire){.from = p->link[l].to, .to = p->link[l].from};
+    }
+    for (uint32_t i = 0; within && i < p->peers; i++)
+        for (uint32_t j = 0; j < p->peers; j++)
+            if (same_stage(p, i, j)) n->wire[n->wires++] = (routing_wire){.from = i, .to = j};
+    qsort(n->wire, n->wires, sizeof *n->wire, compare_wires);
+    for (uint32_t w = 0; w < n->wires; w++) {
+        uint64_t seed = rng_seed(n->instance->seed, 1);
+        n->wire[w].random.state = rng_seed(rng_seed(seed, n->wire[w].from), n->wire[w].to);
+        n->first_wire[n->wire[w].from + 1] = w + 1;
+    }
+    for (uint32_t i = 1; i <= p->peers; i++)
+        if (n->first_wire[i] < n->first_wire[i - 1]) n->first_wire[i] = n->first_wire[i - 1];
+    return BRAID_OK;
+}
+
+// The largest number of neighbours that some peer has on one side.
+static uint32_t widest_side(const routing_net *n) {
+    const plan_problem *p = &n->instance->problem;
+    uint32_t *count = calloc((size_t)p->peers * 3, sizeof *count), most = 1;
+    if (count == NULL) return 0;
+    for (uint32_t l = 0; l < p->links; l++) {
+        count[p->link[l].from * 3]++;
+        count[p->link[l].to * 3 + 1]++;
+    }
+    for (uint32_t w = 0; w < n->wires; w++)
+        if (same_stage(p, n->wire[w].from, n->wire[w].to)) count[n->wire[w].from * 3 + 2]++;
+    for (size_t i = 0; i < (size_t)p->peers * 3; i++)
+        if (count[i] > most) most = count[i];
+    free(count);
+    return most;
+}
+
+static router_config configure(const routing_net *n, uint32_t i, uint32_t widest) {
+    const routing_settings *s = n->settings;
+    router_config c = {
+        .algorithm = s->algorithm,
+        .self = i + 1,
+        .capacity = n->instance->problem.peer[i].capacity,
+        .source_count = n->instance->sources,
+        .max_neighbours = widest,
+        .seed = rng_seed(rng_seed(n->instance->seed, 2), i),
+        .delay = ROUTING_ROUND,
+        .gather = s->delay != ROUTING_LOCKSTEP && s->gather ? ROUTING_ROUND / 4 : 0,
+        .slack = s->slack,
+        .hold = s->hold,
+        .path_limit = s->path_limit,
+        .temperature = 1.7 * ROUTING_SCALE,  // GWTF, section VI
+        .cooling = 0.95,
+    };
+    for (uint32_t k = 0; k < n->instance->sources && k < ROUTER_MAX_SOURCES; k++) c.source[k] = k + 1;
+    return c;
+}
+
+static braid_err open_routers(routing_net *n) {
+    uint32_t widest = widest_side(n);
+    if (widest == 0) return BRAID_MEMORY;
+    for (uint32_t i = 0; i < n->peers; i++) {
+        router_config c = configure(n, i, widest);
+        size_t bytes = router_bytes(&c);
+        if (bytes == 0) {
+            routing_net_fail(n, BRAID_LIMIT,
+                             "%s with capacity %u, %u neighbours a side and %u data peers is more than a router takes "
+                             "(capacity %d, %d neighbours, %d data peers)",
+                             n->instance->name[i], c.capacity, widest, c.source_count, ROUTER_MAX_UNITS,
+                             ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
+            return BRAID_LIMIT;
+        }
+        void *memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
+        if (memory == NULL) return BRAID_MEMORY;
+        n->node[i] = (routing_node){router_init(memory, &c, 0), c.capacity, INT64_MAX, -1};
+    }
+    return BRAID_OK;
+}
+
+static void add(routing_net *n, uint32_t at, uint32_t neighbour, router_side side, int64_t cost) {
+    if (router_neighbour_add(n->node[at].router, 0, neighbour + 1, side, cost)) return;
+    routing_net_fail(n, BRAID_STATE, "%s refused its neighbour %s", n->instance->name[at],
+                     n->instance->name[neighbour]);
+}
+
+static void join_neighbours(routing_net *n) {
+    const plan_problem *p = &n->instance->problem;
+    for (uint32_t l = 0; l < p->links; l++) {
+        add(n, p->link[l].from, p->link[l].to, ROUTER_NEXT, p->link[l].cost);
+        add(n, p->link[l].to, p->link[l].from, ROUTER_PREVIOUS, p->link[l].cost);
+    }
+    for (uint32_t w = 0; w < n->wires; w++)
+        if (same_stage(p, n->wire[w].from, n->wire[w].to)) add(n, n->wire[w].from, n->wire[w].to, ROUTER_SAME, 0);
+}
+
+static braid_err open_looks(routing_net *n) {
+    size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
+    n->sent = calloc(cells, sizeof *n->sent);
+    n->taken = calloc(cells, sizeof *n->taken);
+    n->previous = calloc(cells, sizeof *n->previous);
+    n->out->flow = calloc(cells, sizeof *n->out->flow);
+    bool all = n->sent != NULL && n->taken != NULL && n->previous != NULL && n->out->flow != NULL;
+    return all ? BRAID_OK : BRAID_MEMORY;
+}
+
+braid_err routing_net_open(routing_net *n, const routing_instance *instance, const routing_settings *settings,
+                           int64_t units, routing_result *out, braid_error *error) {
+    *n = (routing_net){.instance = instance,
+                       .settings = settings,
+                       .out = out,
+                       .error = error,
+                       .units = units,
+                       .peers = instance->problem.peers};
+    if (instance->sources > ROUTER_MAX_SOURCES) {
+        return braid_fail(error, BRAID_LIMIT, "%u data peers; a router knows at most %d", instance->sources,
+                          ROUTER_MAX_SOURCES);
+    }
+    n->node = calloc(n->peers, sizeof *n->node);
+    braid_err err = n->node == NULL ? BRAID_MEMORY : BRAID_OK;
+    if (!err) err = open_wires(n);
+    if (!err) err = open_looks(n);
+    if (!err) err = open_routers(n);
+    if (!err) join_neighbours(n);
+    if (n->failed) return error->code;
+    return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
+}
+
+void routing_net_close(routing_net *n) {
+    for (uint32_t i = 0; n->node != NULL && i < n->peers; i++) free(n->node[i].router);
+    free(n->node);
+    free(n->wire);
+    free(n->first_wire);
+    free(n->sent);
+    free(n->taken);
+    free(n->previous);
+    free(n->seen);
+    sim_queue_close(&n->queue);
+    *n = (routing_net){0};
+}
