@@ -31,7 +31,8 @@ def main():
         expect(weights == solo, f"a swarm of eight: {weights} is not {solo}")
         expect(len(calm.of("iteration")) == 50, f"{len(calm.of('iteration'))} iterations told")
 
-        wild = Braid("up", run, "--relays", "6", *kills(seed))
+        # with room for two, every relay of a stage gets work, so that a death on order comes about
+        wild = Braid("up", run, "--relays", "6", "--capacity", "2", *kills(seed))
         weights = wild.weights()
         dead = wild.of("killed")
         phases = {event["phase"] for event in dead}
