@@ -1,0 +1,46 @@
+// braid bench NAME ...: finds the experiment and calls it.
+#include "cli/bench.h"
+
+#include "format/suggest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct experiment {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} experiment;
+
+static const experiment experiments[] = {
+    {"f7", bench_f7, "routing: swarm, gwtf and braid against the optimum (GWTF, Table V and Figure 7)"},
+};
+
+enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
+
+static void print_help(FILE *out) {
+    fprintf(out, "Usage: braid bench EXPERIMENT [FLAGS]\n\nRuns an experiment in a simulator, the same for the same "
+                 "seeds.\n\nExperiments:\n");
+    for (size_t i = 0; i < EXPERIMENTS; i++) fprintf(out, "  %-8s %s\n", experiments[i].name, experiments[i].help);
+    fprintf(out, "\n'braid bench EXPERIMENT --help' shows its flags and examples.\n");
+}
+
+int cli_bench(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    const char *names[EXPERIMENTS];
+    for (size_t i = 0; i < EXPERIMENTS; i++) {
+        names[i] = experiments[i].name;
+        if (strcmp(argv[1], names[i]) == 0) return experiments[i].run(argc - 1, argv + 1);
+    }
+    const char *near = suggest_name(argv[1], names, EXPERIMENTS);
+    if (near != NULL)
+        return cli_complain(CLI_USAGE, "bench", "unknown experiment '%.64s'; did you mean '%s'?", argv[1], near);
+    return cli_complain(CLI_USAGE, "bench", "unknown experiment '%.64s'; 'braid bench --help' lists them", argv[1]);
+}

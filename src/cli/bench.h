@@ -1,0 +1,10 @@
+// The experiments of braid bench. Each is one file, src/cli/bench_<name>.c, with one function of this kind.
+#ifndef BRAID_CLI_BENCH_H
+#define BRAID_CLI_BENCH_H
+
+#include "cli/cli.h"
+
+// argv[0] is the experiment's name.
+int bench_f7(int argc, char **argv);
+
+#endif

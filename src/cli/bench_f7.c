@@ -1,0 +1,239 @@
+// braid bench f7: routing systems on GWTF's flow tests, all on the same instances, against the optimum.
+#include "cli/bench.h"
+#include "cli/bench_f7_inside.h"
+#include "cli/options.h"
+#include "base/rng.h"
+#include "sim/routing_dump.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char examples[] = "braid bench f7 --seeds 20\n"
+                               "braid bench f7 --tests 1,3 --delays exponential,heavy-tailed\n"
+                               "braid bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
+
+// 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
+enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 2000, F7_MAX_PATH = 1024 };
+
+const f7_system f7_systems[F7_SYSTEMS] = {
+    {"swarm", ROUTER_SWARM, OTHER_ROUNDS},
+    {"gwtf", ROUTER_GWTF, GWTF_ROUNDS},
+    {"braid", ROUTER_BRAID, OTHER_ROUNDS},
+};
+
+// --- what is asked for
+
+// Reads "a,b,c" as a set of names; false when one is not among them.
+static bool read_set(const char *text, const char *const *names, uint32_t count, bool *set, const char *flag) {
+    while (*text != 0) {
+        size_t length = strcspn(text, ",");
+        uint32_t i = 0;
+        while (i < count && !(strlen(names[i]) == length && strncmp(text, names[i], length) == 0)) i++;
+        if (i == count) {
+            cli_complain(CLI_USAGE, "bench f7", "--%s: there is no '%.*s'; 'braid bench f7 --help' lists what there is",
+                         flag, length < 64 ? (int)length : 64, text);
+            return false;
+        }
+        set[i] = true;
+        text += length + (text[length] == ',');
+    }
+    return true;
+}
+
+static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand) {
+    static const char *const numbers[ROUTING_TESTS] = {"1", "2", "3", "4", "5", "6"};
+    static const char *const demands[] = {"equal", "free"};
+    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS];
+    bool free_demand[2] = {false};
+    for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
+    for (uint32_t i = 0; i < F7_SYSTEMS; i++) system[i] = f7_systems[i].name;
+    if (!read_set(tests, numbers, ROUTING_TESTS, b->test, "tests") ||
+        !read_set(delays, delay, ROUTING_DELAYS, b->delay, "delays") ||
+        !read_set(systems, system, F7_SYSTEMS, b->system, "systems") ||
+        !read_set(demand, demands, 2, free_demand, "demand"))
+        return false;
+    b->demand = free_demand[1] ? ROUTING_FREE : ROUTING_EQUAL;
+    bool all = *systems == 0;
+    for (uint32_t i = 0; i < F7_SYSTEMS; i++) {
+        bool has = routing_has(f7_systems[i].algorithm);
+        if (all) b->system[i] = has;
+        if (b->system[i] && !has) {
+            cli_complain(CLI_USAGE, "bench f7", "--systems: %s has not been written yet", f7_systems[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+// --- one instance
+
+// The average cost of a microbatch over that of the optimum, both as far as they are known.
+static double ratio_of(const routing_sight *s, const routing_optimum *best) {
+    double least = best->proven ? (double)best->cost : best->bound;
+    return (double)s->cost / (double)s->units / (least / (double)best->units);
+}
+
+static void add_sample(f7_sample *s, double value) {
+    s->sum += value;
+    if (s->count == 0 || value > s->worst) s->worst = value;
+    s->count++;
+}
+
+static void add_result(f7_row *row, const routing_instance *instance, const routing_optimum *best,
+                       const routing_result *r) {
+    double peers = instance->problem.peers;
+    bool whole = r->end.consistent && r->end.units == best->units;
+    row->runs++;
+    row->whole += whole;
+    row->quiet += r->quiet;
+    row->optimal += whole && best->proven && r->end.cost == best->cost;
+    row->below += whole && (double)r->end.cost < (best->proven ? (double)best->cost : best->bound) - 0.5;
+    row->over_capacity += r->over_capacity > 0;
+    if (r->end.units > 0) add_sample(&row->end, ratio_of(&r->end, best));
+    if (r->early_whole) add_sample(&row->early, ratio_of(&r->early, best));
+    if (r->whole >= 0) add_sample(&row->until_whole, (double)r->whole);
+    add_sample(&row->last_move, (double)r->last_move);
+    add_sample(&row->messages, (double)r->messages / peers);
+    add_sample(&row->early_messages, (double)r->early_messages / peers);
+    add_sample(&row->frames, (double)r->frames / peers);
+    add_sample(&row->kilobytes, (double)r->bytes / peers / 1000);
+    row->events += r->events;
+    row->hash = rng_seed(row->hash, r->hash);
+}
+
+static braid_err dump(const f7_bench *b, uint32_t test, uint64_t seed, routing_delay delay,
+                      const routing_instance *instance, const routing_found *found, uint32_t count,
+                      braid_error *error) {
+    char path[F7_MAX_PATH];
+    int length = snprintf(path, sizeof path, "%s/f7-test%" PRIu32 "-seed%" PRIu64 "-%s.json", b->dump, test, seed,
+                          routing_delay_name(delay));
+    if (length < 0 || (size_t)length >= sizeof path)
+        return braid_fail(error, BRAID_LIMIT, "the path of --dump is longer than %zu bytes", sizeof path);
+    return routing_dump(instance, found, count, path, error);
+}
+
+static braid_err run_systems(f7_bench *b, uint32_t test, uint64_t seed, routing_delay delay,
+                             const routing_instance *instance, const routing_optimum *best, braid_error *error) {
+    routing_result result[F7_SYSTEMS] = {0};
+    routing_found found[F7_SYSTEMS + 1];
+    uint32_t count = 0;
+    braid_err err = BRAID_OK;
+    if (best->flow != NULL)
+        found[count++] = (routing_found){best->proven ? "optimum" : "best known", best->flow, 0, 0, 0};
+    for (uint32_t s = 0; s < F7_SYSTEMS && !err; s++) {
+        if (!b->system[s]) continue;
+        routing_settings settings = b->settings;
+        settings.algorithm = f7_systems[s].algorithm;
+        settings.limit_rounds = f7_systems[s].limit_rounds;
+        settings.delay = delay;
+        err = routing_run(instance, &settings, best->units, &result[s], error);
+        if (err) break;
+        add_result(&b->row[test - 1][delay][s], instance, best, &result[s]);
+        found[count++] = (routing_found){f7_systems[s].name, result[s].flow, result[s].messages, result[s].bytes,
+                                         (uint64_t)result[s].last_move};
+    }
+    if (!err && b->dump != NULL) err = dump(b, test, seed, delay, instance, found, count, error);
+    for (uint32_t s = 0; s < F7_SYSTEMS; s++) routing_result_close(&result[s]);
+    return err;
+}
+
+static braid_err run_instance(f7_bench *b, uint32_t test, uint64_t seed, braid_error *error) {
+    routing_instance instance = {0};
+    routing_optimum best = {0};
+    braid_err err = routing_f7_make(test, seed, b->demand, b->listing, &instance, error);
+    if (!err) err = routing_optimum_find(&instance, (uint32_t)b->seconds, &best, error);
+    if (!err) {
+        f7_test *t = &b->about[test - 1];
+        t->units += (double)best.units;
+        t->per_unit += (best.proven ? (double)best.cost : best.bound) / (double)best.units / ROUTING_SCALE;
+        t->proven += best.proven;
+        if (best.proven) add_sample(&t->relaxed, (double)best.relaxed / (double)best.cost);
+    }
+    for (uint32_t d = 0; d < ROUTING_DELAYS && !err; d++)
+        if (b->delay[d]) err = run_systems(b, test, seed, (routing_delay)d, &instance, &best, error);
+    routing_optimum_close(&best);
+    routing_instance_close(&instance);
+    return err;
+}
+
+static braid_err run_test(f7_bench *b, uint32_t test, braid_error *error) {
+    bool progress = isatty(STDERR_FILENO) != 0;
+    braid_err err = BRAID_OK;
+    for (uint64_t i = 0; i < b->seeds && !err; i++) {
+        if (progress) fprintf(stderr, "\rtest %" PRIu32 ", seed %" PRIu64 " of %" PRIu64 " ", test, i + 1, b->seeds);
+        err = run_instance(b, test, b->first + i, error);
+    }
+    if (progress) fprintf(stderr, "\r\x1b[K");
+    return err;
+}
+
+static int run(f7_bench *b) {
+    braid_error error = {0};
+    if (b->dump != NULL && mkdir(b->dump, 0777) != 0 && errno != EEXIST)
+        return cli_complain(CLI_FAILED, "bench f7", "cannot make the folder %s: %s", b->dump, strerror(errno));
+    for (uint32_t test = 1; test <= ROUTING_TESTS; test++) {
+        if (!b->test[test - 1]) continue;
+        if (run_test(b, test, &error)) return cli_complain(CLI_FAILED, "bench f7", "test %u: %s", test, error.text);
+        f7_print(b, test);
+        fflush(stdout);
+    }
+    if (b->plot != NULL && f7_plot(b, &error)) return cli_complain(CLI_FAILED, "bench f7", "%s", error.text);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    return cli_complain(CLI_FAILED, "bench f7", "cannot write the results");
+}
+
+int bench_f7(int argc, char **argv) {
+    f7_bench *b = calloc(1, sizeof *b);
+    if (b == NULL) return cli_complain(CLI_FAILED, "bench f7", "out of memory");
+    b->seeds = 100;
+    b->seconds = 60;
+    uint64_t hold = 0, path_limit = 0;
+    double slack = 0.05;
+    bool gather = true;
+    const char *tests = "1,2,3,4,5,6", *delays = "lockstep", *systems = "", *demand = "equal";
+    option table[] = {
+        {"tests", OPTION_TEXT, &tests, .unit = "LIST", .help = "which of the tests 1 to 6, separated by commas"},
+        {"seeds", OPTION_COUNT, &b->seeds, .help = "instances of each test", .min = 1, .max = 1e6},
+        {"first", OPTION_COUNT, &b->first, .help = "the first seed", .max = 1e15},
+        {"systems", OPTION_TEXT, &systems, .unit = "LIST", .help = "which of swarm, gwtf and braid",
+         .fallback = "all there are"},
+        {"delays", OPTION_TEXT, &delays, .unit = "LIST",
+         .help = "how long messages take: lockstep, uniform, exponential, heavy-tailed; mean always one round"},
+        {"demand", OPTION_TEXT, &demand, .unit = "equal|free",
+         .help = "several data peers: each sends its share, or as much as fits"},
+        {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of tables"},
+        {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the costs above the optimum"},
+        {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every instance and every system's paths (JSON)"},
+        {"hold", OPTION_COUNT, &hold, .help = "braid: rounds between two labels to one neighbour, 0: its default",
+         .max = 1000},
+        {"path-limit", OPTION_COUNT, &path_limit, .help = "braid: longest path in a label, 0: its default",
+         .max = ROUTER_MAX_PATH},
+        {"slack", OPTION_REAL, &slack, .help = "braid: cost per link below which a gain is left alone", .max = 1000},
+        {"gather", OPTION_SWITCH, &gather, .help = "jittered delays: wait a quarter round for what else comes",
+         .fallback = "yes"},
+        {"solver-time", OPTION_COUNT, &b->seconds, .help = "seconds for the optimum of one instance of tests 5 and 6",
+         .min = 1, .max = 86400},
+        {"listing", OPTION_COUNT, &b->listing, .help = "lists peers in another order: nothing may change", .max = 1e15},
+    };
+    options o = {.verb = "bench f7",
+                 .summary = "Measures routing on GWTF's flow tests: cost over the optimum, rounds, messages.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table};
+    int code = CLI_OK;
+    if (options_parse(&o, argc, argv, &code)) {
+        b->settings = (routing_settings){.slack = (int64_t)(slack * ROUTING_SCALE + 0.5),
+                                         .hold = (int64_t)hold,
+                                         .path_limit = (uint32_t)path_limit,
+                                         .gather = gather};
+        code = read_sets(b, tests, delays, systems, demand) ? run(b) : CLI_USAGE;
+        options_close(&o);
+    }
+    free(b);
+    return code;
+}

@@ -1,0 +1,51 @@
+// What the files of braid bench f7 share.
+#ifndef BRAID_CLI_BENCH_F7_INSIDE_H
+#define BRAID_CLI_BENCH_F7_INSIDE_H
+
+#include "sim/routing.h"
+
+enum { F7_SYSTEMS = 3 };
+
+typedef struct f7_system {
+    const char *name;
+    router_algorithm algorithm;
+    int64_t limit_rounds;
+} f7_system;
+extern const f7_system f7_systems[F7_SYSTEMS];
+
+typedef struct f7_sample {
+    uint32_t count;
+    double sum, worst;
+} f7_sample;
+
+// One system under one kind of delay on all instances of one test.
+typedef struct f7_row {
+    uint32_t runs, whole, optimal, quiet, below, over_capacity;
+    f7_sample end, early;  // cost over the optimum at the end, and at round ROUTING_EARLY where all units had a way
+    f7_sample until_whole, last_move;                       // rounds
+    f7_sample messages, early_messages, frames, kilobytes;  // per peer
+    uint64_t events, hash;
+} f7_row;
+
+// What is known about a test's instances; sums over seeds.
+typedef struct f7_test {
+    double units, per_unit;
+    uint32_t proven;
+    f7_sample relaxed;  // relaxed bound over optimum
+} f7_test;
+
+typedef struct f7_bench {
+    uint64_t seeds, first, seconds, listing;
+    bool test[ROUTING_TESTS], delay[ROUTING_DELAYS], system[F7_SYSTEMS], json;
+    routing_demand demand;
+    routing_settings settings;
+    const char *plot, *dump;
+    f7_test about[ROUTING_TESTS];
+    f7_row row[ROUTING_TESTS][ROUTING_DELAYS][F7_SYSTEMS];
+} f7_bench;
+
+// --- bench_f7_print.c
+void f7_print(const f7_bench *b, uint32_t test);
+braid_err f7_plot(const f7_bench *b, braid_error *error);
+
+#endif

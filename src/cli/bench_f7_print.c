@@ -1,0 +1,147 @@
+// What braid bench f7 shows: tables, JSON lines, a drawing.
+#include "cli/bench_f7_inside.h"
+#include "cli/plot.h"
+#include "format/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double mean(const f7_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
+
+// --- tables
+
+static void print_head(const f7_bench *b, uint32_t test) {
+    const routing_f7 *t = &routing_f7_tests[test - 1];
+    const f7_test *a = &b->about[test - 1];
+    double runs = (double)b->seeds;
+    printf("F7 test %u: %u data peer%s, %u relays in %u stages, capacity %u..%u, link cost %u..%u; %" PRIu64
+           " seeds from %" PRIu64 "\n",
+           test, t->sources,
+           t->sources > 1 ? (b->demand == ROUTING_EQUAL ? "s with equal demands" : "s with free demands") : "",
+           t->relays, t->stages, t->capacity_low, t->capacity_high - 1, t->cost_low, t->cost_high - 1, b->seeds,
+           b->first);
+    printf("on average %.1f units at %.2f each in the %s (proven in %u of %" PRIu64 ")", a->units / runs,
+           a->per_unit / runs, a->proven == b->seeds ? "optimum" : "optimum or its bound", a->proven, b->seeds);
+    if (t->sources > 1 && a->relaxed.count > 0) printf("; if any data peer were home: %.4f of it", mean(&a->relaxed));
+    printf("\n");
+    printf("%-10s| %-30s | %-23s | %-25s | %-38s |\n", "", "cost / optimum at the end", "at round 120", "rounds until",
+           "sent, per peer");
+    printf("%-10s| %7s %7s %5s %8s | %7s %8s %6s | %5s %6s %5s %6s | %6s %6s %7s %7s %8s | %s\n", "", "mean", "worst",
+           "whole", "optimal", "mean", "worst", "whole", "whole", "last", "worst", "quiet", "msgs", "worst", "at 120",
+           "frames", "KB", "hash of the trace");
+}
+
+static void print_row(const f7_row *r, const char *system) {
+    printf("%-10s| %7.4f %7.4f %5u %8u | ", system, mean(&r->end), r->end.worst, r->whole, r->optimal);
+    if (r->early.count > 0)
+        printf("%7.4f %8.4f %6u | ", mean(&r->early), r->early.worst, r->early.count);
+    else
+        printf("%7s %8s %6u | ", "-", "-", r->early.count);
+    if (r->until_whole.count > 0)
+        printf("%5.0f ", mean(&r->until_whole));
+    else
+        printf("%5s ", "-");
+    printf("%6.0f %5.0f %6u | %6.0f %6.0f %7.0f %7.0f %8.1f | %016" PRIx64 "\n", mean(&r->last_move),
+           r->last_move.worst, r->quiet, mean(&r->messages), r->messages.worst, mean(&r->early_messages),
+           mean(&r->frames), mean(&r->kilobytes), r->hash);
+    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+    if (r->below > 0) printf("! %u runs ended below the optimum: one of the two is wrong\n", r->below);
+}
+
+static void print_tables(const f7_bench *b, uint32_t test) {
+    print_head(b, test);
+    for (uint32_t d = 0; d < ROUTING_DELAYS; d++) {
+        if (!b->delay[d]) continue;
+        printf("%s delays\n", routing_delay_name((routing_delay)d));
+        for (uint32_t s = 0; s < F7_SYSTEMS; s++)
+            if (b->system[s]) print_row(&b->row[test - 1][d][s], f7_systems[s].name);
+    }
+    printf("\n");
+}
+
+// --- JSON
+
+static void put_sample(json_out *o, const char *key, const f7_sample *s) {
+    json_out_open(o, key, '{');
+    json_out_u64(o, "count", s->count);
+    if (s->count > 0) {
+        json_out_double(o, "mean", mean(s));
+        json_out_double(o, "worst", s->worst);
+    }
+    json_out_close(o, '}');
+}
+
+static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, uint32_t system) {
+    const f7_row *r = &b->row[test - 1][delay][system];
+    json_out o = {0};
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "experiment", "f7");
+    json_out_u64(&o, "test", test);
+    json_out_string(&o, "demand", b->demand == ROUTING_EQUAL ? "equal" : "free");
+    json_out_string(&o, "delay", routing_delay_name(delay));
+    json_out_string(&o, "system", f7_systems[system].name);
+    json_out_u64(&o, "first_seed", b->first);
+    json_out_u64(&o, "runs", r->runs);
+    json_out_u64(&o, "optima_proven", b->about[test - 1].proven);
+    json_out_double(&o, "optimum_per_unit", b->about[test - 1].per_unit / (double)b->seeds);
+    json_out_u64(&o, "whole", r->whole);
+    json_out_u64(&o, "optimal", r->optimal);
+    json_out_u64(&o, "below_optimum", r->below);
+    json_out_u64(&o, "over_capacity", r->over_capacity);
+    json_out_u64(&o, "quiet", r->quiet);
+    put_sample(&o, "ratio", &r->end);
+    put_sample(&o, "ratio_at_120", &r->early);
+    put_sample(&o, "rounds_until_whole", &r->until_whole);
+    put_sample(&o, "rounds_to_last_move", &r->last_move);
+    put_sample(&o, "messages_per_peer", &r->messages);
+    put_sample(&o, "messages_per_peer_at_120", &r->early_messages);
+    put_sample(&o, "frames_per_peer", &r->frames);
+    put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
+    json_out_u64(&o, "events", r->events);
+    json_out_string(&o, "trace_hash", hash);
+    json_out_close(&o, '}');
+    char *text = json_out_take(&o, NULL);
+    if (text != NULL) printf("%s\n", text);
+    free(text);
+}
+
+void f7_print(const f7_bench *b, uint32_t test) {
+    if (!b->json) {
+        print_tables(b, test);
+        return;
+    }
+    for (uint32_t d = 0; d < ROUTING_DELAYS; d++)
+        for (uint32_t s = 0; b->delay[d] && s < F7_SYSTEMS; s++)
+            if (b->system[s]) print_json(b, test, (routing_delay)d, s);
+}
+
+// --- drawing: a group a test and kind of delay
+
+braid_err f7_plot(const f7_bench *b, braid_error *error) {
+    char label[ROUTING_TESTS * ROUTING_DELAYS][32];
+    const char *group[ROUTING_TESTS * ROUTING_DELAYS], *name[F7_SYSTEMS];
+    plot_bar bar[ROUTING_TESTS * ROUTING_DELAYS * F7_SYSTEMS];
+    plot_bars p = {.title = "F7: cost per microbatch above the optimum",
+                   .note = "bar: mean over the seeds, whisker: worst; gwtf after 480 rounds, the others once quiet",
+                   .unit = "% above the optimum",
+                   .group = group,
+                   .name = name,
+                   .bar = bar};
+    for (uint32_t s = 0; s < F7_SYSTEMS; s++)
+        if (b->system[s]) name[p.series++] = f7_systems[s].name;
+    for (uint32_t t = 0; t < ROUTING_TESTS; t++)
+        for (uint32_t d = 0; b->test[t] && d < ROUTING_DELAYS; d++) {
+            if (!b->delay[d]) continue;
+            snprintf(label[p.groups], sizeof label[0], "test %u, %s", t + 1, routing_delay_name((routing_delay)d));
+            group[p.groups] = label[p.groups];
+            uint32_t at = p.groups++ * p.series;
+            for (uint32_t s = 0; s < F7_SYSTEMS; s++) {
+                const f7_sample *e = &b->row[t][d][s].end;
+                if (b->system[s]) bar[at++] = (plot_bar){(mean(e) - 1) * 100, (e->worst - 1) * 100, e->count > 0};
+            }
+        }
+    return plot_bars_write(&p, b->plot, error);
+}

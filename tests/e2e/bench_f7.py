@@ -1,0 +1,85 @@
+# braid bench f7: the same trace twice and for any listing of the peers; every dumped flow is checked here, by other code
+# than the program's: conserved, within capacity, every unit home at its own data peer, no cheaper than the optimum.
+import json
+import os
+import subprocess
+import sys
+
+BRAID = os.environ["BRAID"]
+FOLDER = "flows"
+
+
+def bench(*flags):
+    done = subprocess.run([BRAID, "bench", "f7", "--json", *flags], capture_output=True, text=True, timeout=100)
+    if done.returncode != 0:
+        sys.exit(f"bench f7 {' '.join(flags)} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def cost_of(instance, system):
+    """Checks a system's paths and returns (units, cost)."""
+    stage = {p["name"]: p["stage"] for p in instance["peers"]}
+    capacity = {p["name"]: p["capacity"] for p in instance["peers"]}
+    cost = {(l["from"], l["to"]): l["cost"] for l in instance["links"]}
+    stages = max(stage.values())
+    load = dict.fromkeys(stage, 0)
+    total = 0
+    for path in system["paths"]:
+        assert len(path) == stages + 2, f"a path that breaks off: {path}"
+        assert path[0] == path[-1] and stage[path[0]] == 0, f"not home again: {path}"
+        assert [stage[name] for name in path[1:-1]] == list(range(1, stages + 1)), f"out of order: {path}"
+        for name in path[:-1]:
+            load[name] += 1
+        total += sum(cost[link] for link in zip(path, path[1:]))
+    for name, carried in load.items():
+        assert carried <= capacity[name], f"{name} carries {carried} of {capacity[name]}"
+    return len(system["paths"]), total
+
+
+def check_file(path, test):
+    with open(path, encoding="utf-8") as file:
+        instance = json.load(file)
+    systems = instance["systems"]
+    if "optimum" not in systems:
+        assert not glpk and test > 4, f"{path}: no optimum"
+        for system in systems.values():
+            cost_of(instance, system)
+        return
+    best = cost_of(instance, systems["optimum"])
+    seen = set()
+    for name, system in systems.items():
+        if name == "gwtf" and any(len(p) != len(system["paths"][0]) for p in system["paths"]):
+            continue  # its annealing may be in the middle of a change when the run ends
+        units, cost = cost_of(instance, system)
+        assert units <= best[0], f"{path}: {name} sends {units} units, but only {best[0]} fit"
+        assert units < best[0] or cost >= best[1], f"{path}: {name} costs {cost}, the optimum {best[1]}"
+        if name == "braid":
+            assert units == best[0], f"{path}: braid sends {units} units of {best[0]}"
+            assert test > 4 or cost == best[1], f"{path}: braid costs {cost}, the optimum {best[1]}"
+        seen.add(name)
+    assert seen == systems_run | {"optimum"}, f"{path}: {seen}"
+
+
+flags = ["--seeds", "3", "--delays", "lockstep,heavy-tailed"]
+rows = bench(*flags, "--dump", FOLDER, "--plot", "f7.svg")
+assert rows == bench(*flags), "the second run differs"
+assert rows == bench(*flags, "--listing", "42"), "the order of the listing matters"
+parsed = [json.loads(line) for line in rows.splitlines()]
+# without it nobody knows the optimum of several data peers
+glpk = any(row["test"] > 4 and row["optima_proven"] > 0 for row in parsed)
+systems_run = {row["system"] for row in parsed}
+assert "braid" in systems_run and len(parsed) == 6 * 2 * len(systems_run), f"{len(parsed)} rows"
+for row in parsed:
+    where = f"test {row['test']}, {row['delay']}, {row['system']}"
+    assert row["below_optimum"] == 0, f"{where}: cheaper than the optimum"
+    assert row["runs"] == 3 and (row["optima_proven"] == 3 or (row["test"] > 4 and not glpk)), where
+    if row["system"] == "braid":
+        assert row["whole"] == 3 and row["quiet"] == 3, where
+assert len({row["trace_hash"] for row in parsed}) == len(parsed), "two rows with one trace"
+files = sorted(os.listdir(FOLDER))
+assert len(files) == 6 * 3 * 2, files
+for name in files:
+    check_file(os.path.join(FOLDER, name), int(name[len("f7-test")]))
+with open("f7.svg", encoding="utf-8") as drawing:
+    text = drawing.read()
+assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and text.count("<rect") > len(parsed), "no drawing"
