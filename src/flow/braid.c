@@ -89,6 +89,14 @@ static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
     down_of(b, k, (uint32_t)next)->room = (int32_t)m->units;
 }
 
+// What is about one commodity's links and not about a token.
+static void receive_about(braid *b, uint32_t k, const router_message *m, int previous, int next) {
+    if (m->kind == ROUTER_LABEL) on_label(b, k, m, previous, next);
+    if (m->kind == ROUTER_ADVERT) on_advert(b, k, m, next);
+    if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, k, (uint32_t)previous, m);
+    if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, k, (uint32_t)next, m);
+}
+
 static void receive(router *r, const router_message *m, int previous, int next, int same) {
     (void)same;
     braid *b = self_of(r);
@@ -96,14 +104,9 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
-    if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_ABORT) braid_keep_capacity(b);
-    if (k < 0) return;
-    if (m->kind == ROUTER_LABEL) on_label(b, (uint32_t)k, m, previous, next);
-    if (m->kind == ROUTER_ADVERT) on_advert(b, (uint32_t)k, m, next);
-    if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, (uint32_t)k, (uint32_t)previous, m);
-    if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, (uint32_t)k, (uint32_t)next, m);
+    if (k >= 0) receive_about(b, (uint32_t)k, m, previous, next);
+    braid_keep_capacity(b);
 }
-
 // --- Speaking ----------------------------------------------------------------------------------------------------------
 
 static bool is_source(const router *r, router_peer peer) {

@@ -59,28 +59,31 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
         found_cycle(s, inner + cost - far->at[closes], other, here, far, closes);
 }
 
+// `halves` with their costs `at`, then the walk's far path. A walk that gains nothing or grows too long is the empty one.
 static void set_label(braid_label *label, uint32_t limit, const walk *w, const router_half *halves, const int64_t *at,
                       uint32_t count) {
+    uint32_t far = w->far == NULL ? 0 : w->far->length;
     label->cost = 0;
     label->length = 0;
-    if (w->far == NULL || at[0] >= 0 || w->far->length + count > limit) return;
+    if (at[0] >= 0 || far + count > limit) return;
     label->cost = at[0];
+    label->length = count + far;
     for (uint32_t i = 0; i < count; i++) {
         label->half[i] = halves[i];
         label->at[i] = at[i];
     }
-    for (uint32_t i = 0; i < w->far->length; i++) {
+    for (uint32_t i = 0; i < far; i++) {
         label->half[count + i] = w->far->half[i];
         label->at[count + i] = w->far->at[i];
     }
-    label->length = count + w->far->length;
 }
 
-// The label of one half: its own best walk, or, over the inner arc, the other half's.
+// The label of one half: its own best walk, or, over the inner arc, the other half's (which may be empty: a data peer
+// gains by one more unit before anybody knows its way).
 static void choose_label(braid_label *label, uint32_t limit, router_half here, router_half other, const walk *direct,
                          const walk *through, int64_t inner) {
     set_label(label, limit, direct, &here, &direct->cost, 1);
-    if (inner >= BRAID_NOWHERE || through->cost >= 0 || inner + through->cost >= label->cost) return;
+    if (inner >= BRAID_NOWHERE || inner + through->cost >= label->cost) return;
     router_half halves[2] = {here, other};
     int64_t at[2] = {inner + through->cost, through->cost};
     set_label(label, limit, through, halves, at, 2);

@@ -56,8 +56,10 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
     return o;
 }
 
+// It will think that I have no room, so my next advert goes out whatever it says.
 void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
     up_of(b, k, slot)->denied += units;
+    up_of(b, k, slot)->said_distance = BRAID_UNTOLD;
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
     if (o == NULL) o = router_post(&b->r, to, ROUTER_DENY);
@@ -83,10 +85,8 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
 // Units pushed at me beyond what I may take go back at once.
 void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived) {
     int32_t over = b->r.is_source ? braid_sum_in(b, k) - (int32_t)b->r.config.capacity : -braid_room(b);
-    int32_t units = least(arrived, over);
-    if (units <= 0) return;
-    braid_deny(b, k, slot, units);
-    up_of(b, k, slot)->said_distance = BRAID_UNTOLD;
+    int32_t units = least(least(arrived, over), braid_free_in(b, k, slot));
+    if (units > 0) braid_deny(b, k, slot, units);
 }
 
 void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back) {
@@ -109,6 +109,7 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     int32_t before = braid_in(b, k, slot);
     braid_on_counts(b, k, slot, m->units, m->taken_back);
     if (m->token.origin != 0) confirm_going(b, m);
+    if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
     braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
 }

@@ -120,6 +120,7 @@ static braid_visit *reserve(braid *b, const braid_visit *wanted, int64_t *cost) 
     braid_visit v = *wanted;
     if (!enter(b, &v) || !cross(b, &v, cost) || !leave(b, &v, cost)) return NULL;
     v.lease = b->r.now + (4 * (int64_t)v.length + 20) * b->r.config.delay;
+    router_want(&b->r, v.lease);
     *place = v;
     hold(b, place, place->units);
     return place;

@@ -31,7 +31,7 @@ typedef struct net_event {
     uint32_t class;  // 0 message, 1 a neighbour is gone, 2 tick
     uint64_t sequence;
     router_peer peer, other;
-    uint32_t life, other_life;
+    uint32_t life;  // of the peer (a tick), of the link (the others)
     router_message *message;
 } net_event;
 
@@ -49,7 +49,7 @@ typedef struct net {
     uint32_t capacity[NET_PEERS];
     int64_t cost[NET_PEERS][NET_PEERS];  // -1: no link
     bool alive[NET_PEERS];
-    uint32_t life[NET_PEERS];
+    uint32_t life[NET_PEERS], link_life[NET_PEERS][NET_PEERS];
     router *router[NET_PEERS];
     int64_t planned[NET_PEERS], last_arrival[NET_PEERS][NET_PEERS], frame_arrival;
     net_event *heap;
@@ -132,8 +132,7 @@ static inline void net_send(net *n, router_message *m) {
     net_push(n, (net_event){.at = n->frame_arrival,
                             .peer = m->to,
                             .other = m->from,
-                            .life = n->life[m->to],
-                            .other_life = n->life[m->from],
+                            .life = n->link_life[m->from][m->to],
                             .message = copy});
 }
 
@@ -172,7 +171,8 @@ static inline bool net_step(net *n) {
     net_event e = net_pop(n);
     n->now = e.at;
     n->tally.events++;
-    bool current = n->alive[e.peer] && e.life == n->life[e.peer];
+    uint32_t life = e.class == 2 ? n->life[e.peer] : n->link_life[e.other][e.peer];
+    bool current = n->alive[e.peer] && e.life == life;
     if (current && e.class == 2 && e.at == n->planned[e.peer]) {
         n->planned[e.peer] = INT64_MAX;
         router_tick(n->router[e.peer], n->now);
@@ -180,7 +180,7 @@ static inline bool net_step(net *n) {
     } else if (current && e.class == 1) {
         router_neighbour_gone(n->router[e.peer], n->now, e.other);
         net_after(n, e.peer);
-    } else if (current && e.class == 0 && e.other_life == n->life[e.other]) {
+    } else if (current && e.class == 0) {
         router_receive(n->router[e.peer], n->now, e.message);
         net_after(n, e.peer);
     }
@@ -303,7 +303,7 @@ static inline void net_crash(net *n, router_peer p) {
     for (router_peer q = 1; q <= n->peers; q++) {
         if (!n->alive[q]) continue;
         int64_t notice = NET_DELAY + (int64_t)rng_below(&n->random, 2 * NET_DELAY);
-        net_push(n, (net_event){.at = n->now + notice, .class = 1, .peer = q, .other = p, .life = n->life[q]});
+        net_push(n, (net_event){.at = n->now + notice, .class = 1, .peer = q, .other = p, .life = n->link_life[p][q]});
     }
 }
 
@@ -312,9 +312,8 @@ static inline void net_restart(net *n, router_peer p) {
     for (router_peer q = 1; q <= n->peers; q++) {
         if (n->alive[q]) router_neighbour_gone(n->router[q], n->now, p);
         n->last_arrival[p][q] = n->last_arrival[q][p] = 0;
-    }
-    for (size_t i = 0; i < n->heap_count; i++) {
-        if (n->heap[i].class == 1 && n->heap[i].other == p) n->heap[i].life = UINT32_MAX;  // noticed already
+        n->link_life[p][q]++;
+        n->link_life[q][p]++;
     }
     n->view_hash[p] = 0;
     net_join(n, p);
