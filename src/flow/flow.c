@@ -27,7 +27,9 @@ void flow_drop(flow *f, uint64_t member) {
 }
 
 // design.md §5 with the terms that the chooser can change: the receiver's computing time, its queue, and the link.
-uint64_t flow_cost_ns(const flow_peer *peer) { return peer->link_ns + (uint64_t)(peer->queued + 1) * peer->forward_ns; }
+uint64_t flow_cost_ns(const flow_peer *peer) {
+    return peer->link_ns + (uint64_t)(peer->queued + 1) * peer->forward_ns;
+}
 
 static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
