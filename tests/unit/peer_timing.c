@@ -1,0 +1,133 @@
+// Suspicion and limits: when a peer is given up on, and how that learns from false alarms.
+#include "peer/timing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const uint64_t START = 5 * TIMING_S;
+
+// Heard every half a second for a while.
+static timing_link steady(uint64_t *now_ns) {
+    timing_link link = {0};
+    *now_ns = START;
+    for (int i = 0; i < 100; i++) {
+        timing_heard(&link, *now_ns);
+        *now_ns += TIMING_HEARTBEAT_NS;
+    }
+    *now_ns = link.heard_ns;
+    return link;
+}
+
+// The shortest silence that is suspicious, to the millisecond.
+static uint64_t limit_of(const timing_link *link) {
+    uint64_t silence = 0;
+    while (!timing_suspect(link, link->heard_ns + silence)) silence += TIMING_MS;
+    return silence;
+}
+
+static void test_silence_grows_suspicious(void **state) {
+    (void)state;
+    uint64_t now;
+    const timing_link link = steady(&now);
+    double last = 0;
+    for (uint64_t silence = 0; silence < 20 * TIMING_S; silence += 10 * TIMING_MS) {
+        double phi = timing_phi(&link, now + silence);
+        assert_true(phi >= last);
+        last = phi;
+    }
+    assert_true(last >= 8);
+    assert_true(timing_phi(&link, now + TIMING_HEARTBEAT_NS) < 1);
+    assert_false(timing_suspect(&link, now + 2 * TIMING_HEARTBEAT_NS));  // one lost heartbeat
+    assert_true(timing_suspect(&link, now + 5 * TIMING_S));
+}
+
+static void test_never_heard_is_not_suspect(void **state) {
+    (void)state;
+    const timing_link link = {0};
+    assert_false(timing_suspect(&link, 1000 * TIMING_S));
+    uint64_t now;
+    const timing_link heard = steady(&now);
+    assert_false(timing_suspect(&heard, now - TIMING_S));  // a clock that went back
+}
+
+static void test_false_alarms_double(void **state) {
+    (void)state;
+    uint64_t now;
+    const timing_link calm = steady(&now);
+    uint64_t before = limit_of(&calm) - TIMING_HEARTBEAT_NS;
+    for (uint32_t alarms = 1; alarms <= 5; alarms++) {
+        timing_link alarmed = calm;
+        alarmed.false_alarms = alarms;
+        uint64_t after = limit_of(&alarmed) - TIMING_HEARTBEAT_NS;
+        assert_in_range(after, 2 * before - 3 * TIMING_MS, 2 * before + 3 * TIMING_MS);
+        before = after;
+    }
+}
+
+static void test_false_alarms_are_counted(void **state) {
+    (void)state;
+    uint64_t now;
+    timing_link link = steady(&now);
+    for (uint32_t alarms = 1; alarms <= 8; alarms++) {
+        now = link.heard_ns + limit_of(&link);
+        timing_heard(&link, now);  // alive after all
+        assert_int_equal(link.false_alarms, alarms < 5 ? alarms : 5);
+    }
+    link = steady(&now);
+    timing_heard(&link, now + 2 * TIMING_HEARTBEAT_NS);
+    assert_int_equal(link.false_alarms, 0);  // late, and not suspected
+}
+
+static void test_irregular_links_are_given_more_time(void **state) {
+    (void)state;
+    uint64_t now;
+    const timing_link regular = steady(&now);
+    timing_link irregular = {0};
+    now = START;
+    for (int i = 0; i < 200; i++) {
+        timing_heard(&irregular, now);
+        now += i % 4 == 0 ? 1500 * TIMING_MS : 200 * TIMING_MS;
+    }
+    irregular.false_alarms = 0;
+    assert_true(limit_of(&irregular) > limit_of(&regular));
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    timing_link link = {0};
+    uint64_t unmeasured = timing_accept_limit(&link, 1000000);
+    assert_true(timing_accept_limit(&link, 2000000) > unmeasured);
+    for (int i = 0; i < 100; i++) timing_accepted(&link, 30 * TIMING_MS);
+    assert_in_range(link.accept_ns, 29 * TIMING_MS, 30 * TIMING_MS);
+    assert_true(timing_accept_limit(&link, 1000000) < unmeasured);
+    uint64_t last = timing_complete_limit(&link, 0);
+    for (uint64_t eta = TIMING_MS; eta < 100 * TIMING_S; eta *= 3) {
+        uint64_t limit = timing_complete_limit(&link, eta);
+        assert_true(limit > last && limit > eta);
+        assert_true(timing_owner_limit(eta) > eta);
+        last = limit;
+    }
+}
+
+static void test_smoothing(void **state) {
+    (void)state;
+    assert_int_equal(timing_smooth(0, 800), 800);
+    assert_int_equal(timing_smooth(800, 800), 800);
+    uint64_t value = 800;
+    for (int i = 0; i < 100; i++) value = timing_smooth(value, 1600);
+    assert_in_range(value, 1580, 1600);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
+        cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
+        cmocka_unit_test(test_irregular_links_are_given_more_time),
+        cmocka_unit_test(test_limits),                   cmocka_unit_test(test_smoothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
