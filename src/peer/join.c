@@ -56,9 +56,10 @@ void join_tick(peer *p) {
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
-// The stage where it helps most: least capacity so far, those on their way in counted.
+// The stage where it helps most: least capacity that answers, those on their way in counted.
 static bool place(const peer *p, const message_join *join, uint16_t *stage) {
     *stage = 0;
+    if (p->member_count == WIRE_MAX_MEMBERS) return false;
     if (join->kind == MEMBER_DATA) return member_count_stage(p, 0) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -66,7 +67,7 @@ static bool place(const peer *p, const message_join *join, uint16_t *stage) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < p->member_count; i++) {
             if (p->members[i].stage != s) continue;
-            capacity += p->members[i].capacity;
+            if (member_answers(p, p->members[i].id)) capacity += p->members[i].capacity;
             count++;
         }
         for (uint32_t i = 0; i < p->contact_high; i++) {
@@ -133,9 +134,11 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
     m->expelling = log_append(p, &entry);
 }
 
+// Heard a moment ago, not only not yet suspected: what only it has may depend on it.
 static bool has_state(const peer *p, const member *m) {
     const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-    return c == NULL || (member_answers(p, m->id) && c->beat.ready != 0 && c->beat.ready >= p->iteration);
+    if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
+    return c == NULL || (c->beat.ready != 0 && c->beat.ready >= p->iteration);
 }
 
 // Somebody else of its stage answers and has the whole state, of this version or the one before.

@@ -46,6 +46,7 @@ void contact_up(peer *p, const braid_id *id) {
     c->log_known = false;
     c->timing.heard_ns = p->now;
     c->sent_ns = 0;  // a heartbeat goes out at once
+    c->beat.ready = 0;  // and one comes: it may be another life of the peer, without the state
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
     member_refresh_flow(p);

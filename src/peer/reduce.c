@@ -72,7 +72,10 @@ void on_begin(peer *p, const message *msg) {
         if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
         return;
     }
-    if (!p->run.reproducible) drop_results(p);  // fp32 sums depend on the order of the parts
+    if (!p->run.reproducible) {  // fp32 sums depend on the order of the parts
+        drop_results(p);
+        pulls_drop(p, GET_RESULT);
+    }
     a->begin = *body;
     a->begun = true;
     a->begun_ns = p->now;
@@ -276,7 +279,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
     pull *q = NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS && q == NULL; i++) {
         pull *c = &p->pulls[i];
-        if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version) q = c;
+        if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
     }
     if (q == NULL || (q->what == GET_PART && q->digest != get->digest) || get->version != a->results) {
         peer_release(p, &blob);
@@ -303,6 +306,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
     t->work.count = get->count;
     t->work.in = blob;
     t->work.iteration = a->results;
+    t->work.version = a->begin.round;
     g->state = SEGMENT_WORKING;
 }
 
@@ -327,7 +331,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
     if (p->me == 0 || a->results != t->work.iteration || index >= p->segments) return;
     segment *g = &a->segment[index];
-    bool other_round = !p->run.reproducible && t->work.kind == JOB_REDUCE && t->work.version != a->begin.round;
+    bool other_round = !p->run.reproducible && t->work.version != a->begin.round;
     if (g->state != SEGMENT_WORKING) return;
     if (r->failed || other_round) {
         reduce_job_failed(p, t);

@@ -15,6 +15,7 @@
 #define TIMING_REDIAL_FIRST_NS (200 * TIMING_MS)   // after a link fell: at once, then this, doubling
 #define TIMING_REDIAL_MOST_NS (5 * TIMING_S)
 #define TIMING_ASLEEP_NS (1 * TIMING_S)            // called so much later than asked for, a peer stood still itself
+#define TIMING_FRESH_NS (2 * TIMING_S)             // who was heard within this is there, for decisions that cannot be taken back
 #define TIMING_EXPEL_REFUSED_NS (400 * TIMING_MS)  // its port has answered "nobody here" for so long
 #define TIMING_EXPEL_SILENCE_NS (10 * TIMING_S)    // silent and unreachable for so long
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered word to owner or leader is said again
