@@ -151,6 +151,7 @@ void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id n
 // Gives up the least advanced uncommitted microbatch so that a repair, which is past home, can go on: a waiting forward
 // before a backward, then the larger index. Its owner repairs it later.
 static bool evict(peer *p, uint32_t for_m) {
+    if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
     uint32_t victim = UINT32_MAX;
     bool victim_backward = true;
     for (uint32_t m = 0; m < p->microbatches; m++) {
@@ -363,19 +364,22 @@ void on_commit(peer *p, const message *msg) {
     bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
+        if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
         answer_deny(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING);
         return;
     }
     if (body->rev > h->rev) h->rev = body->rev;
-    if (h->counted) {
+    bool again = peer_breaks(p, PEER_MUTANT_COMMITS_TWICE);
+    if (h->counted && !again) {
         answer_counted(p, body->subject.m);
         return;
     }
-    if (h->weight != WORK_NONE) return;
+    if (h->weight != WORK_NONE && !again) return;
     reduce_open(p);
     h->owner_term = body->subject.owner_term;
     h->weight = WORK_QUEUED;
     h->touched_ns = p->now;
+    if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->slot_taken[h->slot] = 0;
 }
 
 void held_weight_done(peer *p, const task *t, const job_result *r) {
@@ -390,7 +394,7 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
     p->counted++;
     p->useful_ns += h->spent_ns;
     h->spent_ns = 0;
-    slot_free(p, h);
+    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) slot_free(p, h);
     answer_counted(p, m);
     if (p->stage == 0) own_launch(p);
 }

@@ -359,6 +359,7 @@ effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
 void peer_tell(peer *p, const tell *what);
 void peer_wake_at(peer *p, uint64_t when_ns);
 bool peer_is_leader(const peer *p);
+bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 
 // ---- members.c ----------------------------------------------------------------------------------------------------
 uint32_t contact_find(const peer *p, const braid_id *id);

@@ -47,6 +47,18 @@ typedef struct peer_run {
     const uint16_t *tensor_stage;  // [model_tensors] in canonical order; borrowed for the peer's life
 } peer_run;
 
+// For the tests of the tests: each bit breaks one rule of the protocol, and the simulator must notice.
+typedef enum peer_mutant {
+    PEER_MUTANT_MOVES_ON_SUSPICION = 1 << 0,  // a holder that was told to COMMIT is replaced before its expulsion
+    PEER_MUTANT_FREES_AT_COMMIT = 1 << 1,     // the slot is free before the weight gradient is computed
+    PEER_MUTANT_COMPLETE_ENDS_GUARD = 1 << 2, // nobody looks after a forward once it was computed
+    PEER_MUTANT_COMMITS_TWICE = 1 << 3,       // a second COMMIT adds a second time
+    PEER_MUTANT_SAME_NAME = 1 << 4,           // a part is served under a name that is not its set's
+    PEER_MUTANT_NO_EVICTION = 1 << 5,         // a repair waits for a slot like anybody
+    PEER_MUTANT_FREES_AT_FINAL = 1 << 6,      // slots stay taken until FINAL
+    PEER_MUTANT_REFUSES_SILENTLY = 1 << 7,    // a COMMIT that cannot be kept is not answered
+} peer_mutant;
+
 typedef struct peer_config {
     braid_id self;
     char address[WIRE_MAX_ADDRESS];
@@ -56,6 +68,7 @@ typedef struct peer_config {
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
     uint64_t random_seed;       // another one in each life of a process: the leader tells lives apart by it
+    uint32_t mutants;           // of peer_mutant; 0 outside of tests
 } peer_config;
 
 typedef enum event_kind {

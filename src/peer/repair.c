@@ -9,6 +9,7 @@
 #include <string.h>
 
 static bool committed_and_live(const peer *p, const owned_stage *st) {
+    if (peer_breaks(p, PEER_MUTANT_MOVES_ON_SUSPICION) && !member_answers(p, st->member)) return false;
     return (st->committed || st->counted) && member_live(p, st->member);
 }
 
@@ -213,7 +214,7 @@ static void repair_decide(peer *p, uint32_t m) {
     o->probe_ns = 0;
     if (o->patience < 8) o->patience++;
     own_touch(p, m, 0);
-    if (o->phase == OWNED_FORWARD) repair_forward(p, m);
+    if (o->phase == OWNED_FORWARD && !peer_breaks(p, PEER_MUTANT_COMPLETE_ENDS_GUARD)) repair_forward(p, m);
     if (o->phase == OWNED_BACKWARD || o->phase == OWNED_COMMITTED) repair_backward(p, m);
     if (o->phase == OWNED_COMMITTED) own_commit(p, m);
 }

@@ -18,7 +18,7 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get) {
 
 // The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->iteration && get->digest == set_digest(&p->k) && !weights_pending(p);
+    return get->stage == p->stage && get->version == p->iteration && (get->digest == set_digest(&p->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {

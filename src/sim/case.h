@@ -70,6 +70,15 @@ typedef enum sim_mutant {
     SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be seen to be stuck
     SIM_MUTANT_WRONG_STATE,    // a state chunk is not what the donor has
     SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
+    // the core breaks a rule itself (peer_mutant)
+    SIM_MUTANT_MOVES_ON_SUSPICION,
+    SIM_MUTANT_FREES_AT_COMMIT,
+    SIM_MUTANT_COMPLETE_ENDS_GUARD,
+    SIM_MUTANT_COMMITS_TWICE,
+    SIM_MUTANT_SAME_NAME,
+    SIM_MUTANT_NO_EVICTION,
+    SIM_MUTANT_FREES_AT_FINAL,
+    SIM_MUTANT_REFUSES_SILENTLY,
     SIM_MUTANTS
 } sim_mutant;
 

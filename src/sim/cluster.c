@@ -178,7 +178,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
     snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : "r", index % 1000);
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[0].id,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
-                              .random_seed = rng_next(&n->random)};
+                              .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-0:1");
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);

@@ -65,9 +65,9 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
-    n->machine_died = crash->machine;
-    sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), crash->machine ? "without a word" : "links reset");
-    sim_link_die(s, victim, crash->machine, false);
+    n->machine_died = crash->machine && s->checker.started;  // a start would wait for it
+    sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "without a word" : "links reset");
+    sim_link_die(s, victim, n->machine_died, false);
     if (crash->restart || waited_for) restart_plan(s, victim, crash);
 }
 

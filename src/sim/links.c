@@ -203,6 +203,7 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
     } else {
         if (!mine->up || mine->connection != item->connection) return;
         mine->up = false;
+        mine->connection = 0;
     }
     tell_down(s, item->node, &item->id, item->refused);
 }

@@ -3,6 +3,8 @@
 
 #include "base/bitset.h"
 
+uint32_t sim_mutant_of_core(sim_mutant mutant) { return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : 1u << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION); }
+
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
 
 bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
