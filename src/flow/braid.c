@@ -35,11 +35,17 @@ static void forget_up(braid *b, uint32_t k, uint32_t slot) {
 }
 
 static void forget_down(braid *b, uint32_t k, uint32_t slot) {
-    *down_of(b, k, slot) = (braid_down){.distance = BRAID_NOWHERE};
+    int64_t head = INT64_MAX;  // a newcomer enters where the others are
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, other) {
+        int64_t time = down_of(b, k, other)->virtual_time;
+        if (other != slot && time < head) head = time;
+    }
+    *down_of(b, k, slot) = (braid_down){.distance = BRAID_NOWHERE, .virtual_time = head == INT64_MAX ? 0 : head};
 }
 
 static void braid_init(router *r) {
     braid *b = self_of(r);
+    b->greedy = r->config.algorithm == ROUTER_SWARM;
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
     for (uint32_t k = 0; k < r->commodities; k++)
@@ -126,7 +132,7 @@ static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
     *room = most(0, b->r.is_source ? (int32_t)b->r.config.capacity - braid_sum_in(b, k) : braid_room(b));
     if (b->r.is_source) return 0;
     int32_t deficit = -braid_excess(b, k);
-    if (deficit > 0) {
+    if (deficit > 0 && !b->greedy) {
         *room = deficit;
         return BRAID_DEFICIT;
     }
@@ -207,18 +213,22 @@ static void speak(braid *b) {
     b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
 }
 
+static void look_for_cycles(braid *b) {
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        router_half cycle[ROUTER_MAX_CYCLE];
+        uint32_t length = braid_labels(b, k, cycle);
+        if (length == 0) continue;
+        if (!b->out && b->r.now >= b->back_off_until) braid_launch(b, k, cycle, length);
+        b->cycle_waits = true;
+    }
+}
+
 static void tick(router *r) {
     braid *b = self_of(r);
     braid_expire(b);
     braid_balance(b);
     b->cycle_waits = false;
-    for (uint32_t k = 0; k < r->commodities; k++) {
-        router_half cycle[ROUTER_MAX_CYCLE];
-        uint32_t length = braid_labels(b, k, cycle);
-        if (length == 0) continue;
-        if (!b->out && r->now >= b->back_off_until) braid_launch(b, k, cycle, length);
-        b->cycle_waits = true;
-    }
+    if (!b->greedy) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (r->now < b->speak_at)
         router_want(r, b->speak_at);

@@ -49,6 +49,7 @@ typedef struct braid_down {
     int32_t owed, denied_done;  // hand-backs still to do; done in total
     int32_t reserved;           // by tokens, to be taken off
     int32_t room;               // what it would take
+    int64_t virtual_time;       // swarm's, if weighted
     int64_t distance;           // from it to the sink through free peers
     uint64_t said;
     braid_label label;  // its I half's
@@ -94,6 +95,7 @@ typedef struct braid {
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
+    bool greedy;  // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add;  // room reserved by tokens
     braid_visit visit[BRAID_RESERVATIONS];
     braid_going going[BRAID_RESERVATIONS];
@@ -141,6 +143,7 @@ void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32
 void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived);
 void braid_keep_capacity(braid *b);
 void braid_balance(braid *b);
+bool braid_wants_detour(const braid *b);
 void braid_ledger_deadlines(braid *b);
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
 

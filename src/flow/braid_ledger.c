@@ -1,7 +1,7 @@
 // braid's counters: what passes here, what is too much, what is missing, and how either is mended.
 #include "flow/braid.h"
 
-enum { TRY_EXCESS = 5, TRY_DEFICIT = 7 };  // delays that excess or deficit may wait for a mend near by
+enum { TRY_EXCESS = 5, TRY_DEFICIT = 7, TRY_PLAIN = 24 };  // delays to wait: excess or deficit for a mend near by, ...
 
 int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
     const braid_up *u = up_of(b, k, slot);
@@ -172,6 +172,7 @@ static int best_way(const braid *b, uint32_t k) {
         const braid_down *d = down_of(b, k, s);
         if (d->room <= 0 || d->owed != 0 || d->distance >= BRAID_NOWHERE) continue;
         int64_t cost = link_cost(b, ROUTER_NEXT, s) + d->distance;
+        if (b->greedy) cost = b->r.config.weighted ? d->virtual_time : link_cost(b, ROUTER_NEXT, s);
         if (cost >= best_cost) continue;
         best_cost = cost;
         best = (int)s;
@@ -185,7 +186,8 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
         int s = best_way(b, k);
         if (s < 0) break;
         braid_down *d = down_of(b, k, (uint32_t)s);
-        int32_t n = least(units, d->room);
+        int32_t n = least(b->greedy ? 1 : units, d->room);
+        d->virtual_time += link_cost(b, ROUTER_NEXT, (uint32_t)s);
         d->room -= n;
         d->out += n;
         units -= n;
@@ -215,15 +217,20 @@ static void mend_deficit(braid *b, uint32_t k) {
         return;
     }
     if (c->deficit_since == BRAID_NEVER_SINCE) c->deficit_since = b->r.now;
-    if (!c->cancelled && b->r.now - c->deficit_since < TRY_DEFICIT * b->r.config.delay) return;
+    if (!c->cancelled && !b->greedy && b->r.now - c->deficit_since < TRY_DEFICIT * b->r.config.delay) return;
     cancel(b, k, deficit);
 }
 
 // A data peer starts what it may, and takes back what it may no longer send.
 static void balance_source(braid *b) {
     int32_t spare = (int32_t)b->r.config.capacity - braid_sum_out(b, 0) - b->add;
-    push(b, 0, spare);
+    int32_t left = push(b, 0, spare);
     cancel(b, 0, -spare);
+    braid_commodity *c = &b->commodity[0];
+    if (left <= 0)
+        c->stuck_since = BRAID_NEVER_SINCE;
+    else if (c->stuck_since == BRAID_NEVER_SINCE || left < spare)
+        c->stuck_since = b->r.now;
 }
 
 void braid_balance(braid *b) {
@@ -244,7 +251,19 @@ static void want_after(braid *b, int64_t since, int64_t delays) {
     router_want(&b->r, at > b->r.now ? at : b->r.now + b->r.config.delay);
 }
 
+// Looking for a detour for one more unit wakes everybody up, so a data peer first sees whether the plain ways take all.
+bool braid_wants_detour(const braid *b) {
+    int64_t since = b->commodity[0].stuck_since;
+    return since != BRAID_NEVER_SINCE && b->r.now - since >= TRY_PLAIN * b->r.config.delay;
+}
+
 void braid_ledger_deadlines(braid *b) {
+    if (b->r.is_source) {
+        int64_t since = b->commodity[0].stuck_since;
+        if (since != BRAID_NEVER_SINCE && !braid_wants_detour(b))
+            router_want(&b->r, since + TRY_PLAIN * b->r.config.delay);
+        return;
+    }
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         want_after(b, b->commodity[k].stuck_since, TRY_EXCESS);
         want_after(b, b->commodity[k].deficit_since, TRY_DEFICIT);

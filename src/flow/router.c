@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const router_rules *const rules[ROUTER_ALGORITHMS] = {[ROUTER_BRAID] = &braid_rules};
+static const router_rules *const rules[ROUTER_ALGORITHMS] = {
+    [ROUTER_BRAID] = &braid_rules, [ROUTER_SWARM] = &braid_rules};
 
 static const router_rules *rules_of(const router *r) { return rules[r->config.algorithm]; }
 

@@ -60,6 +60,9 @@ typedef struct router_config {
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
 
+    // swarm
+    bool weighted;  // stochastic wiring: the next peer by virtual time (a unit adds the link's cost); else the closest
+
     // gwtf
     double temperature;  // in units of cost (the paper's T = 1.7 times the host's scale of costs)
     double cooling;      // its factor after an accepted change (the paper's alpha = 0.95)

@@ -7,6 +7,12 @@
 #include "base/rng.h"
 #include "flow/router.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -359,6 +365,46 @@ static inline net_result net_measure(const net *n) {
     }
     result.whole = result.why == NULL;
     return result;
+}
+
+// --- Weather -----------------------------------------------------------------------------------------------------------
+
+static inline net_case net_random_case(rng *r) {
+    uint32_t stages = 1 + (uint32_t)rng_below(r, 6);
+    return (net_case){.sources = 1,
+                      .stages = stages,
+                      .relays = stages * (1 + (uint32_t)rng_below(r, 4)),
+                      .capacity_from = 1,
+                      .capacity_below = 2 + (uint32_t)rng_below(r, 5),
+                      .cost_from = 1,
+                      .cost_below = 3 + (uint32_t)rng_below(r, 40),
+                      .delays = (net_delays)rng_below(r, 4),
+                      .seed = rng_next(r)};
+}
+
+// Crashes and restarts at any moment. A stage may die out for a while.
+static inline void net_churn(net *n, rng *r) {
+    uint32_t blows = 1 + (uint32_t)rng_below(r, 6);
+    for (uint32_t i = 0; i < blows; i++) {
+        net_run(n, 1 + (int64_t)rng_below(r, 40));
+        router_peer p = 2 + (router_peer)rng_below(r, n->peers - 1);
+        if (n->alive[p])
+            net_crash(n, p);
+        else
+            net_restart(n, p);
+    }
+}
+
+// Runs until quiet; fails the test (the case goes to standard error) unless it becomes quiet and whole without a check
+// failing. A single heavy-tailed delay may be thousands of rounds.
+static inline net_result net_settle(net *n, const char *what) {
+    bool quiet = net_run(n, 1000000);
+    net_result r = net_measure(n);
+    if (quiet && n->broken == NULL && r.whole) return r;
+    fail_msg("%s: seed %llu, delays %d, relays %u, stages %u: %s (at %u), %s, %s", what, (unsigned long long)n->c.seed,
+             (int)n->c.delays, n->c.relays, n->c.stages, n->broken != NULL ? n->broken : "no check failed",
+             n->broken_at, r.why != NULL ? r.why : "whole", quiet ? "quiet" : "not quiet");
+    return r;
 }
 
 // --- The optimum for one source: successive shortest paths -------------------------------------------------------------
