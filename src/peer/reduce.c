@@ -60,13 +60,19 @@ static bool behind(const peer *p, uint64_t version) {
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
+// False while the results of the iteration before are still being fetched: whoever asks says it again.
+static bool results_begin(peer *p, uint64_t iteration) {
+    const aggregation *a = &p->aggregation;
+    if (a->results != iteration && a->results + 1 == iteration && behind(p, a->results) && !a->given_up) return false;
+    reduce_want(p, iteration);
+    return true;
+}
+
 void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
     aggregation *a = &p->aggregation;
     if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
-    // the results of the iteration before are still being fetched: the leader says it again
-    if (a->results != msg->iteration && a->results + 1 == msg->iteration && behind(p, a->results) && !a->given_up) return;
-    reduce_want(p, msg->iteration);
+    if (!results_begin(p, msg->iteration)) return;
     bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
     if (!newer) {
         if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
@@ -207,7 +213,9 @@ void on_result(peer *p, const message *msg) {
     const member *from = member_find(p, msg->sender);
     if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
     uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
-    if (g >= p->segments || body->count != segment_count(p, g) || a->results != msg->iteration) return;
+    if (g >= p->segments || body->count != segment_count(p, g)) return;
+    // its announcer may have heard BEGIN before me, and says it once
+    if (a->results != msg->iteration && (msg->iteration != p->iteration || !results_begin(p, msg->iteration))) return;
     if (!p->run.reproducible && (!a->begun || body->round != a->begin.round)) return;
     a->segment[g].holder = msg->sender;
 }
@@ -237,7 +245,7 @@ static void fetch_result(peer *p, uint32_t index) {
     if (!member_answers(p, from)) {
         // before FINAL most will announce it by themselves
         uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
-        uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS);
+        uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS / 5);
         if (p->now < due) {
             peer_wake_at(p, due);
             return;
