@@ -95,10 +95,11 @@ typedef struct routing_result {
     bool quiet;                // no message, nothing planned: it will never move again
     uint64_t over_capacity;    // calls after which a router said that it carries more than it can
     int64_t last_move, whole;  // rounds; `whole`: the first at which all units had a way, -1: never
-    uint64_t messages, frames, bytes, early_messages, events;
+    uint64_t messages, frames, bytes, early_messages, whole_messages, events;
     uint64_t by_kind[ROUTER_KINDS];
-    uint64_t hash;  // of every event of the run, in order
-    int64_t *flow;  // [sources][links] at the end, owned
+    int64_t whole_cost;  // then
+    uint64_t hash;       // of every event of the run, in order
+    int64_t *flow;       // [sources][links] at the end, owned
 } routing_result;
 
 // Whether the algorithm has been written.
@@ -107,5 +108,24 @@ bool routing_has(router_algorithm algorithm);
 braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
                       routing_result *out, braid_error *error);
 void routing_result_close(routing_result *result);
+
+// --- changes: what a swarm that has become quiet does when peers go or come
+
+typedef struct routing_change {
+    const uint32_t *peer;  // relays of the instance, borrowed
+    uint32_t count;
+    bool
+        join;  // they are away until then; else they die without a word, and each neighbour notices 1 to 3 rounds later
+} routing_change;
+
+// The instance without some peers.
+braid_err routing_without(const routing_instance *instance, const routing_change *change, routing_instance *out,
+                          braid_error *error);
+
+// A run until it is quiet, the change, and what follows until it is quiet again: `after` counts rounds, messages and
+// events from the change on, and stays empty when the run before it never became quiet. With one data peer its demand follows to `units_after` when somebody joins.
+braid_err routing_run_change(const routing_instance *instance, const routing_settings *settings,
+                             const routing_change *change, int64_t units_before, int64_t units_after,
+                             routing_result *before, routing_result *after, braid_error *error);
 
 #endif

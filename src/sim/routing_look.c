@@ -61,7 +61,7 @@ static routing_sight sight(routing_net *n) {
     memset(n->sent, 0, cells * sizeof *n->sent);
     memset(n->taken, 0, cells * sizeof *n->taken);
     for (uint32_t i = 0; i < n->peers; i++) {
-        uint32_t count = ask(n, i);
+        uint32_t count = n->node[i].away ? 0 : ask(n, i);
         int64_t carried = 0;
         for (uint32_t u = 0; u < count; u++) {
             s.consistent &= n->seen[u].count == 0 || book(n, i, &n->seen[u]);
@@ -87,7 +87,11 @@ void routing_look(routing_net *n, int64_t round) {
     size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->sent;
     out->end = sight(n);
     bool whole = out->end.consistent && out->end.units == n->units;
-    if (whole && out->whole < 0) out->whole = round;
+    if (whole && out->whole < 0) {
+        out->whole = round;
+        out->whole_messages = out->messages;
+        out->whole_cost = out->end.cost;
+    }
     if (memcmp(n->sent, n->previous, bytes) != 0) {
         memcpy(n->previous, n->sent, bytes);
         out->last_move = round;
@@ -99,6 +103,10 @@ void routing_look(routing_net *n, int64_t round) {
 }
 
 void routing_look_end(routing_net *n) {
-    size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->sent;
-    memcpy(n->out->flow, n->sent, bytes);
+    size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
+    n->out->flow = calloc(cells, sizeof *n->out->flow);
+    if (n->out->flow == NULL)
+        routing_net_fail(n, BRAID_MEMORY, "no memory for a flow of %zu links", cells);
+    else
+        memcpy(n->out->flow, n->sent, cells * sizeof *n->sent);
 }

@@ -72,14 +72,14 @@ static uint32_t widest_side(const routing_net *n) {
     return most;
 }
 
-static router_config configure(const routing_net *n, uint32_t i, uint32_t widest) {
+static router_config configure(const routing_net *n, uint32_t i) {
     const routing_settings *s = n->settings;
     router_config c = {
         .algorithm = s->algorithm,
         .self = i + 1,
         .capacity = n->instance->problem.peer[i].capacity,
         .source_count = n->instance->sources,
-        .max_neighbours = widest,
+        .max_neighbours = n->widest,
         .seed = rng_seed(rng_seed(n->instance->seed, 2), i),
         .delay = ROUTING_ROUND,
         .gather = s->delay != ROUTING_LOCKSTEP && s->gather ? ROUTING_ROUND / 4 : 0,
@@ -107,40 +107,61 @@ bool routing_has(router_algorithm algorithm) {
 }
 
 static braid_err open_routers(routing_net *n) {
-    uint32_t widest = widest_side(n);
-    if (widest == 0) return BRAID_MEMORY;
+    n->widest = widest_side(n);
+    if (n->widest == 0) return BRAID_MEMORY;
     for (uint32_t i = 0; i < n->peers; i++) {
-        router_config c = configure(n, i, widest);
+        router_config c = configure(n, i);
         size_t bytes = router_bytes(&c);
         if (bytes == 0) {
             routing_net_fail(n, BRAID_LIMIT,
                              "%s with capacity %u, %u neighbours a side and %u data peers is more than a router takes "
                              "(capacity %d, %d neighbours, %d data peers)",
-                             n->instance->name[i], c.capacity, widest, c.source_count, ROUTER_MAX_UNITS,
+                             n->instance->name[i], c.capacity, n->widest, c.source_count, ROUTER_MAX_UNITS,
                              ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
             return BRAID_LIMIT;
         }
         void *memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
         if (memory == NULL) return BRAID_MEMORY;
-        n->node[i] = (routing_node){router_init(memory, &c, 0), c.capacity, INT64_MAX, -1};
+        n->node[i].router = router_init(memory, &c, 0);
+        n->node[i].capacity = c.capacity;
+        n->node[i].armed = INT64_MAX;
+        n->node[i].ticked = -1;
     }
     return BRAID_OK;
 }
 
 static void add(routing_net *n, uint32_t at, uint32_t neighbour, router_side side, int64_t cost) {
-    if (router_neighbour_add(n->node[at].router, 0, neighbour + 1, side, cost)) return;
+    if (n->node[at].away || n->node[neighbour].away) return;
+    if (router_neighbour_add(n->node[at].router, n->now, neighbour + 1, side, cost)) return;
     routing_net_fail(n, BRAID_STATE, "%s refused its neighbour %s", n->instance->name[at],
                      n->instance->name[neighbour]);
 }
 
-static void join_neighbours(routing_net *n) {
+// All links, or those of one peer.
+static void join_neighbours(routing_net *n, uint32_t only) {
     const plan_problem *p = &n->instance->problem;
     for (uint32_t l = 0; l < p->links; l++) {
-        add(n, p->link[l].from, p->link[l].to, ROUTER_NEXT, p->link[l].cost);
-        add(n, p->link[l].to, p->link[l].from, ROUTER_PREVIOUS, p->link[l].cost);
+        uint32_t from = p->link[l].from, to = p->link[l].to;
+        if (only != UINT32_MAX && from != only && to != only) continue;
+        add(n, from, to, ROUTER_NEXT, p->link[l].cost);
+        add(n, to, from, ROUTER_PREVIOUS, p->link[l].cost);
     }
-    for (uint32_t w = 0; w < n->wires; w++)
-        if (same_stage(p, n->wire[w].from, n->wire[w].to)) add(n, n->wire[w].from, n->wire[w].to, ROUTER_SAME, 0);
+    for (uint32_t w = 0; w < n->wires; w++) {
+        uint32_t from = n->wire[w].from, to = n->wire[w].to;
+        if (same_stage(p, from, to) && (only == UINT32_MAX || from == only || to == only))
+            add(n, from, to, ROUTER_SAME, 0);
+    }
+}
+
+void routing_net_arrive(routing_net *n, uint32_t peer) {
+    router_config c = configure(n, peer);
+    routing_node *node = &n->node[peer];
+    node->router = router_init(node->router, &c, n->now);
+    node->away = false;
+    join_neighbours(n, peer);
+    for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++)
+        if (!n->node[n->wire[w].to].away) routing_collect(n, &n->node[n->wire[w].to]);
+    routing_collect(n, node);
 }
 
 static braid_err open_looks(routing_net *n) {
@@ -148,13 +169,11 @@ static braid_err open_looks(routing_net *n) {
     n->sent = calloc(cells, sizeof *n->sent);
     n->taken = calloc(cells, sizeof *n->taken);
     n->previous = calloc(cells, sizeof *n->previous);
-    n->out->flow = calloc(cells, sizeof *n->out->flow);
-    bool all = n->sent != NULL && n->taken != NULL && n->previous != NULL && n->out->flow != NULL;
-    return all ? BRAID_OK : BRAID_MEMORY;
+    return n->sent != NULL && n->taken != NULL && n->previous != NULL ? BRAID_OK : BRAID_MEMORY;
 }
 
 braid_err routing_net_open(routing_net *n, const routing_instance *instance, const routing_settings *settings,
-                           int64_t units, routing_result *out, braid_error *error) {
+                           const routing_change *late, int64_t units, routing_result *out, braid_error *error) {
     *n = (routing_net){.instance = instance,
                        .settings = settings,
                        .out = out,
@@ -170,7 +189,8 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
     if (!err) err = open_wires(n);
     if (!err) err = open_looks(n);
     if (!err) err = open_routers(n);
-    if (!err) join_neighbours(n);
+    for (uint32_t i = 0; !err && late != NULL && i < late->count; i++) n->node[late->peer[i]].away = true;
+    if (!err) join_neighbours(n, UINT32_MAX);
     if (n->failed) return error->code;
     return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
 }

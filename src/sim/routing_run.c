@@ -63,7 +63,7 @@ static int64_t draw_delay(routing_net *n, rng *r) {
     return delay > 0 ? delay : 1;
 }
 
-static routing_wire *wire_between(const routing_net *n, uint32_t from, uint32_t to) {
+routing_wire *routing_wire_between(const routing_net *n, uint32_t from, uint32_t to) {
     uint32_t low = n->first_wire[from], high = n->first_wire[from + 1];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -83,8 +83,18 @@ static size_t used_bytes(const router_message *m) {
     return short_kind && m->length == 0 ? head : sizeof *m;
 }
 
+void routing_deliver(routing_net *n, int64_t at, const router_message *m) {
+    router_message *copy = calloc(1, sizeof *copy);
+    if (copy == NULL) {
+        routing_net_fail(n, BRAID_MEMORY, "no memory for a message");
+        return;
+    }
+    memcpy(copy, m, used_bytes(m));
+    sim_queue_put(&n->queue, (uint64_t)at * 2, copy);
+}
+
 static void post(routing_net *n, const router_message *m) {
-    routing_wire *w = wire_between(n, m->from - 1, m->to - 1);
+    routing_wire *w = routing_wire_between(n, m->from - 1, m->to - 1);
     if (w == NULL) {
         routing_net_fail(n, BRAID_STATE, "%s sent a %s to %s, which is no neighbour", n->instance->name[m->from - 1],
                          router_kind_name(m->kind), m->to - 1 < n->peers ? n->instance->name[m->to - 1] : "nobody");
@@ -98,20 +108,12 @@ static void post(routing_net *n, const router_message *m) {
         int64_t at = n->now + draw_delay(n, &w->random);
         w->last = at > w->last ? at : w->last;
     }
-    size_t bytes = used_bytes(m);
-    router_message *copy = calloc(1, sizeof *copy);
-    if (copy == NULL) {
-        routing_net_fail(n, BRAID_MEMORY, "no memory for a message");
-        return;
-    }
-    memcpy(copy, m, bytes);
-    sim_queue_put(&n->queue, (uint64_t)w->last * 2, copy);
+    routing_deliver(n, w->last, m);
 }
 
 // --- peers
 
-// After every call of a router: its messages, its load, its next tick.
-static void collect(routing_net *n, routing_node *node) {
+void routing_collect(routing_net *n, routing_node *node) {
     router_message m;
     memset(&m, 0, sizeof m);
     while (!n->failed && router_next(node->router, &m)) post(n, &m);
@@ -128,27 +130,39 @@ static void collect(routing_net *n, routing_node *node) {
     sim_queue_put(&n->queue, (uint64_t)at * 2 + 1, node);
 }
 
+static void take_message(routing_net *n, const router_message *m) {
+    routing_node *node = &n->node[m->to - 1];
+    routing_wire *w = routing_wire_between(n, m->from - 1, m->to - 1);
+    if (node->away || w->fallen) return;
+    if ((int)m->kind == ROUTING_NOTICE) {
+        w->fallen = true;
+        router_neighbour_gone(node->router, n->now, m->from);
+    } else {
+        router_receive(node->router, n->now, m);
+    }
+    routing_collect(n, node);
+}
+
 static void take_event(routing_net *n, bool tick, void *item) {
     n->out->events++;
     if (tick) {
         routing_node *node = item;
         node->armed = INT64_MAX;
+        if (node->away) return;
         node->ticked = n->now;
         fold(n, (uint64_t)n->now);
         fold(n, (uint64_t)(node - n->node));
         router_tick(node->router, n->now);
-        collect(n, node);
+        routing_collect(n, node);
         return;
     }
     router_message *m = item;
     fold_message(n, m);
-    routing_node *node = &n->node[m->to - 1];
-    router_receive(node->router, n->now, m);
+    take_message(n, m);
     free(m);
-    collect(n, node);
 }
 
-static void drain(routing_net *n) {
+void routing_drain(routing_net *n) {
     uint64_t at;
     void *item;
     while (sim_queue_take(&n->queue, &at, &item))
@@ -156,38 +170,38 @@ static void drain(routing_net *n) {
 }
 
 // A stale tick is no event: a run whose queue holds nothing else is quiet.
-static void run_events(routing_net *n) {
-    int64_t limit = n->settings->limit_rounds * ROUTING_ROUND, look = 0;
+void routing_events(routing_net *n) {
+    int64_t limit = n->start + n->settings->limit_rounds * ROUTING_ROUND, look = n->start;
     uint64_t key;
     void *item;
     while (!n->failed && sim_queue_take(&n->queue, &key, &item)) {
         int64_t at = (int64_t)(key / 2);
         bool tick = key % 2 == 1;
         if (tick && ((routing_node *)item)->armed != at) continue;
-        for (; look < at && look <= limit; look += ROUTING_ROUND) routing_look(n, look / ROUTING_ROUND);
+        for (; look < at && look <= limit; look += ROUTING_ROUND) routing_look(n, (look - n->start) / ROUTING_ROUND);
         if (at > limit) {
             if (!tick) free(item);
-            drain(n);
+            routing_drain(n);
             return;
         }
         n->now = at;
         take_event(n, tick, item);
     }
     n->out->quiet = !n->failed;
-    routing_look(n, look / ROUTING_ROUND);
+    routing_look(n, (look - n->start) / ROUTING_ROUND);
 }
 
 braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
                       routing_result *out, braid_error *error) {
     *out = (routing_result){.whole = -1};
     routing_net n;
-    braid_err err = routing_net_open(&n, instance, settings, units, out, error);
+    braid_err err = routing_net_open(&n, instance, settings, NULL, units, out, error);
     if (!err) {
-        for (uint32_t i = 0; i < n.peers; i++) collect(&n, &n.node[i]);
-        run_events(&n);
+        for (uint32_t i = 0; i < n.peers; i++) routing_collect(&n, &n.node[i]);
+        routing_events(&n);
         routing_look_end(&n);
     }
-    drain(&n);
+    routing_drain(&n);
     err = err ? err : n.failed ? error->code : BRAID_OK;
     routing_net_close(&n);
     if (err) routing_result_close(out);

@@ -166,6 +166,49 @@ static void test_runs_depend_on_seed_and_delay_not_on_listing(void **state) {
     routing_instance_close(&other);
 }
 
+// A relay dies, another one joins: braid ends at the optimum of who is there then, and the run is the same twice.
+static void check_change(uint64_t seed, routing_delay delay, bool join) {
+    routing_instance full, less;
+    routing_optimum all, rest;
+    braid_error error = {0};
+    make(1, seed, 0, &full);
+    uint32_t peer[] = {1 + (uint32_t)seed % 40, 1 + (uint32_t)(seed + 7) % 40};
+    routing_change change = {peer, 2, join};
+    assert_int_equal(routing_without(&full, &change, &less, &error), BRAID_OK);
+    assert_int_equal(less.problem.peers, full.problem.peers - 2);
+    assert_int_equal(plan_check(&less.problem, &error), BRAID_OK);
+    assert_int_equal(routing_optimum_find(&full, 1, &all, &error), BRAID_OK);
+    assert_int_equal(routing_optimum_find(&less, 1, &rest, &error), BRAID_OK);
+    const routing_optimum *first = join ? &rest : &all, *then = join ? &all : &rest;
+    routing_settings settings = {
+        .algorithm = ROUTER_BRAID, .delay = delay, .slack = ROUTING_SCALE / 20, .gather = true, .limit_rounds = 2000};
+    uint64_t hash[2];
+    for (int i = 0; i < 2; i++) {
+        routing_result before, after;
+        if (routing_run_change(&full, &settings, &change, first->units, then->units, &before, &after, &error))
+            fail_msg("%s", error.text);
+        assert_true(before.quiet && after.quiet && after.whole >= 0 && after.whole_messages <= after.messages);
+        assert_true(before.end.units == first->units && before.end.cost == first->cost);
+        assert_true(after.end.units == then->units && after.end.cost == then->cost);
+        check_flow(&full, after.flow, then->units, then->cost);
+        assert_int_equal(before.over_capacity + after.over_capacity, 0);
+        hash[i] = before.hash ^ after.hash;
+        routing_result_close(&before);
+        routing_result_close(&after);
+    }
+    assert_true(hash[0] == hash[1]);
+    routing_optimum_close(&all);
+    routing_optimum_close(&rest);
+    routing_instance_close(&full);
+    routing_instance_close(&less);
+}
+
+static void test_changes_end_at_the_new_optimum(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++)
+        for (int delay = 0; delay < ROUTING_DELAYS; delay++) check_change(seed, (routing_delay)delay, seed % 2 == 1);
+}
+
 static char *read_all(const char *path, size_t *length) {
     FILE *f = fopen(path, "r");
     assert_non_null(f);
@@ -215,6 +258,7 @@ int main(void) {
         cmocka_unit_test(test_listing_changes_nothing),
         cmocka_unit_test(test_nobody_is_cheaper_than_the_optimum),
         cmocka_unit_test(test_runs_depend_on_seed_and_delay_not_on_listing),
+        cmocka_unit_test(test_changes_end_at_the_new_optimum),
         cmocka_unit_test(test_dumps_hold_paths),
     };
     return cmocka_run_group_tests_name("sim_routing", tests, NULL, NULL);

@@ -1,0 +1,30 @@
+# braid bench churn: whoever dies or joins, routing ends at the optimum of who is there then; the same twice.
+import json
+import os
+import subprocess
+import sys
+
+
+def bench(*flags):
+    done = subprocess.run([os.environ["BRAID"], "bench", "churn", *flags], capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout, done.stderr
+
+
+flags = ["--seeds", "3", "--tests", "1,4", "--delay", "exponential", "--json"]
+code, rows, complaint = bench(*flags)
+if code != 0:
+    sys.exit(f"bench churn ended with {code}: {complaint}")
+assert (code, rows) == bench(*flags)[:2], "the second run differs"
+parsed = [json.loads(line) for line in rows.splitlines()]
+assert [(r["test"], r["change"]) for r in parsed] == [
+    (t, c) for t in (1, 4) for c in ("one dies", "10 % die", "one joins")
+], rows
+for row in parsed:
+    for key in ("whole", "optimal", "quiet"):
+        assert row[key] == row["runs"] == 3, f"test {row['test']}, {row['change']}: {key} in {row[key]} of {row['runs']}"
+    assert row["over_capacity"] == 0 and row["ratio_when_whole"] >= 1, row
+    assert 0 <= row["messages_until_whole"] <= row["messages"], row
+assert len({row["trace_hash"] for row in parsed}) == len(parsed), "two rows with one trace"
+for wrong in (["--tests", "5"], ["--tests", "1,"], ["--delay", "slow"], ["--seeds", "0"]):
+    code, rows, complaint = bench(*wrong)
+    assert code == 2 and wrong[0] in complaint and rows == "", f"{wrong}: {code}, {complaint}"
