@@ -318,18 +318,10 @@ void close_tick(peer *p) {
     }
 }
 
-static void tell_iteration(peer *p) {
+static void tell_eval(peer *p) {
     const leader *l = &p->leader;
-    const log_final *f = &p->final.u.final;
-    double tokens = (double)l->close.tokens;
-    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = l->close.tokens, .skip = f->skip};
-    t.loss = tokens > 0 ? l->close.loss / tokens : 0;
-    t.norm = sqrt(f->norm2);
-    t.learning_rate = (double)f->learning_rate;
-    t.microbatches = bitset_count(l->close.counted.words, WIRE_SET_WORDS);
-    peer_tell(p, &t);
     if (l->eval_tokens == 0) return;
-    tell e = {.kind = TELL_EVAL, .iteration = f->iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
+    tell e = {.kind = TELL_EVAL, .iteration = p->iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
     peer_tell(p, &e);
 }
 
@@ -340,9 +332,9 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind == LOG_CLOSE) {
         l->close_index = entry->index;
         l->phase = LEADER_REDUCING;
+        tell_eval(p);
     }
     if (entry->kind != LOG_FINAL) return;
-    tell_iteration(p);
     bool last = entry->u.final.last;
     uint64_t version = entry->u.final.iteration + 1;
     if (!last) leader_let_go(p);

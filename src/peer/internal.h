@@ -297,7 +297,7 @@ struct peer {
     log_entry final;        // newest FINAL
     bool has_close;
     uint64_t close_index;   // of the present iteration
-    uint64_t close_tokens;
+    log_close close;        // of the present iteration, when has_close
 
     // me
     member_id me;           // 0: not a member

@@ -1,11 +1,22 @@
 // The replicated log behind two calls: append (an effect) and committed (an event at the leader, LOG at the others).
 #include "peer/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LOG_BATCH = 32 };  // entries sent at once to somebody who is behind
 
 // ---- applying -----------------------------------------------------------------------------------------------------
+
+static void tell_iteration(peer *p, const log_final *f) {
+    double tokens = (double)p->close.tokens;
+    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->close.tokens, .skip = f->skip};
+    t.loss = tokens > 0 ? p->close.loss / tokens : 0;
+    t.norm = sqrt(f->norm2);
+    t.learning_rate = (double)f->learning_rate;
+    t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
+    peer_tell(p, &t);
+}
 
 static void apply_final(peer *p, const log_entry *entry) {
     const log_final *final = &entry->u.final;
@@ -16,6 +27,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     own_free_all(p);
     p->final = *entry;
     p->has_final = true;
+    if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
     p->has_close = false;
     p->iteration = final->iteration + 1;
     p->can_take = p->ready = p->state_asked = p->state_known = false;
@@ -51,7 +63,7 @@ static void apply(peer *p, const log_entry *entry) {
         if (entry->u.close.iteration != p->iteration) break;
         p->has_close = true;
         p->close_index = entry->index;
-        p->close_tokens = entry->u.close.tokens;
+        p->close = entry->u.close;
         break;
     case LOG_FINAL: apply_final(p, entry); break;
     default: break;
