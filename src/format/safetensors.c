@@ -149,6 +149,11 @@ const safetensors_tensor *safetensors_find(const safetensors *s, const char *nam
     return found ? *found : NULL;
 }
 
+const char *safetensors_metadata(const safetensors *s, const char *key) {
+    const json_value *notes = json_member(s->doc, json_root(s->doc), "__metadata__");
+    return notes && notes->kind == JSON_OBJECT ? json_string(json_member(s->doc, notes, key)) : NULL;
+}
+
 static void write_entry(json_out *o, const safetensors_tensor *t) {
     json_out_open(o, t->name, '{');
     json_out_string(o, "dtype", "F32");
@@ -171,12 +176,14 @@ static void place(safetensors_tensor *tensors, uint32_t count, uint64_t at) {
     }
 }
 
-uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, size_t *bytes) {
+uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, const safetensors_note *notes,
+                            uint32_t note_count, size_t *bytes) {
     json_out o = {0};
     place(tensors, count, 0);
     json_out_open(&o, NULL, '{');
     json_out_open(&o, "__metadata__", '{');
     json_out_string(&o, "format", "pt");  // transformers insists on it
+    for (uint32_t i = 0; i < note_count; i++) json_out_string(&o, notes[i].key, notes[i].text);
     json_out_close(&o, '}');
     for (uint32_t i = 0; i < count; i++) write_entry(&o, &tensors[i]);
     json_out_close(&o, '}');

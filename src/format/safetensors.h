@@ -45,9 +45,16 @@ void safetensors_free(safetensors *s);
 uint32_t safetensors_count(const safetensors *s);
 const safetensors_tensor *safetensors_at(const safetensors *s, uint32_t i);  // in the order of their bytes
 const safetensors_tensor *safetensors_find(const safetensors *s, const char *name);
+// A text in the header's __metadata__; NULL: none of that name.
+const char *safetensors_metadata(const safetensors *s, const char *key);
 
-// Makes the prefix of a file of fp32 tensors, in this order without holes, and sets their offset and bytes. The caller frees
-// it; NULL when there is no memory.
-uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, size_t *bytes);
+typedef struct safetensors_note {
+    const char *key, *text;
+} safetensors_note;
+
+// Makes the prefix of a file of fp32 tensors, in this order without holes, and sets their offset and bytes. `notes` go into
+// its __metadata__. The caller frees it; NULL when there is no memory.
+uint8_t *safetensors_prefix(safetensors_tensor *tensors, uint32_t count, const safetensors_note *notes,
+                            uint32_t note_count, size_t *bytes);
 
 #endif

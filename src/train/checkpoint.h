@@ -7,6 +7,8 @@
 //                     optimizer-00001-of-00003.safetensors       NAME.exp_avg, NAME.exp_avg_sq
 //                     braid-manifest.json                        version, run, weights' hash, every file's bytes and SHA-256
 //
+// Every safetensors file says version and run in its __metadata__, too: manifest and files vouch for each other.
+//
 // Written as DIR/step-000050.tmp-<process>, synced, then renamed: whatever happens, DIR holds old or new, never a mix. The
 // newest CHECKPOINT_KEEP stay. A checkpoint is read by tensor name, so any split resumes what any other split wrote.
 #ifndef BRAID_TRAIN_CHECKPOINT_H
@@ -50,7 +52,8 @@ void checkpoint_abort(checkpoint_writer *c);  // NULL is fine
 
 typedef struct checkpoint checkpoint;
 
-// `path`: DIR (its latest) or one DIR/step-...; every file's size and hash is verified. Messages name the file.
+// `path`: DIR (its latest) or one DIR/step-...; every file's size and hash is verified, and the manifest against what the
+// files say of themselves. Messages name the file and the field.
 braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error);
 void checkpoint_close(checkpoint *c);
 uint64_t checkpoint_version(const checkpoint *c);

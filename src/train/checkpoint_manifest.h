@@ -14,6 +14,10 @@ enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20
 #define MANIFEST_FILE   "braid-manifest.json"
 #define MANIFEST_LATEST "latest"
 
+// In the __metadata__ of every safetensors file, so that an altered manifest shows.
+#define MANIFEST_NOTE_VERSION "braid_version"
+#define MANIFEST_NOTE_RUN     "braid_run"
+
 typedef struct manifest_file {
     char name[MANIFEST_MAX_NAME];
     uint64_t bytes;

@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "base/sha256.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
 #include "train/checkpoint_manifest.h"
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
+
+#define CONFIG_FILE "config.json"
 
 // One safetensors file, open.
 typedef struct tensor_file {
@@ -73,7 +76,7 @@ static braid_err verify_file(const checkpoint *c, const manifest_file *f, braid_
 static braid_err read_config(checkpoint *c, braid_error *error) {
     char path[FILES_MAX_PATH], *text = NULL;
     size_t length;
-    braid_err err = files_join(c->path, "config.json", path, error);
+    braid_err err = files_join(c->path, CONFIG_FILE, path, error);
     if (!err) err = files_read(path, CONFIG_MAX_BYTES, &text, &length, error);
     if (!err) err = hf_config_read(text, length, path, &c->model, error);
     free(text);
@@ -107,14 +110,114 @@ static braid_err open_tensors(checkpoint *c, const manifest_file *file, braid_er
     return read_header(f, file->bytes, error);
 }
 
+// The file that holds a tensor, and where in it; NULL: `error` says why.
+static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset,
+                                      braid_error *error) {
+    char name[SAFETENSORS_MAX_NAME];
+    snprintf(name, sizeof name, "%s%s", t->name, suffix);
+    for (uint32_t i = 0; i < c->file_count; i++) {
+        const tensor_file *file = &c->files[i];
+        const safetensors_tensor *f = safetensors_find(file->header, name);
+        if (!f) continue;
+        bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows &&
+                    (t->dims == 1 || f->shape[1] == t->cols);
+        *offset = f->offset;
+        if (fits) return file;
+        braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", file->path,
+                   name);
+        return NULL;
+    }
+    braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
+    return NULL;
+}
+
+static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
+
+// `count` elements of a tensor's part, from element `first` on.
+static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
+                           void *out, braid_error *error) {
+    uint64_t offset;
+    const tensor_file *file = find_tensor(c, t, part_suffix[part], &offset, error);
+    if (!file) return BRAID_FORMAT;
+    return files_read_at(file->fd, file->path, out, count * sizeof(float), offset + first * sizeof(float), error);
+}
+
+static braid_err refuse_manifest(const checkpoint *c, const char *field, const char *why, const char *file,
+                                 braid_error *error) {
+    return braid_fail(error, BRAID_FORMAT,
+                      "'%s/" MANIFEST_FILE "' was altered: its '%s' is not %s%s%s%s; use another checkpoint", c->path,
+                      field, why, *file ? " '" : "", file, *file ? "'" : "");
+}
+
+static braid_err check_note(const checkpoint *c, const tensor_file *f, const char *key, const char *field,
+                            const char *wanted, braid_error *error) {
+    const char *note = safetensors_metadata(f->header, key);
+    if (note && strcmp(note, wanted) == 0) return BRAID_OK;
+    return refuse_manifest(c, field, "that of", f->path, error);
+}
+
+static braid_err check_notes(const checkpoint *c, braid_error *error) {
+    char version[24], run[2 * BRAID_ID_BYTES + 1];
+    braid_err err = BRAID_OK;
+    snprintf(version, sizeof version, "%" PRIu64, c->manifest.version);
+    id_hex(c->manifest.run.bytes, BRAID_ID_BYTES, run);
+    for (uint32_t i = 0; i < c->file_count && !err; i++) {
+        err = check_note(c, &c->files[i], MANIFEST_NOTE_VERSION, "version", version, error);
+        if (!err) err = check_note(c, &c->files[i], MANIFEST_NOTE_RUN, "run", run, error);
+    }
+    return err;
+}
+
+static braid_err hash_blocks(const checkpoint *c, const split *s, braid_hash *leaves, braid_error *error) {
+    float *room = malloc(BLOCK_ELEMENTS * sizeof *room);
+    braid_err err = room ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "no memory to verify a checkpoint");
+    for (uint32_t i = 0; i < s->block_count && !err; i++) {
+        const block *range = &s->blocks[i];
+        const stage_tensor *t = &s->tensors[range->tensor];
+        err = read_part(c, t, 0, range->offset - t->offset, range->count, room, error);
+        if (!err) leaves[i] = sha256_of(room, range->count * sizeof *room);
+    }
+    free(room);
+    return err;
+}
+
+static braid_err check_weights(const checkpoint *c, braid_error *error) {
+    split whole;
+    braid_err err = split_new(&c->model, &c->model.layers, 1, &whole, error);
+    if (err) return err;
+    braid_hash *leaves = calloc(whole.block_count, sizeof *leaves), found;
+    err = leaves ? hash_blocks(c, &whole, leaves, error)
+                 : braid_fail(error, BRAID_MEMORY, "no memory to verify a checkpoint");
+    if (!err) {
+        found = split_weights_hash(&whole, leaves);
+        if (!hash_equal(&found, &c->manifest.weights))
+            err = refuse_manifest(c, "weights", "the hash of its files' weights", "", error);
+    }
+    free(leaves);
+    split_free(&whole);
+    return err;
+}
+
+// What is not listed is not verified.
+static braid_err check_listed(const checkpoint *c, const char *name, braid_error *error) {
+    for (uint32_t i = 0; i < c->manifest.count; i++)
+        if (strcmp(c->manifest.files[i].name, name) == 0) return BRAID_OK;
+    return braid_fail(error, BRAID_FORMAT,
+                      "'%s/" MANIFEST_FILE "' was altered: its 'files' lack '%s'; use another checkpoint", c->path,
+                      name);
+}
+
 braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error) {
     checkpoint *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory to open a checkpoint");
     braid_err err = find_step(path, c->path, error);
     if (!err) err = manifest_read(c->path, &c->manifest, error);
     for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = verify_file(c, &c->manifest.files[i], error);
+    if (!err) err = check_listed(c, CONFIG_FILE, error);
     if (!err) err = read_config(c, error);
     for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = open_tensors(c, &c->manifest.files[i], error);
+    if (!err) err = check_notes(c, error);
+    if (!err) err = check_weights(c, error);
     if (err)
         checkpoint_close(c);
     else
@@ -162,38 +265,6 @@ braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid
                               "the checkpoint '%s' is of another model: its %s is %g, the run's is %g", c->path,
                               facts[i].what, facts[i].has, facts[i].wants);
     return BRAID_OK;
-}
-
-// The file that holds a tensor, and where in it; NULL: `error` says why.
-static const tensor_file *find_tensor(const checkpoint *c, const stage_tensor *t, const char *suffix, uint64_t *offset,
-                                      braid_error *error) {
-    char name[SAFETENSORS_MAX_NAME];
-    snprintf(name, sizeof name, "%s%s", t->name, suffix);
-    for (uint32_t i = 0; i < c->file_count; i++) {
-        const tensor_file *file = &c->files[i];
-        const safetensors_tensor *f = safetensors_find(file->header, name);
-        if (!f) continue;
-        bool fits = f->dtype == SAFETENSORS_F32 && f->dims == t->dims && f->shape[0] == t->rows &&
-                    (t->dims == 1 || f->shape[1] == t->cols);
-        *offset = f->offset;
-        if (fits) return file;
-        braid_fail(error, BRAID_FORMAT, "'%s': the tensor '%s' has another shape or type than the model's", file->path,
-                   name);
-        return NULL;
-    }
-    braid_fail(error, BRAID_FORMAT, "the checkpoint '%s' has no tensor '%s'", c->path, name);
-    return NULL;
-}
-
-static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_sq"};
-
-// `count` elements of a tensor's part, from element `first` on.
-static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
-                           void *out, braid_error *error) {
-    uint64_t offset;
-    const tensor_file *file = find_tensor(c, t, part_suffix[part], &offset, error);
-    if (!file) return BRAID_FORMAT;
-    return files_read_at(file->fd, file->path, out, count * sizeof(float), offset + first * sizeof(float), error);
 }
 
 braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const stage_tensor *tensors, uint32_t count,

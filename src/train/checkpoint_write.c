@@ -86,8 +86,12 @@ static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint3
     char path[FILES_MAX_PATH];
     braid_err err = files_join(c->temporary, s->name[file], path, error);
     if (err) return err;
+    char version[24], run[2 * BRAID_ID_BYTES + 1];
+    snprintf(version, sizeof version, "%" PRIu64, c->config.version);
+    id_hex(c->config.run.bytes, BRAID_ID_BYTES, run);
+    const safetensors_note notes[] = {{MANIFEST_NOTE_VERSION, version}, {MANIFEST_NOTE_RUN, run}};
     size_t bytes;
-    uint8_t *prefix = safetensors_prefix(tensors, count, &bytes);
+    uint8_t *prefix = safetensors_prefix(tensors, count, notes, sizeof notes / sizeof notes[0], &bytes);
     if (!prefix) return braid_fail(error, BRAID_MEMORY, "no memory for the header of '%s'", path);
     s->fd[file] = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (s->fd[file] < 0)

@@ -20,7 +20,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
             .name = names[i], .dims = (uint32_t)rng_below(&r, 3), .shape = {rng_below(&r, 9), rng_below(&r, 9)}};
     }
     size_t length = 0;
-    uint8_t *prefix = safetensors_prefix(tensors, count, &length);
+    uint8_t *prefix = safetensors_prefix(tensors, count, NULL, 0, &length);
     if (prefix && length <= capacity)
         memcpy(bytes, prefix, length);
     else

@@ -32,7 +32,7 @@ static braid_err parse_header(const char *header, uint64_t data_bytes, safetenso
 static void test_what_is_written_reads_back(void **state) {
     (void)state;
     size_t bytes;
-    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, &bytes);
+    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, NULL, 0, &bytes);
     assert_non_null(prefix);
     assert_int_equal(bytes % 8, 0);
     assert_int_equal(safetensors_prefix_bytes(prefix, bytes + EXAMPLE_DATA), bytes);
@@ -53,10 +53,32 @@ static void test_what_is_written_reads_back(void **state) {
     free(prefix);
 }
 
+static void test_notes_read_back(void **state) {
+    (void)state;
+    const safetensors_note notes[] = {{"one", "1"}, {"quoted \"key\"", "its text"}};
+    size_t bytes;
+    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, notes, 2, &bytes);
+    assert_non_null(prefix);
+    safetensors *s = NULL;
+    assert_int_equal(safetensors_parse(prefix, bytes, bytes + EXAMPLE_DATA, "x", &s, NULL), BRAID_OK);
+    assert_int_equal(safetensors_count(s), EXAMPLES);
+    for (int i = 0; i < 2; i++) assert_string_equal(safetensors_metadata(s, notes[i].key), notes[i].text);
+    assert_string_equal(safetensors_metadata(s, "format"), "pt");
+    assert_null(safetensors_metadata(s, "two"));
+    safetensors_free(s);
+    free(prefix);
+    const char *odd[] = {"{}", "{\"__metadata__\":[]}", "{\"__metadata__\":{\"one\":1}}"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(parse_header(odd[i], 0, &s, NULL), BRAID_OK);
+        assert_null(safetensors_metadata(s, "one"));
+        safetensors_free(s);
+    }
+}
+
 static void test_a_truncated_file_is_refused(void **state) {
     (void)state;
     size_t bytes;
-    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, &bytes);
+    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, NULL, 0, &bytes);
     assert_non_null(prefix);
     for (uint64_t file = 8; file < bytes + EXAMPLE_DATA; file++) {
         safetensors *s = NULL;
@@ -135,7 +157,7 @@ static void test_damaged_bytes_never_harm(void **state) {
     (void)state;
     rng r = seeded_rng("damage", 7);
     size_t bytes;
-    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, &bytes);
+    uint8_t *prefix = safetensors_prefix(example, EXAMPLES, NULL, 0, &bytes);
     assert_non_null(prefix);
     int sound = 0;
     for (int i = 0; i < 20000; i++) {
@@ -155,6 +177,7 @@ static void test_damaged_bytes_never_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_reads_back),
+        cmocka_unit_test(test_notes_read_back),
         cmocka_unit_test(test_a_truncated_file_is_refused),
         cmocka_unit_test(test_false_headers_are_refused),
         cmocka_unit_test(test_other_types_and_metadata_are_read),

@@ -254,6 +254,76 @@ static void test_damage_is_noticed_and_named(void **state) {
     tiny_close(&l);
 }
 
+// A checkpoint whose manifest has `to` over it where `from` begins is refused and `named`.
+static void expect_altered(const char *path, const char *from, const char *to, const char *named) {
+    char file[FILES_MAX_PATH], *text;
+    size_t length;
+    assert_int_equal(files_join(path, "braid-manifest.json", file, NULL), BRAID_OK);
+    assert_int_equal(files_read(file, 1 << 20, &text, &length, NULL), BRAID_OK);
+    char *at = strstr(text, from);
+    if (!at) fail_msg("no %s in %s", from, text);
+    char before[128];
+    memcpy(before, at, strlen(to));
+    memcpy(at, to, strlen(to));
+    tiny_file(file, text, length);
+    expect_refused(path, named);
+    memcpy(at, before, strlen(to));
+    tiny_file(file, text, length);
+    free(text);
+}
+
+static void hex_digit_changed(const char *key, const braid_hash *hash, char from[128], char to[128]) {
+    char hex[2 * BRAID_ID_BYTES + 1];
+    id_hex(hash->bytes, BRAID_ID_BYTES, hex);
+    snprintf(from, 128, "\"%s\": \"%s\"", key, hex);
+    hex[17] = hex[17] == 'a' ? 'b' : 'a';
+    snprintf(to, 128, "\"%s\": \"%s\"", key, hex);
+}
+
+static void test_every_altered_field_of_the_manifest_is_noticed_and_named(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 2, two);
+    tiny_init(&l);
+    train_to(&l, 2);
+    checkpoint_summary summary = save(f, &l);
+    const char *path = summary.path;
+    braid_hash run = {{9}};
+    char from[128], to[128];
+    expect_altered(path, "\"version\": 2", "\"version\": 3",
+                   "braid-manifest.json' was altered: its 'version' is not that of '");
+    hex_digit_changed("run", &run, from, to);
+    expect_altered(path, from, to, "braid-manifest.json' was altered: its 'run' is not that of '");
+    hex_digit_changed("weights", &summary.weights, from, to);
+    expect_altered(path, from, to, "braid-manifest.json' was altered: its 'weights' is not the hash");
+    expect_altered(path, "\"braid_checkpoint\": 1", "\"braid_checkpoint\": 2", "newer braid");
+    expect_altered(path, "\"bytes\": ", "\"bytes\": 1", "bytes instead of");
+    expect_altered(path, "\"sha256\": \"", "\"sha256\": '", "braid-manifest.json' is damaged");
+    expect_altered(path, "\"config.json\"", "\"config.jsno\"", "config.jsno' is missing");
+    expect_altered(path, "model-00001", "model-00002", "braid-manifest.json");
+    checkpoint_close(open_saved(path));
+    tiny_close(&l);
+}
+
+static void test_an_unlisted_file_is_not_trusted(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    checkpoint_summary summary = save(f, &l);
+    char file[FILES_MAX_PATH], *text;
+    size_t length;
+    assert_int_equal(files_join(summary.path, "braid-manifest.json", file, NULL), BRAID_OK);
+    assert_int_equal(files_read(file, 1 << 20, &text, &length, NULL), BRAID_OK);
+    char *from = strstr(text, "\"config.json\""), *to = strstr(text, "\"model.safetensors.index.json\"");
+    assert_true(from && to && from < to);
+    memset(from, ' ', (size_t)(to - from));
+    tiny_file(file, text, length);
+    free(text);
+    expect_refused(summary.path, "its 'files' lack 'config.json'");
+    tiny_close(&l);
+}
+
 static void test_no_checkpoint_is_said_kindly(void **state) {
     fixture *f = *state;
     expect_refused("/nowhere/at/all", "no checkpoint at");
@@ -420,6 +490,8 @@ int main(void) {
         TEST(test_blocks_are_served_as_a_worker_would),
         TEST(test_the_newest_two_stay),
         TEST(test_damage_is_noticed_and_named),
+        TEST(test_every_altered_field_of_the_manifest_is_noticed_and_named),
+        TEST(test_an_unlisted_file_is_not_trusted),
         TEST(test_no_checkpoint_is_said_kindly),
         TEST(test_another_model_is_refused),
         TEST(test_what_does_not_belong_is_not_taken),
