@@ -360,6 +360,7 @@ void on_commit(peer *p, const message *msg) {
     const message_commit *body = &msg->u.commit;
     held *h = &p->held[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
+    if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
     bool stale = h->used && body->subject.owner_term < h->owner_term;
     bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
     if (!possible && !(h->used && h->counted)) {

@@ -195,6 +195,10 @@ static void collect_parts(peer *p, uint32_t g) {
         if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
         all = false;
         if (part_pull_under_way(p, segment_first(g), i)) continue;
+        if (!member_answers(p, part->member)) {  // it would answer every question when it wakes
+            peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
+            continue;
+        }
         pull *q = pull_start(p, GET_PART, p->stage, part->member, segment_first(g), segment_count(p, g), p->iteration);
         if (q == NULL) return;
         q->part = i;
@@ -220,18 +224,22 @@ void on_result(peer *p, const message *msg) {
     a->segment[g].holder = msg->sender;
 }
 
+static bool askable(const peer *p, const member *m) {
+    return m->stage == p->stage && m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
+}
+
 // Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn.
 static member_id somebody(peer *p, segment *g) {
     uint32_t seen = 0, candidates = 0;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *c = &p->members[i];
-        candidates += c->stage == p->stage && c->contact != NO_CONTACT && p->contacts[c->contact].link == LINK_UP;
+        candidates += askable(p, c);
     }
     if (candidates == 0) return 0;
     uint32_t pick = g->asked++ % candidates;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *c = &p->members[i];
-        if (c->stage != p->stage || c->contact == NO_CONTACT || p->contacts[c->contact].link != LINK_UP) continue;
+        if (!askable(p, c)) continue;
         if (seen++ == pick) return c->id;
     }
     return 0;

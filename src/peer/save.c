@@ -38,7 +38,7 @@ static bool ask_member(peer *p, uint16_t stage, uint32_t first) {
         const member *m = &p->members[l->save_donor++ % p->member_count];
         if (m->stage != stage || m->contact == NO_CONTACT) continue;
         const contact *c = &p->contacts[m->contact];
-        if (c->link != LINK_UP || c->beat.ready != l->save_version + 1) continue;
+        if (c->link != LINK_UP || !member_answers(p, m->id) || c->beat.ready != l->save_version + 1) continue;
         pull *q = pull_start(p, GET_STATE, stage, m->id, first, blocks_at(p, stage, first), l->save_version);
         if (q == NULL) return false;
         pull_send(p, q);
@@ -107,6 +107,7 @@ void save_data(peer *p, const message *msg, blob_id blob) {
     for (uint32_t i = 0; peer_is_leader(p) && i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (!q->used || q->what != GET_STATE || q->from != msg->sender || q->stage != get->stage || q->first != get->first || q->count != get->count) continue;
+        if (q->version != get->version) continue;  // the answer to an older question
         q->used = false;
         if (!p->leader.saving || get->version != p->leader.save_version) break;
         store(p, get->stage, get->first, get->count, blob);

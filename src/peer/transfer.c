@@ -137,7 +137,7 @@ static member_id donor(peer *p) {
         const member *m = &p->members[p->donor++ % p->member_count];
         if (m->stage != p->stage || m->contact == NO_CONTACT) continue;
         const contact *c = &p->contacts[m->contact];
-        if (c->link == LINK_UP && c->beat.ready != 0) return m->id;
+        if (c->link == LINK_UP && c->beat.ready != 0 && member_answers(p, m->id)) return m->id;
     }
     uint32_t leader_contact = contact_find(p, &p->config.leader_id);
     if (p->iteration == p->run.start_version && !peer_is_leader(p) && leader_contact != NO_CONTACT) return p->contacts[leader_contact].member;
