@@ -24,7 +24,8 @@ static member_id member_of(const sim_cluster *s, const braid_id *id, uint16_t in
 static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
     const message_commit *body = &msg->u.commit;
     sim_commit *c = commit_at(s, &body->subject);
-    member_id member = member_of(s, to, body->subject.stage);
+    member_id member = body->subject.stage < s->c->stages ? body->path.member[body->subject.stage] : 0;
+    if (member_of(s, to, body->subject.stage) != member) return;  // to somebody who is no more
     if (!c || msg->iteration != s->checker.version || member == 0) return;
     bool same = c->iteration == msg->iteration && c->to != 0;
     if (same && c->to != member && sim_check_member_live(s, c->to) && !c->refused)
