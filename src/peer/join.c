@@ -57,7 +57,7 @@ void join_tick(peer *p) {
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
 // The stage where it helps most: least capacity that answers, those on their way in counted.
-static bool place(const peer *p, const message_join *join, uint16_t *stage) {
+static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
     if (join->kind == MEMBER_DATA) return member_count_stage(p, 0) < WIRE_MAX_STAGE_MEMBERS;
@@ -66,7 +66,7 @@ static bool place(const peer *p, const message_join *join, uint16_t *stage) {
         uint64_t capacity = 0;
         uint32_t count = 0;
         for (uint32_t i = 0; i < p->member_count; i++) {
-            if (p->members[i].stage != s) continue;
+            if (p->members[i].stage != s || p->members[i].contact == from) continue;  // its older self goes
             if (member_answers(p, p->members[i].id)) capacity += p->members[i].capacity;
             count++;
         }
@@ -94,7 +94,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     uint16_t stage;
-    if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, join, &stage)) {
+    if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, from, join, &stage)) {
         peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
         peer_send(p, from, 0);
         return;

@@ -41,7 +41,8 @@ static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, cons
 static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
     const message_deny *body = &msg->u.deny;
     sim_commit *c = commit_at(s, &body->subject);
-    if (!c || body->phase != PHASE_COMMIT || msg->iteration != c->iteration) return;
+    bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;  // the COMMIT may have been lost with its link
+    if (!c || !refuses || msg->iteration != c->iteration) return;
     if (c->to == s->node[node].view.member) c->refused = true;
 }
 

@@ -26,7 +26,8 @@ static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     // FINAL may rest on two reports: one of them must not have been the only other one
     if (others_reduced(s, victim)) return false;
     bool victim_reduced = dying->reduced && dying->reduced_iteration == s->checker.version;
-    return !victim_reduced || s->now - w->ready_since_ns > KNOWN_NS;
+    bool heard = s->node[0].paused_until_ns + KNOWN_NS < s->now;  // the leader was awake to hear of it
+    return !victim_reduced || (heard && s->now - w->ready_since_ns > KNOWN_NS);
 }
 
 // What the log says, which the victim itself may not have read yet.
