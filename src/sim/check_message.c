@@ -85,6 +85,16 @@ static void check_reduced(sim_cluster *s, uint32_t node, const message *msg) {
         sim_fail(s, "I6: the result of %s for iteration %llu is not that of the one-process run", s->node[node].name, (unsigned long long)msg->iteration);
 }
 
+// A part bears the name of the set that is in the sum: the sum cannot have changed since it was packed in this very step.
+static void check_part(sim_cluster *s, uint32_t node, const message *msg) {
+    const message_get *get = &msg->u.data.get;
+    const sim_watch *w = &s->checker.watch[node];
+    if (get->what != GET_PART) return;
+    uint64_t digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, w->sum.words[i]);
+    if (digest != get->digest) sim_fail(s, "%s gives a part of iteration %llu under another name than its set's", s->node[node].name, (unsigned long long)get->version);
+}
+
 static void check_state(sim_cluster *s, uint32_t node, const message *msg) {
     const message_state *body = &msg->u.state;
     if (body->version > s->c->iterations || body->stage >= s->c->stages ||
@@ -120,6 +130,7 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     case MESSAGE_BEGIN_AGGREGATION: check_begin(s, node, msg); break;
     case MESSAGE_REDUCED: check_reduced(s, node, msg); break;
     case MESSAGE_STATE: check_state(s, node, msg); break;
+    case MESSAGE_DATA: check_part(s, node, msg); break;
     case MESSAGE_SETTLED: check_settled(s, node, msg); break;
     default: break;
     }
