@@ -66,6 +66,10 @@ void jobs_free(jobs *j) {
 
 uint64_t jobs_start_version(const jobs *j) { return j->start ? checkpoint_version(j->start) : 0; }
 
+bool jobs_start_differs(const jobs *j, char *text) {
+    return j->start && checkpoint_of_another_run(j->start, &j->config.run_hash, text);
+}
+
 void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
 
 const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j->error : NULL; }

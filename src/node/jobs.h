@@ -32,6 +32,8 @@ void jobs_free(jobs *j);
 
 // Of the checkpoint named by `resume`; 0 without one.
 uint64_t jobs_start_version(const jobs *j);
+// Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
+bool jobs_start_differs(const jobs *j, char *text);
 // The stage of the jobs to come; the worker is made by the first of them. On any thread.
 void jobs_place(jobs *j, uint16_t stage);
 // On the compute thread.

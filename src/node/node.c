@@ -4,6 +4,7 @@
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
+#include "train/checkpoint.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -171,6 +172,8 @@ braid_err node_begin(node *n, braid_error *error) {
     if (!err) err = announce_run(n, error);
     if (err) return err;
     n->phase = NODE_RUNNING;
+    char text[CHECKPOINT_NOTE];
+    if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;

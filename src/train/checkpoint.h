@@ -20,6 +20,7 @@
 #include "train/files.h"
 #include "train/split.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
@@ -61,6 +62,9 @@ const model_config *checkpoint_model(const checkpoint *c);
 const braid_hash *checkpoint_run(const checkpoint *c);  // of the description it was trained with
 const braid_hash *checkpoint_weights(const checkpoint *c);
 const char *checkpoint_path(const checkpoint *c);  // of the step's directory
+enum { CHECKPOINT_NOTE = 256 };
+// Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
+bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).

@@ -240,6 +240,19 @@ const braid_hash *checkpoint_run(const checkpoint *c) { return &c->manifest.run;
 const braid_hash *checkpoint_weights(const checkpoint *c) { return &c->manifest.weights; }
 const char *checkpoint_path(const checkpoint *c) { return c->path; }
 
+bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]) {
+    enum { SHOWN = 6 };
+    char has[2 * SHOWN + 1], wants[2 * SHOWN + 1];
+    if (hash_equal(&c->manifest.run, run)) return false;
+    id_hex(c->manifest.run.bytes, SHOWN, has);
+    id_hex(run->bytes, SHOWN, wants);
+    snprintf(text, CHECKPOINT_NOTE,
+             "this checkpoint is of another run (%s, version %" PRIu64
+             "): its seed, text or recipe differ; going on from it with this description (%s)",
+             has, c->manifest.version, wants);
+    return true;
+}
+
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {
     const model_config *has = &c->model;
     const struct {

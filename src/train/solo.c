@@ -269,12 +269,9 @@ static braid_err resume(solo *s, braid_error *error) {
         err = braid_fail(error, BRAID_CONFIG,
                          "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
                          checkpoint_path(from), (unsigned long long)s->version, (unsigned long long)s->until);
-    if (!err && !hash_equal(checkpoint_run(from), &s->run_hash))
-        tell(s,
-             &(solo_event){
-                 .kind = SOLO_NOTE,
-                 .text =
-                     "this checkpoint was made with another description or other text; it is continued with this one"});
+    char text[CHECKPOINT_NOTE];
+    if (!err && checkpoint_of_another_run(from, &s->run_hash, text))
+        tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text});
     checkpoint_close(from);
     return err;
 }

@@ -8,6 +8,10 @@ import shutil
 from swarmlib import Braid, expect, seed_of_test, workplace, write_run
 
 
+def notes_of_another_run(braid):
+    return [event for event in braid.of("note") if "this checkpoint is of another run (" in event["text"]]
+
+
 def main():
     seed = seed_of_test()
     with workplace() as directory:
@@ -36,6 +40,14 @@ def main():
         weights = swarm.weights()
         expect(swarm.of("iteration")[0]["iteration"] == done + 1, "the swarm did not go on where the other had stopped")
         expect(weights == whole, f"resumed by another swarm: {weights} is not {whole}")
+        expect(not notes_of_another_run(swarm), "its own checkpoint is taken for another run's")
+
+        shutil.rmtree(kept)
+        other = write_run(directory, seed=seed + 1, iterations=done + 2, name="other.yaml")
+        for arguments in (["up", other, "--relays", "3"], ["train", "--solo", other]):
+            braid = Braid(*arguments, "--resume", saved)
+            braid.weights()
+            expect(len(notes_of_another_run(braid)) == 1, f"{arguments} does not say that the checkpoint is another run's")
 
 
 main()

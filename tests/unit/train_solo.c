@@ -46,6 +46,7 @@ typedef struct diary {
     uint32_t count[SOLO_NOTE + 1];
     double first, last, held_out;
     uint64_t stop_at, now;
+    char note[256];
 } diary;
 
 static void note(void *context, const solo_event *event) {
@@ -60,6 +61,7 @@ static void note(void *context, const solo_event *event) {
                     !event->skip);
     }
     if (event->kind == SOLO_EVAL) d->held_out = event->loss;
+    if (event->kind == SOLO_NOTE) snprintf(d->note, sizeof d->note, "%s", event->text);
 }
 
 static bool asked_to_stop(void *context) {
@@ -146,6 +148,18 @@ static void test_another_description_is_noted(void **state) {
     f->run.recipe.learning_rate *= 2;
     run_solo(f, &d, 1, f->run.checkpoint, 3);
     assert_int_equal(d.count[SOLO_NOTE], 1);
+}
+
+static void test_going_on_with_another_description_is_said(void **state) {
+    fixture *f = *state;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary d = {0}, after = {0};
+    run_solo(f, &d, 1, NULL, 2);
+    f->run.seed++;
+    run_solo(f, &after, 1, f->run.checkpoint, 3);
+    assert_int_equal(after.count[SOLO_NOTE], 1);
+    assert_non_null(strstr(after.note, "this checkpoint is of another run ("));
+    assert_non_null(strstr(after.note, "version 2"));
 }
 
 static void test_a_failing_save_does_not_end_the_run(void **state) {
@@ -248,6 +262,7 @@ int main(void) {
         TEST(test_it_learns_and_tells),
         TEST(test_threads_and_recomputation_change_no_bit),
         TEST(test_resuming_changes_no_bit),
+        TEST(test_going_on_with_another_description_is_said),
         TEST(test_checkpoints_come_when_due),
         TEST(test_another_description_is_noted),
         TEST(test_a_failing_save_does_not_end_the_run),
