@@ -1,5 +1,6 @@
 #include "node/plan.h"
 
+#include "format/quantity.h"
 #include "train/worker.h"
 
 enum { DEFAULT_CAPACITY = 16 };
@@ -37,10 +38,11 @@ static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t la
         worker_config config;
         stage_config(run, s, fixed ? *capacity : 1, &config);
         uint64_t needed = worker_memory_bytes(&config);
+        char need[QUANTITY_TEXT], limit[QUANTITY_TEXT];
         if (needed > max_memory)
-            return braid_fail(error, BRAID_LIMIT, "stage %u needs %.2f MiB to hold %u microbatch%s, --max-memory allows %.2f MiB; allow more memory%s",
-                              s, (double)needed / (1 << 20), config.capacity, config.capacity > 1 ? "es" : "", (double)max_memory / (1 << 20),
-                              config.capacity > 1 ? " or lower the capacity" : "");
+            return braid_fail(error, BRAID_LIMIT, "stage %u needs %s to hold %u microbatch%s, --max-memory allows %s; raise it to at least %lluK%s",
+                              s, quantity_size_text(needed, need), config.capacity, config.capacity > 1 ? "es" : "", quantity_size_text(max_memory, limit),
+                              (unsigned long long)(needed + 1023) >> 10, config.capacity > 1 ? " or lower the capacity" : "");
         uint32_t fits = worker_fitting_capacity(&config, max_memory, *capacity);
         if (fits < *capacity) *capacity = fits;
     }

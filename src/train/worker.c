@@ -1,6 +1,7 @@
 #include "train/worker.h"
 
 #include "base/sha256.h"
+#include "format/quantity.h"
 #include "train/checkpoint.h"
 #include "train/digest.h"
 #include "train/worker_inside.h"
@@ -71,11 +72,12 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
     uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
         uint32_t capacity = w->config.capacity;
+        char needed[QUANTITY_TEXT], limit[QUANTITY_TEXT];
         return braid_fail(error, BRAID_LIMIT,
-                          "this stage with room for %u microbatch%s needs %llu MiB, the limit is %llu MiB; raise "
-                          "--max-memory to at least %lluM, or %s",
-                          capacity, capacity == 1 ? "" : "es", (unsigned long long)(need >> 20) + 1,
-                          (unsigned long long)(cap >> 20), (unsigned long long)(need >> 20) + 1,
+                          "this stage with room for %u microbatch%s needs %s, the limit is %s; raise "
+                          "--max-memory to at least %lluK, or %s",
+                          capacity, capacity == 1 ? "" : "es", quantity_size_text(need, needed),
+                          quantity_size_text(cap, limit), (unsigned long long)(need + 1023) >> 10,
                           capacity == 1 ? "make the microbatches or the stage smaller" : "lower the capacity");
     }
     // Reserved now, touched when used: a peer that waits for work costs its state only.

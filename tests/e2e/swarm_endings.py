@@ -70,7 +70,7 @@ def main():
         expect_ended(swarm, "stopped by the user")
 
         swarm = Braid("up", run, "--relays", "3", "--max-memory", "1K")
-        expect_ended(swarm, "MiB")
+        expect_ended(swarm, "--max-memory allows 1 KiB; raise it to at least ")
 
 
 main()

@@ -322,8 +322,11 @@ static void test_too_little_memory_names_the_figure(void **state) {
     config.max_memory = need - 1;
     assert_int_equal(worker_new(&config, f->pool, &w, &error), BRAID_LIMIT);
     char figure[32];
-    snprintf(figure, sizeof figure, "%lluM", (unsigned long long)((need >> 20) + 1));
+    snprintf(figure, sizeof figure, "at least %lluK,", (unsigned long long)(need + 1023) >> 10);
     assert_non_null(strstr(error.text, figure));
+    config.max_memory = 5 << 10;
+    assert_int_equal(worker_new(&config, f->pool, &w, &error), BRAID_LIMIT);
+    assert_non_null(strstr(error.text, "the limit is 5 KiB;"));
     assert_int_equal(worker_fitting_capacity(&config, need, 100), 3);
     assert_int_equal(worker_fitting_capacity(&config, need - 1, 100), 2);
     assert_int_equal(worker_fitting_capacity(&config, UINT64_MAX, 100), 100);
