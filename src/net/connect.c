@@ -262,6 +262,14 @@ braid_err connect_listen(net *n, const char *host, uint16_t port, braid_error *e
         return braid_fail(
             error, BRAID_NETWORK,
             "%s is no address of this machine: name one of its own, or * for all (`ip address` shows them)", where);
+    case UV_EAI_NONAME:
+    case UV_EAI_NODATA:
+    case UV_EAI_AGAIN:
+    case UV_EAI_FAIL:
+        return braid_fail(error, BRAID_NETWORK,
+                          "cannot listen on '%s': %s; write host:port with an address of this machine, as in "
+                          "0.0.0.0:4711 or [::]:4711",
+                          where, uv_strerror(status));
     default:
         return braid_fail(error, BRAID_NETWORK, "port %u of %s cannot be opened: %s", port, where, uv_strerror(status));
     }

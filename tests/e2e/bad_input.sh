@@ -47,7 +47,7 @@ expect 2 "bad.yaml:" solo bad.yaml
 
 # memory
 write_run run.yaml
-expect 1 "max-memory" "$BRAID" train --solo run.yaml --max-memory 64K
+expect 1 "the limit is 64 KiB; raise --max-memory to at least" "$BRAID" train --solo run.yaml --max-memory 64K
 
 # checkpoints
 expect 0 "weights " "$BRAID" train --solo run.yaml --save saved --threads 1
@@ -88,6 +88,7 @@ expect 1 "peer.key exists" "$BRAID" keygen --out peer.key
 expect 1 "No such file or directory" "$BRAID" keygen --out nowhere/peer.key
 
 # peers
+expect 1 "; write host:port with an address of this machine, as in 0.0.0.0:4711" "$BRAID" node --lead --run run.yaml --listen nonsense
 expect 2 "the ticket is malformed" "$BRAID" node --join nonsense
 expect 2 "none.yaml': No such file or directory" "$BRAID" up none.yaml
 echo "not a key" >spoilt.key
