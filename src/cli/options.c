@@ -183,7 +183,27 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
     return yaml_fail(file, node, error, "%s: %s", f->name, why.text);
 }
 
-// The file serves all verbs, so a key that this verb has no flag for is left alone.
+// clang-format off
+// The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
+static const char *const all_flags[] = {
+    "capacity", "chaos", "data", "delay", "delays", "demand", "die-at", "dump", "first", "force", "gather", "hold",
+    "identity", "iterations", "join", "json", "kill", "late", "lead", "listen", "listing", "log", "max-memory", "out",
+    "path-limit", "patience", "plot", "prompt", "public-address", "relays", "resume", "run", "save", "seed", "seeds",
+    "slack", "solo", "solver-time", "supervised", "systems", "temperature", "tests", "threads", "tokens", "top-k",
+    "top-p", "trace", "wait-data-peers", "wait-relays",
+};
+// clang-format on
+enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
+
+static braid_err check_keys(const options *o, const yaml *file, braid_error *error) {
+    const char *known[OPTIONS_MAX_TABLE + ALL_FLAGS];
+    size_t count = 0;
+    BRAID_ASSERT(o->count <= OPTIONS_MAX_TABLE);
+    for (size_t i = 0; i < o->count; i++) known[count++] = o->table[i].name;
+    for (size_t i = 0; i < ALL_FLAGS; i++) known[count++] = all_flags[i];
+    return yaml_check_keys(file, yaml_root(file), "", known, count, error);
+}
+
 static int read_config_file(options *o) {
     char path[OPTIONS_MAX_PATH];
     yaml *file = NULL;
@@ -191,6 +211,7 @@ static int read_config_file(options *o) {
     if (!file_path(o, path)) return CLI_OK;
     if (yaml_load(path, &file, &error) != BRAID_OK) return cli_complain(CLI_USAGE, o->verb, "%s", error.text);
     int code = CLI_OK;
+    if (check_keys(o, file, &error) != BRAID_OK) code = cli_complain(CLI_USAGE, o->verb, "%s", error.text);
     for (const yaml_node *node = yaml_root(file)->first; node != NULL && code == CLI_OK; node = node->next) {
         option *f = option_find(o, node->key, strlen(node->key));
         bool open = f != NULL && f->source == OPTION_FROM_DEFAULT;

@@ -17,6 +17,21 @@ expect 2 "RUN.yaml is missing" "$BRAID" train --solo
 expect 2 "BRAID_THREADS: 0 is too small" env BRAID_THREADS=0 "$BRAID" train --solo x.yaml
 expect 2 "say --solo" "$BRAID" train x.yaml
 
+# the configuration file: one for all verbs, whose keys are the flags of any
+all_flags() {
+    local verb
+    for verb in up node train generate keygen "bench f7" "bench churn"; do
+        # shellcheck disable=SC2086 # an experiment is two words
+        "$BRAID" $verb --help | sed -n 's/^  --\([a-z-]*\).*/\1/p'
+    done | sort -u | grep -vx -e help -e config
+}
+all_flags | sed 's/$/: 1/' >all.yaml
+[ "$(wc -l <all.yaml)" -gt 30 ] || { echo "FAILED: few flags in --help"; failures=$((failures + 1)); }
+grep -vx -e 'out: 1' -e 'force: 1' all.yaml >others.yaml
+expect 0 "Its id:" "$BRAID" keygen --config others.yaml --out configured.key
+echo "thread: 4" >slip.yaml
+expect 2 "slip.yaml:1:1: unknown key 'thread'; did you mean 'threads'?" "$BRAID" keygen --config slip.yaml --out other.key
+
 # descriptions of a run
 solo() { "$BRAID" train --solo "$1"; }
 expect 2 "none.yaml': No such file or directory" solo none.yaml

@@ -169,7 +169,7 @@ static void test_file(void **state) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    write_file(path, "relays: 4\nrate: 0.75\nkill: [p, q]\nof-another-verb: 1\n");
+    write_file(path, "relays: 4\nrate: 0.75\nkill: [p, q]\nwait-relays: 1\n");
     setenv("BRAID_CONFIG", path, 1);
     setenv("BRAID_RATE", "0.125", 1);
     assert_true(parse(&f, ""));
@@ -190,6 +190,12 @@ static void test_file(void **state) {
     setenv("BRAID_CONFIG", path, 1);
     write_file(path, "json: yes\nrelays: 900\n");
     expect_refused("", ":2:9: relays: 900 is too large: at most 100");
+    write_file(path, "relays: 4\nmax_memory: 1M\n");
+    expect_refused("", ":2:1: unknown key 'max_memory'; did you mean 'max-memory'?");
+    write_file(path, "wait-relay: 4\n");
+    expect_refused("", ":1:1: unknown key 'wait-relay'; did you mean 'wait-relays'?");
+    write_file(path, "nothing-like-it: 4\n");
+    expect_refused("", ":1:1: unknown key 'nothing-like-it'");
     write_file(path, "json: {a: 1}\n");
     expect_refused("", "json must be one value");
     unlink(path);
