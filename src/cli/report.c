@@ -284,6 +284,12 @@ void report_tell(report *r, const report_event *event) {
     }
 }
 
+void report_say(report *r, const char *text) {
+    report_event e = {.kind = REPORT_NOTE};
+    snprintf(e.text, sizeof e.text, "%s", text);
+    if (r->style == REPORT_LIVE || r->style == REPORT_PLAIN) report_tell(r, &e);
+}
+
 void report_tick(report *r) {
     if (r->style == REPORT_LIVE && report_now_ns() - r->drawn_ns >= TICK_EVERY_MS * 1000000) report_draw(r);
 }

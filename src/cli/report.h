@@ -74,6 +74,8 @@ report *report_new(report_style style, FILE *out);
 void report_free(report *r);
 // Shows one event. Not thread-safe.
 void report_tell(report *r, const report_event *event);
+// A line for a person; nothing with --json.
+void report_say(report *r, const char *text);
 // Redraws the status (elapsed time, ETA) when it is old; call it about twice a second from an event loop. A no-op for
 // PLAIN and JSON.
 void report_tick(report *r);

@@ -104,6 +104,7 @@ static void leader_event(swarm *s, const report_event *news) {
         return;
     }
     if (news->kind == REPORT_JOINED || news->kind == REPORT_EXPELLED || news->kind == REPORT_LEFT) note_member(s, news);
+    if (news->kind == REPORT_EXPELLED) losses_note(s, news);
     if (news->kind == REPORT_STARTED) {
         s->started = true;
         s->first = s->iteration = news->iteration;
@@ -116,16 +117,20 @@ static void leader_event(swarm *s, const report_event *news) {
 void swarm_event(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_READY) note_child(s, c, news->peer);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
-    if (news->kind == REPORT_REPAIR) s->repairs++;
+    if (news->kind == REPORT_REPAIR) {
+        s->repairs++;
+        losses_note(s, news);
+    }
     if (c->role == CHILD_LEADER) leader_event(s, news);
     else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED) report_tell(s->report, news);
 }
 
 static void tell_killed(swarm *s, const child *c) {
-    report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .loss = NAN, .iteration = s->iteration};
+    report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
     snprintf(news.phase, sizeof news.phase, "%s", c->armed ? fault_point_name(c->armed_at) : "");
     s->kills++;
+    losses_note(s, &news);
     report_tell(s->report, &news);
 }
 
@@ -218,6 +223,7 @@ static bool swarm_conclude(swarm *s) {
     }
     s->end.repairs = s->repairs;
     report_loss_curve(s->report);
+    losses_tell(s);
     report_tell(s->report, &s->end);
     return !s->end.failed;
 }

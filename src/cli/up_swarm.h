@@ -57,6 +57,23 @@ typedef struct guest {
     uint64_t member, stage;
 } guest;
 
+enum { UP_MAX_LOSSES = 256, UP_MAX_PHASES = 8 };
+
+// A member that was lost.
+typedef struct loss {
+    uint64_t member, stage;
+    bool placed;           // the stage is known
+    bool killed;           // on purpose
+    char peer[REPORT_HASH_TEXT];
+    char killed_in[24];    // the point of death on order
+    char reason[64];       // why the leader expelled it
+    uint32_t repairs;
+    struct {
+        char name[24];
+        uint32_t count;
+    } phase[UP_MAX_PHASES];  // of the repairs
+} loss;
+
 // Something to be done at an iteration, or as soon afterwards as it is safe.
 typedef struct action {
     action_kind kind;
@@ -77,6 +94,8 @@ struct swarm {
     uint32_t child_count, relay_count, alive;
     action actions[UP_MAX_ACTIONS];
     uint32_t action_count, kills, repairs;
+    loss losses[UP_MAX_LOSSES];
+    uint32_t loss_count;
     rng random;
 
     // what the children are started with
@@ -115,5 +134,11 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
 // Does what is due.
 void chaos_step(swarm *s);
 uint32_t chaos_left(const swarm *s);
+
+// up_losses.c
+// A repair, a kill (with its `member`) or what the leader says of a lost member.
+void losses_note(swarm *s, const report_event *news);
+// For the end: a line for each, with the repairs that it made necessary. Nothing with --json, which has the events.
+void losses_tell(const swarm *s);
 
 #endif

@@ -101,12 +101,62 @@ static void test_a_guest_that_left_does_not(void **state) {
     assert_true(s->failed);
 }
 
+// What the swarm `s` says of its losses at the end.
+static const char *told_losses(swarm *s, report_style style) {
+    static char text[4096];
+    report *before = s->report;
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    s->report = report_new(style, out);
+    losses_tell(s);
+    report_free(s->report);
+    s->report = before;
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    return text;
+}
+
+static void says_repair(swarm *s, uint64_t member, const char *phase) {
+    report_event news = {.kind = REPORT_REPAIR, .member = member, .stage = 1, .loss = NAN};
+    strcpy(news.phase, phase);
+    strcpy(news.peer, "000000000000");  // who tells it may have forgotten whose it was
+    swarm_event(s, s->children[DATA], &news);
+}
+
+static void test_the_end_names_losses_and_repairs(void **state) {
+    swarm *s = *state;
+    assert_string_equal(told_losses(s, REPORT_PLAIN), "");
+    join(s, RELAY, true);
+    leader_says(s, REPORT_JOINED, "4444dddd", 20, 1);
+    leader_says(s, REPORT_JOINED, "5555eeee", 21, 1);
+    leader_says(s, REPORT_JOINED, "6666ffff", 22, 1);
+    s->children[RELAY]->armed = true;
+    s->children[RELAY]->armed_at = FAULT_BACKWARD;
+    says_repair(s, 10 + RELAY, "forward");  // a repair may be told before the loss
+    swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
+    leader_says(s, REPORT_EXPELLED, peers[RELAY], 10 + RELAY, 1);
+    says_repair(s, 10 + RELAY, "backward");
+    says_repair(s, 10 + RELAY, "backward");
+    says_repair(s, 20, "committed");
+    leader_says(s, REPORT_EXPELLED, "4444dddd", 20, 1);
+    leader_says(s, REPORT_EXPELLED, "5555eeee", 21, 1);
+    leader_says(s, REPORT_LEFT, "6666ffff", 22, 1);
+    assert_string_equal(told_losses(s, REPORT_PLAIN),
+                        "what was lost, and how it was repaired:\n"
+                        "  peer 3333cccc of stage 1: killed in backward; 3 microbatch repairs (1 forward, 2 backward)\n"
+                        "  peer 4444dddd of stage 1: lost; 1 microbatch repair (1 committed)\n"
+                        "  peer 5555eeee of stage 1: lost; no microbatch had to be repaired\n");
+    assert_string_equal(told_losses(s, REPORT_JSON), "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whoever_speaks_first, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_death_of_a_data_peer_ends_the_run, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_keeps_a_stage_alive, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_that_left_does_not, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+// Who was lost from a swarm, and what had to be done again because of it: told at the end, a line for each.
+#include "cli/up_swarm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static loss *loss_of(swarm *s, uint64_t member) {
+    for (uint32_t i = 0; i < s->loss_count; i++)
+        if (s->losses[i].member == member) return &s->losses[i];
+    if (s->loss_count == UP_MAX_LOSSES) return NULL;
+    s->losses[s->loss_count] = (loss){.member = member};
+    return &s->losses[s->loss_count++];
+}
+
+static void count_phase(loss *l, const char *phase) {
+    for (uint32_t i = 0; i < UP_MAX_PHASES; i++) {
+        if (l->phase[i].count > 0 && strcmp(l->phase[i].name, phase) != 0) continue;
+        snprintf(l->phase[i].name, sizeof l->phase[i].name, "%s", phase);
+        l->phase[i].count++;
+        return;
+    }
+}
+
+// A repair may be told by one child before the leader tells the loss by another pipe; its id may be all zeros: not known.
+void losses_note(swarm *s, const report_event *news) {
+    loss *l = loss_of(s, news->member);
+    if (!l) return;
+    if (news->peer[strspn(news->peer, "0")]) snprintf(l->peer, sizeof l->peer, "%s", news->peer);
+    if (news->kind == REPORT_REPAIR) {
+        l->repairs++;
+        count_phase(l, news->phase);
+        return;
+    }
+    l->stage = news->stage;
+    l->placed = true;
+    if (news->kind == REPORT_EXPELLED) snprintf(l->reason, sizeof l->reason, "%s", news->reason);
+    if (news->kind != REPORT_KILLED) return;
+    l->killed = true;
+    snprintf(l->killed_in, sizeof l->killed_in, "%s", news->phase);
+}
+
+static size_t append(char *text, size_t length, size_t room, const char *more) {
+    int written = length < room ? snprintf(text + length, room - length, "%s", more) : 0;
+    return written > 0 ? length + (size_t)written : length;
+}
+
+static void repairs_text(const loss *l, char *text, size_t room) {
+    char part[64];
+    snprintf(part, sizeof part, "%u microbatch repair%s (", l->repairs, l->repairs == 1 ? "" : "s");
+    size_t length = append(text, 0, room, part);
+    for (uint32_t i = 0; i < UP_MAX_PHASES && l->phase[i].count > 0; i++) {
+        snprintf(part, sizeof part, "%s%u %s", i ? ", " : "", l->phase[i].count,
+                 *l->phase[i].name ? l->phase[i].name : "in an unknown phase");
+        length = append(text, length, room, part);
+    }
+    append(text, length, room, ")");
+}
+
+static void loss_line(const loss *l, char *text, size_t room) {
+    char who[32], where[48] = "", how[96], repairs[256] = "no microbatch had to be repaired";
+    if (*l->peer) snprintf(who, sizeof who, "peer %.8s", l->peer);
+    else snprintf(who, sizeof who, "member %llu", (unsigned long long)l->member);
+    if (l->placed) snprintf(where, sizeof where, " of stage %llu", (unsigned long long)l->stage);
+    if (l->killed) snprintf(how, sizeof how, "killed%s%s", *l->killed_in ? " in " : "", l->killed_in);
+    else snprintf(how, sizeof how, "lost%s%s", *l->reason ? ", " : "", l->reason);
+    if (l->repairs > 0) repairs_text(l, repairs, sizeof repairs);
+    snprintf(text, room, "  %s%s: %s; %s", who, where, how, repairs);
+}
+
+void losses_tell(const swarm *s) {
+    char text[512];
+    if (s->loss_count == 0) return;
+    report_say(s->report, "what was lost, and how it was repaired:");
+    for (uint32_t i = 0; i < s->loss_count; i++) {
+        loss_line(&s->losses[i], text, sizeof text);
+        report_say(s->report, text);
+    }
+}
