@@ -83,7 +83,7 @@ static void add_run(churn_row *row, const routing_instance *i, const routing_opt
     row->runs++;
     row->quiet += before->quiet && after->quiet && fresh->quiet;
     row->over_capacity += before->over_capacity + after->over_capacity > 0;
-    row->optimal += after->end.consistent && after->end.units == best->units && after->end.cost == best->cost;
+    row->optimal += after->end.consistent && after->end.whole && after->end.cost == best->cost;
     row->last_rounds += (double)after->last_move;
     row->messages += (double)after->messages / peers;
     row->fresh_rounds += (double)fresh->last_move;

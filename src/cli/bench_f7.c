@@ -87,7 +87,8 @@ static void add_sample(f7_sample *s, double value) {
 static void add_result(f7_row *row, const routing_instance *instance, const routing_optimum *best,
                        const routing_result *r) {
     double peers = instance->problem.peers;
-    bool whole = r->end.consistent && r->end.units == best->units;
+    bool whole = r->end.whole;
+    row->untidy += r->quiet && !r->end.consistent;
     row->runs++;
     row->whole += whole;
     row->quiet += r->quiet;
@@ -95,7 +96,7 @@ static void add_result(f7_row *row, const routing_instance *instance, const rout
     row->below += whole && (double)r->end.cost < (best->proven ? (double)best->cost : best->bound) - 0.5;
     row->over_capacity += r->over_capacity > 0;
     if (r->end.units > 0) add_sample(&row->end, ratio_of(&r->end, best));
-    if (r->early_whole) add_sample(&row->early, ratio_of(&r->early, best));
+    if (r->early.whole) add_sample(&row->early, ratio_of(&r->early, best));
     if (r->whole >= 0) add_sample(&row->until_whole, (double)r->whole);
     add_sample(&row->last_move, (double)r->last_move);
     add_sample(&row->messages, (double)r->messages / peers);

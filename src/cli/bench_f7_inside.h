@@ -20,7 +20,7 @@ typedef struct f7_sample {
 
 // One system under one kind of delay on all instances of one test.
 typedef struct f7_row {
-    uint32_t runs, whole, optimal, quiet, below, over_capacity;
+    uint32_t runs, whole, optimal, quiet, below, over_capacity, untidy;
     f7_sample end, early;  // cost over the optimum at the end, and at round ROUTING_EARLY where all units had a way
     f7_sample until_whole, last_move;                       // rounds
     f7_sample messages, early_messages, frames, kilobytes;  // per peer

@@ -23,6 +23,9 @@ static void print_head(const f7_bench *b, uint32_t test) {
            b->first);
     printf("on average %.1f units at %.2f each in the %s (proven in %u of %" PRIu64 ")", a->units / runs,
            a->per_unit / runs, a->proven == b->seeds ? "optimum" : "optimum or its bound", a->proven, b->seeds);
+#ifndef BRAID_HAVE_GLPK
+    if (t->sources > 1) printf("; built without GLPK, the bound is what it would cost if any data peer were home");
+#endif
     if (t->sources > 1 && a->relaxed.count > 0) printf("; if any data peer were home: %.4f of it", mean(&a->relaxed));
     printf("\n");
     printf("%-10s| %-30s | %-23s | %-25s | %-38s |\n", "", "cost / optimum at the end", "at round 120", "rounds until",
@@ -46,6 +49,7 @@ static void print_row(const f7_row *r, const char *system) {
            r->last_move.worst, r->quiet, mean(&r->messages), r->messages.worst, mean(&r->early_messages),
            mean(&r->frames), mean(&r->kilobytes), r->hash);
     if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+    if (r->untidy > 0) printf("! %u runs became quiet although two peers disagree, or a unit has no way\n", r->untidy);
     if (r->below > 0) printf("! %u runs ended below the optimum: one of the two is wrong\n", r->below);
 }
 
@@ -91,6 +95,7 @@ static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, ui
     json_out_u64(&o, "optimal", r->optimal);
     json_out_u64(&o, "below_optimum", r->below);
     json_out_u64(&o, "over_capacity", r->over_capacity);
+    json_out_u64(&o, "untidy", r->untidy);
     json_out_u64(&o, "quiet", r->quiet);
     put_sample(&o, "ratio", &r->end);
     put_sample(&o, "ratio_at_120", &r->early);

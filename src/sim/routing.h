@@ -81,17 +81,17 @@ typedef struct routing_settings {
 
 // The flow as an observer sees it who looks at all peers at once.
 typedef struct routing_sight {
-    int64_t units;    // that data peers send
-    int64_t cost;     // of all links
-    bool consistent;  // both ends of each link agree, what comes in goes out, no peer is above capacity
+    int64_t units;    // that leave a data peer and come home to it
+    int64_t cost;     // of those, and of what leaves and does not come home, as far as it comes
+    bool whole;       // all units that should flow do, and no peer is above capacity
+    bool consistent;  // both ends of each link agree, and no peer has a unit that comes from or goes to nobody
 } routing_sight;
 
 enum { ROUTING_EARLY = 120 };  // the round of the early look
 
 typedef struct routing_result {
-    routing_sight early,
-        end;  // `early`: the latest consistent sight until round ROUTING_EARLY with all units, else the one then
-    bool early_whole;          // such a sight was there
+    routing_sight early;       // the latest until round ROUTING_EARLY that was whole, else the one then
+    routing_sight end;         // once quiet; of a run that never is, the latest that was whole, else the last
     bool quiet;                // no message, nothing planned: it will never move again
     uint64_t over_capacity;    // calls after which a router said that it carries more than it can
     int64_t last_move, whole;  // rounds; `whole`: the first at which all units had a way, -1: never
@@ -99,7 +99,7 @@ typedef struct routing_result {
     uint64_t by_kind[ROUTER_KINDS];
     int64_t whole_cost;  // then
     uint64_t hash;       // of every event of the run, in order
-    int64_t *flow;       // [sources][links] at the end, owned
+    int64_t *flow;       // [sources][links] at `end`, owned
 } routing_result;
 
 // Whether the algorithm has been written.

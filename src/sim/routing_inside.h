@@ -37,9 +37,11 @@ typedef struct routing_net {
     int64_t start;         // rounds are counted from here
     uint32_t widest;       // neighbours on one side of one peer, at most
     // --- routing_look.c
-    int64_t *sent, *taken;  // [sources][links] as the sender and as the receiver of a link say
-    int64_t *previous;      // `sent` at the last look
-    router_unit *seen;      // scratch
+    int64_t *sent, *taken;     // [sources][links] as the sender and as the receiver of a link say
+    int64_t *real, *arrived;   // of that, what comes from a data peer; and what of it the receiver knows
+    int64_t *previous, *kept;  // `real` at the last look, and at the last that was whole
+    routing_sight last_whole;
+    router_unit *seen;  // scratch
     uint32_t seen_capacity;
 } routing_net;
 

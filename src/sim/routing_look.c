@@ -30,83 +30,102 @@ static uint32_t ask(routing_net *n, uint32_t peer) {
     return router_units(n->node[peer].router, n->seen, n->seen_capacity);
 }
 
-// Books one entry of a peer's list; false when it says something that cannot be.
-static bool book(routing_net *n, uint32_t peer, const router_unit *u) {
+// One entry of a peer's list. Peers are asked in the order of their stages, so what comes in by a link is known before
+// the receiver is asked. A unit that nobody sends (gwtf's unpaired outflow) is no unit on its way.
+static void book(routing_net *n, uint32_t peer, const router_unit *u, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
-    if (u->source == 0 || u->source > n->instance->sources) return false;
-    int64_t *sent = n->sent + (size_t)(u->source - 1) * p->links;
-    int64_t *taken = n->taken + (size_t)(u->source - 1) * p->links;
-    bool good = true;
-    if (u->downstream != 0) {
-        uint32_t l = link_between(p, peer, u->downstream - 1);
-        good = l != UINT32_MAX;
-        if (good) sent[l] += u->count;
+    if (u->source == 0 || u->source > n->instance->sources) {
+        s->consistent = false;
+        return;
     }
-    if (u->upstream != 0) {
-        uint32_t l = link_between(p, u->upstream - 1, peer);
-        if (l != UINT32_MAX)
-            taken[l] += u->count;
-        else
-            good = false;
+    size_t row = (size_t)(u->source - 1) * p->links;
+    bool data = p->peer[peer].stage == 0;
+    uint32_t in = u->upstream != 0 ? link_between(p, u->upstream - 1, peer) : UINT32_MAX;
+    uint32_t out = u->downstream != 0 ? link_between(p, peer, u->downstream - 1) : UINT32_MAX;
+    int64_t real = data && u->upstream == 0 ? u->count : 0;
+    if (in != UINT32_MAX) {
+        real = n->real[row + in] - n->arrived[row + in];
+        if (real > u->count) real = u->count;
+        n->taken[row + in] += u->count;
+        n->arrived[row + in] += real;
+        if (data && peer == u->source - 1) s->units += real;
+    }
+    if (out != UINT32_MAX) {
+        n->sent[row + out] += u->count;
+        n->real[row + out] += real;
     }
     // A relay's unit needs both ends; a data peer has one of them.
-    uint32_t ends = (u->downstream != 0 ? 1u : 0u) + (u->upstream != 0 ? 1u : 0u);
-    return good && ends == (p->peer[peer].stage == 0 ? 1u : 2u);
+    uint32_t ends = (in != UINT32_MAX ? 1u : 0u) + (out != UINT32_MAX ? 1u : 0u);
+    s->consistent &= ends == (data ? 1u : 2u);
+}
+
+static void ask_all(routing_net *n, routing_sight *s) {
+    const plan_problem *p = &n->instance->problem;
+    // Data peers come first with what they send, and once more at the end with what came home.
+    for (uint32_t step = 0; step < n->peers + n->instance->sources; step++) {
+        uint32_t i = step % n->peers;
+        uint32_t count = n->node[i].away ? 0 : ask(n, i);
+        int64_t carried = 0;
+        for (uint32_t u = 0; u < count; u++) {
+            bool sends = n->seen[u].upstream == 0;
+            if (n->seen[u].count == 0) continue;
+            if (p->peer[i].stage == 0 && sends != (step < n->peers)) continue;
+            book(n, i, &n->seen[u], s);
+            carried += n->seen[u].count;
+        }
+        s->whole &= carried <= p->peer[i].capacity;
+        s->consistent &= carried <= p->peer[i].capacity;
+    }
 }
 
 static routing_sight sight(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links;
-    routing_sight s = {.consistent = true};
-    memset(n->sent, 0, cells * sizeof *n->sent);
-    memset(n->taken, 0, cells * sizeof *n->taken);
-    for (uint32_t i = 0; i < n->peers; i++) {
-        uint32_t count = n->node[i].away ? 0 : ask(n, i);
-        int64_t carried = 0;
-        for (uint32_t u = 0; u < count; u++) {
-            s.consistent &= n->seen[u].count == 0 || book(n, i, &n->seen[u]);
-            carried += n->seen[u].upstream == 0 || p->peer[i].stage != 0 ? n->seen[u].count : 0;
-        }
-        s.consistent &= carried <= p->peer[i].capacity;
-    }
+    routing_sight s = {.consistent = true, .whole = true};
+    int64_t *all[] = {n->sent, n->taken, n->real, n->arrived}, leaving = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) memset(all[i], 0, cells * sizeof **all);
+    ask_all(n, &s);
     for (size_t c = 0; c < cells; c++) {
         const plan_link *l = &p->link[c % p->links];
         s.consistent &= n->sent[c] == n->taken[c];
-        s.cost += n->sent[c] * l->cost;
-        if (p->peer[l->from].stage == 0) s.units += n->sent[c];
-        // Units of one data peer may neither begin nor end at another.
-        bool foreign = (p->peer[l->from].stage == 0 && l->from != c / p->links) ||
-                       (p->peer[l->to].stage == 0 && l->to != c / p->links);
-        s.consistent &= !(foreign && n->sent[c] != 0);
+        s.whole &= n->real[c] == n->arrived[c];
+        s.cost += n->real[c] * l->cost;
+        if (p->peer[l->from].stage == 0) leaving += n->real[c];
     }
+    s.whole &= s.units == n->units && leaving == n->units;
     return s;
 }
 
 void routing_look(routing_net *n, int64_t round) {
     routing_result *out = n->out;
-    size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->sent;
+    size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->real;
     out->end = sight(n);
-    bool whole = out->end.consistent && out->end.units == n->units;
-    if (whole && out->whole < 0) {
-        out->whole = round;
-        out->whole_messages = out->messages;
-        out->whole_cost = out->end.cost;
+    if (out->end.whole) {
+        if (out->whole < 0) {
+            out->whole = round;
+            out->whole_messages = out->messages;
+            out->whole_cost = out->end.cost;
+        }
+        n->last_whole = out->end;
+        memcpy(n->kept, n->real, bytes);
     }
-    if (memcmp(n->sent, n->previous, bytes) != 0) {
-        memcpy(n->previous, n->sent, bytes);
+    if (memcmp(n->real, n->previous, bytes) != 0) {
+        memcpy(n->previous, n->real, bytes);
         out->last_move = round;
     }
     if (round > ROUTING_EARLY) return;
-    if (whole || !out->early_whole) out->early = out->end;
-    out->early_whole |= whole;
+    if (out->end.whole || !out->early.whole) out->early = out->end;
     out->early_messages = out->messages;
 }
 
 void routing_look_end(routing_net *n) {
     size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
+    bool kept = !n->out->quiet && n->last_whole.whole;
+    if (kept) n->out->end = n->last_whole;
     n->out->flow = calloc(cells, sizeof *n->out->flow);
     if (n->out->flow == NULL)
         routing_net_fail(n, BRAID_MEMORY, "no memory for a flow of %zu links", cells);
     else
-        memcpy(n->out->flow, n->sent, cells * sizeof *n->sent);
+        memcpy(n->out->flow, kept ? n->kept : n->real, cells * sizeof *n->real);
+    n->last_whole = (routing_sight){0};
 }

@@ -166,10 +166,12 @@ void routing_net_arrive(routing_net *n, uint32_t peer) {
 
 static braid_err open_looks(routing_net *n) {
     size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
-    n->sent = calloc(cells, sizeof *n->sent);
-    n->taken = calloc(cells, sizeof *n->taken);
-    n->previous = calloc(cells, sizeof *n->previous);
-    return n->sent != NULL && n->taken != NULL && n->previous != NULL ? BRAID_OK : BRAID_MEMORY;
+    int64_t **all[] = {&n->sent, &n->taken, &n->real, &n->arrived, &n->previous, &n->kept};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *all[i] = calloc(cells, sizeof **all[i]);
+        if (*all[i] == NULL) return BRAID_MEMORY;
+    }
+    return BRAID_OK;
 }
 
 braid_err routing_net_open(routing_net *n, const routing_instance *instance, const routing_settings *settings,
@@ -202,6 +204,9 @@ void routing_net_close(routing_net *n) {
     free(n->first_wire);
     free(n->sent);
     free(n->taken);
+    free(n->real);
+    free(n->arrived);
+    free(n->kept);
     free(n->previous);
     free(n->seen);
     sim_queue_close(&n->queue);

@@ -2,6 +2,7 @@
 # than the program's: conserved, within capacity, every unit home at its own data peer, no cheaper than the optimum.
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -42,14 +43,14 @@ def check_file(path, test):
     systems = instance["systems"]
     if "optimum" not in systems:
         assert not glpk and test > 4, f"{path}: no optimum"
-        for system in systems.values():
-            cost_of(instance, system)
+        for name in ("swarm", "braid"):
+            cost_of(instance, systems[name])
         return
     best = cost_of(instance, systems["optimum"])
     seen = set()
     for name, system in systems.items():
-        if name == "gwtf" and any(len(p) != len(system["paths"][0]) for p in system["paths"]):
-            continue  # its annealing may be in the middle of a change when the run ends
+        if name == "gwtf" and any(path[0] != path[-1] for path in system["paths"]):
+            continue  # it does not stop by itself, and was never whole
         units, cost = cost_of(instance, system)
         assert units <= best[0], f"{path}: {name} sends {units} units, but only {best[0]} fit"
         assert units < best[0] or cost >= best[1], f"{path}: {name} costs {cost}, the optimum {best[1]}"
@@ -60,7 +61,8 @@ def check_file(path, test):
     assert seen == systems_run | {"optimum"}, f"{path}: {seen}"
 
 
-flags = ["--seeds", "3", "--delays", "lockstep,heavy-tailed"]
+shutil.rmtree(FOLDER, ignore_errors=True)  # an earlier run of this test
+flags = ["--seeds", "2", "--delays", "lockstep,heavy-tailed"]
 rows = bench(*flags, "--dump", FOLDER, "--plot", "f7.svg")
 assert rows == bench(*flags), "the second run differs"
 assert rows == bench(*flags, "--listing", "42"), "the order of the listing matters"
@@ -71,13 +73,13 @@ systems_run = {row["system"] for row in parsed}
 assert "braid" in systems_run and len(parsed) == 6 * 2 * len(systems_run), f"{len(parsed)} rows"
 for row in parsed:
     where = f"test {row['test']}, {row['delay']}, {row['system']}"
-    assert row["below_optimum"] == 0, f"{where}: cheaper than the optimum"
-    assert row["runs"] == 3 and (row["optima_proven"] == 3 or (row["test"] > 4 and not glpk)), where
+    assert row["below_optimum"] == row["untidy"] == 0, f"{where}: cheaper than the optimum, or untidy"
+    assert row["runs"] == 2 and (row["optima_proven"] == 2 or (row["test"] > 4 and not glpk)), where
     if row["system"] == "braid":
-        assert row["whole"] == 3 and row["quiet"] == 3, where
+        assert row["whole"] == 2 and row["quiet"] == 2, where
 assert len({row["trace_hash"] for row in parsed}) == len(parsed), "two rows with one trace"
 files = sorted(os.listdir(FOLDER))
-assert len(files) == 6 * 3 * 2, files
+assert len(files) == 6 * 2 * 2, files
 for name in files:
     check_file(os.path.join(FOLDER, name), int(name[len("f7-test")]))
 with open("f7.svg", encoding="utf-8") as drawing:
