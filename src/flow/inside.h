@@ -63,7 +63,7 @@ typedef struct router_rules {
     uint32_t (*queue_max)(const router_config *config);
 } router_rules;
 
-extern const router_rules braid_rules;
+extern const router_rules braid_rules, gwtf_rules;
 
 static inline void router_want(router *r, int64_t at) {
     if (at < r->deadline) r->deadline = at;

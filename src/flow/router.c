@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const router_rules *const rules[ROUTER_ALGORITHMS] = {
-    [ROUTER_BRAID] = &braid_rules, [ROUTER_SWARM] = &braid_rules};
+    [ROUTER_BRAID] = &braid_rules, [ROUTER_GWTF] = &gwtf_rules, [ROUTER_SWARM] = &braid_rules};
 
 static const router_rules *rules_of(const router *r) { return rules[r->config.algorithm]; }
 
@@ -18,9 +18,7 @@ void *arena_take(arena *a, size_t bytes) {
 }
 
 static bool config_good(const router_config *c) {
-    if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || rules[c->algorithm] == NULL || c->self == 0 ||
-        c->self >= 1u << 31)
-        return false;
+    if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || c->self == 0 || c->self >= 1u << 31) return false;
     if (c->source_count == 0 || c->source_count > ROUTER_MAX_SOURCES || c->capacity > ROUTER_MAX_UNITS) return false;
     if (c->max_neighbours == 0 || c->max_neighbours > ROUTER_MAX_NEIGHBOURS) return false;
     if (c->delay <= 0 || c->gather < 0 || c->slack < 0 || c->slack > ROUTER_MAX_COST || c->hold < 0) return false;

@@ -142,7 +142,7 @@ typedef struct router_message {
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
         router_half cycle[ROUTER_MAX_CYCLE];  // LOCK
-        uint32_t word[2 * ROUTER_MAX_CYCLE];  // gwtf
+        uint32_t word[4 * ROUTER_MAX_PATH];   // gwtf
     } u;
 } router_message;
 

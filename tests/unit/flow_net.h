@@ -345,7 +345,9 @@ static inline net_result net_measure(const net *n) {
         BRAID_ASSERT(count <= NET_VIEW);
         for (uint32_t i = 0; i < count; i++) {
             const router_unit *u = &unit[i];
-            if (n->stage[p] != 0 && (u->upstream == 0 || u->downstream == 0)) result.why = "a unit has no way";
+            bool offered = n->c.config.algorithm == ROUTER_GWTF && u->upstream == 0;  // a way home that nobody uses
+            if (n->stage[p] != 0 && !offered && (u->upstream == 0 || u->downstream == 0))
+                result.why = "a unit has no way";
             if (u->downstream != 0) {
                 sent[u->source][p][u->downstream] += (int32_t)u->count;
                 result.cost += u->count * n->cost[p][u->downstream];
