@@ -31,7 +31,14 @@ void report_erase(report *r) {
 
 static double elapsed_seconds(const report *r) { return (double)(report_now_ns() - r->begun_ns) * 1e-9; }
 
+// Neither begun nor, for a peer that came in the middle, seen an iteration.
+static bool waits(const report *r) { return r->started.kind == REPORT_KINDS && r->iteration.kind == REPORT_KINDS; }
+
 static void bar_line(const report *r, unsigned width, char line[REPORT_LINE]) {
+    if (waits(r)) {
+        snprintf(line, REPORT_LINE, "waiting for peers");
+        return;
+    }
     char bar[DRAW_MAX_BAR + 1], left[QUANTITY_TEXT];
     uint64_t now = r->iteration.kind == REPORT_KINDS ? r->first_iteration : r->iteration.iteration;
     uint64_t of = r->iteration.kind == REPORT_KINDS ? r->started.of : r->iteration.of;
@@ -53,7 +60,7 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
     if (r->iteration.kind != REPORT_KINDS) {
         quantity_count_text((double)r->tokens / fmax(elapsed_seconds(r), 1e-3), speed);
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "loss %.4f  ", r->iteration.loss);
-    } else {
+    } else if (!waits(r)) {
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "waiting for the first iteration  ");
     }
     if (r->eval.kind != REPORT_KINDS)

@@ -215,6 +215,21 @@ static void test_what_is_not_known_is_not_shown(void **state) {
     assert_null(strstr(text, "peers"));
 }
 
+static void tell_waiting(report *r) {
+    report_tell(r, &(report_event){.kind = REPORT_READY, .peer = "0123456789abcdef", .loss = NAN});
+    report_tell(r, &(report_event){.kind = REPORT_JOINED, .stage = 0, .peer = "0123456789abcdef", .loss = NAN});
+}
+
+static void test_who_waits_says_so(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_LIVE, tell_waiting);
+    assert_non_null(strstr(text, "waiting for peers"));
+    assert_non_null(strstr(text, "peers 1"));
+    assert_null(strstr(text, "0/0"));
+    assert_null(strstr(text, "left"));
+    assert_null(strstr(text, "first iteration"));
+}
+
 static void test_live_redraws_in_place(void **state) {
     (void)state;
     setenv("NO_COLOR", "1", 1);
@@ -278,6 +293,7 @@ int main(void) {
         cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_json_ends_with_end),
+        cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_live_redraws_in_place),
         cmocka_unit_test(test_what_is_not_known_is_not_shown),
         cmocka_unit_test(test_silent),
