@@ -94,12 +94,17 @@ static message_subject subject_here(const peer *p, uint32_t m, const held *h) {
     return (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
 }
 
-static void answer_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
+static void deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev) {
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
     deny->subject = *subject;
     deny->phase = phase;
     deny->reason = reason;
+    deny->rev = rev;
     peer_send_member(p, to, 0);
+}
+
+static void answer_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
+    deny_rev(p, to, subject, phase, reason, 0);
 }
 
 // Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
@@ -366,7 +371,7 @@ void on_commit(peer *p, const message *msg) {
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
         if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
-        answer_deny(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING);
+        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
         return;
     }
     if (body->rev > h->rev) h->rev = body->rev;

@@ -89,7 +89,8 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p) || from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     if (c->joining || join->capacity == 0) return;
-    if (c->member != 0 && c->incarnation == join->incarnation) {  // it is one, and does not know yet
+    // it is one, and does not know yet; but one that has read its MEMBER entry and asks all the same starts afresh
+    if (c->member != 0 && c->incarnation == join->incarnation && msg->log_position < c->member) {
         log_send_from(p, from, msg->log_position + 1);
         return;
     }

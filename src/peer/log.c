@@ -203,6 +203,8 @@ void log_compare(peer *p, uint64_t newest) {
 }
 
 static void start_afresh(peer *p) {
+    // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
+    if (p->me > p->join_floor) p->join_floor = p->me;
     while (p->member_count > 0) member_remove(p, p->members[p->member_count - 1].id, EXPEL_DEAD);
     p->log_position = 0;
 }

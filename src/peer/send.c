@@ -223,7 +223,10 @@ void on_deny(peer *p, uint32_t from, const message *msg) {
         return;
     }
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
-        if (owns(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        uint16_t s = body->subject.stage;
+        // a late copy may refuse a COMMIT that came again and was kept, or one to an earlier holder
+        bool present = body->phase == PHASE_RESUME || (s < p->run.stages && owns(p, m) && body->rev == p->owned[m].stage[s].rev);
+        if (present && owns(p, m) && body->reason == DENY_MISSING) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
     held *h = &p->held[m];

@@ -49,7 +49,7 @@ static void code_deny(codec *c, message_deny *deny) {
     code_subject(c, &deny->subject);
     codec_u8_below(c, &deny->phase, PHASE_COUNT);
     codec_u8_below(c, &deny->reason, DENY_REASONS);
-    codec_u64(c, &deny->retry_ns);
+    codec_u64(c, &deny->rev);
 }
 
 static void code_trace(codec *c, message_trace *trace) {

@@ -100,7 +100,7 @@ typedef struct message_deny {
     message_subject subject;
     uint8_t phase;
     uint8_t reason;
-    uint64_t retry_ns;
+    uint64_t rev;  // PHASE_COMMIT: of the COMMIT that is refused
 } message_deny;
 
 typedef struct message_trace {

@@ -184,7 +184,7 @@ static inline void random_deny(wire_random *w, message_deny *b) {
     random_subject(w, &b->subject);
     b->phase = random_below(w, PHASE_COUNT);
     b->reason = random_below(w, DENY_REASONS);
-    b->retry_ns = random_u64(w);
+    b->rev = random_u64(w);
 }
 
 static inline void random_trace(wire_random *w, message_trace *b) {

@@ -44,7 +44,7 @@ static void test_forward(void **state) {
 static void test_deny(void **state) {
     (void)state;
     message m = header(MESSAGE_DENY);
-    m.u.deny = (message_deny){.subject = subject, .phase = PHASE_COMMIT, .reason = DENY_MISSING, .retry_ns = 1000};
+    m.u.deny = (message_deny){.subject = subject, .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1000};
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "05" HEADER_HEX SUBJECT_HEX "02 04 e803000000000000");
 }
 
