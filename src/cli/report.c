@@ -184,7 +184,7 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
     else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
         snprintf(line, REPORT_LINE, "done after %s", time);
     else
-        snprintf(line, REPORT_LINE, "done: version %llu, loss %.4f, %s%s%.120s%s%.200s\nweights %s",
+        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%.200s\nweights %s",
                  (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs,
                  *e->path ? ", saved in " : "", e->path, e->weights);
 }
@@ -218,8 +218,7 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_STARTED: started_line(e, line); return true;
     case REPORT_ITERATION: iteration_line(e, line); return true;
     case REPORT_EVAL:
-        snprintf(line, REPORT_LINE, "held-out loss %.4f after iteration %llu", e->loss,
-                 (unsigned long long)e->iteration);
+        snprintf(line, REPORT_LINE, "held-out loss of version %llu: %.4f", (unsigned long long)e->iteration, e->loss);
         return true;
     case REPORT_REPAIR:
         snprintf(line, REPORT_LINE, "repaired microbatch %llu of iteration %llu in stage %llu: %s died %s%s",

@@ -16,7 +16,7 @@ typedef enum report_kind {
     REPORT_READY,    // a peer listens: peer, address, ticket, process
     // iteration (1 .. of), of, loss, tokens, microbatches, tokens_per_second, norm, learning_rate, skip
     REPORT_ITERATION,
-    REPORT_EVAL,        // iteration, loss, tokens: held-out text
+    REPORT_EVAL,        // iteration (the version of the weights), loss, tokens: held-out text
     REPORT_REPAIR,      // iteration, microbatch, stage, phase, peer, member: what was repaired because that member died
     REPORT_SUSPECT,     // peer, member, stage: does not answer
     REPORT_JOINED,      // peer, member, stage, role

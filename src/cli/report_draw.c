@@ -64,7 +64,8 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "waiting for the first iteration  ");
     }
     if (r->eval.kind != REPORT_KINDS)
-        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f  ", r->eval.loss);
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f (version %llu)  ",
+                           r->eval.loss, (unsigned long long)r->eval.iteration);
     if (r->iteration.kind != REPORT_KINDS)
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "%s tokens/s  ", speed);
     report_live_text(r, live);

@@ -164,6 +164,7 @@ static void tell_run(report *r) {
         report_tell(r, &e);
     }
     report_tell(r, &repair);
+    report_tell(r, &(report_event){.kind = REPORT_EVAL, .iteration = 20, .loss = 2.25, .tokens = 64});
     report_tick(r);
     report_loss_curve(r);
     report_tell(r, &end);
@@ -179,9 +180,10 @@ static void test_plain(void **state) {
         "run 'small': iterations 1 to 50, 1.20 M parameters, 8.19 k tokens each in 8 microbatches\n",
         "relay peer 01234567 joined stage 1\n",
         "iteration 50/50  loss 2.5000  1.23 k tokens/s  norm 0.5  rate 0.001\n",
+        "held-out loss of version 20: 2.2500\n",
         "repaired microbatch 3 of iteration 9 in stage 1: peer fedcba98 died in forward\n",
         "   4.950 |*",
-        "done: version 50, loss 1.5000, 1 min 15 s, 1 repair (1 forward)\nweights beef\n",
+        "done: version 50, last training loss 1.5000, 1 min 15 s, 1 repair (1 forward)\nweights beef\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strstr(text, parts[i]) == NULL) fail_msg("no '%s' in\n%s", parts[i], text);
@@ -197,7 +199,7 @@ static void test_json_ends_with_end(void **state) {
     assert_int_equal(strncmp(last, "{\"event\":\"end\"", 14), 0);
     size_t lines = 0;
     for (const char *c = text; *c; c++) lines += *c == '\n';
-    assert_int_equal(lines, 54);
+    assert_int_equal(lines, 55);
 }
 
 static void tell_relay(report *r) {
@@ -237,6 +239,7 @@ static void test_live_redraws_in_place(void **state) {
     unsetenv("NO_COLOR");
     assert_non_null(strstr(text, "100 %"));
     assert_non_null(strstr(text, "peers 0|1"));
+    assert_non_null(strstr(text, "held-out 2.2500 (version 20)"));
     assert_non_null(strstr(text, "\r\033[1A\033[J"));
     assert_null(strstr(text, "\033[3"));
     // What is drawn is taken back before anything else is written, so the end is plain lines.
