@@ -102,9 +102,6 @@ typedef struct routing_result {
     int64_t *flow;       // [sources][links] at `end`, owned
 } routing_result;
 
-// Whether the algorithm has been written.
-bool routing_has(router_algorithm algorithm);
-
 braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
                       routing_result *out, braid_error *error);
 void routing_result_close(routing_result *result);

@@ -93,19 +93,6 @@ static router_config configure(const routing_net *n, uint32_t i) {
     return c;
 }
 
-bool routing_has(router_algorithm algorithm) {
-    router_config c = {.algorithm = algorithm,
-                       .self = 1,
-                       .capacity = 1,
-                       .source_count = 1,
-                       .source = {1},
-                       .max_neighbours = 1,
-                       .delay = ROUTING_ROUND,
-                       .temperature = 1,
-                       .cooling = 0.5};
-    return router_bytes(&c) > 0;
-}
-
 static braid_err open_routers(routing_net *n) {
     n->widest = widest_side(n);
     if (n->widest == 0) return BRAID_MEMORY;

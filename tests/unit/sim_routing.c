@@ -139,7 +139,7 @@ static void test_nobody_is_cheaper_than_the_optimum(void **state) {
         make(test, 3 + test, 0, &i);
         if (routing_optimum_find(&i, 10, &best, &error)) fail_msg("%s", error.text);
         for (int a = 0; a < ROUTER_ALGORITHMS; a++)
-            for (int delay = 0; routing_has((router_algorithm)a) && delay < ROUTING_DELAYS; delay++)
+            for (int delay = 0; delay < ROUTING_DELAYS; delay++)
                 check_run(&i, &best, (router_algorithm)a, (routing_delay)delay, test <= 4);
         routing_optimum_close(&best);
         routing_instance_close(&i);
