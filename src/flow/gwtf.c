@@ -10,6 +10,7 @@ enum {
     TOLD_UNITS = 14,   // units in an answer to a query
     TOLD_COSTS = 16,   // costs a side in it
     ITERATION = 4,     // delays: query, answer, request, answer
+    CHECK_AFTER = 30,  // delays
     ITERATIONS = 120,  // refinements after the last change of neighbours; then a router only answers
     WORDS = 3 * TOLD_UNITS + 4 * TOLD_COSTS,
 };
@@ -32,6 +33,9 @@ typedef struct place {
     uint32_t turn;      // of the link from upstream; never falls
     router_peer other;  // who is asked
     uint32_t other_place, other_turn;
+    uint32_t seen_turn;  // the upstream that check_places knows, and when it is asked
+    router_peer seen_previous;
+    int64_t check_at;
     router_peer asked;  // giving: the owner of the link to me, when I asked
     int64_t cost;       // from here to the sink
 } place;
@@ -53,8 +57,6 @@ typedef struct gwtf {
     told *told;  // of the own stage, by slot
     double temperature;
     uint32_t iterations;
-    bool churned;      // a neighbour went: links may dangle
-    uint32_t checked;  // the last place whose upstream was asked
     int64_t iteration_at, acts_at, judges_at;
 } gwtf;
 
@@ -609,7 +611,6 @@ static void link_gone(router *r, router_peer peer) {
         if (g->place[i].state != FREE) place_lost(g, &g->place[i], peer);
     }
     g->iterations = 0;
-    g->churned = true;
 }
 
 static void link_up(router *r, router_side side, uint32_t slot) {
@@ -644,16 +645,22 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->why == REDIRECT) on_request_redirect(g, m, (uint32_t)k);
 }
 
-// Whoever died may have taken the news of a link's new owner with it. So after a death one upstream peer is asked in each
-// iteration whether the link is still its own.
-static void check_one(gwtf *g) {
-    for (uint32_t i = 1; g->churned && i <= g->places; i++) {
-        uint32_t at = (g->checked + i) % g->places;
-        const place *p = &g->place[at];
+// News of a link's new owner may die with who should have told it. So some time after a place got another upstream peer,
+// that peer is asked once whether the link is its own; who knows nothing of it answers that it is broken.
+static void check_places(gwtf *g) {
+    for (uint32_t i = 0; i < g->places; i++) {
+        place *p = &g->place[i];
         if (p->state != HELD || p->previous == 0) continue;
-        relink(g, p->previous, CHECK, at, p->turn);
-        g->checked = at;
-        return;
+        if (p->seen_turn != p->turn || p->seen_previous != p->previous) {
+            p->seen_turn = p->turn;
+            p->seen_previous = p->previous;
+            p->check_at = g->r.now + CHECK_AFTER * g->r.config.delay;
+        }
+        if (g->r.now >= p->check_at) {
+            relink(g, p->previous, CHECK, i, p->turn);
+            p->check_at = ROUTER_NEVER;
+        }
+        router_want(&g->r, p->check_at);
     }
 }
 
@@ -674,13 +681,13 @@ static void tick(router *r) {
     if (r->now >= g->acts_at && g->iterations < ITERATIONS) {
         g->iterations++;
         g->acts_at = next_act(g);
-        check_one(g);
         if (!request_flow(g) && !r->is_source) {
             query(g);
             g->judges_at = r->now + ITERATION / 2 * r->config.delay;
         }
     }
     say_offers(g);
+    check_places(g);
     router_want(r, g->judges_at);
     if (g->iterations < ITERATIONS) router_want(r, g->acts_at);
 }
