@@ -83,7 +83,49 @@ static void test_several_data_peers_with_crashes(void **state) {
     }
 }
 
-int main(void) {
+typedef struct sums {
+    double ratio, worst, at120, rounds, frames, kilobytes;
+    uint32_t exact, quiet;
+} sums;
+
+static void add_case(sums *all, const net_case *c) {
+    net *n = net_new(c);
+    net_result best = net_optimum(n);
+    bool quiet = net_run(n, 120);
+    net_result early = net_measure(n);
+    if (!quiet) quiet = net_run(n, 10000);
+    net_result r = net_measure(n);
+    double ratio = (double)r.cost / (double)best.cost;
+    all->ratio += ratio;
+    all->worst = ratio > all->worst ? ratio : all->worst;
+    all->at120 += (double)early.cost / (double)best.cost;
+    all->rounds += (double)n->last_change / NET_DELAY;
+    all->frames += (double)n->tally.frames / n->peers;
+    all->kilobytes += (double)n->tally.bytes / n->peers / 1000;
+    all->exact += r.whole && n->broken == NULL && r.units == best.units && r.cost == best.cost;
+    all->quiet += quiet;
+    net_free(n);
+}
+
+// The table of docs/routing.md: figures SEEDS ALGORITHM DELAYS HOLD.
+static int print_figures(char **argument) {
+    int seeds = atoi(argument[0]);
+    printf("test  cost/optimum mean, worst  at round 120  rounds  frames/peer  KB/peer  exact  quiet\n");
+    for (uint32_t test = 0; test < 4; test++) {
+        net_case c = published[test];
+        sums all = {0};
+        c.config.algorithm = (router_algorithm)atoi(argument[1]);
+        c.delays = (net_delays)atoi(argument[2]);
+        c.config.hold = atoi(argument[3]);
+        for (c.seed = 0; c.seed < (uint64_t)seeds; c.seed++) add_case(&all, &c);
+        printf("%4u  %.4f, %.4f  %.4f  %.0f  %.0f  %.0f  %u  %u\n", test + 1, all.ratio / seeds, all.worst,
+               all.at120 / seeds, all.rounds / seeds, all.frames / seeds, all.kilobytes / seeds, all.exact, all.quiet);
+    }
+    return 0;
+}
+
+int main(int count, char **argument) {
+    if (count == 6 && strcmp(argument[1], "figures") == 0 && atoi(argument[2]) > 0) return print_figures(argument + 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reaches_the_optimum_of_the_published_tests),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
