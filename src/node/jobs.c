@@ -1,8 +1,8 @@
 #include "node/jobs.h"
 
-#include "base/sha256.h"
 #include "node/saver.h"
 #include "train/checkpoint.h"
+#include "train/digest.h"
 #include "train/split.h"
 #include "train/worker.h"
 
@@ -108,7 +108,7 @@ static void state_from_start(jobs *j, const job *work, job_result *result) {
     }
     result->failed = false;
     result->out = id;
-    result->hash64 = sha256_short(data, bytes);
+    result->hash64 = digest64(data, bytes);
 }
 
 void jobs_run(jobs *j, const job *work, job_result *result) {

@@ -49,6 +49,7 @@ typedef struct job {
     blob_id in;        // borrowed until the job is done
     uint32_t first, count;  // blocks
     uint64_t version;
+    uint64_t expected; // JOB_STATE_PUT: the hash64 that its donor gave for the bytes of `in`, 0: none; other bytes are malformed
     uint64_t tokens;   // JOB_REDUCE, JOB_DECIDE
     bool final;        // JOB_SAVE_END: the run's last checkpoint
     uint32_t inputs;   // JOB_REDUCE

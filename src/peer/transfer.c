@@ -273,6 +273,7 @@ void on_data(peer *p, const message *msg, blob_id blob) {
         t->work.first = get->first;
         t->work.count = get->count;
         t->work.in = blob;
+        t->work.expected = msg->u.data.hash;
         return;
     }
     peer_release(p, &blob);

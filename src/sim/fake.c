@@ -348,8 +348,10 @@ static void run_state_get(fake_worker *w, const job *work, const worker_blobs *b
 
 static void run_state_put(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     const fake_header *header = range_check(w, work) ? range_read(w, work, blobs, work->in, FAKE_STATE, sizeof(fake_state)) : NULL;
-    result->failed = !header;
-    if (!header) return;
+    uint64_t bytes;
+    const void *data = blobs->read(blobs->context, work->in, &bytes);
+    result->failed = !header || (work->expected != 0 && sha256_short(data, bytes) != work->expected);
+    if (result->failed) return;
     memcpy(w->state + work->first, header + 1, work->count * sizeof *w->state);
     result->version = w->state[work->first].version;
     for (uint32_t b = 0; b < work->count; b++)

@@ -174,7 +174,7 @@ void sim_job_done(sim_cluster *s, uint32_t node);
 uint32_t sim_mutant_of_core(sim_mutant mutant);  // peer_mutant, 0: it is put in between
 // True: the job must not be done; `result` says that it was.
 bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result);
-void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, const job_result *result);
+void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
 // Bytes of another message to send instead, written to `bytes`; 0: as it is.
 size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity);
 // True: the message is not to arrive.

@@ -42,13 +42,16 @@ static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
 }
 
-void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, const job_result *result) {
+void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_mutant mutant = s->c->mutant;
     if (!is_relay(s, node)) return;
     if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
-    if (mutant == SIM_MUTANT_WRONG_STATE && work->kind == JOB_STATE_GET) spoil(s, node, result->out);
+    if (mutant == SIM_MUTANT_WRONG_STATE && work->kind == JOB_STATE_GET) {
+        spoil(s, node, result->out);
+        result->hash64 = 0;  // what it sends is what it names
+    }
 }
 
 size_t sim_mutant_send(sim_cluster *s, const message *msg, uint8_t *bytes, size_t capacity) {

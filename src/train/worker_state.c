@@ -102,8 +102,9 @@ void worker_state_put(const worker_call *call) {
     if (!worker_range(call)) return;
     const uint8_t *in = worker_read(call, work->in, state_blob_bytes(w->blocks, work->first, work->count));
     if (!in) return;
-    if (!state_blob_sound(w->blocks, work->first, work->count, in,
-                          state_blob_bytes(w->blocks, work->first, work->count))) {
+    size_t bytes = state_blob_bytes(w->blocks, work->first, work->count);
+    bool as_sent = work->expected == 0 || digest64(in, bytes) == work->expected;
+    if (!as_sent || !state_blob_sound(w->blocks, work->first, work->count, in, bytes)) {
         call->result->failed = true;
         return;
     }

@@ -157,8 +157,10 @@ static void test_state_travels_and_keeps_its_version(void **state) {
             tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = 2});
         assert_int_equal(got.version, 2);
         blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
-        job_result put =
-            tiny_job(&b, 0, &(job){.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count});
+        job store = {.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count, .expected = got.hash64 ^ 1};
+        assert_true(tiny_try(&b, 0, &store).failed);  // not what its donor named
+        store.expected = got.hash64;
+        job_result put = tiny_job(&b, 0, &store);
         assert_int_equal(put.version, 2);
         assert_int_equal(worker_version(b.worker[0]), first + count == blocks ? 2 : 0);
         tiny_release(&a.blobs, got.out);
