@@ -27,9 +27,21 @@ static void on_line(child *c) {
     if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) swarm_event(c->swarm, c, &news);
 }
 
+// A child is gone when it has ended and its last words are read: they may say that it ended well.
+static void mourn(child *c) {
+    if (!c->exited || !c->heard_out) return;
+    c->swarm->alive--;
+    swarm_child_gone(c->swarm, c, c->status, c->signal_number);
+}
+
 static void on_events(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes) {
     child *c = stream->data;
-    if (count < 0) uv_read_stop(stream);
+    if (count < 0) {
+        uv_read_stop(stream);
+        c->heard_out = true;
+        mourn(c);
+        return;
+    }
     for (ssize_t i = 0; i < count; i++) {
         if (bytes->base[i] != '\n') {
             if (c->line_bytes + 1 < sizeof c->line) c->line[c->line_bytes++] = bytes->base[i];
@@ -71,8 +83,10 @@ static void child_close_handles(child *c) {
 static void on_ended(uv_process_t *process, int64_t status, int signal_number) {
     child *c = process->data;
     c->alive = false;
-    c->swarm->alive--;
-    swarm_child_gone(c->swarm, c, status, signal_number);
+    c->exited = true;
+    c->status = status;
+    c->signal_number = signal_number;
+    mourn(c);
 }
 
 // The children's flags come from here alone: what the user's environment and configuration file say was for `up`.

@@ -39,6 +39,9 @@ typedef struct child {
     bool armed;            // will die by itself soon
     fault_point armed_at;
     bool told_end;
+    bool exited, heard_out;  // its exit is known; all that it said has been read
+    int64_t status;
+    int signal_number;
     char peer[REPORT_HASH_TEXT];
     bool joined, ready;    // member of a stage; its state is whole
     uint64_t member, stage, version;

@@ -12,7 +12,7 @@ POINTS = ("forward", "complete-sent", "backward", "committed", "weight", "reduct
 def kills(seed):
     """One death at each point of the protocol, spread over the run; the victim is whoever can be spared."""
     order = random.Random(seed).sample(POINTS, len(POINTS))
-    flags = ["--late", "1@iteration:4", "--late", "1@iteration:12", "--late", "2@iteration:20", "--late", "2@iteration:28"]
+    flags = ["--late", "2@iteration:2", "--late", "2@iteration:8", "--late", "2@iteration:16", "--late", "2@iteration:24"]
     for i, point in enumerate(order):
         flags += ["--kill", f"any@iteration:{3 + 6 * i}/{point}"]
     return flags
@@ -21,7 +21,8 @@ def kills(seed):
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        run = write_run(directory, seed=seed)
+        # iterations long enough that a process that comes late is there before the next death, on a fast machine too
+        run = write_run(directory, seed=seed, sequences=16)
         solo = Braid("train", "--solo", run, "--threads", "1").weights()
         two = Braid("train", "--solo", run, "--threads", "2").weights()
         expect(solo == two, f"two threads: {two} is not {solo}")
