@@ -244,7 +244,6 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         return;
     }
     h->x = blob;
-    h->x_hash = body->hash;
     h->path = body->path;
     h->forward_to = body->forward_to;
     h->repair = body->repair;
@@ -315,7 +314,6 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         return;
     }
     h->dy = blob;
-    h->dy_hash = body->hash;
     h->path = body->path;
     h->back_to = body->back_to;
     h->downstream = msg->sender;

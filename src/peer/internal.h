@@ -91,7 +91,7 @@ typedef struct held {
     bool repair;
     uint32_t slot;
     blob_id x, y, dy, dx;
-    uint64_t x_hash, y_hash, dy_hash, dx_hash;
+    uint64_t y_hash, dx_hash;
     uint8_t forward, backward, weight;  // work_state
     bool counted;            // in K
     bool overflow;
@@ -240,7 +240,7 @@ typedef struct leader {
     log_entry final;        // decided, waits until a checkpoint of the present version is written
     // checkpoint being written
     bool saving, save_failed;
-    uint64_t save_version, save_blocks;
+    uint64_t save_version;
     uint16_t save_stage;
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
     bool save_ending;
@@ -302,7 +302,7 @@ struct peer {
     // me
     member_id me;           // 0: not a member
     uint16_t stage;
-    uint64_t joined_ns, join_sent_ns;
+    uint64_t join_sent_ns;
     bool floor_known;
     uint64_t join_floor;    // the leader's log when I first met it: my own MEMBER entries up to here are of earlier lives
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
@@ -420,7 +420,7 @@ void send_member_gone(peer *p, member_id gone);
 void sends_tick(peer *p);
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
-void on_deny(peer *p, uint32_t from, const message *msg);
+void on_deny(peer *p, const message *msg);
 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);

@@ -133,7 +133,6 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     if (self) {
         p->me = index;
         p->stage = entry->stage;
-        p->joined_ns = p->now;
         p->blocks = p->run.blocks[p->stage];
         p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
         for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;

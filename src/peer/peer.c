@@ -215,7 +215,7 @@ static bool is_order(uint8_t kind) {
     return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
 }
 
-static void dispatch_microbatch(peer *p, uint32_t from, const message *msg) {
+static void dispatch_microbatch(peer *p, const message *msg) {
     // DENY of a block that was asked for has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
@@ -224,7 +224,7 @@ static void dispatch_microbatch(peer *p, uint32_t from, const message *msg) {
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
-    case MESSAGE_DENY: on_deny(p, from, msg); break;
+    case MESSAGE_DENY: on_deny(p, msg); break;
     case MESSAGE_TRACE: on_trace(p, msg); break;
     case MESSAGE_CANCEL: on_cancel(p, msg); break;
     case MESSAGE_PROBE: on_probe(p, msg); break;
@@ -255,7 +255,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     }
     if (speaks_of_microbatch(msg->kind)) {
         peer_release(p, &blob);
-        dispatch_microbatch(p, from, msg);
+        dispatch_microbatch(p, msg);
         return;
     }
     switch (msg->kind) {

@@ -203,7 +203,7 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     forward_routed(p, m);
 }
 
-void on_deny(peer *p, uint32_t from, const message *msg) {
+void on_deny(peer *p, const message *msg) {
     const message_deny *body = &msg->u.deny;
     uint32_t m = body->subject.m;
     if (body->phase == PHASE_GET) {
@@ -216,7 +216,6 @@ void on_deny(peer *p, uint32_t from, const message *msg) {
         }
         return;
     }
-    (void)from;
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
         if (owns(p, m)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
