@@ -1,0 +1,79 @@
+// A whole swarm on a virtual clock, as a scenario describes it: peers with machines, links and places, churn, and the
+// protocol itself (the object code of src/peer). Says how long iterations take, who waits for whom and what was wasted.
+//
+// The result depends on the scenario's names and seed alone: not on the order in which peers are listed, the compiler,
+// or the machine. Two runs of one scenario have the same `hash`.
+#ifndef BRAID_SIM_SWARM_H
+#define BRAID_SIM_SWARM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct scenario;  // sim/scenario.h
+
+enum { SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
+
+// What is looked at while the swarm runs. A violation ends the run: `failed` in the report.
+typedef enum sim_check_level {
+    SIM_CHECK_LIVENESS,  // an iteration that gets no further for too long, a peer that steps without end
+    SIM_CHECK_RULES,     // every rule of docs/protocol.md after every event, exactly-once among them, and all numbers
+                         // against a run of one process
+} sim_check_level;
+
+typedef struct sim_swarm_progress {
+    uint64_t virtual_ns, events;
+    uint64_t iteration, iterations;  // done, wanted
+    uint32_t peers;                  // alive
+} sim_swarm_progress;
+
+typedef struct sim_swarm_options {
+    const char *trace_path;  // a timeline in Chrome's trace format, which Perfetto opens; NULL: none
+    const char *replay;      // the command that repeats this run, quoted in `replay` of a failed report; NULL: none
+    sim_check_level check;
+    void (*progress)(void *context, const sim_swarm_progress *progress);  // about ten times a second; NULL: none
+    void *context;
+} sim_swarm_options;
+
+typedef struct sim_swarm_iteration {
+    uint64_t iteration;
+    uint64_t start_ns, end_ns;  // FINAL to FINAL, as the leader's log has it
+    uint32_t microbatches;      // counted
+    uint32_t crashes, joins, leaves, repairs;
+    uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
+} sim_swarm_iteration;
+
+typedef struct sim_swarm_peer {
+    char name[SIM_SWARM_NAME];
+    bool data, alive, member;   // at the end
+    uint16_t stage;             // the last one it had; meaningful when it ever was a member
+    bool ever_member;
+    uint64_t up_ns;             // alive, over all its lives
+    uint64_t busy_ns, idle_ns;  // of up_ns: with a job, without one
+    uint64_t bytes_up, bytes_down;
+    double up_share, down_share;  // of up_ns: time in which at least one tensor was on its way there
+    uint32_t microbatches;        // weight gradients that it added
+    uint32_t crashes, joins;
+    uint64_t useful_ns, wasted_ns;
+} sim_swarm_peer;
+
+typedef struct sim_swarm_report {
+    bool failed;
+    char text[SIM_SWARM_TEXT];      // what went wrong, where and when
+    char replay[SIM_SWARM_REPLAY];  // the one command that shows it again
+    sim_swarm_iteration *iteration;  // [iterations], those that were finished
+    uint32_t iterations;
+    sim_swarm_peer *peer;            // [peers], by name
+    uint32_t peers;
+    uint64_t events, messages, repairs, crashes, joins, leaves;
+    uint64_t hash;                   // of every event in its order
+    uint64_t virtual_ns, wall_ns;
+} sim_swarm_report;
+
+// Runs it to its end, or to the first violation (BRAID_OK with report->failed). Errors: BRAID_LIMIT for a scenario that
+// cannot run (more peers or microbatches than the protocol has room for), BRAID_IO for the trace file.
+braid_err sim_swarm_run(const struct scenario *s, const sim_swarm_options *options, sim_swarm_report *out, braid_error *error);
+void sim_swarm_report_free(sim_swarm_report *report);
+
+#endif
