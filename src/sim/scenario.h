@@ -48,9 +48,14 @@ typedef struct scenario_stage {
     uint64_t loss_flops;     // beside them final norm, head and loss, with the gradient of their input
 } scenario_stage;
 
+// Where peers run: they share its cores (when more threads compute than there are cores, all slow down alike) and its line
+// to the world, each way fairly among all transfers. Peers of one machine reach each other without the line.
 typedef struct scenario_machine {
     char name[SCENARIO_MAX_NAME];
-    uint32_t cores;  // peers on it share them: when more threads compute than there are cores, all slow down alike
+    uint32_t cores;
+    uint16_t place;              // index for place_* (places.h), SCENARIO_NOWHERE
+    uint64_t up_bps, down_bps;   // 0: without limit
+    uint64_t latency_ns;         // of the line, added one way to each link that crosses it
 } scenario_machine;
 
 typedef struct scenario_peer {
@@ -59,23 +64,21 @@ typedef struct scenario_peer {
     bool data;                      // a data peer (stage 0), else a relay
     uint16_t stage;                 // SCENARIO_ANY_STAGE: wherever the leader puts it
     uint32_t capacity;              // microbatches it holds at once, 1 ..
-    uint16_t place;                 // index for place_* (places.h), SCENARIO_NOWHERE
-    uint32_t machine;               // index into scenario.machine; every peer has one
+    uint32_t machine;               // index into scenario.machine; every peer has one, most have it for themselves
     uint32_t threads;               // cores it uses while it computes, 1 .. its machine's
-    uint64_t forward_ns;            // of one microbatch, 0: from `flops`
+    uint64_t forward_ns;            // of one microbatch, 0: from `flops` (scenario_cost_ns knows)
+    uint64_t loss_ns;               // data peers: final norm, head and loss, with the gradient of their input; 0: from `flops`
     uint64_t backward_ns;           // input gradient, 0: from `flops`
     uint64_t weight_ns;             // weight gradient, 0: from `flops`
     double flops;                   // operations per second that it reaches, > 0 always
-    uint64_t up_bps, down_bps;      // of its access line, shared fairly among its transfers; 0: without limit
-    uint64_t latency_ns;            // of its access line, added to each of its links, one way
     uint64_t start_ns;              // when its process starts; UINT64_MAX: only a churn event starts it
 } scenario_peer;
 
 // A way from one peer to another; the way back may differ.
 typedef struct scenario_link {
-    uint64_t latency_ns;  // one way, access lines included
+    uint64_t latency_ns;  // one way; scenario_link_of adds both machines' lines
     uint64_t jitter_ns;   // a message takes up to so much longer, uniformly; messages never overtake each other
-    uint64_t bps;         // of this pair of peers alone, beside the limits of both access lines; 0: without limit
+    uint64_t bps;         // of this pair of peers alone, beside the limits of both machines' lines; 0: without limit
 } scenario_link;
 
 // Set by a file for certain pairs; the last one that fits a pair counts.
@@ -144,7 +147,7 @@ typedef struct scenario {
     scenario_peer peer[SCENARIO_MAX_PEERS];
     uint32_t machines;
     scenario_machine machine[SCENARIO_MAX_MACHINES];
-    scenario_link link;            // of pairs about which nothing else is said, access lines not yet added
+    scenario_link link;            // of pairs about which nothing else is said
     uint32_t overrides, partitions;
     scenario_override override[SCENARIO_MAX_OVERRIDES];
     scenario_partition partition[SCENARIO_MAX_PARTITIONS];
@@ -159,7 +162,7 @@ braid_err scenario_parse(const char *text, size_t length, const char *origin, co
                          braid_error *error);
 void scenario_free(scenario *s);
 
-// The way between two different peers: overrides, else the places of both, else the scenario's.
+// The way between two different peers: overrides, else one machine, else the places of both, else the scenario's.
 void scenario_link_of(const scenario *s, uint32_t from, uint32_t to, scenario_link *out);
 // Nothing gets from `from` to `to` at `now_ns`.
 bool scenario_cut(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns);
