@@ -44,8 +44,8 @@ typedef struct scenario_stage {
     uint32_t blocks;
     uint64_t parameters;     // elements
     uint32_t tensors;        // parameter tensors
-    uint64_t forward_flops;  // of one microbatch. The input gradient costs as much, the weight gradient too; in stage 0
-    uint64_t loss_flops;     // beside them final norm, head and loss, with the gradient of their input
+    double forward_flops, backward_flops, weight_flops;  // of one microbatch: forward, input gradient, weight gradient
+    double loss_flops;       // stage 0: final norm, head and loss, with the gradient of their input
 } scenario_stage;
 
 // Where peers run: they share its cores (when more threads compute than there are cores, all slow down alike) and its line
@@ -117,6 +117,7 @@ typedef enum scenario_sessions { SESSIONS_NONE, SESSIONS_EXPONENTIAL, SESSIONS_W
 // Of relays; data peers do not come and go. The kinds may be combined; events that ask for what is already so (a crash of
 // a dead peer) change nothing.
 typedef struct scenario_churn {
+    scenario_set relays;          // whom `crash`, `rejoin` and `sessions` befall
     double crash, rejoin;         // each iteration, of each living and of each dead relay: 0 .. 1, at a uniform moment of it
     scenario_sessions sessions;   // how long a relay stays
     uint64_t session_mean_ns;
