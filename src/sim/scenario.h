@@ -52,7 +52,7 @@ typedef struct scenario_stage {
 // to the world, each way fairly among all transfers. Peers of one machine reach each other without the line.
 typedef struct scenario_machine {
     char name[SCENARIO_MAX_NAME];
-    uint32_t cores;
+    double cores;                // of a measured machine that others use too: with a fraction
     uint16_t place;              // index for place_* (places.h), SCENARIO_NOWHERE
     uint64_t up_bps, down_bps;   // 0: without limit
     uint64_t latency_ns;         // of the line, added one way to each link that crosses it
@@ -70,6 +70,9 @@ typedef struct scenario_peer {
     uint64_t loss_ns;               // data peers: final norm, head and loss, with the gradient of their input; 0: from `flops`
     uint64_t backward_ns;           // input gradient, 0: from `flops`
     uint64_t weight_ns;             // weight gradient, 0: from `flops`
+    uint64_t update_ns;             // reducing its whole stage and applying it, once an iteration; 0: from its parameters
+    uint64_t message_ns;            // processor time to handle one message that arrives, beside its jobs; 0: none
+    uint64_t megabyte_ns;           // and for each 10^6 bytes of payload that arrive or leave (copies, encryption); 0: none
     double flops;                   // operations per second that it reaches, > 0 always
     uint64_t start_ns;              // when its process starts; UINT64_MAX: only a churn event starts it
 } scenario_peer;
@@ -98,7 +101,8 @@ typedef struct scenario_partition {
 } scenario_partition;
 
 typedef enum scenario_event_kind {
-    SCENARIO_CRASH,   // dies without a word
+    SCENARIO_CRASH,   // its machine dies without a word: the others notice the silence
+    SCENARIO_KILL,    // its process dies: the kernel closes its links at once
     SCENARIO_LEAVE,   // is asked to leave: finishes what it holds, then goes
     SCENARIO_PAUSE,   // stands still; its links stay
     SCENARIO_RESUME,
@@ -119,6 +123,7 @@ typedef enum scenario_sessions { SESSIONS_NONE, SESSIONS_EXPONENTIAL, SESSIONS_W
 typedef struct scenario_churn {
     scenario_set relays;          // whom `crash`, `rejoin` and `sessions` befall
     double crash, rejoin;         // each iteration, of each living and of each dead relay: 0 .. 1, at a uniform moment of it
+    bool kill;                    // who crashes or ends a session dies as by SCENARIO_KILL, else as by SCENARIO_CRASH
     scenario_sessions sessions;   // how long a relay stays
     uint64_t session_mean_ns;
     double session_shape;         // Weibull's; 1 is exponential
