@@ -76,7 +76,8 @@ typedef struct braid_visit {
 typedef struct braid_going {
     router_token token;
     uint16_t position;
-    uint8_t k, slot;
+    uint8_t k;
+    uint16_t slot;
     int32_t units;  // 0: free
 } braid_going;
 

@@ -166,7 +166,7 @@ void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t lengt
 static void note_going(braid *b, const braid_visit *v, uint32_t slot, int32_t units) {
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         if (b->going[i].units != 0) continue;
-        b->going[i] = (braid_going){v->token, v->last, v->k, (uint8_t)slot, units};
+        b->going[i] = (braid_going){v->token, v->last, v->k, (uint16_t)slot, units};
         up_of(b, v->k, slot)->going += units;
         return;
     }

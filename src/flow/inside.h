@@ -39,7 +39,7 @@ struct router {
     uint32_t commodities;                    // a data peer knows only its own
     router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
     uint32_t count[ROUTER_SIDES];
-    uint8_t order[ROUTER_SIDES][ROUTER_MAX_NEIGHBOURS];  // slots by rising peer: nothing depends on who came first
+    uint16_t *order[ROUTER_SIDES];  // slots by rising peer: nothing depends on who came first
     neighbour *slot[ROUTER_SIDES];
     outgoing *queue;
     uint32_t queue_count, queue_next, queue_max;

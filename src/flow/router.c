@@ -33,7 +33,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     if (r != NULL) r->queue = queue;
     for (int side = 0; side < ROUTER_SIDES; side++) {
         neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
-        if (r != NULL) r->slot[side] = slots;
+        uint16_t *order = arena_take(a, config->max_neighbours * sizeof(uint16_t));
+        if (r == NULL) continue;
+        r->slot[side] = slots;
+        r->order[side] = order;
     }
     rule->lay_out(r, config, a);
 }
@@ -98,7 +101,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     uint32_t at = n;
     for (; at > 0 && r->slot[side][r->order[side][at - 1]].peer > peer; at--)
         r->order[side][at] = r->order[side][at - 1];
-    r->order[side][at] = (uint8_t)slot;
+    r->order[side][at] = (uint16_t)slot;
     r->count[side]++;
     r->slot[side][slot] = (neighbour){peer, cost};
     changed(r, now);
@@ -109,7 +112,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
 static void remove_neighbour(router *r, router_side side, router_peer peer) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < r->count[side]; i++) {
-        uint8_t slot = r->order[side][i];
+        uint16_t slot = r->order[side][i];
         if (r->slot[side][slot].peer == peer)
             r->slot[side][slot].peer = 0;
         else

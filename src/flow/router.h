@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 enum {
-    ROUTER_MAX_NEIGHBOURS = 64,  // a side, and of the own stage
+    ROUTER_MAX_NEIGHBOURS = 2048,  // a side, and of the own stage: a lone data peer sees all of its two stages
     ROUTER_MAX_SOURCES = 8,      // data peers
     ROUTER_MAX_PATH = 40,        // halves of peers in a label
     ROUTER_MAX_CYCLE = 44,       // a label's path, closed, and the inner arc

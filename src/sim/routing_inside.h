@@ -17,6 +17,7 @@ typedef struct routing_wire {
 typedef struct routing_node {
     router *router;
     uint32_t capacity;
+    uint32_t widest;  // neighbours on one side, at most
     bool away;       // dead, or not here yet
     int64_t armed;   // when its next tick is due; INT64_MAX: never
     int64_t ticked;  // when its latest one was
@@ -35,7 +36,6 @@ typedef struct routing_net {
     sim_queue queue;       // by time * 2; + 1 for ticks, which come after the messages of their instant
     int64_t now, units;    // units that should flow
     int64_t start;         // rounds are counted from here
-    uint32_t widest;       // neighbours on one side of one peer, at most
     // --- routing_look.c
     int64_t *sent, *taken;     // [sources][links] as the sender and as the receiver of a link say
     int64_t *real, *arrived;   // of that, what comes from a data peer; and what of it the receiver knows

@@ -55,21 +55,25 @@ static braid_err open_wires(routing_net *n) {
     return BRAID_OK;
 }
 
-// The largest number of neighbours that some peer has on one side.
-static uint32_t widest_side(const routing_net *n) {
+// The largest number of neighbours that each peer has on one side.
+static braid_err count_neighbours(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
-    uint32_t *count = calloc((size_t)p->peers * 3, sizeof *count), most = 1;
-    if (count == NULL) return 0;
+    uint32_t *count = calloc((size_t)p->peers * ROUTER_SIDES, sizeof *count);
+    if (count == NULL) return BRAID_MEMORY;
     for (uint32_t l = 0; l < p->links; l++) {
-        count[p->link[l].from * 3]++;
-        count[p->link[l].to * 3 + 1]++;
+        count[p->link[l].from * ROUTER_SIDES]++;
+        count[p->link[l].to * ROUTER_SIDES + 1]++;
     }
     for (uint32_t w = 0; w < n->wires; w++)
-        if (same_stage(p, n->wire[w].from, n->wire[w].to)) count[n->wire[w].from * 3 + 2]++;
-    for (size_t i = 0; i < (size_t)p->peers * 3; i++)
-        if (count[i] > most) most = count[i];
+        if (same_stage(p, n->wire[w].from, n->wire[w].to)) count[n->wire[w].from * ROUTER_SIDES + 2]++;
+    for (uint32_t i = 0; i < p->peers; i++) {
+        n->node[i].widest = 1;
+        for (uint32_t side = 0; side < ROUTER_SIDES; side++)
+            if (count[i * ROUTER_SIDES + side] > n->node[i].widest)
+                n->node[i].widest = count[i * ROUTER_SIDES + side];
+    }
     free(count);
-    return most;
+    return BRAID_OK;
 }
 
 static router_config configure(const routing_net *n, uint32_t i) {
@@ -79,7 +83,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
         .self = i + 1,
         .capacity = n->instance->problem.peer[i].capacity,
         .source_count = n->instance->sources,
-        .max_neighbours = n->widest,
+        .max_neighbours = n->node[i].widest,
         .seed = rng_seed(rng_seed(n->instance->seed, 2), i),
         .delay = ROUTING_ROUND,
         .gather = s->delay != ROUTING_LOCKSTEP && s->gather ? ROUTING_ROUND / 4 : 0,
@@ -94,8 +98,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
 }
 
 static braid_err open_routers(routing_net *n) {
-    n->widest = widest_side(n);
-    if (n->widest == 0) return BRAID_MEMORY;
+    if (count_neighbours(n)) return BRAID_MEMORY;
     for (uint32_t i = 0; i < n->peers; i++) {
         router_config c = configure(n, i);
         size_t bytes = router_bytes(&c);
@@ -103,7 +106,7 @@ static braid_err open_routers(routing_net *n) {
             routing_net_fail(n, BRAID_LIMIT,
                              "%s with capacity %u, %u neighbours a side and %u data peers is more than a router takes "
                              "(capacity %d, %d neighbours, %d data peers)",
-                             n->instance->name[i], c.capacity, n->widest, c.source_count, ROUTER_MAX_UNITS,
+                             n->instance->name[i], c.capacity, c.max_neighbours, c.source_count, ROUTER_MAX_UNITS,
                              ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
             return BRAID_LIMIT;
         }

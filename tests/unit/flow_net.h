@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NET_PEERS = 128, NET_STAGES = 12, NET_VIEW = 512, NET_DELAY = 1000, NET_COST = 1000 };
+enum { NET_PEERS = 128, NET_STAGES = 12, NET_VIEW = 512, NET_DELAY = 1000, NET_COST = 1000, NET_NEIGHBOURS = 64 };
 
 typedef enum net_delays { LOCKSTEP, UNIFORM, EXPONENTIAL, PARETO } net_delays;
 
@@ -221,7 +221,7 @@ static inline void net_new_router(net *n, router_peer p) {
     c.capacity = n->capacity[p];
     c.source_count = n->c.sources;
     for (uint32_t k = 0; k < n->c.sources; k++) c.source[k] = k + 1;
-    c.max_neighbours = ROUTER_MAX_NEIGHBOURS;
+    c.max_neighbours = NET_NEIGHBOURS;
     c.seed = rng_seed(n->c.seed, ((uint64_t)p << 32) + n->life[p]);
     c.delay = NET_DELAY;
     c.gather = n->c.delays == LOCKSTEP ? 0 : NET_DELAY / 4;
