@@ -54,6 +54,7 @@ void codec_range(codec *c, uint32_t *first, uint32_t *count);
 void codec_set(codec *c, message_set *set);
 void codec_path(codec *c, message_path *path);
 
+void codec_route(codec *c, message_route *route);
 void codec_log_entry(codec *c, log_entry *entry);
 void codec_message(codec *c, message *msg);
 

@@ -2,8 +2,10 @@
 #ifndef BRAID_WIRE_LIMITS_H
 #define BRAID_WIRE_LIMITS_H
 
+#include <stdint.h>
+
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
@@ -12,6 +14,9 @@ enum {
     WIRE_MAX_STAGE_TENSORS = 1024,           // parameter tensors of one stage
     WIRE_MAX_SLOTS = 64,                     // slots of a run
     WIRE_MAX_ADDRESS = 128,                  // bytes of "host:port"
+    WIRE_MAX_ROUTE_PARTS = 64,               // router messages in one ROUTE
+    WIRE_MAX_ROUTE_WORDS = 960,              // of all its parts: eight of the longest labels
+    WIRE_MAX_ROUTE_UNITS = 4096,             // units of flow over one link
     WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor
     WIRE_MAX_LOG_ENTRIES_PER_GET = 256,
@@ -21,5 +26,7 @@ enum {
     WIRE_MAX_TRANSFERS = 4,                  // payloads under way at once in one direction of a link
     WIRE_MAX_CHUNK_BYTES = 16 * 1024 - 8,    // of a payload in one frame: with its header one full TLS record
 };
+
+#define WIRE_MAX_ROUTE_COST ((int64_t)1 << 58)  // of a walk, either sign
 
 #endif

@@ -214,6 +214,8 @@ static void code_join(codec *c, message_join *join) {
 
 static void code_leave(codec *c, message_leave *leave) { codec_u8_below(c, &leave->reason, EXPEL_REASONS); }
 
+static void code_route(codec *c, message_route *route) { codec_route(c, route); }
+
 void codec_message(codec *c, message *msg) {
     codec_u8(c, &msg->kind);
     codec_u64(c, &msg->iteration);

@@ -17,7 +17,8 @@ typedef uint64_t member_id;
     X(TRACE, trace) X(CANCEL, cancel) X(SUSPECT, suspect) X(PROBE, probe) X(STATUS, status) X(RESUME, resume)  \
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
-    X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave)
+    X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
+    X(ROUTE, route)
 
 typedef enum message_kind {
     MESSAGE_NONE,
@@ -353,6 +354,42 @@ typedef struct message_leave {
     uint8_t reason;
 } message_leave;
 
+// What a part of a ROUTE says (src/flow/router.h explains the messages). A kind that does not use a field leaves it zero.
+typedef enum route_kind {
+    ROUTE_LABEL,   // side, source, cost; words: half, low and high half of the cost from there on
+    ROUTE_ADVERT,  // source, cost, units
+    ROUTE_FLOW,    // why, source, units, taken_back
+    ROUTE_FLOW_OF_TOKEN,  // also token, position
+    ROUTE_DENY,    // source, units
+    ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
+    ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
+    ROUTE_ABORT,   // token, why, position
+    ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,  // all but side and moved; words
+    ROUTE_KINDS
+} route_kind;
+
+typedef struct route_part {
+    uint8_t kind, side, why;
+    uint16_t position;
+    uint16_t words;    // of message_route.word, behind those of the parts before it
+    uint32_t source;   // peers are named by their member number, which a run keeps below 2^31
+    uint32_t units, taken_back, moved;
+    uint32_t origin, serial;  // of the token
+    int64_t cost;
+} route_part;
+
+// One frame between the routers of two members. `session` names the sender's end of the link, `heard` the receiver's as
+// far as the sender knows (0: not yet): parts count only between two ends that know each other, in the order of `sequence`
+// and without a gap. `epoch`: log index of the newest entry that changed who the data peers are.
+typedef struct message_route {
+    uint32_t session, heard, sequence;
+    uint64_t epoch;
+    uint32_t cost;     // of the link from the sender to the receiver, as the sender measures it; 0: no such link
+    uint16_t parts;
+    route_part part[WIRE_MAX_ROUTE_PARTS];
+    uint32_t word[WIRE_MAX_ROUTE_WORDS];
+} message_route;
+
 typedef struct message {
     uint8_t kind;
     uint64_t iteration;
@@ -368,6 +405,9 @@ typedef struct message {
 // Name of a kind, for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
+const char *route_kind_name(uint8_t kind);
+// Words of all parts before `part`.
+uint32_t route_words_before(const message_route *route, uint32_t part);
 
 // Bytes written, or 0 when `capacity` is too small or the message breaks a limit: a count over its maximum, an enum out of
 // its range, a text that is not terminated or not printable ASCII, a range of blocks past the largest number.

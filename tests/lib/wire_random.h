@@ -341,6 +341,48 @@ static inline void random_join(wire_random *w, message_join *b) {
 
 static inline void random_leave(wire_random *w, message_leave *b) { b->reason = random_below(w, EXPEL_REASONS); }
 
+// The fields that a part of each kind has, and the words: at most so many, in steps of so many.
+static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
+    bool any = p->kind >= ROUTE_OFFER, token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY);
+    bool counts = any || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
+    if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
+    if (counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
+    if (token) p->position = (uint16_t)rng_below(w->r, w->below > 0 ? w->below : 4096);
+    if (token) p->origin = random_u32(w) >> 1;
+    if (token) p->serial = random_u32(w);
+    if (p->kind != ROUTE_ABORT) p->source = random_u32(w) >> (w->below == 0);
+    bool cost = any || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || p->kind == ROUTE_LOCK;
+    if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
+    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    if (counts) p->taken_back = random_u32(w) >> 1;
+    if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : any ? 160 : 0;
+    uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;
+    if (most > room / each) most = (uint16_t)(room / each);
+    p->words = (uint16_t)(each * random_count(w, most));
+    if (!w->full && p->words > each * most) p->words = (uint16_t)(each * most);
+}
+
+static inline void random_route(wire_random *w, message_route *b) {
+    b->session = random_u32(w);
+    b->heard = random_u32(w);
+    b->sequence = random_u32(w);
+    b->epoch = random_u64(w);
+    b->cost = random_u32(w) >> (w->below == 0 ? 2 : 0);
+    b->parts = random_count(w, WIRE_MAX_ROUTE_PARTS);
+    for (uint32_t i = 0, used = 0; i < b->parts; i++) {
+        route_part *p = &b->part[i];
+        p->kind = w->full ? (uint8_t)(i % ROUTE_KINDS) : random_below(w, ROUTE_KINDS);
+        random_part(w, p, WIRE_MAX_ROUTE_WORDS - used);
+        bool label = p->kind == ROUTE_LABEL;
+        for (uint32_t j = 0; j < p->words; j++) {
+            // a label's costs are within bounds: their upper half is small, of either sign
+            b->word[used + j] = label && j % 3 == 2 ? (uint32_t)rng_below(w->r, 1 << 25) : random_u32(w);
+        }
+        used += p->words;
+    }
+}
+
 static inline void random_message(wire_random *w, uint8_t kind, message *msg) {
     memset(msg, 0, sizeof *msg);
     msg->kind = kind;

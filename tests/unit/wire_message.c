@@ -170,6 +170,55 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
 }
 
+// A ROUTE with one part.
+static message route_of(route_part part) {
+    return (message){.kind = MESSAGE_ROUTE, .u.route = {.parts = 1, .part = {part}}};
+}
+
+static void test_limits_of_a_route(void **state) {
+    (void)state;
+    const route_part bad[] = {
+        {.kind = ROUTE_KINDS},
+        {.kind = ROUTE_ADVERT, .why = 1},  // not a field of this kind
+        {.kind = ROUTE_ABORT, .source = 1},
+        {.kind = ROUTE_DENY, .words = 1},
+        {.kind = ROUTE_LABEL, .side = 3},
+        {.kind = ROUTE_LABEL, .words = 4},
+        {.kind = ROUTE_LABEL, .words = 123},
+        {.kind = ROUTE_LOCK, .words = 45},
+        {.kind = ROUTE_QUERY, .words = 161},
+        {.kind = ROUTE_ADVERT, .cost = WIRE_MAX_ROUTE_COST + 1},
+        {.kind = ROUTE_ADVERT, .cost = -WIRE_MAX_ROUTE_COST - 1},
+        {.kind = ROUTE_DENY, .units = WIRE_MAX_ROUTE_UNITS + 1},
+        {.kind = ROUTE_DENY, .source = 1u << 31},
+        {.kind = ROUTE_COMMIT, .moved = WIRE_MAX_ROUTE_UNITS + 1},
+        {.kind = ROUTE_ABORT, .origin = 1u << 31},
+        {.kind = ROUTE_ABORT, .position = 4096},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        message m = route_of(bad[i]);
+        assert_not_encoded(&m);
+    }
+    message m = route_of((route_part){.kind = ROUTE_LABEL, .words = 3});
+    assert_true(message_encode(&m, bytes, sizeof bytes) > 0);
+    m.u.route.word[2] = 1u << 30;  // the step's cost
+    assert_not_encoded(&m);
+    m = route_of((route_part){.kind = ROUTE_ABORT});
+    m.u.route.cost = (1u << 30) + 1;
+    assert_not_encoded(&m);
+    m.u.route = (message_route){.parts = WIRE_MAX_ROUTE_PARTS + 1};
+    assert_not_encoded(&m);
+    m.u.route = (message_route){.parts = 9};
+    for (uint32_t i = 0; i < 9; i++) m.u.route.part[i] = (route_part){.kind = ROUTE_LABEL, .words = 120};
+    assert_not_encoded(&m);  // more words than fit, each part by itself within its limit
+    m.u.route.parts = 8;
+    size_t count = message_encode(&m, bytes, sizeof bytes);
+    assert_true(count > 0 && message_decode(bytes, count, &copy));
+    assert_int_equal(route_words_before(&copy.u.route, 8), WIRE_MAX_ROUTE_WORDS);
+    assert_string_equal(route_kind_name(ROUTE_COMMIT), "commit");
+    assert_string_equal(route_kind_name(ROUTE_KINDS), "unknown");
+}
+
 enum { HEADER = 1 + 8 + 8 + 8, SUBJECT = 4 + 2 + 4 + 8 };  // bytes
 
 // Changes one byte of a good message and expects a refusal.
@@ -222,6 +271,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
         {MESSAGE_JOIN, HEADER + 1 + 4 + 8, WIRE_MAX_ADDRESS - 1},
+        {MESSAGE_ROUTE, HEADER + 12 + 8 + 4, WIRE_MAX_ROUTE_PARTS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (unsigned over = 1; over < 60000; over = over * 3 + 1) {
@@ -319,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_every_byte_of_a_body_is_encoded),
 #endif
         cmocka_unit_test(test_limits_hold_when_encoding),
+        cmocka_unit_test(test_limits_of_a_route),
         cmocka_unit_test(test_limits_hold_when_decoding),
         cmocka_unit_test(test_counts_of_a_peer_are_bounded),
         cmocka_unit_test(test_one_encoding_for_each_value),
