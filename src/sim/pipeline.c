@@ -1,0 +1,252 @@
+#include "sim/pipeline.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { NOBODY = UINT32_MAX };
+
+typedef enum doing { WAITS_FOR_PEER, COMPUTES, WAITS_FOR_LINK, IS_SENT, IS_DONE } doing;
+
+// A microbatch is in one place at a time. Its visits: forward at path[0 .. length - 2], home at path[length - 1], then
+// backward at path[length - 2 .. 0].
+typedef struct microbatch {
+    doing doing;
+    uint32_t visit;
+    int64_t since;  // waits since then
+    int64_t until;  // computes or is sent until then; INT64_MAX: waits
+    int64_t lands;  // the link is free again at `lands`, before `until` by the latency
+} microbatch;
+
+typedef struct state {
+    const pipeline *p;
+    microbatch *batch;
+    int64_t now;
+    bool *computing;     // [peers]
+    uint32_t *held;      // [peers]
+    int64_t *link_free;  // [links]: when it ends what it sends
+    uint32_t *first;     // [peers or links]: who is served next, NOBODY between two uses
+    int64_t *busy_ns;    // the caller's, or NULL
+    int64_t *done_ns;    // the caller's, or NULL
+    uint32_t left;       // microbatches not done
+} state;
+
+static uint32_t peer_at(const state *s, uint32_t m, uint32_t visit) {
+    uint32_t last = s->p->length - 1;
+    return s->p->path[(size_t)m * s->p->length + (visit <= last ? visit : 2 * last - visit)];
+}
+
+static bool is_forward(const state *s, uint32_t visit) { return visit < s->p->length - 1; }
+
+static int64_t compute_ns(const state *s, uint32_t m) {
+    uint32_t visit = s->batch[m].visit;
+    const pipeline_peer *peer = &s->p->peer[peer_at(s, m, visit)];
+    if (is_forward(s, visit)) return peer->forward_ns;
+    return visit == s->p->length - 1 ? peer->home_ns : peer->backward_ns;
+}
+
+static uint32_t link_of(const state *s, uint32_t m) {
+    uint32_t from = peer_at(s, m, s->batch[m].visit);
+    if (s->p->link == PIPELINE_PEER) return from;
+    return from * s->p->peers + peer_at(s, m, s->batch[m].visit + 1);
+}
+
+// A relay's stash begins with the first visit to it; the data peer is no relay of its own microbatches.
+static bool takes_room(const state *s, uint32_t m) {
+    uint32_t visit = s->batch[m].visit;
+    return visit > 0 && is_forward(s, visit);
+}
+
+static bool has_room(const state *s, uint32_t m) {
+    uint32_t peer = peer_at(s, m, s->batch[m].visit), capacity = s->p->peer[peer].capacity;
+    return !takes_room(s, m) || capacity == 0 || s->held[peer] < capacity;
+}
+
+static bool served_before(const state *s, uint32_t a, uint32_t b, bool at_peer) {
+    const microbatch *x = &s->batch[a], *y = &s->batch[b];
+    if (at_peer && is_forward(s, x->visit) != is_forward(s, y->visit)) return !is_forward(s, x->visit);
+    return x->since != y->since ? x->since < y->since : a < b;
+}
+
+// --- what ends at `now`
+
+static void wait_for(state *s, uint32_t m, doing what) {
+    s->batch[m].doing = what;
+    s->batch[m].since = s->now;
+    s->batch[m].until = INT64_MAX;
+}
+
+static void end_computing(state *s, uint32_t m) {
+    microbatch *b = &s->batch[m];
+    uint32_t peer = peer_at(s, m, b->visit), last = 2 * (s->p->length - 1);
+    s->computing[peer] = false;
+    if (b->visit > s->p->length - 1 && b->visit < last) s->held[peer]--;
+    wait_for(s, m, WAITS_FOR_LINK);
+    if (b->visit < last) return;
+    b->doing = IS_DONE;
+    s->left--;
+    if (s->done_ns != NULL) s->done_ns[m] = s->now;
+}
+
+static void end_all(state *s) {
+    for (uint32_t m = 0; m < s->p->microbatches; m++) {
+        if (s->batch[m].until != s->now) continue;
+        if (s->batch[m].doing == COMPUTES) {
+            end_computing(s, m);
+        } else {
+            s->batch[m].visit++;
+            wait_for(s, m, WAITS_FOR_PEER);
+        }
+    }
+}
+
+// --- what begins at `now`
+
+static void begin_computing(state *s, uint32_t m) {
+    microbatch *b = &s->batch[m];
+    uint32_t peer = peer_at(s, m, b->visit);
+    int64_t ns = compute_ns(s, m);
+    if (takes_room(s, m)) s->held[peer]++;
+    s->computing[peer] = true;
+    if (s->busy_ns != NULL) s->busy_ns[peer] += ns;
+    b->doing = COMPUTES;
+    b->until = s->now + ns;
+}
+
+static void begin_sending(state *s, uint32_t m) {
+    microbatch *b = &s->batch[m];
+    size_t pair = (size_t)peer_at(s, m, b->visit) * s->p->peers + peer_at(s, m, b->visit + 1);
+    s->link_free[link_of(s, m)] = s->now + s->p->transfer_ns[pair];
+    b->doing = IS_SENT;
+    b->lands = s->link_free[link_of(s, m)];
+    b->until = b->lands + s->p->latency_ns[pair];
+}
+
+// Of all that wait for a peer (a link), the first of each that is free and has room.
+static bool begin_all(state *s, doing waiting) {
+    bool at_peer = waiting == WAITS_FOR_PEER, begun = false;
+    for (uint32_t m = 0; m < s->p->microbatches; m++) {
+        if (s->batch[m].doing != waiting) continue;
+        uint32_t at = at_peer ? peer_at(s, m, s->batch[m].visit) : link_of(s, m);
+        if (at_peer ? s->computing[at] || !has_room(s, m) : s->link_free[at] > s->now) continue;
+        if (s->first[at] == NOBODY || served_before(s, m, s->first[at], at_peer)) s->first[at] = m;
+    }
+    for (uint32_t m = 0; m < s->p->microbatches; m++) {
+        if (s->batch[m].doing != waiting) continue;
+        uint32_t at = at_peer ? peer_at(s, m, s->batch[m].visit) : link_of(s, m);
+        if (s->first[at] != m) continue;
+        s->first[at] = NOBODY;
+        begun = true;
+        if (at_peer)
+            begin_computing(s, m);
+        else
+            begin_sending(s, m);
+    }
+    return begun;
+}
+
+// A link that becomes free is a moment of its own: what it sent is still under way for the latency.
+static int64_t next_moment(const state *s) {
+    int64_t next = INT64_MAX;
+    for (uint32_t m = 0; m < s->p->microbatches; m++) {
+        const microbatch *b = &s->batch[m];
+        if (b->until < next) next = b->until;
+        if (b->doing == IS_SENT && b->lands > s->now && b->lands < next) next = b->lands;
+    }
+    return next;
+}
+
+static int64_t play(state *s) {
+    while (s->left > 0) {
+        while (begin_all(s, WAITS_FOR_PEER) || begin_all(s, WAITS_FOR_LINK)) continue;
+        s->now = next_moment(s);
+        BRAID_ASSERT(s->now != INT64_MAX);
+        end_all(s);
+    }
+    return s->now;
+}
+
+// --- asking
+
+static braid_err check_times(const pipeline *p, braid_error *error) {
+    for (uint32_t i = 0; i < p->peers; i++) {
+        const pipeline_peer *q = &p->peer[i];
+        int64_t times[] = {q->forward_ns, q->backward_ns, q->home_ns};
+        for (uint32_t t = 0; t < 3; t++)
+            if (times[t] < 0 || times[t] > PIPELINE_MAX_NS)
+                return braid_fail(error, BRAID_ARGUMENT, "peer %u computes for %lld ns", i, (long long)times[t]);
+    }
+    for (size_t l = 0; l < (size_t)p->peers * p->peers; l++)
+        if (p->latency_ns[l] < 0 || p->transfer_ns[l] < 0 || p->latency_ns[l] > PIPELINE_MAX_NS ||
+            p->transfer_ns[l] > PIPELINE_MAX_NS)
+            return braid_fail(error, BRAID_ARGUMENT, "the link from peer %zu to %zu takes %lld ns and %lld ns",
+                              l / p->peers, l % p->peers, (long long)p->latency_ns[l], (long long)p->transfer_ns[l]);
+    return BRAID_OK;
+}
+
+// Room is taken in the order of the stages only when every relay has one.
+static braid_err check_stages(const pipeline *p, braid_error *error) {
+    uint32_t *stage = calloc(p->peers + 1, sizeof *stage);
+    if (stage == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u peers", p->peers);
+    braid_err err = BRAID_OK;
+    for (uint32_t m = 0; m < p->microbatches && !err; m++)
+        for (uint32_t i = 1; i + 1 < p->length && !err; i++) {
+            uint32_t peer = p->path[(size_t)m * p->length + i];
+            if (stage[peer] != 0 && stage[peer] != i)
+                err = braid_fail(error, BRAID_ARGUMENT, "peer %u is in stage %u and, for microbatch %u, in stage %u",
+                                 peer, stage[peer], m, i);
+            stage[peer] = i;
+        }
+    free(stage);
+    return err;
+}
+
+static braid_err check(const pipeline *p, braid_error *error) {
+    if (p->peers > PIPELINE_MAX_PEERS || p->microbatches > PIPELINE_MAX_MICROBATCHES || p->length < 2 ||
+        p->length > PIPELINE_MAX_LENGTH)
+        return braid_fail(error, BRAID_LIMIT,
+                          "%u peers, %u microbatches, %u peers on a path; at most %d, %d and 2 to %d are simulated",
+                          p->peers, p->microbatches, p->length, PIPELINE_MAX_PEERS, PIPELINE_MAX_MICROBATCHES,
+                          PIPELINE_MAX_LENGTH);
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        const uint32_t *path = p->path + (size_t)m * p->length;
+        for (uint32_t i = 0; i < p->length; i++)
+            if (path[i] >= p->peers)
+                return braid_fail(error, BRAID_ARGUMENT, "microbatch %u goes to peer %u of %u", m, path[i], p->peers);
+        if (path[0] != path[p->length - 1])
+            return braid_fail(error, BRAID_ARGUMENT, "microbatch %u leaves peer %u and ends at %u", m, path[0],
+                              path[p->length - 1]);
+    }
+    braid_err err = check_stages(p, error);
+    return err ? err : check_times(p, error);
+}
+
+braid_err pipeline_run(const pipeline *p, int64_t *iteration_ns, int64_t *done_ns, int64_t *busy_ns,
+                       braid_error *error) {
+    *iteration_ns = 0;
+    braid_err err = check(p, error);
+    if (err) return err;
+    size_t links = (size_t)p->peers * p->peers;
+    state s = {.p = p,
+               .batch = calloc(p->microbatches + 1, sizeof *s.batch),
+               .computing = calloc(p->peers + 1, sizeof *s.computing),
+               .held = calloc(p->peers + 1, sizeof *s.held),
+               .link_free = calloc(links + 1, sizeof *s.link_free),
+               .first = malloc((links + 1) * sizeof *s.first),
+               .busy_ns = busy_ns,
+               .done_ns = done_ns,
+               .left = p->microbatches};
+    if (s.batch == NULL || s.computing == NULL || s.held == NULL || s.link_free == NULL || s.first == NULL) {
+        err = braid_fail(error, BRAID_MEMORY, "no memory for a pipeline of %u peers", p->peers);
+    } else {
+        for (size_t l = 0; l < links; l++) s.first[l] = NOBODY;
+        for (uint32_t i = 0; busy_ns != NULL && i < p->peers; i++) busy_ns[i] = 0;
+        for (uint32_t m = 0; m < p->microbatches; m++) wait_for(&s, m, WAITS_FOR_PEER);
+        *iteration_ns = play(&s);
+    }
+    free(s.batch);
+    free(s.computing);
+    free(s.held);
+    free(s.link_free);
+    free(s.first);
+    return err;
+}

@@ -1,0 +1,48 @@
+// The time of one iteration when every microbatch's path is known: forward through the stages, home for the loss,
+// backward along the same peers.
+//
+//   1. A peer computes one thing at a time: gradients before activations, then what waited longest, then the lower number.
+//   2. A relay begins a forward pass only while it holds fewer microbatches than its capacity; it holds one until its
+//      backward pass is done. What arrives before that waits. (No deadlock: room is taken in the order of the stages.)
+//   3. A transfer occupies its link for `transfer_ns`; the last bit arrives `latency_ns` later. Transfers of a link go one
+//      after the other, first come, first served. Sending disturbs neither computing nor receiving.
+//   4. All microbatches are ready at their data peers at time 0.
+//
+// Deterministic: integers only, every choice ends at the microbatch's number.
+#ifndef BRAID_SIM_PIPELINE_H
+#define BRAID_SIM_PIPELINE_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum { PIPELINE_MAX_PEERS = 1024, PIPELINE_MAX_MICROBATCHES = 4096, PIPELINE_MAX_LENGTH = 128 };
+#define PIPELINE_MAX_NS ((int64_t)1 << 50)  // of one computation, transfer or latency: 13 days
+
+typedef struct pipeline_peer {
+    int64_t forward_ns, backward_ns;  // of its stage, one microbatch
+    int64_t home_ns;                  // a data peer's: head and loss, forward and backward
+    uint32_t capacity;                // microbatches held at once; 0: any number
+} pipeline_peer;
+
+// What the transfers of one peer share.
+typedef enum pipeline_link {
+    PIPELINE_PAIR,  // nothing: each ordered pair of peers has a link of its own
+    PIPELINE_PEER   // one link out, whoever it sends to
+} pipeline_link;
+
+// All borrowed.
+typedef struct pipeline {
+    uint32_t peers, microbatches, length;  // `length`: peers on a path, the data peer at both ends
+    pipeline_link link;
+    const pipeline_peer *peer;
+    const int64_t *latency_ns, *transfer_ns;  // [from][to]
+    const uint32_t *path;                     // [microbatches][length]; a relay stands in one place of all paths
+} pipeline;
+
+// `done_ns` [microbatches]: when the last backward pass of each ended; `busy_ns` [peers]: time spent computing. Both the
+// caller's, either may be NULL. Returns the time of the iteration in `*iteration_ns`: the latest of `done_ns`.
+braid_err pipeline_run(const pipeline *p, int64_t *iteration_ns, int64_t *done_ns, int64_t *busy_ns,
+                       braid_error *error);
+
+#endif
