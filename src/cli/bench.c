@@ -15,6 +15,7 @@ typedef struct experiment {
 static const experiment experiments[] = {
     {"f7", bench_f7, "routing: swarm, gwtf and braid against the optimum (GWTF, Table V and Figure 7)"},
     {"churn", bench_churn, "routing: what it takes to repair when relays die or join"},
+    {"drift", bench_drift, "routing: how it follows link costs that drift, without flapping"},
 };
 
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };

@@ -7,5 +7,6 @@
 // argv[0] is the experiment's name.
 int bench_f7(int argc, char **argv);
 int bench_churn(int argc, char **argv);
+int bench_drift(int argc, char **argv);
 
 #endif

@@ -56,7 +56,8 @@ void routing_net_arrive(routing_net *n, uint32_t peer);
 void routing_net_fail(routing_net *n, braid_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // --- routing_run.c
-enum { ROUTING_NOTICE = ROUTER_KINDS };  // kind of what the host itself says to `to`: `from` is gone
+// Kinds of what the host itself says to `to`: `from` is gone; the link from `from` has another cost.
+enum { ROUTING_NOTICE = ROUTER_KINDS, ROUTING_TOLD };
 routing_wire *routing_wire_between(const routing_net *n, uint32_t from, uint32_t to);
 // After every call of a router: its messages, its load, its next tick.
 void routing_collect(routing_net *n, routing_node *node);
@@ -64,6 +65,8 @@ void routing_collect(routing_net *n, routing_node *node);
 void routing_deliver(routing_net *n, int64_t at, const router_message *m);
 // Until the run is quiet or at its limit.
 void routing_events(routing_net *n);
+// All that happens until then, which becomes the time it is; without looks.
+void routing_events_until(routing_net *n, int64_t until);
 void routing_drain(routing_net *n);
 
 // --- routing_look.c

@@ -137,6 +137,8 @@ static void take_message(routing_net *n, const router_message *m) {
     if ((int)m->kind == ROUTING_NOTICE) {
         w->fallen = true;
         router_neighbour_gone(node->router, n->now, m->from);
+    } else if ((int)m->kind == ROUTING_TOLD) {
+        router_cost(node->router, n->now, m->from, ROUTER_PREVIOUS, m->cost);
     } else {
         router_receive(node->router, n->now, m);
     }
@@ -189,6 +191,18 @@ void routing_events(routing_net *n) {
     }
     n->out->quiet = !n->failed;
     routing_look(n, (look - n->start) / ROUTING_ROUND);
+}
+
+void routing_events_until(routing_net *n, int64_t until) {
+    uint64_t key;
+    void *item;
+    while (!n->failed && n->queue.count > 0 && n->queue.heap[0].at_ns <= (uint64_t)until * 2 + 1) {
+        sim_queue_take(&n->queue, &key, &item);
+        if (key % 2 == 1 && ((routing_node *)item)->armed != (int64_t)(key / 2)) continue;
+        n->now = (int64_t)(key / 2);
+        take_event(n, key % 2 == 1, item);
+    }
+    n->now = until;
 }
 
 braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
