@@ -48,6 +48,7 @@ void join_tick(peer *p) {
     if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
     message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
     join->kind = (uint8_t)p->config.kind;
+    join->stage = p->config.stage;
     join->capacity = p->config.capacity;
     join->incarnation = p->config.random_seed;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
@@ -56,7 +57,7 @@ void join_tick(peer *p) {
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
-// The stage where it helps most: least capacity that answers, those on their way in counted.
+// The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
@@ -76,7 +77,12 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             capacity += c->join_capacity;
             count++;
         }
-        if (count < WIRE_MAX_STAGE_MEMBERS && capacity < least) {
+        if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
+        if (s == join->stage) {
+            *stage = s;
+            return true;
+        }
+        if (capacity < least) {
             least = capacity;
             *stage = s;
         }

@@ -67,6 +67,7 @@ typedef struct peer_config {
     braid_id leader_id;         // whom to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
+    uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint64_t random_seed;       // another one in each life of a process: the leader tells lives apart by it
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
 } peer_config;

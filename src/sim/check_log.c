@@ -63,12 +63,20 @@ void sim_check_append(sim_cluster *s, const log_entry *entry) {
     if (entry->kind == LOG_FINAL) check_final(s, entry);
 }
 
+static void members_compact(sim_checker *k) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < k->members; i++)
+        if (!k->member[i].expelled) k->member[kept++] = k->member[i];
+    k->members = kept;
+}
+
 static void member_added(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_member *body = &entry->u.member;
     // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was
     for (uint32_t i = 0; i < k->members; i++)
         if (id_equal(&k->member[i].entry.peer, &body->peer)) k->member[i].expelled = true;
+    if (k->members == SIM_MAX_LOG_MEMBERS) members_compact(k);
     if (k->members == SIM_MAX_LOG_MEMBERS) {
         sim_fail(s, "more members than a run of this size can have");
         return;

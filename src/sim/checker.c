@@ -12,25 +12,29 @@ void sim_check_open(sim_cluster *s) {
     sim_checker *k = &s->checker;
     k->commit = calloc((size_t)s->c->microbatches * s->c->stages, sizeof *k->commit);
     k->saved = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *k->saved);
-    BRAID_ASSERT(k->commit && k->saved);
+    k->watch = calloc(s->node_capacity, sizeof *k->watch);
+    k->member = calloc(SIM_MAX_LOG_MEMBERS, sizeof *k->member);
+    BRAID_ASSERT(k->commit && k->saved && k->watch && k->member);
+}
+
+void sim_check_life(sim_cluster *s, uint32_t node) {
+    sim_watch *w = &s->checker.watch[node];
+    memset(w, 0, sizeof *w);
+    memset(w->block_version, 0xff, sizeof w->block_version);
 }
 
 void sim_check_close(sim_cluster *s) {
     for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(s->checker.saved[i]);
     free(s->checker.saved);
     free(s->checker.commit);
+    free(s->checker.watch);
+    free(s->checker.member);
 }
 
 bool sim_check_member_live(const sim_cluster *s, member_id member) {
     for (uint32_t i = 0; i < s->checker.members; i++)
         if (s->checker.member[i].member == member) return !s->checker.member[i].expelled;
     return false;
-}
-
-uint32_t sim_check_node_of(const sim_cluster *s, member_id member) {
-    for (uint32_t i = s->nodes; member && i-- > 0;)
-        if (s->node[i].view.member == member) return i;
-    return SIM_MAX_NODES;
 }
 
 static bool sets_meet(const message_set *a, const message_set *b) {
@@ -137,7 +141,7 @@ void sim_check_end(sim_cluster *s) {
     const sim_checker *k = &s->checker;
     if (!k->started && k->drained) return;
     if (!k->finished || (k->version != s->c->iterations && !k->drained)) sim_fail(s, "the run ended after %llu of %u iterations", (unsigned long long)k->version, s->c->iterations);
-    if (!k->saved_last) sim_fail(s, "the run ended without its last checkpoint");
+    if (s->run.save && !k->saved_last) sim_fail(s, "the run ended without its last checkpoint");
     bool present[WIRE_MAX_STAGES] = {false};
     for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++) {
         const sim_node *n = &s->node[i];

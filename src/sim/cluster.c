@@ -167,7 +167,7 @@ static void *memory_new(size_t bytes, void **allocation) {
 }
 
 void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
-    if (s->nodes == SIM_MAX_NODES) return;
+    if (s->nodes == s->node_capacity) return;
     uint32_t index = s->nodes++;
     sim_node *n = &s->node[index];
     n->random.state = rng_seed(s->c->seed, 1000 + index);
@@ -186,7 +186,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
     n->peer = peer_init(at, &s->run, &n->config, s->now);
     BRAID_ASSERT(n->peer);
     n->alive = true;
-    memset(s->checker.watch[index].block_version, 0xff, sizeof s->checker.watch[index].block_version);
+    sim_check_life(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);
 }
@@ -282,12 +282,18 @@ static void cluster_close(sim_cluster *s) {
         free(s->node[i].memory);
     }
     sim_check_close(s);
+    free(s->link);
+    free(s->node);
     free(s);
 }
 
 void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_reference *reference, FILE *trace, sim_report *report) {
     sim_cluster *s = calloc(1, sizeof *s);
     BRAID_ASSERT(s && model->stages == c->stages);
+    s->node_capacity = SIM_MAX_NODES;
+    s->node = calloc(s->node_capacity, sizeof *s->node);
+    s->link = calloc(SIM_MAX_NODES, sizeof *s->link);
+    BRAID_ASSERT(s->node && s->link);
     *report = (sim_report){0};
     s->c = c;
     s->checker.version = s->checker.final_appended = c->start_version;

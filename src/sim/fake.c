@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAKE_MAX_BLOCKS = 32, FAKE_TENSORS_PER_STAGE = 2 };
+enum { FAKE_SEEDED_BLOCKS = 32, FAKE_MAX_BLOCKS = SIM_FAKE_BLOCKS, FAKE_TENSORS_PER_STAGE = 2 };
 static const uint64_t FAKE_NOT_FINITE = UINT64_MAX;
 
 typedef enum fake_tag { FAKE_Y = 1, FAKE_DX, FAKE_PART, FAKE_RESULT, FAKE_STATE } fake_tag;
@@ -429,7 +429,8 @@ sim_model *sim_fake_new(const sim_fake_config *config) {
     model->base.tensor_stage = calloc(model->base.model_tensors, sizeof(uint16_t));
     BRAID_ASSERT(model->base.tensor_stage);
     for (uint16_t s = 0; s < config->stages; s++) {
-        model->base.blocks[s] = 2 + (uint32_t)(mix3(config->seed, 3, s) % (FAKE_MAX_BLOCKS - 1));
+        model->base.blocks[s] = config->blocks[s] ? config->blocks[s] : 2 + (uint32_t)(mix3(config->seed, 3, s) % (FAKE_SEEDED_BLOCKS - 1));
+        BRAID_ASSERT(model->base.blocks[s] <= FAKE_MAX_BLOCKS);
         model->base.tensors[s] = FAKE_TENSORS_PER_STAGE;
     }
     // the canonical order begins and ends with stage 0, as embedding and head do

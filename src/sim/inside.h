@@ -11,9 +11,9 @@
 enum {
     SIM_MAX_NODES = 48,
     SIM_MAX_STAGE_BLOCKS = 256,
-    SIM_MAX_LOG_MEMBERS = 256,
-    SIM_MAX_CAPACITY = 256,
-    SIM_NAME = 8,
+    SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,  // who is expelled is forgotten when there is no room
+    SIM_MAX_CAPACITY = WIRE_MAX_MICROBATCHES,
+    SIM_NAME = 32,
 };
 
 typedef enum sim_lane { LANE_CONTROL, LANE_BULK, LANES } sim_lane;
@@ -108,8 +108,8 @@ typedef struct sim_commit {
 } sim_commit;
 
 typedef struct sim_checker {
-    sim_watch watch[SIM_MAX_NODES];
-    sim_log_member member[SIM_MAX_LOG_MEMBERS];
+    sim_watch *watch;         // [node_capacity]
+    sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;
     sim_commit *commit;      // [microbatches][stages]
     uint64_t appended, committed;
@@ -137,9 +137,9 @@ typedef struct sim_cluster {
     rng random;
     uint64_t now, limit_ns, leader_exit_ns;
     sim_queue queue;
-    sim_node node[SIM_MAX_NODES];
-    uint32_t nodes;
-    sim_link link[SIM_MAX_NODES][SIM_MAX_NODES];  // [one end][the other]
+    sim_node *node;               // [node_capacity], one for each life of a process
+    uint32_t nodes, node_capacity;
+    sim_link (*link)[SIM_MAX_NODES];  // [one end][the other]
     uint32_t connections;
     uint64_t commit_ns;           // when the newest append is on disk
     bool crash_done[SIM_MAX_CRASHES];
@@ -169,6 +169,10 @@ void sim_link_item(sim_cluster *s, sim_item *item);
 // --- work.c: the host's side of jobs
 void sim_job_start(sim_cluster *s, uint32_t node, const job *work);
 void sim_job_done(sim_cluster *s, uint32_t node);
+// The halves of these that have no clock. Takes a job and borrows its inputs; false: that broke a rule.
+bool sim_job_take(sim_cluster *s, uint32_t node, const job *work);
+// Does the job that was taken, which cost node's `job_ns`; false: that broke a rule.
+bool sim_job_run(sim_cluster *s, uint32_t node, job_result *result);
 
 // --- mutant.c
 uint32_t sim_mutant_of_core(sim_mutant mutant);  // peer_mutant, 0: it is put in between
@@ -198,12 +202,13 @@ bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 // --- checker.c: every rule that can be seen from outside (docs/protocol.md, invariants)
 void sim_check_open(sim_cluster *s);
 void sim_check_close(sim_cluster *s);
+// A new life in a node: nothing is known of it.
+void sim_check_life(sim_cluster *s, uint32_t node);
 void sim_check_step(sim_cluster *s, uint32_t node);
 // Before a step: a peer wakes by itself only when it has something to do.
 void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
 bool sim_check_member_live(const sim_cluster *s, member_id member);
-uint32_t sim_check_node_of(const sim_cluster *s, member_id member);  // SIM_MAX_NODES: nobody
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_MAX_COMPLAINT = 256 };
+enum { SIM_MAX_COMPLAINT = 256, SIM_FAKE_BLOCKS = 128 };
 
 typedef struct sim_worker sim_worker;
 struct sim_worker {
@@ -41,6 +41,7 @@ typedef struct sim_fake_config {
     uint16_t stages;
     uint32_t microbatches;  // of an iteration; larger numbers are held-out text
     uint32_t void_percent, overflow_percent;
+    uint32_t blocks[WIRE_MAX_STAGES];  // at most SIM_FAKE_BLOCKS; 0: from the seed
     bool fast;  // says that it is not reproducible; its sums are exact nevertheless
 } sim_fake_config;
 

@@ -32,7 +32,7 @@ static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     return cost + MILLISECOND / 50;
 }
 
-void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
+bool sim_job_take(sim_cluster *s, uint32_t node, const job *work) {
     sim_node *n = &s->node[node];
     if (n->busy) sim_fail(s, "%s asks for a second job", n->name);
     n->busy = true;
@@ -41,10 +41,15 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
     for (uint32_t i = 0; i < work->inputs; i++)
         if (work->input[i] != JOB_OWN_SUM && !sim_blobs_borrow(&n->blobs, work->input[i]))
             sim_fail(s, "%s: job %s adds a blob that it does not hold", n->name, sim_job_name(work->kind));
-    if (sim_failed(s)) return;
+    if (sim_failed(s)) return false;
     peer_look(n->peer, &n->view);
     sim_check_job(s, node, work);
-    if (sim_failed(s)) return;
+    return !sim_failed(s);
+}
+
+void sim_job_start(sim_cluster *s, uint32_t node, const job *work) {
+    if (!sim_job_take(s, node, work)) return;
+    sim_node *n = &s->node[node];
     n->job_ns = cost_ns(n, work, s->now);
     sim_item *item = sim_item_new(ITEM_JOB_DONE, node, 0);
     item->serial = ++n->job_serial;
@@ -157,7 +162,7 @@ static void state_from_start(sim_cluster *s, const job *work, const worker_blobs
     w->free(w);
 }
 
-void sim_job_done(sim_cluster *s, uint32_t node) {
+bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     sim_node *n = &s->node[node];
     const worker_blobs blobs = {&n->blobs, blobs_read, blobs_write};
     job work = n->job;
@@ -174,8 +179,16 @@ void sim_job_done(sim_cluster *s, uint32_t node) {
     }
     result.cost_ns = n->job_ns;
     job_finish(n);
-    if (sim_failed(s)) return;
-    sim_check_result(s, node, &work, &result);
+    if (!sim_failed(s)) sim_check_result(s, node, &work, &result);
+    *out = result;
+    return !sim_failed(s);
+}
+
+void sim_job_done(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    job work = n->job;
+    job_result result;
+    if (!sim_job_run(s, node, &result)) return;
     sim_crash_moment(s, node, SIM_AFTER_JOB, (uint8_t)work.kind);
     if (!n->alive || sim_failed(s)) return;
     sim_trace_result(s, node, &work, &result);

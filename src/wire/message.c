@@ -207,6 +207,7 @@ static void code_log(codec *c, message_log *log) {
 
 static void code_join(codec *c, message_join *join) {
     codec_u8_below(c, &join->kind, MEMBER_KIND_COUNT);
+    codec_u16_below(c, &join->stage, WIRE_MAX_STAGES);
     codec_u32(c, &join->capacity);
     codec_u64(c, &join->incarnation);
     codec_text(c, join->address, sizeof join->address);

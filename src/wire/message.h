@@ -345,6 +345,7 @@ typedef struct message_log {
 
 typedef struct message_join {
     uint8_t kind;  // member_kind offered
+    uint16_t stage;  // a relay's wish; 0: where it helps most
     uint32_t capacity;
     uint64_t incarnation;  // of the process: the same one asks again, or another life of the same peer
     char address[WIRE_MAX_ADDRESS];  // where others may dial it

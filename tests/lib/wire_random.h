@@ -334,6 +334,7 @@ static inline void random_log(wire_random *w, message_log *b) {
 
 static inline void random_join(wire_random *w, message_join *b) {
     b->kind = random_below(w, MEMBER_KIND_COUNT);
+    b->stage = random_below(w, WIRE_MAX_STAGES);
     b->capacity = random_u32(w);
     b->incarnation = random_u64(w);
     random_text(w, b->address, WIRE_MAX_ADDRESS);

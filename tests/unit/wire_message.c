@@ -163,6 +163,8 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.kind = MEMBER_KIND_COUNT};
     assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_JOIN, .u.join.stage = WIRE_MAX_STAGES};
+    assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.address = "host\n:1"};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN};
@@ -270,7 +272,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_BEGIN_AGGREGATION, HEADER + 18 + 16, WIRE_MAX_STAGE_MEMBERS},
         {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
-        {MESSAGE_JOIN, HEADER + 1 + 4 + 8, WIRE_MAX_ADDRESS - 1},
+        {MESSAGE_JOIN, HEADER + 1 + 2 + 4 + 8, WIRE_MAX_ADDRESS - 1},
         {MESSAGE_ROUTE, HEADER + 12 + 8 + 4, WIRE_MAX_ROUTE_PARTS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
