@@ -1,0 +1,204 @@
+#include "sim/scenario.h"
+
+#include "sim/scenario_read.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- reading
+
+typedef struct top_level {
+    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *compute, *mode;
+} top_level;
+
+static braid_err read_top(scenario_reader *r, top_level *t) {
+    scenario *s = r->s;
+    const scenario_key keys[] = {
+        {"name", KEY_NAME, s->name, 0, 0},
+        {"seed", KEY_SEED, &s->seed, 0, 0},
+        {"iterations", KEY_COUNT, &s->iterations, 1, SCENARIO_MAX_ITERATIONS},
+        {"microbatches", KEY_COUNT, &r->own_microbatches, 1, SCENARIO_MAX_MICROBATCHES},
+        {"model", KEY_NODE, &t->model, 0, 0},
+        {"stages", KEY_NODE, &t->stages, 0, 0},
+        {"mode", KEY_NODE, &t->mode, 0, 0},
+        {"machines", KEY_NODE, &t->machines, 0, 0},
+        {"peers", KEY_NODE, &t->peers, 0, 0},
+        {"links", KEY_NODE, &t->links, 0, 0},
+        {"churn", KEY_NODE, &t->churn, 0, 0},
+        {"routing", KEY_NODE, &t->routing, 0, 0},
+        {"compute", KEY_NODE, &t->compute, 0, 0},
+    };
+    snprintf(s->name, sizeof s->name, "scenario");
+    s->seed = 1;
+    s->iterations = 10;
+    s->reproducible = true;
+    s->routing = ROUTING_BRAID;
+    return scenario_read_keys(r, yaml_root(r->file), "", keys, sizeof keys / sizeof *keys);
+}
+
+static braid_err read_choices(const scenario_reader *r, const top_level *t) {
+    static const char *const routings[] = {"cheapest", "braid", "gwtf", "swarm"};
+    static const char *const computes[] = {"model", "kernels"};
+    static const char *const modes[] = {"reproducible", "fast"};
+    scenario *s = r->s;
+    size_t routing = s->routing, compute = s->compute, mode = s->reproducible ? 0 : 1;
+    braid_err code = BRAID_OK;
+    if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, 4, &routing, r->error);
+    if (code == BRAID_OK && t->compute != NULL)
+        code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
+    if (code == BRAID_OK && t->mode != NULL)
+        code = yaml_read_choice(r->file, t->mode, "mode", modes, 2, &mode, r->error);
+    s->routing = (scenario_routing)routing;
+    s->compute = (scenario_compute)compute;
+    s->reproducible = mode == 0;
+    return code;
+}
+
+// Of all data peers together; a run's description says it so, the scenario of each.
+static braid_err fill_microbatches(const scenario_reader *r) {
+    scenario *s = r->s;
+    uint32_t each = r->own_microbatches;
+    const yaml_node *node = yaml_find(yaml_root(r->file), "microbatches");
+    if (node != NULL) s->microbatches = each * s->data_peers;
+    if (s->microbatches == 0) s->microbatches = 8 * s->data_peers;
+    if (s->microbatches > SCENARIO_MAX_MICROBATCHES)
+        return yaml_fail(r->file, node != NULL ? node : r->peers_node, r->error,
+                         "microbatches: %u of each of %u data peers are more than %d in all: lower it", each,
+                         s->data_peers, SCENARIO_MAX_MICROBATCHES);
+    if (s->microbatches < s->data_peers)
+        return yaml_fail(r->file, r->peers_node, r->error,
+                         "%u microbatches for %u data peers: write 'microbatches: 1' or more for each", s->microbatches,
+                         s->data_peers);
+    for (uint32_t i = 0; i < s->data_peers; i++)
+        if (s->peer[i].capacity == 0) s->peer[i].capacity = (s->microbatches + s->data_peers - 1) / s->data_peers;
+    return BRAID_OK;
+}
+
+static braid_err read_all(scenario_reader *r) {
+    top_level t = {0};
+    braid_err code = read_top(r, &t);
+    if (code == BRAID_OK) code = scenario_read_model(r, t.model, t.stages);
+    if (code == BRAID_OK) code = read_choices(r, &t);
+    if (code == BRAID_OK) code = scenario_read_link_defaults(r, t.links);
+    if (code == BRAID_OK && t.machines != NULL) code = scenario_read_machines(r, t.machines);
+    if (code != BRAID_OK) return code;
+    r->stages_node = t.stages;
+    if (t.peers == NULL)
+        return yaml_fail(r->file, yaml_root(r->file), r->error,
+                         "peers is missing: add a list of them, like '- {name: anna, role: data, gflops: 500}'");
+    code = scenario_read_peers(r, t.peers);
+    if (code == BRAID_OK) code = fill_microbatches(r);
+    if (code == BRAID_OK) code = scenario_read_links(r, t.links);
+    return code == BRAID_OK ? scenario_read_churn(r, t.churn) : code;
+}
+
+// Takes `file`.
+static braid_err read_file(yaml *file, const char *base_dir, scenario **out, braid_error *error) {
+    scenario *s = calloc(1, sizeof *s);
+    braid_err code = s != NULL ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "out of memory");
+    if (code == BRAID_OK)
+        code = read_all(&(scenario_reader){.file = file, .base_dir = base_dir, .s = s, .error = error});
+    yaml_free(file);
+    if (code == BRAID_OK)
+        *out = s;
+    else
+        scenario_free(s);
+    return code;
+}
+
+braid_err scenario_parse(const char *text, size_t length, const char *origin, const char *base_dir, scenario **out,
+                         braid_error *error) {
+    yaml *file = NULL;
+    *out = NULL;
+    braid_err code = yaml_parse(text, length, origin, &file, error);
+    return code == BRAID_OK ? read_file(file, base_dir, out, error) : code;
+}
+
+braid_err scenario_load(const char *path, scenario **out, braid_error *error) {
+    yaml *file = NULL;
+    *out = NULL;
+    braid_err code = yaml_load(path, &file, error);
+    if (code != BRAID_OK) return code;
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (directory == NULL) {
+        yaml_free(file);
+        return braid_fail(error, BRAID_MEMORY, "out of memory");
+    }
+    code = read_file(file, directory, out, error);
+    free(directory);
+    return code;
+}
+
+void scenario_free(scenario *s) {
+    if (s == NULL) return;
+    free(s->churn.event);
+    free(s);
+}
+
+// ---- what follows from it
+
+uint64_t scenario_cost_ns(const scenario *s, uint32_t peer, uint16_t stage, scenario_work work) {
+    static const double least_ns = 1000, most_ns = 3.6e15;
+    const scenario_peer *p = &s->peer[peer];
+    const scenario_stage *at = &s->stage[stage];
+    uint64_t given = 0;
+    double flops = 0;
+    switch (work) {
+    case WORK_FORWARD: given = p->forward_ns, flops = at->forward_flops; break;
+    case WORK_LOSS: given = p->loss_ns, flops = at->loss_flops; break;
+    case WORK_BACKWARD: given = p->backward_ns, flops = at->backward_flops; break;
+    case WORK_WEIGHT: given = p->weight_ns, flops = at->weight_flops; break;
+    }
+    if (given > 0) return given;
+    double ns = flops / p->flops * 1e9;
+    return (uint64_t)(ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns);
+}
+
+static braid_err add_one(scenario *s, const scenario_peer *like, uint16_t stage, braid_error *error) {
+    if (s->peers == SCENARIO_MAX_PEERS || s->machines == SCENARIO_MAX_MACHINES)
+        return braid_fail(error, BRAID_LIMIT, "%u peers on %u machines are all that a run has room for", s->peers,
+                          s->machines);
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < s->peers; i++) members += s->peer[i].stage == stage;
+    if (members == SCENARIO_MAX_STAGE_PEERS)
+        return braid_fail(error, BRAID_LIMIT, "stage %s has %d peers already, its most", s->stage[stage].name,
+                          SCENARIO_MAX_STAGE_PEERS);
+    scenario_peer *p = &s->peer[s->peers];
+    scenario_machine *m = &s->machine[s->machines];
+    *p = *like;
+    *m = s->machine[like->machine];
+    m->cores = p->threads;
+    p->machine = s->machines++;
+    p->stage = stage;
+    p->start_ns = 0;
+    snprintf(p->name, sizeof p->name, "one-more");
+    snprintf(p->group, sizeof p->group, "one-more");
+    snprintf(m->name, sizeof m->name, "one-more");
+    s->peers++;
+    return BRAID_OK;
+}
+
+braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t stage, scenario **out, braid_error *error) {
+    scenario *copy = malloc(sizeof *copy);
+    *out = NULL;
+    if (copy == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
+    *copy = *s;
+    copy->churn.event = NULL;
+    braid_err code = BRAID_OK;
+    if (s->churn.event_count > 0) {
+        copy->churn.event = malloc(s->churn.event_count * sizeof *copy->churn.event);
+        if (copy->churn.event == NULL)
+            code = braid_fail(error, BRAID_MEMORY, "out of memory");
+        else
+            memcpy(copy->churn.event, s->churn.event, s->churn.event_count * sizeof *copy->churn.event);
+    }
+    if (code == BRAID_OK) code = add_one(copy, &s->peer[like], stage, error);
+    if (code == BRAID_OK)
+        *out = copy;
+    else
+        scenario_free(copy);
+    return code;
+}

@@ -1,0 +1,507 @@
+// The reader of scenarios: what a file means, what follows from it, and what is said of each mistake.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/places.h"
+#include "sim/scenario.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char small[] = "name: small\n"
+                            "seed: 7\n"
+                            "iterations: 5\n"
+                            "model: demo\n"
+                            "stages: 3\n"
+                            "microbatches: 4\n"
+                            "peers:\n"
+                            "- {name: anna, role: data, gflops: 100}\n"
+                            "- {name: first, stage: 1, gflops: 50, capacity: 2}\n"
+                            "- {name: second, stage: 2, gflops: 50, count: 2}\n";
+
+static scenario *parse(const char *text) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    if (scenario_parse(text, strlen(text), "s.yaml", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return s;
+}
+
+static void expect_refused(const char *text, const char *message) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    if (scenario_parse(text, strlen(text), "s.yaml", NULL, &s, &error) != BRAID_CONFIG)
+        fail_msg("accepted, not '%s'", message);
+    assert_null(s);
+    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+}
+
+// `small` with its first `old` replaced.
+static const char *changed(const char *old, const char *new) {
+    static char text[4096];
+    const char *at = strstr(small, old);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - small), small, new, at + strlen(old));
+    return text;
+}
+
+static const char *with(const char *more) {
+    static char text[4096];
+    snprintf(text, sizeof text, "%s%s", small, more);
+    return text;
+}
+
+static void test_small(void **state) {
+    (void)state;
+    scenario *s = parse(small);
+    assert_string_equal(s->name, "small");
+    assert_int_equal(s->seed, 7);
+    assert_int_equal(s->iterations, 5);
+    assert_int_equal(s->microbatches, 4);
+    assert_int_equal(s->stages, 3);
+    assert_int_equal(s->stage[0].blocks, 0);
+    assert_int_equal(s->stage[1].blocks, 3);
+    assert_int_equal(s->activation_bytes, 128 * 128 * 4);
+    assert_int_equal(s->peers, 4);
+    assert_int_equal(s->data_peers, 1);
+    assert_string_equal(s->peer[2].name, "second-1");
+    assert_string_equal(s->peer[3].name, "second-2");
+    assert_string_equal(s->peer[3].group, "second");
+    assert_int_equal(s->peer[0].capacity, 4);
+    assert_int_equal(s->peer[1].capacity, 2);
+    assert_int_equal(s->peer[2].capacity, 4);
+    assert_int_equal(s->machines, 4);
+    assert_string_equal(s->machine[s->peer[3].machine].name, "second-2");
+    assert_int_equal(s->machine[0].up_bps, 100000000);
+    assert_int_equal(s->routing, ROUTING_BRAID);
+    assert_true(s->reproducible);
+    assert_int_equal(s->churn.event_count, 0);
+    scenario_free(s);
+}
+
+// The sums are those of the model's own layout.
+static void test_sizes(void **state) {
+    (void)state;
+    scenario *s = parse(changed("model: demo", "model: {preset: gpt2-small, sequences: 2, tokens: 512}"));
+    uint64_t parameters = 0;
+    for (uint32_t i = 0; i < s->stages; i++) parameters += s->stage[i].parameters;
+    assert_int_equal(parameters, 124439808);  // as published
+    assert_int_equal(s->activation_bytes, 2 * 512 * 768 * 4);
+    double products = 2.0 * 1024 * 12 * 768 * 768 * 6, attention = 2.0 * 1024 * 512 * 768 * 6;
+    assert_true(s->stage[1].forward_flops == products + attention);
+    assert_true(s->stage[1].backward_flops == products + 2 * attention);
+    assert_true(s->stage[1].weight_flops == products);
+    assert_true(s->stage[0].loss_flops == 4.0 * 1024 * 768 * 50257);
+    assert_int_equal(scenario_cost_ns(s, 1, 1, WORK_WEIGHT), (uint64_t)(products / 50e9 * 1e9));
+    scenario_free(s);
+}
+
+static void test_speeds(void **state) {
+    (void)state;
+    scenario *s = parse(changed("stage: 1, gflops: 50", "stage: 1, forward_ms: 20, weight_ms: 35"));
+    assert_int_equal(scenario_cost_ns(s, 1, 1, WORK_FORWARD), 20000000);
+    assert_int_equal(scenario_cost_ns(s, 1, 1, WORK_WEIGHT), 35000000);
+    double more = s->stage[1].backward_flops / s->stage[1].forward_flops;
+    assert_true(llabs((int64_t)scenario_cost_ns(s, 1, 1, WORK_BACKWARD) - (int64_t)(20000000 * more)) <= 1);
+    scenario_free(s);
+    s = parse(changed("gflops: 100", "loss_ms: 8"));
+    assert_int_equal(scenario_cost_ns(s, 0, 0, WORK_LOSS), 8000000);
+    assert_int_equal(scenario_cost_ns(s, 0, 0, WORK_WEIGHT), 4000000);
+    scenario_free(s);
+}
+
+static void test_stages_by_name(void **state) {
+    (void)state;
+    scenario *s = parse("model: demo\n"
+                        "stages: [{name: ends, blocks: 0, next: low}, {name: high, blocks: 2, next: ends}, {name: low, "
+                        "blocks: 4, next: high}]\n"
+                        "peers: [{name: a, role: data, gflops: 1}, {name: b, stage: low, gflops: 1}, {name: c, stage: "
+                        "2, gflops: 1}]\n");
+    assert_string_equal(s->stage[1].name, "low");
+    assert_int_equal(s->stage[1].blocks, 4);
+    assert_string_equal(s->stage[2].name, "high");
+    assert_int_equal(s->peer[1].stage, 1);
+    assert_int_equal(s->peer[2].stage, 2);
+    scenario_free(s);
+    s = parse(changed("stages: 3", "stages: [1, 2, 3]"));
+    assert_int_equal(s->stage[0].blocks, 1);
+    assert_int_equal(s->stage[2].blocks, 3);
+    scenario_free(s);
+}
+
+static void test_machines_and_places(void **state) {
+    (void)state;
+    scenario *s = parse("model: demo\nstages: 2\n"
+                        "machines:\n- {name: tower, cores: 8, place: London, up_mbps: 40, latency_ms: 5}\n"
+                        "peers:\n- {name: a, role: data, machine: tower, gflops: 1}\n"
+                        "- {name: b, machine: tower, threads: 4, gflops: 1}\n- {name: c, place: Tokyo, gflops: 1}\n"
+                        "- {name: d, gflops: 1, latency_ms: 7}\n"
+                        "links: {latency_ms: 30, jitter_ms: 1, down_mbps: 250}\n");
+    scenario_link link;
+    assert_int_equal(s->peer[0].machine, s->peer[1].machine);
+    assert_true(s->machine[0].cores == 8.0);
+    assert_int_equal(s->machine[0].up_bps, 40000000);
+    assert_int_equal(s->machine[0].down_bps, 250000000);
+    scenario_link_of(s, 0, 1, &link);  // one machine
+    assert_true(link.latency_ns < 1000000 && link.bps == 0);
+    scenario_link_of(s, 0, 2, &link);  // two places
+    assert_int_equal(link.latency_ns, 210000000 + 5000000);
+    assert_int_equal(link.bps, 366000000);
+    assert_int_equal(link.jitter_ns, 1000000);
+    scenario_link_of(s, 3, 0, &link);  // a place and none
+    assert_int_equal(link.latency_ns, 42000000);
+    assert_int_equal(link.bps, 0);
+    assert_int_equal(s->peer[3].stage, SCENARIO_ANY_STAGE);
+    scenario_free(s);
+}
+
+static void test_pairs_and_partitions(void **state) {
+    (void)state;
+    scenario *s = parse(with("links:\n  pairs:\n  - {between: [anna, second], latency_ms: 3}\n"
+                             "  - {from: anna, to: second-2, mbps: 8, jitter_ms: 0}\n"
+                             "  partitions:\n  - {from: first, start_s: 10, stop_s: 20}\n"
+                             "  - {from: [anna, first], to: second-1, one_way: true, start_s: 30}\n"));
+    scenario_link link;
+    scenario_link_of(s, 2, 0, &link);
+    assert_int_equal(link.latency_ns, 3000000);
+    assert_int_equal(link.jitter_ns, 2000000);
+    scenario_link_of(s, 0, 3, &link);
+    assert_int_equal(link.latency_ns, 3000000);
+    assert_int_equal(link.jitter_ns, 0);
+    assert_int_equal(link.bps, 8000000);
+    scenario_link_of(s, 3, 0, &link);
+    assert_int_equal(link.bps, 0);
+    const uint64_t second = 1000000000;
+    assert_false(scenario_cut(s, 1, 0, 9 * second));
+    assert_true(scenario_cut(s, 1, 0, 10 * second));
+    assert_true(scenario_cut(s, 3, 1, 15 * second));
+    assert_false(scenario_cut(s, 0, 2, 15 * second));
+    assert_false(scenario_cut(s, 1, 0, 20 * second));
+    assert_true(scenario_cut(s, 1, 2, 31 * second));
+    assert_false(scenario_cut(s, 2, 1, 31 * second));
+    scenario_free(s);
+}
+
+static void test_churn(void **state) {
+    (void)state;
+    scenario *s = parse(
+        with("churn: {crash: 0.1, rejoin: 0.5, dies: process, only: second, sessions: {distribution: weibull, mean_s: "
+             "3600, shape: 0.6, away_s: 60}}\n"));
+    assert_true(s->churn.crash == 0.1 && s->churn.rejoin == 0.5 && s->churn.kill);
+    assert_int_equal(s->churn.sessions, SESSIONS_WEIBULL);
+    assert_int_equal(s->churn.session_mean_ns / 1000000000, 3600);
+    assert_int_equal(s->churn.away_mean_ns / 1000000000, 60);
+    assert_false(scenario_set_has(&s->churn.relays, 0));
+    assert_false(scenario_set_has(&s->churn.relays, 1));
+    assert_true(scenario_set_has(&s->churn.relays, 2));
+    scenario_free(s);
+}
+
+static void test_one_more(void **state) {
+    (void)state;
+    scenario *s = parse(small), *more = NULL;
+    assert_int_equal(scenario_with_one_more(s, 2, 1, &more, NULL), BRAID_OK);
+    assert_int_equal(more->peers, 5);
+    assert_int_equal(more->peer[4].stage, 1);
+    assert_string_equal(more->peer[4].name, "one-more");
+    assert_int_equal(more->peer[4].machine, 4);
+    assert_int_equal(s->peers, 4);
+    scenario_free(more);
+    scenario_free(s);
+}
+
+// ---- files that are named
+
+static void write_file(const char *path, const char *text) {
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+static char folder[] = "/tmp/braid-scenario-XXXXXX";
+static const char *in_folder(const char *name) {
+    static char path[2][128];
+    static int turn;
+    snprintf(path[turn ^= 1], sizeof path[0], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    static const char *const names[] = {"s.yaml", "trace.txt", "run.yaml"};
+    for (size_t i = 0; i < 3; i++) unlink(in_folder(names[i]));
+    return rmdir(folder);
+}
+
+static void expect_trace_refused(const char *trace, const char *message) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    write_file(in_folder("trace.txt"), trace);
+    write_file(in_folder("s.yaml"), with("churn: {trace: trace.txt}\n"));
+    assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
+    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+}
+
+static void test_trace_file(void **state) {
+    (void)state;
+    scenario *s = NULL;
+    braid_error error = {0};
+    write_file(in_folder("trace.txt"),
+               "# time peer event\n9 second-1 join\n2.5\tfirst crash # gone\r\n\n9 first join\n3 second-2 kill");
+    write_file(in_folder("s.yaml"), with("churn: {trace: trace.txt}\n"));
+    if (scenario_load(in_folder("s.yaml"), &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    assert_int_equal(s->churn.event_count, 4);
+    assert_int_equal(s->churn.event[0].at_ns, 2500000000);
+    assert_int_equal(s->churn.event[0].peer, 1);
+    assert_int_equal(s->churn.event[0].kind, SCENARIO_CRASH);
+    assert_int_equal(s->churn.event[1].kind, SCENARIO_KILL);
+    assert_int_equal(s->churn.event[2].peer, 2);  // at one time as in the file
+    assert_int_equal(s->churn.event[3].peer, 1);
+    scenario *more = NULL;
+    assert_int_equal(scenario_with_one_more(s, 1, 1, &more, NULL), BRAID_OK);
+    assert_int_equal(more->churn.event_count, 4);
+    scenario_free(more);
+    scenario_free(s);
+    expect_trace_refused("1 first crash\n2 first\n", "trace.txt:2: write 'SECONDS PEER EVENT'");
+    expect_trace_refused("1 first crash\n2 firts crash\n",
+                         "trace.txt:2: nobody is called 'firts'; did you mean 'first'?");
+    expect_trace_refused("1 anna crash\n", "trace.txt:1: 'anna' is a data peer, and only relays can come and go");
+    expect_trace_refused("1 first crahs\n", "trace.txt:1: unknown event 'crahs'; did you mean 'crash'?");
+    expect_trace_refused("-1 first crash\n", "trace.txt:1: '-1' is no time");
+}
+
+static void test_run_description(void **state) {
+    (void)state;
+    scenario *s = NULL;
+    braid_error error = {0};
+    write_file(in_folder("run.yaml"),
+               "stages: [1, 2, 3]\nmodel: {dim: 64, layers: 6, heads: 4}\ndata: {text: none.txt}\n"
+               "train: {microbatches: 6, sequences: 3, tokens: 32, mode: fast}\n");
+    write_file(in_folder("s.yaml"),
+               "model: {run: run.yaml}\npeers: [{name: a, role: data, gflops: 1}, {name: b, gflops: 1, count: 2}]\n");
+    if (scenario_load(in_folder("s.yaml"), &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    assert_int_equal(s->stages, 3);
+    assert_int_equal(s->stage[2].blocks, 3);
+    assert_int_equal(s->microbatches, 6);
+    assert_int_equal(s->peer[0].capacity, 6);
+    assert_int_equal(s->activation_bytes, 3 * 32 * 64 * 4);
+    assert_false(s->reproducible);
+    scenario_free(s);
+    write_file(in_folder("run.yaml"), "model: {dim: wide, layers: 6, heads: 4}\n");
+    assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
+    assert_non_null(strstr(error.text, "run.yaml:1:14: model.dim must be a whole number, not 'wide'"));
+    unlink(in_folder("run.yaml"));
+    assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
+    assert_non_null(strstr(error.text, "s.yaml:1:14: model.run: cannot read"));
+    assert_int_equal(scenario_load(in_folder("nowhere.yaml"), &s, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, "nowhere.yaml': No such file or directory"));
+}
+
+// ---- mistakes
+
+static void test_mistakes_of_the_file(void **state) {
+    (void)state;
+    expect_refused(changed("iterations", "iteratoins"),
+                   "s.yaml:3:1: unknown key 'iteratoins'; did you mean 'iterations'?");
+    expect_refused(changed("iterations: 5", "iterations: many"),
+                   "s.yaml:3:13: iterations must be a whole number, not 'many'");
+    expect_refused(changed("iterations: 5", "iterations: 10001"),
+                   "s.yaml:3:13: iterations must be from 1 to 10000, not 10001");
+    expect_refused(changed("seed: 7", "seed: -1"), "s.yaml:2:7: seed must be a whole number");
+    expect_refused(changed("microbatches: 4", "microbatches: 2000"),
+                   "s.yaml:6:15: microbatches must be from 1 to 1024");
+    expect_refused(changed("name: small", "name: a b"), "s.yaml:1:7: name: 'a b' is no name: use letters");
+    expect_refused(with("routing: shortest\n"),
+                   "s.yaml:11:10: routing must be cheapest, braid, gwtf or swarm, not 'shortest'");
+    expect_refused(with("compute: [1]\n"), "s.yaml:11:10: compute must be model or kernels, not a list");
+    expect_refused(with("mode: quick\n"), "s.yaml:11:7: mode must be reproducible or fast, not 'quick'");
+    expect_refused("- a\n- b\n", "s.yaml:1:1: a list of 'key: value' lines is expected here");
+    expect_refused("", "s.yaml:1:1: model is missing: add for example 'model: gpt2-small'");
+    expect_refused("model: demo\n", "stages is missing");
+    expect_refused("model: demo\nstages: 2\n", "peers is missing: add a list of them");
+    expect_refused(with("peers: []\n"), "key 'peers' is given twice");
+}
+
+static void test_mistakes_of_the_model(void **state) {
+    (void)state;
+    expect_refused(changed("demo", "gpt2-smal"),
+                   "s.yaml:4:8: model: no model 'gpt2-smal' is built in; did you mean 'gpt2-small'?");
+    expect_refused(changed("demo", "{preset: elephant}"), "choose one of demo, gpt2-small");
+    expect_refused(changed("demo", "{preset: demo, dims: 3}"), "unknown key 'dims' in 'model'; did you mean 'dim'?");
+    expect_refused(changed("demo", "{dim: 64, heads: 4}"),
+                   "model.layers is missing: add for example 'layers: 6' under 'model:'");
+    expect_refused(changed("demo", "{dim: 64, heads: 3, layers: 2}"),
+                   "s.yaml:4:8: model: dim (64) must be a multiple of heads (3)");
+    expect_refused(changed("demo", "{preset: demo, tokens: 200}"),
+                   "model.tokens is 200 but the model's context is 128: lower it");
+    expect_refused(changed("demo", "{preset: llama-7b, sequences: 64}"), "are too much for one microbatch");
+    expect_refused(changed("demo", "{preset: demo, run: x.yaml}"), "'preset' and 'run' both say what the model is");
+    expect_refused(changed("demo", "{run: x.yaml}"), "no other file can be named here");
+}
+
+static void test_mistakes_of_stages(void **state) {
+    (void)state;
+    expect_refused(changed("stages: 3", "stages: 4"), "s.yaml:8:1: stage 3 has no peer: add one with 'stage: 3'");
+    expect_refused(changed("stages: 3", "stages: 9"),
+                   "8 stages of relays share 6 layers, and each needs one: write at most 'stages: 7'");
+    expect_refused(changed("stages: 3", "stages: 0"), "stages must be from 1 to 64, not 0");
+    expect_refused(changed("stages: 3", "stages: 1"), "peers[first] is a relay, but the model is one stage");
+    expect_refused(changed("stages: 3", "stages: [0, 2, 2]"),
+                   "stages have 4 blocks in all but the model at line 4 has 6 layers");
+    expect_refused(changed("stages: 3", "stages: [0, 6, 0]"), "s.yaml:5:16: stages must be from 1 to 1024, not 0");
+    expect_refused(changed("stage: 1", "stage: 3"),
+                   "s.yaml:9:24: peers[first].stage: there is no stage '3': stages of relays are 1 to 2 (line 5)");
+    expect_refused(changed("stage: 1", "stage: 0"), "peers[first].stage: stage 0 is the data peers': choose 1 to 2");
+    expect_refused(changed("role: data", "role: data, stage: 1"),
+                   "peers[anna] is a data peer, which holds stage 0: leave 'stage' out");
+    expect_refused(changed("role: data", "stage: 1"),
+                   "stage 0 has no peer: somebody must have the data; add one with 'role: data'");
+}
+
+static void test_mistakes_of_stage_names(void **state) {
+    (void)state;
+    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: b, next: c}, {name: c, next: b}]"),
+                   "s.yaml:5:57: stages go round in a circle: after 'c' comes 'b' again");
+    expect_refused(changed("stages: 3", "stages: [{name: a, next: a}, {name: b}]"),
+                   "stages go round in a circle: after 'a' comes 'a' again");
+    expect_refused(changed("stages: 3", "stages: [{name: a, next: c}, {name: b}, {name: c}]"), "no stage leads to 'b'");
+    expect_refused(changed("stages: 3", "stages: [{name: a, next: beta}, {name: bet}]"),
+                   "no stage is called 'beta'; did you mean 'bet'?");
+    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: a}]"), "two stages are called 'a'");
+    expect_refused(changed("stages: 3", "stages: [{name: a}, {blocks: 2}]"), "stages[2].name is missing");
+    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: b, blocks: 6}, {name: c}]"),
+                   "stages[c].blocks is missing: give it for every stage, or for none");
+}
+
+static void test_mistakes_of_peers(void **state) {
+    (void)state;
+    expect_refused(changed("capacity: 2", "capacity: 0"),
+                   "s.yaml:9:49: peers[first].capacity must be from 1 to 1024, not 0");
+    expect_refused(changed("capacity: 2", "capactiy: 2"),
+                   "s.yaml:9:39: unknown key 'capactiy' in 'peers[first]'; did you mean 'capacity'?");
+    expect_refused(changed("name: first", "name: anna"), "s.yaml:9:10: peers[anna].name: 'anna' is taken already");
+    expect_refused(changed("name: first", "name: second-2"), "'second-2' is taken already");
+    expect_refused(changed("name: first, ", ""), "s.yaml:9:3: peers[2].name is missing: add for example 'name: anna'");
+    expect_refused(changed("role: data", "role: boss"), "peers[anna].role must be relay or data, not 'boss'");
+    expect_refused(changed("gflops: 100", "place: Atlantis"), "no place 'Atlantis' is known; choose one of Oregon");
+    expect_refused(changed("gflops: 100", "place: Londn"),
+                   "peers[anna].place: no place 'Londn' is known; did you mean 'London'?");
+    expect_refused(changed("gflops: 50, capacity: 2", "capacity: 2"),
+                   "peers[first]: how fast does it compute? add 'gflops: 500'");
+    expect_refused(changed("gflops: 100", "forward_ms: 3"),
+                   "peers[anna]: how fast does it compute? add 'gflops: 500' (what it reaches, in "
+                   "thousand million operations a second), or 'loss_ms: 80'");
+    expect_refused(changed("gflops: 50", "gflops: 0"), "peers[first].gflops must be from 0.001 to 1e+09, not 0");
+    expect_refused(changed("gflops: 50", "loss_ms: 5"), "peers[first].loss_ms: only data peers compute the loss");
+    expect_refused(changed("gflops: 50", "gflops: 50, machine: tower"),
+                   "there is no machine 'tower': add '- {name: tower, cores: 8}' under 'machines:'");
+    expect_refused(changed("gflops: 100", "gflops: 100, start_s: 5"),
+                   "peers[anna].start_s: data peers are there from the start");
+    expect_refused(changed("gflops: 50", "gflops: 50, start_s: 5"), "stage 1 has no peer from the start");
+    expect_refused(changed("gflops: 50", "gflops: 50, count: 2, start_s: trace"), "stage 1 has no peer from the start");
+    expect_refused(with("- {name: third, gflops: 5, start_s: trace}\n"),
+                   "'third' has 'start_s: trace', but no trace under 'churn:' lets it join");
+    expect_refused(changed("count: 2", "count: 33"), "stage 2 has 33 peers, at most 32 are allowed");
+    expect_refused(changed("count: 2", "count: 513"), "peers[second].count must be from 1 to 512, not 513");
+    expect_refused(with("- {name: many, count: 509, gflops: 1}\n"), "s.yaml:11:3: more than 512 peers");
+    expect_refused(with("- {name: more, count: 62, gflops: 1}\n"),
+                   "62 relays without 'stage' are more than the stages have room for");
+    expect_refused(with("- {name: more, role: data, count: 8, gflops: 1}\n"),
+                   "more than 8 data peers: make the others relays");
+    expect_refused(with("- {name: a-name-that-is-much-longer-than-it-may-be}\n"), "is longer than 31 bytes");
+    expect_refused(with("- just text\n"), "s.yaml:11:3: peers[4] must be a group of keys, not 'just text'");
+}
+
+static void test_mistakes_of_machines(void **state) {
+    (void)state;
+    expect_refused(with("machines: [{name: a}]\n"), "machines[a].cores is missing");
+    expect_refused(with("machines: [{name: a, cores: 0}]\n"), "machines[a].cores must be from 0.01 to 1024, not 0");
+    expect_refused(with("machines: [{cores: 2}]\n"), "machines[1].name is missing");
+    expect_refused(with("machines: [{name: a, cores: 2}, {name: a, cores: 2}]\n"), "two machines are called 'a'");
+    expect_refused(with("- {name: x, machine: bx, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
+                   "there is no machine 'bx'; did you mean 'box'?");
+    expect_refused(with("- {name: x, machine: box, threads: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
+                   "peers[x].threads is 4 but machine 'box' has 2 cores");
+    expect_refused(with("- {name: x, machine: box, up_mbps: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
+                   "peers[x].up_mbps: place and line belong to its machine");
+    expect_refused(with("machines: tower\n"), "machines must be a list: begin each of its items with '- '");
+}
+
+static void test_mistakes_of_links(void **state) {
+    (void)state;
+    expect_refused(with("links: {latency_ms: -5}\n"), "s.yaml:11:21: links.latency_ms must be from 0 to 60000, not -5");
+    expect_refused(with("links: {latency_ms: fast}\n"), "links.latency_ms must be a number, not 'fast'");
+    expect_refused(with("links: {latncy_ms: 5}\n"),
+                   "s.yaml:11:9: unknown key 'latncy_ms' in 'links'; did you mean 'latency_ms'?");
+    expect_refused(with("links: {up_mbps: 0}\n"), "links.up_mbps must be from 0.001 to 1e+06, not 0");
+    expect_refused(with("links: {pairs: [{between: [anna, firts], mbps: 1}]}\n"),
+                   "s.yaml:11:34: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?");
+    expect_refused(with("links: {pairs: [{between: [anna, Tokyo], mbps: 1}]}\n"),
+                   "no peer is in Tokyo: give some 'place: Tokyo'");
+    expect_refused(with("links: {pairs: [{between: [anna, zebra], mbps: 1}]}\n"),
+                   "nobody is called 'zebra': name peers, groups, machines or places");
+    expect_refused(with("links: {pairs: [{between: [anna], mbps: 1}]}\n"),
+                   "links.pairs[1].between must name two, like [anna, London]");
+    expect_refused(with("links: {pairs: [{from: anna, mbps: 1}]}\n"), "links.pairs[1].to is missing");
+    expect_refused(with("links: {pairs: [{mbps: 1}]}\n"),
+                   "write either 'between: [A, B]' for both ways, or 'from: A' and 'to: B'");
+    expect_refused(with("links: {pairs: [{between: [anna, first]}]}\n"),
+                   "says nothing about the link: add 'latency_ms', 'jitter_ms' or 'mbps'");
+    expect_refused(with("links: {partitions: [{start_s: 1}]}\n"),
+                   "links.partitions[1].from is missing: say who is cut off");
+    expect_refused(with("links: {partitions: [{from: first, start_s: 5, stop_s: 5}]}\n"),
+                   "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s");
+    expect_refused(with("links: {partitions: [{from: []}]}\n"),
+                   "links.partitions[1].from is an empty list: name somebody");
+}
+
+static void test_mistakes_of_churn(void **state) {
+    (void)state;
+    expect_refused(with("churn: {crash: 1.5}\n"), "churn.crash must be from 0 to 1, not 1.5");
+    expect_refused(with("churn: {crush: 0.5}\n"), "unknown key 'crush' in 'churn'; did you mean 'crash'?");
+    expect_refused(with("churn: {crash: 0.1, only: anna}\n"),
+                   "s.yaml:11:27: churn.only: 'anna' is a data peer, and only relays can come and go");
+    expect_refused(with("churn: {sessions: {shape: 2}}\n"), "churn.sessions.mean_s is missing");
+    expect_refused(with("churn: {sessions: {mean_s: 60, shape: 2}}\n"),
+                   "churn.sessions.shape belongs to 'distribution: weibull'");
+    expect_refused(with("churn: {sessions: {distribution: normal, mean_s: 60}}\n"),
+                   "churn.sessions.distribution must be exponential or weibull, not 'normal'");
+    expect_refused(with("churn: {dies: slowly}\n"), "churn.dies must be machine or process, not 'slowly'");
+    expect_refused(with("churn: {trace: x.txt}\n"), "churn.trace: no other file can be named here");
+    expect_refused(with("churn: 0.1\n"), "churn must be a group of keys, not '0.1'");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_speeds),
+        cmocka_unit_test(test_stages_by_name),
+        cmocka_unit_test(test_machines_and_places),
+        cmocka_unit_test(test_pairs_and_partitions),
+        cmocka_unit_test(test_churn),
+        cmocka_unit_test(test_one_more),
+        cmocka_unit_test(test_trace_file),
+        cmocka_unit_test(test_run_description),
+        cmocka_unit_test(test_mistakes_of_the_file),
+        cmocka_unit_test(test_mistakes_of_the_model),
+        cmocka_unit_test(test_mistakes_of_stages),
+        cmocka_unit_test(test_mistakes_of_stage_names),
+        cmocka_unit_test(test_mistakes_of_peers),
+        cmocka_unit_test(test_mistakes_of_machines),
+        cmocka_unit_test(test_mistakes_of_links),
+        cmocka_unit_test(test_mistakes_of_churn),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
