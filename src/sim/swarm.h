@@ -39,6 +39,7 @@ typedef struct sim_swarm_options {
 typedef struct sim_swarm_iteration {
     uint64_t iteration;
     uint64_t start_ns, end_ns;  // FINAL to FINAL, as the leader's log has it
+    uint64_t close_ns;          // its CLOSE: everything is computed; from here on sums are reduced and applied
     uint32_t microbatches;      // counted
     uint32_t crashes, joins, leaves, repairs;
     uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
