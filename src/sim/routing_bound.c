@@ -49,7 +49,7 @@ static void add_columns(program *g) {
             g->column[k * p->links + l] = c;
             glp_set_col_kind(g->glpk, c, GLP_IV);
             glp_set_col_bnds(g->glpk, c, GLP_LO, 0, 0);
-            glp_set_obj_coef(g->glpk, c, (double)(p->link[l].cost / ROUTING_SCALE));
+            glp_set_obj_coef(g->glpk, c, (double)p->link[l].cost / ROUTING_SCALE);
         }
 }
 
