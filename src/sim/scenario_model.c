@@ -207,6 +207,7 @@ static braid_err read_block_list(const scenario_reader *r, const yaml_node *node
 // Stages as maps, in the order of the file.
 typedef struct stage_list {
     uint32_t count, with_blocks;
+    bool ordered;  // some say what is 'next'
     const yaml_node *item[SCENARIO_MAX_STAGES], *next[SCENARIO_MAX_STAGES];
     scenario_stage stage[SCENARIO_MAX_STAGES];
 } stage_list;
@@ -238,22 +239,25 @@ static braid_err read_stage_item(const scenario_reader *r, const yaml_node *item
         return yaml_fail(r->file, yaml_find(item, "name"), r->error,
                          "two stages are called '%s': give each its own name", part->name);
     l->with_blocks += yaml_find(item, "blocks") != NULL;
+    l->ordered = l->ordered || l->next[at] != NULL;
     l->item[at] = item;
     l->count++;
     return BRAID_OK;
 }
 
-// The index that follows `at`, or `count` at the end; stage 0 after the last one is the way home and ends it too.
+// The index that follows `at`, or `count` at the end. Without any 'next' the order is the file's; with them a stage without
+// one is the last, and stage 0 after the last one is the way home and ends it too.
 static braid_err follow(const scenario_reader *r, const stage_list *l, uint32_t at, uint32_t *next) {
     char text[SCENARIO_MAX_NAME], where[SCENARIO_MAX_WHERE];
     const char *names[SCENARIO_MAX_STAGES];
-    *next = at + 1;
+    *next = l->ordered ? l->count : at + 1;
     if (l->next[at] == NULL) return BRAID_OK;
     snprintf(where, sizeof where, "stages[%s].next", l->stage[at].name);
     braid_err code = yaml_read_text(r->file, l->next[at], where, text, sizeof text, r->error);
     if (code != BRAID_OK) return code;
-    *next = find_stage(l, text);
-    if (*next < l->count) return BRAID_OK;
+    uint32_t found = find_stage(l, text);
+    *next = found == 0 ? l->count : found;
+    if (found < l->count) return BRAID_OK;
     for (uint32_t i = 0; i < l->count; i++) names[i] = l->stage[i].name;
     const char *near = suggest_name(text, names, l->count);
     return yaml_fail(r->file, l->next[at], r->error, "%s: no stage is called '%s'%s%s%s", where, text,
@@ -261,27 +265,38 @@ static braid_err follow(const scenario_reader *r, const stage_list *l, uint32_t 
                      near != NULL ? "'?" : "");
 }
 
+// `next` leads from `at` back to `at`: says so, with the whole round.
+static braid_err refuse_circle(const scenario_reader *r, const stage_list *l, const uint32_t *next, uint32_t at) {
+    char round[160];
+    int length = snprintf(round, sizeof round, "%s", l->stage[at].name);
+    for (uint32_t i = next[at], steps = 0; steps < 6 && length < (int)sizeof round; i = next[i], steps++) {
+        length += snprintf(round + length, sizeof round - (size_t)length, " -> %s", l->stage[i].name);
+        if (i == at) break;
+    }
+    return yaml_fail(r->file, l->next[at], r->error,
+                     "stages go round in a circle (%s): each is passed once; leave 'next' out at the last one", round);
+}
+
 // Puts the stages into the order in which microbatches go through them.
 static braid_err order_stages(const scenario_reader *r, const stage_list *l) {
     scenario *s = r->s;
-    bool seen[SCENARIO_MAX_STAGES] = {false};
-    uint32_t at = 0, last = 0;
-    while (at < l->count && !seen[at]) {
-        seen[at] = true;
-        last = at;
-        s->stage[s->stages++] = l->stage[at];
-        braid_err code = follow(r, l, at, &at);
+    uint32_t next[SCENARIO_MAX_STAGES];
+    bool reached[SCENARIO_MAX_STAGES] = {false};
+    for (uint32_t i = 0; i < l->count; i++) {
+        braid_err code = follow(r, l, i, &next[i]);
         if (code != BRAID_OK) return code;
     }
-    bool home = at == 0;
-    if (at < l->count && (!home || s->stages < l->count))
-        return yaml_fail(
-            r->file, l->next[last] != NULL ? l->next[last] : l->item[last], r->error,
-            "stages go round in a circle: after '%s' comes '%s' again; let each 'next' name a stage that was "
-            "not yet passed, and leave it out at the last one",
-            l->stage[last].name, l->stage[at].name);
     for (uint32_t i = 0; i < l->count; i++) {
-        if (seen[i]) continue;
+        uint32_t at = next[i];
+        for (uint32_t steps = 0; steps < l->count && at < l->count && at != i; steps++) at = next[at];
+        if (at == i) return refuse_circle(r, l, next, i);
+    }
+    for (uint32_t at = 0; at < l->count; at = next[at]) {
+        reached[at] = true;
+        s->stage[s->stages++] = l->stage[at];
+    }
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (reached[i]) continue;
         return yaml_fail(r->file, l->item[i], r->error,
                          "no stage leads to '%s': name it as the 'next' of one, or remove it", l->stage[i].name);
     }

@@ -372,9 +372,10 @@ static void test_mistakes_of_stages(void **state) {
 static void test_mistakes_of_stage_names(void **state) {
     (void)state;
     expect_refused(changed("stages: 3", "stages: [{name: a}, {name: b, next: c}, {name: c, next: b}]"),
-                   "s.yaml:5:57: stages go round in a circle: after 'c' comes 'b' again");
-    expect_refused(changed("stages: 3", "stages: [{name: a, next: a}, {name: b}]"),
-                   "stages go round in a circle: after 'a' comes 'a' again");
+                   "s.yaml:5:37: stages go round in a circle (b -> c -> b): each is passed once; leave 'next' out at "
+                   "the last one");
+    expect_refused(changed("stages: 3", "stages: [{name: a, next: b}, {name: b, next: b}]"),
+                   "stages go round in a circle (b -> b)");
     expect_refused(changed("stages: 3", "stages: [{name: a, next: c}, {name: b}, {name: c}]"), "no stage leads to 'b'");
     expect_refused(changed("stages: 3", "stages: [{name: a, next: beta}, {name: bet}]"),
                    "no stage is called 'beta'; did you mean 'bet'?");
