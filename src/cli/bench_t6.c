@@ -19,7 +19,7 @@ static const char examples[] = "braid bench t6 --seeds 20\n"
 // 120 of gwtf's iterations are 480 rounds, as in bench f7.
 enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 2000 };
 
-const char *const t6_arrangement_names[T6_ARRANGEMENTS] = {"DT-FM", "joined"};
+const char *const t6_arrangement_names[T6_ARRANGEMENTS] = {"DT-FM", "joined", "traded"};
 const char *const t6_system_names[T6_SYSTEMS] = {"dtfm", "swarm", "gwtf", "braid", "optimum"};
 
 // --- one system on one arrangement
@@ -104,10 +104,14 @@ static void add_found(t6_row *row, const trial *t, const t6_found *found, const 
 
 // --- one seed
 
-static braid_err arrange(const t6_world *world, t6_arrangement arrangement, uint32_t *stage, braid_error *error) {
+static braid_err arrange(t6_bench *b, const t6_world *world, t6_arrangement arrangement, uint32_t *stage,
+                         braid_error *error) {
     plan_dtfm_answer answer;
     if (arrangement == T6_DTFM) return t6_arrange_dtfm(world, stage, &answer, error);
-    t6_arrange_joined(stage);
+    if (arrangement == T6_TRADED)
+        add_sample(&b->trades, t6_arrange_traded(world, stage));
+    else
+        t6_arrange_joined(stage);
     return BRAID_OK;
 }
 
@@ -119,7 +123,7 @@ static bool has_row(const trial *t, t6_arrangement arrangement, t6_system system
 
 static braid_err run_arrangement(t6_bench *b, uint64_t seed, t6_arrangement a, trial *t, t6_found (*found)[T6_SYSTEMS],
                                  braid_error *error) {
-    braid_err err = arrange(t->world, a, t->stage, error);
+    braid_err err = arrange(b, t->world, a, t->stage, error);
     if (!err) err = t6_instance(t->world, t->stage, &t->instance, t->of, error);
     if (!err) err = routing_optimum_find(&t->instance, (uint32_t)b->seconds, &t->best, error);
     b->proven += t->best.proven;

@@ -4,7 +4,7 @@
 
 #include "sim/t6.h"
 
-typedef enum t6_arrangement { T6_DTFM, T6_JOINED, T6_ARRANGEMENTS } t6_arrangement;
+typedef enum t6_arrangement { T6_DTFM, T6_JOINED, T6_TRADED, T6_ARRANGEMENTS } t6_arrangement;
 extern const char *const t6_arrangement_names[T6_ARRANGEMENTS];
 
 typedef enum t6_system { T6_PIPELINES, T6_SWARM, T6_GWTF, T6_BRAID, T6_OPTIMUM, T6_SYSTEMS } t6_system;
@@ -35,6 +35,7 @@ typedef struct t6_bench {
     t6_settings settings;
     routing_delay delay;
     uint32_t proven;  // optima, of all arrangements
+    t6_sample trades;
     t6_row row[T6_ARRANGEMENTS][T6_SYSTEMS];
 } t6_bench;
 

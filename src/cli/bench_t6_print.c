@@ -22,10 +22,11 @@ static void print_head(const t6_bench *b) {
     printf("T6: %d data peers with %u microbatches each, %d relays of capacity %u, %d stages; %" PRIu64
            " seeds from %" PRIu64 "\n",
            T6_DATA, b->settings.microbatches, T6_PEERS - T6_DATA, b->settings.capacity, T6_STAGES, b->seeds, b->first);
-    printf("%s; time per microbatch %s; %s delays in routing; %u of %" PRIu64 " optima proven\n",
+    printf("%s; %s exchange of weights; %s delays in routing; %u of %" PRIu64
+           " optima proven; traded: after %.1f trades\n",
            b->settings.link == PIPELINE_PAIR ? "a link for each pair of peers" : "one link out of each peer",
-           b->settings.weights ? "with the exchange of weights" : "without the exchange of weights",
-           routing_delay_name(b->delay), b->proven, b->seeds * T6_ARRANGEMENTS);
+           b->settings.weights ? "with the" : "without", routing_delay_name(b->delay), b->proven,
+           b->seeds * T6_ARRANGEMENTS, t6_mean(&b->trades));
     printf("%-17s | %-27s | %-29s | %-24s | %-28s |\n", "", "min per microbatch", "time / dtfm's",
            "cost per microbatch, s", "routing");
     printf("%-8s %-8s | %6s %6s %6s %6s | %6s %6s %15s | %6s %7s %9s | %6s %6s %6s %7s | %s\n", "stages", "system",
@@ -85,6 +86,7 @@ static void print_json(const t6_bench *b, t6_arrangement a, t6_system s) {
     json_out_string(&o, "delay", routing_delay_name(b->delay));
     json_out_u64(&o, "first_seed", b->first);
     json_out_u64(&o, "runs", r->runs);
+    if (a == T6_TRADED) put_sample(&o, "trades", &b->trades);
     put_sample(&o, "minutes_per_microbatch", &r->minutes);
     put_sample(&o, "time_over_dtfm", &r->over_dtfm);
     json_out_u64(&o, "no_slower_than_dtfm", r->no_slower);

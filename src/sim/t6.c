@@ -1,6 +1,7 @@
 #include "sim/t6.h"
 
 #include "base/rng.h"
+#include "plan/trade.h"
 #include "sim/places.h"
 
 #include <stdio.h>
@@ -94,6 +95,12 @@ braid_err t6_arrange_dtfm(const t6_world *world, uint32_t *stage, plan_dtfm_answ
     braid_err err = plan_dtfm(&p, &settings, memory, stage, answer, error);
     free(memory);
     return err;
+}
+
+uint32_t t6_arrange_traded(const t6_world *world, uint32_t *stage) {
+    plan_dtfm_problem p = problem_of(world);
+    t6_arrange_joined(stage);
+    return plan_trade(&p, ROUTING_SCALE / 10, stage);  // a tenth of a second for each microbatch is worth a trade
 }
 
 // Data peers first, then by stage; inside a stage the world's order, which is the order of the names.

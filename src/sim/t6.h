@@ -46,6 +46,9 @@ void t6_arrange_joined(uint32_t *stage);
 // DT-FM's search, and what it costs there.
 braid_err t6_arrange_dtfm(const t6_world *world, uint32_t *stage, plan_dtfm_answer *answer, braid_error *error);
 
+// Who joined, after relays have traded places for what their links save. Returns the number of trades.
+uint32_t t6_arrange_traded(const t6_world *world, uint32_t *stage);
+
 // What routing is told: an instance whose costs are d(i, j). of[i]: the world's number of the instance's peer i.
 braid_err t6_instance(const t6_world *world, const uint32_t *stage, routing_instance *out, uint32_t *of,
                       braid_error *error);

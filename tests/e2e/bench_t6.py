@@ -118,7 +118,7 @@ def check_seed(seed, rows):
     """Checks a seed's dump; adds minutes per microbatch to `rows`."""
     network = load(seed, "network")
     check_network(network)
-    for stages in ("DT-FM", "joined"):
+    for stages in ("DT-FM", "joined", "traded"):
         instance = load(seed, stages)
         where = f"seed {seed}, stages {stages}"
         check_instance(where, network, instance)
@@ -161,7 +161,7 @@ for row in parsed:
     if len(found.get(key, [])) == 2:
         mean = sum(found[key]) / 2
         assert abs(row["minutes_per_microbatch"]["mean"] / mean - 1) < 1e-9, f"{key}: {row}, computed anew {mean}"
-assert len(found) >= 7, found
+assert len(found) >= 10, found
 assert len({row["trace_hash"] for row in parsed}) == len(parsed), "two rows with one trace"
 
 # One link out of each peer: never faster.
