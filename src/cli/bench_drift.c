@@ -35,10 +35,12 @@ static void close_rows(drift_bench *b) {
     memset(b->row, 0, sizeof b->row);
 }
 
-static void add_run(drift_row *row, const routing_instance *i, const routing_drift_result *r, int64_t units) {
-    double peers = i->problem.peers;
+static void add_run(drift_row *row, const routing_instance *i, const routing_drift_result *r,
+                    const routing_optimum *best) {
+    double peers = i->problem.peers, links = i->problem.stages + 1;
     row->runs++;
-    row->units += (double)units;
+    row->units += (double)best->units;
+    row->link_cost += (double)best->cost / (double)best->units / links / ROUTING_SCALE;
     for (uint32_t f = 0; f < ROUTING_FOLLOWERS; f++) {
         const routing_followed *followed = &r->follower[f];
         row->mean[f] += followed->mean;
@@ -68,7 +70,7 @@ static braid_err run_seed(drift_bench *b, uint32_t test, uint64_t seed, braid_er
         drift.told = (routing_told)t;
         routing_drift_result result;
         err = routing_run_drift(&instance, &b->settings, &drift, best.units, &result, error);
-        if (!err) add_run(&b->row[t], &instance, &result, best.units);
+        if (!err) add_run(&b->row[t], &instance, &result, &best);
         if (!err) routing_drift_result_close(&result);
     }
     routing_optimum_close(&best);
@@ -87,6 +89,7 @@ static int run_test(drift_bench *b, uint32_t test) {
     }
     if (progress) fprintf(stderr, "\r\x1b[K");
     if (!err) drift_print(b, test);
+    if (!err && b->plot != NULL) err = drift_plot(b, test, &error);
     close_rows(b);
     return err ? cli_complain(CLI_FAILED, "bench drift", "test %u: %s", test, error.text) : CLI_OK;
 }
@@ -121,6 +124,8 @@ static int run(drift_bench *b, const char *tests, const char *told, const char *
             return cli_complain(CLI_USAGE, "bench drift",
                                 "--tests is a list of numbers from 1 to %d, like 1,3, not '%.64s'", DRIFT_TESTS, tests);
     }
+    if (b->plot != NULL && tests[1] != 0)
+        return cli_complain(CLI_USAGE, "bench drift", "--plot draws one test; --tests asks for '%.64s'", tests);
     for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
         int code = run_test(b, (uint32_t)(*t - '0'));
         if (code != CLI_OK) return code;
@@ -135,9 +140,9 @@ static uint32_t ppm_of(double percent) { return (uint32_t)(percent * 10000 + 0.5
 int bench_drift(int argc, char **argv) {
     drift_bench b = {.seeds = 20,
                      .settings = {.algorithm = ROUTER_BRAID, .limit_rounds = QUIET_ROUNDS, .gather = true}};
-    uint64_t lasts = 600ull * SECOND_NS, look = 10ull * SECOND_NS, leg = SECOND_NS;
+    uint64_t lasts = 600ull * SECOND_NS, look = 10ull * SECOND_NS, leg = SECOND_NS, sample = SECOND_NS;
     uint64_t patience = (uint64_t)measure_usual.patience;
-    double drift = 20, noise = 10, spikes = 1, band = measure_usual.relative_ppm / 1e4, slack = 0.05;
+    double drift = 20, noise = 10, spikes = 1, band = measure_usual.relative_ppm / 1e4, slack = 0.1;
     double least = (double)measure_usual.absolute / ROUTING_SCALE;
     const char *tests = "1,3", *delay = "lockstep", *told = "all,smooth,band";
     option table[] = {
@@ -154,6 +159,8 @@ int bench_drift(int argc, char **argv) {
         {"drift", OPTION_REAL, &drift, .unit = "PERCENT", .help = "how far a link's cost goes in a minute", .max = 100},
         {"leg", OPTION_DURATION, &leg, .help = "how long a link's cost keeps its direction", .min = 1,
          .max = ROUTING_MAX_DRIFT_SECONDS},
+        {"sample", OPTION_DURATION, &sample, .help = "time between two samples of a link", .min = 1,
+         .max = ROUTING_MAX_DRIFT_SECONDS},
         {"noise", OPTION_REAL, &noise, .unit = "PERCENT", .help = "standard deviation of a sample", .max = 100},
         {"spikes", OPTION_REAL, &spikes, .unit = "PERCENT", .help = "samples that are 20 times too long", .max = 100},
         {"band", OPTION_REAL, &band, .unit = "PERCENT", .help = "a cost inside is not told again", .max = 100},
@@ -162,6 +169,8 @@ int bench_drift(int argc, char **argv) {
         {"slack", OPTION_REAL, &slack, .unit = "COST", .help = "cost per link below which a gain is left alone",
          .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
+        {"plot", OPTION_TEXT, &b.plot, .unit = "FILE.svg",
+         .help = "draws one test's costs above the optimum over time"},
     };
     options o = {.verb = "bench drift",
                  .summary = "Measures how routing follows link costs that drift.",
@@ -176,6 +185,7 @@ int bench_drift(int argc, char **argv) {
                                        .patience = (int64_t)patience},
                               .seconds = seconds_of(lasts),
                               .look_seconds = seconds_of(look),
+                              .sample_seconds = seconds_of(sample),
                               .leg_seconds = seconds_of(leg),
                               .drift_ppm = ppm_of(drift),
                               .noise_ppm = ppm_of(noise),

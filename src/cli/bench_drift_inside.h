@@ -11,7 +11,8 @@ typedef struct drift_row {
     uint32_t runs, over_capacity;
     double mean[ROUTING_FOLLOWERS], worst[ROUTING_FOLLOWERS];  // `worst`: of all looks
     double moved[ROUTING_FOLLOWERS], moved_rounds;
-    double units, told, messages, frames, bytes, passing, error;
+    double units, link_cost;  // of the optimum before the drift
+    double told, messages, frames, bytes, passing, error;
     double *ratio[ROUTING_FOLLOWERS];  // [looks]
     uint64_t hash;
 } drift_row;
@@ -28,5 +29,7 @@ typedef struct drift_bench {
 
 // Tables, or JSON, of one test.
 void drift_print(const drift_bench *b, uint32_t test);
+// Into the file b->plot.
+braid_err drift_plot(const drift_bench *b, uint32_t test, braid_error *error);
 
 #endif

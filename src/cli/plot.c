@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEFT = 64, TOP = 64, HEIGHT = 280, GROUP = 132, RIGHT = 24, BOTTOM = 72, TICKS = 5 };
+enum { LEFT = 64, TOP = 64, HEIGHT = 280, GROUP = 132, RIGHT = 24, BOTTOM = 72, TICKS = 5, NARROWEST = 560 };
 
 // Okabe and Ito's colours: told apart by every eye.
 static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"};
@@ -38,15 +38,15 @@ static double tick_of(double most) {
     return 10 * power;
 }
 
-static void put_axis(FILE *f, const plot_bars *p, double tick, double width) {
+static void put_axis(FILE *f, const char *unit, double low, double tick, double width) {
     for (int i = 0; i <= TICKS; i++) {
         double y = TOP + HEIGHT - (double)HEIGHT * i / TICKS;
         char text[32];
-        snprintf(text, sizeof text, "%g", tick * i);
+        snprintf(text, sizeof text, "%g", low + tick * i);
         put_line(f, LEFT, y, LEFT + width, y, i == 0 ? "#000" : "#ddd");
         put_text(f, LEFT - 8, y + 4, "end", 12, text);
     }
-    put_text(f, 8, TOP - 12, "start", 12, p->unit);
+    put_text(f, 8, TOP - 12, "start", 12, unit);
 }
 
 static void put_bars(FILE *f, const plot_bars *p, double scale) {
@@ -66,35 +66,85 @@ static void put_bars(FILE *f, const plot_bars *p, double scale) {
     }
 }
 
-static void put_legend(FILE *f, const plot_bars *p) {
+static void put_legend(FILE *f, const char *const *name, uint32_t series, const char *note) {
     double x = LEFT;
-    for (uint32_t s = 0; s < p->series; s++) {
+    for (uint32_t s = 0; s < series; s++) {
         fprintf(f, "<rect x=\"%.1f\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, TOP + HEIGHT + 34,
                 colours[s % COLOURS]);
-        put_text(f, x + 18, TOP + HEIGHT + 44, "start", 12, p->name[s]);
-        x += 40 + 7.5 * (double)strlen(p->name[s]);
+        put_text(f, x + 18, TOP + HEIGHT + 44, "start", 12, name[s]);
+        x += 40 + 7.5 * (double)strlen(name[s]);
     }
-    put_text(f, LEFT, TOP + HEIGHT + 64, "start", 11, p->note);
+    put_text(f, LEFT, TOP + HEIGHT + 64, "start", 11, note);
 }
 
-braid_err plot_bars_write(const plot_bars *p, const char *path, braid_error *error) {
+static FILE *begin(const char *path, double width, const char *title, braid_error *error) {
     FILE *f = fopen(path, "w");
-    if (f == NULL) return braid_fail(error, BRAID_IO, "cannot write %s: %s", path, strerror(errno));
-    double most = 0, width = (double)GROUP * p->groups;
-    if (width < 560) width = 560;
-    for (uint32_t i = 0; i < p->groups * p->series; i++)
-        if (p->bar[i].there && p->bar[i].worst > most) most = p->bar[i].worst;
-    double tick = tick_of(most);
+    if (f == NULL) {
+        braid_fail(error, BRAID_IO, "cannot write %s: %s", path, strerror(errno));
+        return NULL;
+    }
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             LEFT + width + RIGHT, TOP + HEIGHT + BOTTOM);
-    put_text(f, LEFT, 24, "start", 16, p->title);
-    put_axis(f, p, tick, width);
-    put_bars(f, p, HEIGHT / (tick * TICKS));
-    put_legend(f, p);
+    put_text(f, LEFT, 24, "start", 16, title);
+    return f;
+}
+
+static braid_err end(FILE *f, const char *path, braid_error *error) {
     fputs("</svg>\n", f);
     bool good = ferror(f) == 0;
     good &= fclose(f) == 0;
     return good ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write all of %s: %s", path, strerror(errno));
+}
+
+braid_err plot_bars_write(const plot_bars *p, const char *path, braid_error *error) {
+    double most = 0, width = (double)GROUP * p->groups;
+    if (width < NARROWEST) width = NARROWEST;
+    for (uint32_t i = 0; i < p->groups * p->series; i++)
+        if (p->bar[i].there && p->bar[i].worst > most) most = p->bar[i].worst;
+    double tick = tick_of(most);
+    FILE *f = begin(path, width, p->title, error);
+    if (f == NULL) return BRAID_IO;
+    put_axis(f, p->unit, 0, tick, width);
+    put_bars(f, p, HEIGHT / (tick * TICKS));
+    put_legend(f, p->name, p->series, p->note);
+    return end(f, path, error);
+}
+
+static void put_curve(FILE *f, const plot_lines *p, uint32_t s, double scale) {
+    double across = NARROWEST / (p->x[p->points - 1] - p->left);
+    bool drawing = false;
+    for (uint32_t i = 0; i < p->points; i++) {
+        double y = p->y[(size_t)s * p->points + i];
+        if (isnan(y)) {
+            if (drawing) fputs("\"/>\n", f);
+            drawing = false;
+            continue;
+        }
+        if (!drawing)
+            fprintf(f, "<polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" points=\"", colours[s % COLOURS]);
+        drawing = true;
+        fprintf(f, "%.1f,%.1f ", LEFT + (p->x[i] - p->left) * across, TOP + HEIGHT - (y - p->low) * scale);
+    }
+    if (drawing) fputs("\"/>\n", f);
+}
+
+braid_err plot_lines_write(const plot_lines *p, const char *path, braid_error *error) {
+    double most = p->low;
+    for (size_t i = 0; i < (size_t)p->series * p->points; i++)
+        if (p->y[i] > most) most = p->y[i];
+    double tick = tick_of(most - p->low);
+    FILE *f = begin(path, NARROWEST, p->title, error);
+    if (f == NULL) return BRAID_IO;
+    put_axis(f, p->unit, p->low, tick, NARROWEST);
+    for (int i = 0; i <= TICKS; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%g", p->left + (p->x[p->points - 1] - p->left) * i / TICKS);
+        put_text(f, LEFT + (double)NARROWEST * i / TICKS, TOP + HEIGHT + 16, "middle", 12, text);
+    }
+    put_text(f, LEFT + NARROWEST, TOP + HEIGHT + 30, "end", 12, p->across);
+    for (uint32_t s = 0; s < p->series; s++) put_curve(f, p, s, HEIGHT / (tick * TICKS));
+    put_legend(f, p->name, p->series, p->note);
+    return end(f, path, error);
 }

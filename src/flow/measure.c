@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-const measure_rule measure_usual = {.relative_ppm = 50000, .absolute = 100, .patience = 2000000000};
+const measure_rule measure_usual = {.relative_ppm = 100000, .absolute = 100, .patience = 2000000000};
 
 // What 64 bits can multiply with nanoseconds or microseconds of a second.
 #define MOST_BYTES ((uint64_t)1 << 33)

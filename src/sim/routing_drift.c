@@ -232,6 +232,7 @@ static void run_drift(drift_run *d) {
         for (uint32_t r = 0; r < SECOND_ROUNDS; r++) {
             for (uint32_t l = r; l < p->links; l += SECOND_ROUNDS) {
                 walk(d, &d->link[l]);
+                if ((second + l) % d->drift->sample_seconds != 0) continue;
                 int64_t cost = news(d, &d->link[l]);
                 if (cost != 0) tell(d, l, cost);
             }
@@ -260,7 +261,8 @@ static braid_err check(const routing_instance *instance, const routing_drift *dr
     if (instance->sources != 1)
         return braid_fail(error, BRAID_ARGUMENT, "%u data peers; drift is compared with the exact optimum of one",
                           instance->sources);
-    bool bad = drift->seconds < 1 || drift->seconds > ROUTING_MAX_DRIFT_SECONDS || drift->look_seconds < 1;
+    bool bad = drift->seconds < 1 || drift->seconds > ROUTING_MAX_DRIFT_SECONDS || drift->look_seconds < 1 ||
+               drift->sample_seconds < 1;
     if (bad || drift->leg_seconds < 1 || drift->leg_seconds > ROUTING_MAX_DRIFT_SECONDS || drift->drift_ppm > MILLION)
         return braid_fail(error, BRAID_ARGUMENT,
                           "drift lasts 1 to %d s, in legs of as many, and is at most 100 %% a minute",

@@ -1,5 +1,5 @@
 // A swarm whose routing has become quiet, and then every link's cost drifts for some minutes. Each link's upstream peer
-// samples its cost once a second, with noise and now and then nonsense, and tells routing what src/flow/measure.h makes of it.
+// samples its cost every now and then, with noise and now and then nonsense, and tells routing what src/flow/measure.h makes of it.
 #ifndef BRAID_SIM_ROUTING_DRIFT_H
 #define BRAID_SIM_ROUTING_DRIFT_H
 
@@ -22,10 +22,11 @@ const char *routing_told_name(routing_told told);
 
 typedef struct routing_drift {
     routing_told told;
-    measure_rule rule;      // of ROUTING_TOLD_BAND
-    uint32_t seconds;       // of drift, 1 .. ROUTING_MAX_DRIFT_SECONDS
-    uint32_t look_seconds;  // between two comparisons with the optimum
-    uint32_t leg_seconds;   // a link's cost keeps its direction for so long
+    measure_rule rule;        // of ROUTING_TOLD_BAND
+    uint32_t seconds;         // of drift, 1 .. ROUTING_MAX_DRIFT_SECONDS
+    uint32_t look_seconds;    // between two comparisons with the optimum
+    uint32_t sample_seconds;  // between two samples of a link
+    uint32_t leg_seconds;     // a link's cost keeps its direction for so long
     // In a leg a cost goes evenly from c to c * (1 + u), u uniform in +-drift_ppm * sqrt(leg / 60 s): over a minute the same
     // spread for every length of a leg. It stays within half and twice what it was at first.
     uint32_t drift_ppm;
