@@ -157,28 +157,56 @@ uint64_t scenario_cost_ns(const scenario *s, uint32_t peer, uint16_t stage, scen
     return (uint64_t)(ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns);
 }
 
-static braid_err add_one(scenario *s, const scenario_peer *like, uint16_t stage, braid_error *error) {
+// Makes room for peer `at`; it is in the set when `like` is.
+static void set_insert(scenario_set *set, uint32_t at, uint32_t like) {
+    scenario_set old = *set;
+    *set = (scenario_set){0};
+    for (uint32_t i = 0; i + 1 < SCENARIO_MAX_PEERS; i++)
+        if (scenario_set_has(&old, i)) scenario_set_add(set, i < at ? i : i + 1);
+    if (scenario_set_has(&old, like)) scenario_set_add(set, at);
+}
+
+// What is said of `like` in pairs, partitions and churn holds for peer `at` too; later peers have other numbers now.
+static void insert_everywhere(scenario *s, uint32_t at, uint32_t like) {
+    for (uint32_t i = 0; i < s->overrides; i++) {
+        set_insert(&s->override[i].from, at, like);
+        set_insert(&s->override[i].to, at, like);
+    }
+    for (uint32_t i = 0; i < s->partitions; i++) {
+        set_insert(&s->partition[i].from, at, like);
+        set_insert(&s->partition[i].to, at, like);
+    }
+    set_insert(&s->churn.relays, at, like);
+    for (uint32_t i = 0; i < s->churn.event_count; i++) s->churn.event[i].peer += s->churn.event[i].peer >= at;
+}
+
+static braid_err check_room(const scenario *s, uint16_t stage, braid_error *error) {
+    uint32_t members = 0, most = stage == 0 ? SCENARIO_MAX_DATA_PEERS : SCENARIO_MAX_STAGE_PEERS;
     if (s->peers == SCENARIO_MAX_PEERS || s->machines == SCENARIO_MAX_MACHINES)
         return braid_fail(error, BRAID_LIMIT, "%u peers on %u machines are all that a run has room for", s->peers,
                           s->machines);
-    uint32_t members = 0;
     for (uint32_t i = 0; i < s->peers; i++) members += s->peer[i].stage == stage;
-    if (members == SCENARIO_MAX_STAGE_PEERS)
-        return braid_fail(error, BRAID_LIMIT, "stage %s has %d peers already, its most", s->stage[stage].name,
-                          SCENARIO_MAX_STAGE_PEERS);
-    scenario_peer *p = &s->peer[s->peers];
-    scenario_machine *m = &s->machine[s->machines];
-    *p = *like;
-    *m = s->machine[like->machine];
-    m->cores = p->threads;
-    p->machine = s->machines++;
-    p->stage = stage;
-    p->start_ns = 0;
-    snprintf(p->name, sizeof p->name, "one-more");
-    snprintf(p->group, sizeof p->group, "one-more");
-    snprintf(m->name, sizeof m->name, "one-more");
+    if (members < most && (stage > 0 || members < s->microbatches)) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "stage %s has %u peers already, its most", s->stage[stage].name, members);
+}
+
+static void add_one(scenario *s, uint32_t like, uint16_t stage) {
+    uint32_t at = stage == 0 ? s->data_peers : s->peers;
+    scenario_peer one = s->peer[like];
+    scenario_machine m = s->machine[one.machine];
+    insert_everywhere(s, at, like);
+    memmove(&s->peer[at + 1], &s->peer[at], (s->peers - at) * sizeof *s->peer);
+    m.cores = one.threads;
+    one.machine = s->machines;
+    one.stage = stage;
+    one.start_ns = 0;
+    snprintf(one.name, sizeof one.name, "one-more");
+    snprintf(one.group, sizeof one.group, "one-more");
+    snprintf(m.name, sizeof m.name, "one-more");
+    s->machine[s->machines++] = m;
+    s->peer[at] = one;
     s->peers++;
-    return BRAID_OK;
+    s->data_peers += stage == 0;
 }
 
 braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t stage, scenario **out, braid_error *error) {
@@ -187,18 +215,19 @@ braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t stag
     if (copy == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
     *copy = *s;
     copy->churn.event = NULL;
-    braid_err code = BRAID_OK;
-    if (s->churn.event_count > 0) {
+    braid_err code = check_room(s, stage, error);
+    if (code == BRAID_OK && s->churn.event_count > 0) {
         copy->churn.event = malloc(s->churn.event_count * sizeof *copy->churn.event);
         if (copy->churn.event == NULL)
             code = braid_fail(error, BRAID_MEMORY, "out of memory");
         else
             memcpy(copy->churn.event, s->churn.event, s->churn.event_count * sizeof *copy->churn.event);
     }
-    if (code == BRAID_OK) code = add_one(copy, &s->peer[like], stage, error);
-    if (code == BRAID_OK)
-        *out = copy;
-    else
+    if (code != BRAID_OK) {
         scenario_free(copy);
-    return code;
+        return code;
+    }
+    add_one(copy, like, stage);
+    *out = copy;
+    return BRAID_OK;
 }

@@ -177,7 +177,9 @@ typedef enum scenario_work { WORK_FORWARD, WORK_LOSS, WORK_BACKWARD, WORK_WEIGHT
 // How long `peer` computes for one microbatch when it is a member of `stage` and has its threads for itself.
 uint64_t scenario_cost_ns(const scenario *s, uint32_t peer, uint16_t stage, scenario_work work);
 
-// A copy with one more relay, as able as relay `like`, for `stage`; named "one-more". BRAID_LIMIT when there is no room.
+// A copy with one more peer, "one-more", for `stage`: like peer `like` in speed, room, place, line, links and churn, but on a
+// machine of its own. A data peer for stage 0, like a data peer (the microbatches are shared out anew), else a relay, like a
+// relay. BRAID_LIMIT when there is no room.
 braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t stage, scenario **out, braid_error *error);
 
 static inline bool scenario_set_has(const scenario_set *set, uint32_t peer) {

@@ -165,12 +165,14 @@ static round_trip measure_trip(const scenario *s, const pair *pairs, uint32_t co
 
 // ---- what holds it up
 
-// "the data peers", "stage 2", "stage lower".
-static const char *stage_label(const scenario *s, uint16_t stage, char text[SCENARIO_MAX_NAME + 8]) {
-    if (stage == 0)
-        snprintf(text, SCENARIO_MAX_NAME + 8, "the data peers");
+// "data peer anna", "the data peers", "stage 2", "stage lower".
+static const char *stage_label(const scenario *s, uint16_t stage, char text[SCENARIO_MAX_NAME + 16]) {
+    if (stage == 0 && s->data_peers == 1)
+        snprintf(text, SCENARIO_MAX_NAME + 16, "data peer %s", s->peer[0].name);
+    else if (stage == 0)
+        snprintf(text, SCENARIO_MAX_NAME + 16, "the data peers");
     else
-        snprintf(text, SCENARIO_MAX_NAME + 8, "stage %s", s->stage[stage].name);
+        snprintf(text, SCENARIO_MAX_NAME + 16, "stage %s", s->stage[stage].name);
     return text;
 }
 
@@ -241,13 +243,28 @@ static void judge(const scenario *s, const pair *pairs, uint32_t count, const ro
 
 static double percent(double share) { return 100 * (share < 1 ? share : 1); }
 
+static void say_compute(const scenario *s, const char *who, sim_summary *out) {
+    const sim_stage_summary *at = &out->stage[out->limit_stage];
+    char number[32];
+    snprintf(number, sizeof number, at->peers == 1 ? "its one peer works" : "each of its %u peers works", at->peers);
+    bool data = out->limit_stage == 0;
+    if (data) snprintf(number, sizeof number, s->data_peers == 1 ? "it works" : "each works");
+    snprintf(
+        out->text, sizeof out->text,
+        "the computing of %s: %s %.0f %% of the time in which microbatches are under way, %.2f s of each iteration. %s "
+        "would help.",
+        who, number, percent(out->limit_share), at->compute * out->pipeline_s,
+        data ? "A faster one, or one more," : "One more peer there, a faster one, or fewer blocks in that stage");
+}
+
 static void say_line(const scenario *s, const char *who, const char *way, sim_summary *out) {
     char size[QUANTITY_TEXT];
     snprintf(
         out->text, sizeof out->text,
         "the lines of %s: to carry the microbatches' activations and gradients (%s each) at full rate, they are busy "
-        "%.0f %% of the time %s. One more peer there would share the load; so would faster lines.",
-        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
+        "%.0f %% of the time %s. Faster lines would help; so would one more %s, to share the load.",
+        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way,
+        out->limit_stage == 0 ? "data peer" : "peer there");
 }
 
 static void say_idle(const scenario *s, const char *who, const round_trip *trip, sim_summary *out) {
@@ -291,18 +308,10 @@ static void say_update(const scenario *s, const char *who, sim_summary *out) {
 }
 
 static void say(const scenario *s, const round_trip *trip, sim_summary *out) {
-    char label[SCENARIO_MAX_NAME + 8];
+    char label[SCENARIO_MAX_NAME + 16];
     const char *who = stage_label(s, out->limit_stage, label);
-    const sim_stage_summary *at = &out->stage[out->limit_stage];
     switch (out->limit) {
-    case SIM_LIMIT_COMPUTE:
-        snprintf(out->text, sizeof out->text,
-                 "the computing of %s: %s %.0f %% of the time in which microbatches are under way (%.2f s of work an "
-                 "iteration "
-                 "each). One more peer there, a faster one or fewer blocks would help.",
-                 who, at->peers == 1 ? "its one peer works" : "its peers work", percent(out->limit_share),
-                 at->compute * out->pipeline_s);
-        return;
+    case SIM_LIMIT_COMPUTE: say_compute(s, who, out); return;
     case SIM_LIMIT_UP: say_line(s, who, "sending", out); return;
     case SIM_LIMIT_DOWN: say_line(s, who, "receiving", out); return;
     case SIM_LIMIT_SUMS:
@@ -323,15 +332,15 @@ void sim_summarise(const scenario *s, const sim_swarm_report *report, sim_summar
     say(s, &trip, out);
 }
 
-uint32_t sim_median_relay(const scenario *s) {
-    uint32_t relays = s->peers - s->data_peers;
-    for (uint32_t i = s->data_peers; i < s->peers; i++) {
+uint32_t sim_median_peer(const scenario *s, bool data) {
+    uint32_t first = data ? 0 : s->data_peers, end = data ? s->data_peers : s->peers;
+    for (uint32_t i = first; i < end; i++) {
         uint32_t below = 0;
-        for (uint32_t k = s->data_peers; k < s->peers; k++) {
+        for (uint32_t k = first; k < end; k++) {
             const scenario_peer *a = &s->peer[k], *b = &s->peer[i];
             below += a->flops < b->flops || (!(a->flops > b->flops) && strcmp(a->name, b->name) < 0);
         }
-        if (below == (relays - 1) / 2) return i;
+        if (below == (end - first - 1) / 2) return i;
     }
     return UINT32_MAX;
 }

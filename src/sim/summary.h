@@ -46,7 +46,8 @@ typedef struct sim_summary {
 const char *sim_limit_name(sim_limit limit);
 // `report` is of `s`, has not failed and has at least one iteration.
 void sim_summarise(const scenario *s, const sim_swarm_report *report, sim_summary *out);
-// The relay whose speed is in the middle of all relays, the earlier name among equals; UINT32_MAX: there are none.
-uint32_t sim_median_relay(const scenario *s);
+// The peer whose speed is in the middle of all relays (of all data peers), the earlier name among equals; UINT32_MAX: there
+// are none.
+uint32_t sim_median_peer(const scenario *s, bool data);
 
 #endif

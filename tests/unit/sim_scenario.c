@@ -213,6 +213,27 @@ static void test_one_more(void **state) {
     assert_int_equal(s->peers, 4);
     scenario_free(more);
     scenario_free(s);
+    s = parse(
+        with("links: {pairs: [{from: [anna, first], to: second-2, mbps: 8}]}\nchurn: {only: [first, second-2]}\n"));
+    assert_int_equal(scenario_with_one_more(s, 3, 1, &more, NULL), BRAID_OK);
+    scenario_link link;
+    scenario_link_of(more, 1, 4, &link);
+    assert_int_equal(link.bps, 8000000);
+    assert_true(scenario_set_has(&more->churn.relays, 4));
+    scenario_free(more);
+    assert_int_equal(scenario_with_one_more(s, 0, 0, &more, NULL), BRAID_OK);
+    assert_int_equal(more->data_peers, 2);
+    assert_string_equal(more->peer[1].name, "one-more");
+    assert_true(more->peer[1].data);
+    assert_string_equal(more->peer[4].name, "second-2");
+    scenario_link_of(more, 1, 4, &link);
+    assert_int_equal(link.bps, 8000000);
+    scenario_link_of(more, 1, 3, &link);
+    assert_int_equal(link.bps, 0);
+    assert_false(scenario_set_has(&more->churn.relays, 1));
+    assert_true(scenario_set_has(&more->churn.relays, 2) && scenario_set_has(&more->churn.relays, 4));
+    scenario_free(more);
+    scenario_free(s);
 }
 
 // ---- files that are named
@@ -271,6 +292,10 @@ static void test_trace_file(void **state) {
     scenario *more = NULL;
     assert_int_equal(scenario_with_one_more(s, 1, 1, &more, NULL), BRAID_OK);
     assert_int_equal(more->churn.event_count, 4);
+    scenario_free(more);
+    assert_int_equal(scenario_with_one_more(s, 0, 0, &more, NULL), BRAID_OK);
+    assert_int_equal(more->churn.event[0].peer, 2);
+    assert_int_equal(s->churn.event[0].peer, 1);
     scenario_free(more);
     scenario_free(s);
     expect_trace_refused("1 first crash\n2 first\n", "trace.txt:2: write 'SECONDS PEER EVENT'");
