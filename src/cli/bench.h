@@ -9,5 +9,6 @@ int bench_f7(int argc, char **argv);
 int bench_t6(int argc, char **argv);
 int bench_churn(int argc, char **argv);
 int bench_drift(int argc, char **argv);
+int bench_scale(int argc, char **argv);
 
 #endif

@@ -1,25 +1,49 @@
 // Events in order of (time, sequence): two events of one time keep the order in which they were put in.
+//
+// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) over times that never go back: bucket b holds what differs from the
+// time now in bit b - 1 at the highest. An event moves to a lower bucket a few times at most, always in a sweep over an
+// array, and what has the same time keeps its order on the way.
 #ifndef BRAID_SIM_QUEUE_H
 #define BRAID_SIM_QUEUE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+enum { SIM_QUEUE_BUCKETS = 65 };
+
 typedef struct sim_queue_entry {
-    uint64_t at_ns, sequence;
+    uint64_t at_ns;
     void *item;
 } sim_queue_entry;
 
-typedef struct sim_queue {
-    sim_queue_entry *heap;
+typedef struct sim_queue_bucket {
+    sim_queue_entry *entry;
     uint32_t count, capacity;
-    uint64_t next_sequence;
+} sim_queue_bucket;
+
+typedef struct sim_queue {
+    uint64_t now;     // time of the latest event taken
+    uint32_t taken;   // of bucket 0
+    uint32_t count;   // events that wait
+    uint64_t filled;  // bit b: bucket b + 1 is not empty
+    sim_queue_bucket bucket[SIM_QUEUE_BUCKETS];
 } sim_queue;
 
 void sim_queue_close(sim_queue *q);
-// `item` is only carried.
+// `item` is only carried. A time before that of the latest event taken counts as that one, until sim_queue_take has
+// said that the queue is empty.
 void sim_queue_put(sim_queue *q, uint64_t at_ns, void *item);
 // False when it is empty.
 bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item);
+// The time of the event to be taken next; UINT64_MAX: there is none.
+uint64_t sim_queue_next(const sim_queue *q);
+// The event `ahead` places behind the one to be taken next, if it has the time of the latest one taken; else NULL.
+static inline void *sim_queue_peek(const sim_queue *q, uint32_t ahead) {
+    uint64_t i = (uint64_t)q->taken + ahead;
+    return i < q->bucket[0].count ? q->bucket[0].entry[i].item : NULL;
+}
+// Bytes held.
+size_t sim_queue_bytes(const sim_queue *q);
 
 #endif

@@ -77,13 +77,18 @@ typedef struct routing_settings {
     int64_t hold;          // rounds, 0: the router's default
     uint32_t path_limit;   // 0: the router's default
     bool gather;           // wait a quarter of a round for what else may come before a tick (never in lockstep)
+    int64_t near_cost;     // `near` is noted when all units have a way and cost at most this; 0: never
+    bool seldom;           // large runs: looks come after ever more rounds, up to 3 % of those that passed, and `whole`
+                           // and `near` mean routing_sight.placed
 } routing_settings;
 
 // The flow as an observer sees it who looks at all peers at once.
 typedef struct routing_sight {
     int64_t units;    // that leave a data peer and come home to it
     int64_t cost;     // of those, and of what leaves and does not come home, as far as it comes
+    int64_t paid;     // cost of what the senders of all links say they send
     bool whole;       // all units that should flow do, and no peer is above capacity
+    bool placed;      // the same, but for as many units as commits under way are moving just now
     bool consistent;  // both ends of each link agree, and no peer has a unit that comes from or goes to nobody
 } routing_sight;
 
@@ -98,6 +103,9 @@ typedef struct routing_result {
     uint64_t messages, frames, bytes, early_messages, whole_messages, events;
     uint64_t by_kind[ROUTER_KINDS];
     int64_t whole_cost;  // then
+    int64_t near;        // as `whole`, for settings.near_cost
+    uint64_t near_messages;
+    uint64_t router_bytes, run_bytes;  // memory of the routers; of all else that grows with the run, at its most
     uint64_t hash;       // of every event of the run, in order
     int64_t *flow;       // [sources][links] at `end`, owned
 } routing_result;

@@ -47,23 +47,20 @@ braid_err routing_without(const routing_instance *instance, const routing_change
     return err;
 }
 
-// Dies without a word. What it had sent still arrives until a neighbour notices.
-static void crash(routing_net *n, uint32_t peer) {
-    n->node[peer].away = true;
-    for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++) {
-        routing_wire *out = &n->wire[w];
-        router_message notice = {.from = peer + 1, .to = out->to + 1, .kind = (router_kind)ROUTING_NOTICE};
-        int64_t after = ROUTING_ROUND + (int64_t)(rng_unit(&out->random) * 2 * ROUTING_ROUND);
-        routing_deliver(n, n->now + after, &notice);
-    }
-}
-
 static void arrive(routing_net *n, const routing_change *change, int64_t units) {
     for (uint32_t i = 0; i < change->count; i++) routing_net_arrive(n, change->peer[i]);
     if (n->instance->sources > 1) return;
     n->node[0].capacity = (uint32_t)units;
     router_capacity(n->node[0].router, n->now, (uint32_t)units);
-    routing_collect(n, &n->node[0]);
+    routing_collect(n, 0, true);
+}
+
+// They die without a word. What they had sent still arrives until a neighbour notices.
+static void crash(routing_net *n, const routing_change *change) {
+    for (uint32_t i = 0; i < change->count; i++) {
+        n->node[change->peer[i]].away = true;
+        routing_mourn(n, change->peer[i]);
+    }
 }
 
 static void run_both(routing_net *n, const routing_change *change, int64_t units_after, routing_result *after) {
@@ -72,18 +69,18 @@ static void run_both(routing_net *n, const routing_change *change, int64_t units
         router_capacity(n->node[0].router, 0, (uint32_t)n->units);
     }
     for (uint32_t i = 0; i < n->peers; i++)
-        if (!n->node[i].away) routing_collect(n, &n->node[i]);
+        if (!n->node[i].away) routing_collect(n, i, true);
     routing_events(n);
     routing_look_end(n);
     if (n->failed || !n->out->quiet) return;
     n->out = after;
     n->start = n->now;
     n->units = units_after;
-    if (change->join) {
+    n->touched = true;
+    if (change->join)
         arrive(n, change, units_after);
-    } else {
-        for (uint32_t i = 0; i < change->count; i++) crash(n, change->peer[i]);
-    }
+    else
+        crash(n, change);
     routing_events(n);
     routing_look_end(n);
 }
@@ -91,8 +88,8 @@ static void run_both(routing_net *n, const routing_change *change, int64_t units
 braid_err routing_run_change(const routing_instance *instance, const routing_settings *settings,
                              const routing_change *change, int64_t units_before, int64_t units_after,
                              routing_result *before, routing_result *after, braid_error *error) {
-    *before = (routing_result){.whole = -1};
-    *after = (routing_result){.whole = -1};
+    *before = (routing_result){.whole = -1, .near = -1};
+    *after = (routing_result){.whole = -1, .near = -1};
     routing_net n;
     braid_err err = routing_net_open(&n, instance, settings, change->join ? change : NULL, units_before, before, error);
     if (!err) run_both(&n, change, units_after, after);

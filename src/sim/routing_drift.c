@@ -94,9 +94,9 @@ static void tell(drift_run *d, uint32_t l, int64_t cost) {
     d->link[l].told = cost;
     d->out->told++;
     router_cost(n->node[k->from].router, n->now, k->to + 1, ROUTER_NEXT, cost);
-    routing_collect(n, &n->node[k->from]);
+    routing_collect(n, k->from, true);
     router_message m = {.from = k->from + 1, .to = k->to + 1, .kind = (router_kind)ROUTING_TOLD, .cost = cost};
-    routing_deliver(n, n->now + ROUTING_ROUND, &m);
+    routing_deliver(n, n->now + ROUTING_ROUND, routing_wire_between(n, k->from, k->to), &m);
 }
 
 static void open_link(drift_run *d, uint32_t l) {
@@ -272,14 +272,14 @@ static braid_err check(const routing_instance *instance, const routing_drift *dr
 
 braid_err routing_run_drift(const routing_instance *instance, const routing_settings *settings,
                             const routing_drift *drift, int64_t units, routing_drift_result *out, braid_error *error) {
-    *out = (routing_drift_result){.before = {.whole = -1}};
+    *out = (routing_drift_result){.before = {.whole = -1, .near = -1}};
     braid_err err = check(instance, drift, error);
     if (err) return err;
-    drift_run d = {.drift = drift, .out = out, .during = {.whole = -1}};
+    drift_run d = {.drift = drift, .out = out, .during = {.whole = -1, .near = -1}};
     routing_net *n = &d.net;
     err = routing_net_open(n, instance, settings, NULL, units, &out->before, error);
     if (!err) {
-        for (uint32_t i = 0; i < n->peers; i++) routing_collect(n, &n->node[i]);
+        for (uint32_t i = 0; i < n->peers; i++) routing_collect(n, i, true);
         routing_events(n);
         routing_look_end(n);
         if (!n->failed && !(out->before.quiet && out->before.end.whole))

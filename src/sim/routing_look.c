@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t link_between(const plan_problem *p, uint32_t from, uint32_t to) {
-    uint32_t low = 0, high = p->links;
+static uint32_t link_between(const routing_net *n, uint32_t from, uint32_t to) {
+    const plan_problem *p = &n->instance->problem;
+    uint32_t low = n->first_link[from], high = n->first_link[from + 1];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        const plan_link *l = &p->link[middle];
-        if (l->from < from || (l->from == from && l->to < to))
+        if (p->link[middle].to < to)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < p->links && p->link[low].from == from && p->link[low].to == to ? low : UINT32_MAX;
+    return low < n->first_link[from + 1] && p->link[low].to == to ? low : UINT32_MAX;
 }
 
 static uint32_t ask(routing_net *n, uint32_t peer) {
@@ -40,8 +40,8 @@ static void book(routing_net *n, uint32_t peer, const router_unit *u, routing_si
     }
     size_t row = (size_t)(u->source - 1) * p->links;
     bool data = p->peer[peer].stage == 0;
-    uint32_t in = u->upstream != 0 ? link_between(p, u->upstream - 1, peer) : UINT32_MAX;
-    uint32_t out = u->downstream != 0 ? link_between(p, peer, u->downstream - 1) : UINT32_MAX;
+    uint32_t in = u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX;
+    uint32_t out = u->downstream != 0 ? link_between(n, peer, u->downstream - 1) : UINT32_MAX;
     int64_t real = data && u->upstream == 0 ? u->count : 0;
     if (in != UINT32_MAX) {
         real = n->real[row + in] - n->arrived[row + in];
@@ -90,22 +90,37 @@ static routing_sight sight(routing_net *n) {
         s.consistent &= n->sent[c] == n->taken[c];
         s.whole &= n->real[c] == n->arrived[c];
         s.cost += n->real[c] * l->cost;
+        s.paid += n->sent[c] * l->cost;
         if (p->peer[l->from].stage == 0) leaving += n->real[c];
     }
+    s.placed = s.units + n->moving >= n->units && leaving + n->moving >= n->units;
     s.whole &= s.units == n->units && leaving == n->units;
     return s;
+}
+
+// The first time that all units have a way, and that it is cheap. In a large swarm some commit is always under way.
+static void note_first(routing_net *n, int64_t round) {
+    routing_result *out = n->out;
+    bool placed = n->settings->seldom ? out->end.placed : out->end.whole;
+    if (placed && out->whole < 0) {
+        out->whole = round;
+        out->whole_messages = out->messages;
+        out->whole_cost = out->end.cost;
+    }
+    if (placed && out->near < 0 && out->end.paid <= n->settings->near_cost) {
+        out->near = round;
+        out->near_messages = out->messages;
+    }
 }
 
 void routing_look(routing_net *n, int64_t round) {
     routing_result *out = n->out;
     size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->real;
-    out->end = sight(n);
+    if (n->touched) n->latest = sight(n);
+    n->touched = false;
+    out->end = n->latest;
+    note_first(n, round);
     if (out->end.whole) {
-        if (out->whole < 0) {
-            out->whole = round;
-            out->whole_messages = out->messages;
-            out->whole_cost = out->end.cost;
-        }
         n->last_whole = out->end;
         memcpy(n->kept, n->real, bytes);
     }
@@ -116,6 +131,21 @@ void routing_look(routing_net *n, int64_t round) {
     if (round > ROUTING_EARLY) return;
     if (out->end.whole || !out->early.whole) out->early = out->end;
     out->early_messages = out->messages;
+}
+
+// The round after this one that is looked at.
+static int64_t next_look(const routing_net *n, int64_t limit) {
+    int64_t round = (n->look - n->start) / ROUTING_ROUND;
+    int64_t next = n->look + (1 + (n->settings->seldom ? round / 32 : 0)) * ROUTING_ROUND;
+    return n->look < limit && next > limit ? limit : next;
+}
+
+void routing_look_until(routing_net *n, int64_t at) {
+    int64_t limit = n->start + n->settings->limit_rounds * ROUTING_ROUND;
+    while (n->look < at && n->look <= limit) {
+        routing_look(n, (n->look - n->start) / ROUTING_ROUND);
+        n->look = next_look(n, limit);
+    }
 }
 
 void routing_look_end(routing_net *n) {

@@ -17,8 +17,13 @@ void routing_net_fail(routing_net *n, braid_err code, const char *format, ...) {
     braid_fail(n->error, code, "%s", text);
 }
 
-static int compare_wires(const void *a, const void *b) {
-    const routing_wire *x = a, *y = b;
+// A wire while they are being sorted.
+typedef struct pair {
+    uint32_t from, to;
+} pair;
+
+static int compare_pairs(const void *a, const void *b) {
+    const pair *x = a, *y = b;
     if (x->from != y->from) return x->from < y->from ? -1 : 1;
     return x->to < y->to ? -1 : x->to > y->to;
 }
@@ -28,49 +33,60 @@ static bool same_stage(const plan_problem *p, uint32_t a, uint32_t b) {
 }
 
 // Every link is a wire each way; gwtf also speaks within a stage.
-static braid_err open_wires(routing_net *n) {
+static pair *list_pairs(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     bool within = n->settings->algorithm == ROUTER_GWTF;
     size_t most = (size_t)p->links * 2 + 1;
     for (uint32_t i = 0; within && i < p->peers; i++)
         for (uint32_t j = 0; j < p->peers; j++) most += same_stage(p, i, j);
-    n->wire = calloc(most, sizeof *n->wire);
-    n->first_wire = calloc(p->peers + 1, sizeof *n->first_wire);
-    if (n->wire == NULL || n->first_wire == NULL) return BRAID_MEMORY;
+    pair *list = calloc(most, sizeof *list);
+    if (list == NULL) return NULL;
     for (uint32_t l = 0; l < p->links; l++) {
-        n->wire[n->wires++] = (routing_wire){.from = p->link[l].from, .to = p->link[l].to};
-        n->wire[n->wires++] = (routing_wire){.from = p->link[l].to, .to = p->link[l].from};
+        list[n->wires++] = (pair){p->link[l].from, p->link[l].to};
+        list[n->wires++] = (pair){p->link[l].to, p->link[l].from};
     }
     for (uint32_t i = 0; within && i < p->peers; i++)
         for (uint32_t j = 0; j < p->peers; j++)
-            if (same_stage(p, i, j)) n->wire[n->wires++] = (routing_wire){.from = i, .to = j};
-    qsort(n->wire, n->wires, sizeof *n->wire, compare_wires);
-    for (uint32_t w = 0; w < n->wires; w++) {
-        uint64_t seed = rng_seed(n->instance->seed, 1);
-        n->wire[w].random.state = rng_seed(rng_seed(seed, n->wire[w].from), n->wire[w].to);
-        n->first_wire[n->wire[w].from + 1] = w + 1;
-    }
-    for (uint32_t i = 1; i <= p->peers; i++)
-        if (n->first_wire[i] < n->first_wire[i - 1]) n->first_wire[i] = n->first_wire[i - 1];
-    return BRAID_OK;
+            if (same_stage(p, i, j)) list[n->wires++] = (pair){i, j};
+    qsort(list, n->wires, sizeof *list, compare_pairs);
+    return list;
 }
 
-// The largest number of neighbours that each peer has on one side.
+static braid_err open_wires(routing_net *n) {
+    pair *list = list_pairs(n);
+    n->wire = calloc(n->wires + 1, sizeof *n->wire);
+    n->wire_to = calloc(n->wires + 1, sizeof *n->wire_to);
+    n->fallen = calloc(n->wires + 1, sizeof *n->fallen);
+    n->first_wire = calloc(n->peers + 1, sizeof *n->first_wire);
+    bool good = list != NULL && n->wire != NULL && n->wire_to != NULL && n->fallen != NULL && n->first_wire != NULL;
+    uint64_t seed = rng_seed(n->instance->seed, 1);
+    for (uint32_t w = 0; good && w < n->wires; w++) {
+        n->wire[w].random.state = rng_seed(rng_seed(seed, list[w].from), list[w].to);
+        n->wire_to[w] = list[w].to;
+        n->first_wire[list[w].from + 1] = w + 1;
+    }
+    for (uint32_t i = 1; good && i <= n->peers; i++)
+        if (n->first_wire[i] < n->first_wire[i - 1]) n->first_wire[i] = n->first_wire[i - 1];
+    free(list);
+    return good ? BRAID_OK : BRAID_MEMORY;
+}
+
+// node.widest: the largest number of neighbours that a peer has on one side.
 static braid_err count_neighbours(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
-    uint32_t *count = calloc((size_t)p->peers * ROUTER_SIDES, sizeof *count);
+    uint32_t *count = calloc((size_t)p->peers * 3, sizeof *count);
     if (count == NULL) return BRAID_MEMORY;
     for (uint32_t l = 0; l < p->links; l++) {
-        count[p->link[l].from * ROUTER_SIDES]++;
-        count[p->link[l].to * ROUTER_SIDES + 1]++;
+        count[p->link[l].from * 3]++;
+        count[p->link[l].to * 3 + 1]++;
     }
-    for (uint32_t w = 0; w < n->wires; w++)
-        if (same_stage(p, n->wire[w].from, n->wire[w].to)) count[n->wire[w].from * ROUTER_SIDES + 2]++;
-    for (uint32_t i = 0; i < p->peers; i++) {
-        n->node[i].widest = 1;
-        for (uint32_t side = 0; side < ROUTER_SIDES; side++)
-            if (count[i * ROUTER_SIDES + side] > n->node[i].widest)
-                n->node[i].widest = count[i * ROUTER_SIDES + side];
+    for (uint32_t i = 0; i < p->peers; i++)
+        for (uint32_t w = n->first_wire[i]; w < n->first_wire[i + 1]; w++)
+            count[i * 3 + 2] += same_stage(p, i, n->wire_to[w]);
+    for (uint32_t i = 0; i < p->peers; i++) n->node[i].widest = 1;
+    for (uint32_t i = 0; i < p->peers * 3; i++) {
+        uint32_t *widest = &n->node[i / 3].widest;
+        if (count[i] > *widest) *widest = count[i];
     }
     free(count);
     return BRAID_OK;
@@ -110,6 +126,7 @@ static braid_err open_routers(routing_net *n) {
                              ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
             return BRAID_LIMIT;
         }
+        n->router_bytes += bytes;
         void *memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
         if (memory == NULL) return BRAID_MEMORY;
         n->node[i].router = router_init(memory, &c, 0);
@@ -136,11 +153,12 @@ static void join_neighbours(routing_net *n, uint32_t only) {
         add(n, from, to, ROUTER_NEXT, p->link[l].cost);
         add(n, to, from, ROUTER_PREVIOUS, p->link[l].cost);
     }
-    for (uint32_t w = 0; w < n->wires; w++) {
-        uint32_t from = n->wire[w].from, to = n->wire[w].to;
-        if (same_stage(p, from, to) && (only == UINT32_MAX || from == only || to == only))
-            add(n, from, to, ROUTER_SAME, 0);
-    }
+    for (uint32_t from = 0; from < n->peers; from++)
+        for (uint32_t w = n->first_wire[from]; w < n->first_wire[from + 1]; w++) {
+            uint32_t to = n->wire_to[w];
+            if (same_stage(p, from, to) && (only == UINT32_MAX || from == only || to == only))
+                add(n, from, to, ROUTER_SAME, 0);
+        }
 }
 
 void routing_net_arrive(routing_net *n, uint32_t peer) {
@@ -150,8 +168,8 @@ void routing_net_arrive(routing_net *n, uint32_t peer) {
     node->away = false;
     join_neighbours(n, peer);
     for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++)
-        if (!n->node[n->wire[w].to].away) routing_collect(n, &n->node[n->wire[w].to]);
-    routing_collect(n, node);
+        if (!n->node[n->wire_to[w]].away) routing_collect(n, n->wire_to[w], true);
+    routing_collect(n, peer, true);
 }
 
 static braid_err open_looks(routing_net *n) {
@@ -161,6 +179,11 @@ static braid_err open_looks(routing_net *n) {
         *all[i] = calloc(cells, sizeof **all[i]);
         if (*all[i] == NULL) return BRAID_MEMORY;
     }
+    const plan_problem *p = &n->instance->problem;
+    n->first_link = calloc(p->peers + 1, sizeof *n->first_link);
+    if (n->first_link == NULL) return BRAID_MEMORY;
+    for (uint32_t l = 0; l < p->links; l++) n->first_link[p->link[l].from + 1]++;
+    for (uint32_t i = 1; i <= p->peers; i++) n->first_link[i] += n->first_link[i - 1];
     return BRAID_OK;
 }
 
@@ -171,6 +194,7 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
                        .out = out,
                        .error = error,
                        .units = units,
+                       .touched = true,
                        .peers = instance->problem.peers};
     if (instance->sources > ROUTER_MAX_SOURCES) {
         return braid_fail(error, BRAID_LIMIT, "%u data peers; a router knows at most %d", instance->sources,
@@ -187,11 +211,24 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
     return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
 }
 
+// The queue and the blocks never shrink, so this is also the most that there was at any time.
+void routing_net_account(routing_net *n) {
+    const plan_problem *p = &n->instance->problem;
+    size_t cells = (size_t)n->instance->sources * p->links, looks = 6 * sizeof(int64_t);
+    size_t peer = sizeof *n->node + sizeof *n->first_wire + sizeof *n->first_link + sizeof *p->peer + ROUTING_NAME;
+    n->out->router_bytes = n->router_bytes;
+    n->out->run_bytes = p->peers * peer + n->wires * (sizeof *n->wire + sizeof *n->wire_to + sizeof *n->fallen) +
+                        p->links * sizeof *p->link + cells * looks + n->blocks.bytes + sim_queue_bytes(&n->queue);
+}
+
 void routing_net_close(routing_net *n) {
     for (uint32_t i = 0; n->node != NULL && i < n->peers; i++) free(n->node[i].router);
     free(n->node);
     free(n->wire);
+    free(n->wire_to);
+    free(n->fallen);
     free(n->first_wire);
+    free(n->first_link);
     free(n->sent);
     free(n->taken);
     free(n->real);
@@ -200,5 +237,6 @@ void routing_net_close(routing_net *n) {
     free(n->previous);
     free(n->seen);
     sim_queue_close(&n->queue);
+    sim_blocks_close(&n->blocks);
     *n = (routing_net){0};
 }

@@ -1,0 +1,173 @@
+// braid bench scale: what routing costs each peer as swarms grow, against the exact optimum on the same links.
+#include "cli/bench.h"
+#include "cli/bench_scale_inside.h"
+#include "cli/options.h"
+#include "base/rng.h"
+#include "sim/scale.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char examples[] = "braid bench scale --plot scale.svg\n"
+                               "braid bench scale --peers 100,1000 --seeds 5 --neighbours 8 --json\n";
+
+// Of this one thread's processor: what else runs on the machine does not count.
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// --- what is asked for
+
+static bool read_sizes(scale_bench *b, const char *text) {
+    while (*text != 0 && b->sizes < SCALE_SIZES) {
+        char *end;
+        unsigned long long peers = strtoull(text, &end, 10);
+        if (end == text || (*end != 0 && *end != ',') || peers <= SCALE_STAGES || peers > SCALE_MAX_RELAYS + 1) break;
+        b->row[b->sizes++].peers = (uint32_t)peers;
+        text = end + (*end == ',');
+    }
+    if (*text == 0 && b->sizes > 0) return true;
+    cli_complain(CLI_USAGE, "bench scale",
+                 "--peers is a list of at most %d numbers from %d to %d, like 100,1000, and not '%.64s'", SCALE_SIZES,
+                 SCALE_STAGES + 1, SCALE_MAX_RELAYS + 1, text);
+    return false;
+}
+
+static bool read_delay(scale_bench *b, const char *delay) {
+    uint32_t d = 0;
+    while (d < ROUTING_DELAYS && strcmp(routing_delay_name((routing_delay)d), delay) != 0) d++;
+    b->settings.delay = (routing_delay)d;
+    if (d < ROUTING_DELAYS) return true;
+    cli_complain(CLI_USAGE, "bench scale", "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'",
+                 delay);
+    return false;
+}
+
+// --- one swarm
+
+static void add(scale_sample *s, double value) {
+    s->sum += value;
+    if (s->count == 0 || value > s->worst) s->worst = value;
+    s->count++;
+}
+
+static void add_result(scale_row *row, const routing_instance *instance, const routing_optimum *best,
+                       const routing_result *r, double seconds) {
+    double peers = instance->problem.peers;
+    row->runs++;
+    row->quiet += r->quiet;
+    row->over_capacity += r->over_capacity > 0;
+    row->links += instance->problem.links;
+    row->units += (uint64_t)best->units;
+    if (r->whole >= 0) {
+        add(&row->whole_rounds, (double)r->whole);
+        add(&row->whole_messages, (double)r->whole_messages / peers);
+    }
+    if (r->near >= 0) {
+        add(&row->near_rounds, (double)r->near);
+        add(&row->near_messages, (double)r->near_messages / peers);
+    }
+    if (r->end.whole) add(&row->ratio, (double)r->end.cost / (double)best->cost);
+    add(&row->last_move, (double)r->last_move);
+    add(&row->messages, (double)r->messages / peers);
+    add(&row->labels, (double)r->by_kind[ROUTER_LABEL] / peers);
+    add(&row->frames, (double)r->frames / peers);
+    add(&row->kilobytes, (double)r->bytes / peers / 1000);
+    add(&row->router_kib, (double)r->router_bytes / peers / 1024);
+    add(&row->run_kib, (double)r->run_bytes / peers / 1024);
+    row->events += r->events;
+    row->seconds += seconds;
+    row->hash = rng_seed(row->hash, r->hash);
+}
+
+static braid_err run_seed(scale_bench *b, scale_row *row, uint64_t seed, braid_error *error) {
+    scale_spec spec = {row->peers - 1, (uint32_t)b->neighbours, (uint32_t)b->demand, seed};
+    routing_instance instance;
+    braid_err err = scale_make(&spec, &instance, error);
+    if (err) return err;
+    routing_optimum best = {0};
+    routing_result result = {0};
+    double begin = processor_seconds();
+    err = routing_optimum_find(&instance, 1, &best, error);
+    row->optimum_seconds += processor_seconds() - begin;
+    if (!err) {
+        routing_settings settings = b->settings;
+        settings.near_cost = best.cost + best.cost / 20;
+        begin = processor_seconds();
+        err = routing_run(&instance, &settings, best.units, &result, error);
+    }
+    if (!err) add_result(row, &instance, &best, &result, processor_seconds() - begin);
+    routing_result_close(&result);
+    routing_optimum_close(&best);
+    routing_instance_close(&instance);
+    return err;
+}
+
+static int run(scale_bench *b) {
+    braid_error error = {0};
+    bool progress = isatty(STDERR_FILENO) != 0;
+    scale_print_head(b);
+    for (uint32_t i = 0; i < b->sizes; i++) {
+        scale_row *row = &b->row[i];
+        for (uint64_t s = 0; s < b->seeds; s++) {
+            if (progress) fprintf(stderr, "\r%" PRIu32 " peers, seed %" PRIu64 " of %" PRIu64 " ", row->peers, s + 1, b->seeds);
+            if (run_seed(b, row, b->first + s, &error))
+                return cli_complain(CLI_FAILED, "bench scale", "%u peers: %s", row->peers, error.text);
+        }
+        if (progress) fprintf(stderr, "\r\x1b[K");
+        scale_print_row(b, row);
+        fflush(stdout);
+    }
+    if (b->plot != NULL && scale_plot(b, &error)) return cli_complain(CLI_FAILED, "bench scale", "%s", error.text);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    return cli_complain(CLI_FAILED, "bench scale", "cannot write the results");
+}
+
+int bench_scale(int argc, char **argv) {
+    scale_bench b = {.seeds = 1,
+                     .neighbours = 16,
+                     .demand = 90,
+                     .settings = {.algorithm = ROUTER_BRAID, .gather = true, .seldom = true}};
+    uint64_t limit = 2000, path_limit = 24, hold = 0;
+    double slack = 0.05;
+    const char *sizes = "100,316,1000,3162,10000", *delay = "lockstep";
+    option table[] = {
+        {"peers", OPTION_TEXT, &sizes, .unit = "LIST", .help = "sizes of the swarms, separated by commas"},
+        {"seeds", OPTION_COUNT, &b.seeds, .help = "swarms of each size", .min = 1, .max = 1000},
+        {"first", OPTION_COUNT, &b.first, .help = "the first seed", .max = 1e15},
+        {"neighbours", OPTION_COUNT, &b.neighbours, .help = "of a relay in each of the two next stages, at most",
+         .min = 2, .max = SCALE_MAX_NEIGHBOURS},
+        {"demand", OPTION_COUNT, &b.demand, .help = "percent of what fits through the narrowest stage", .min = 1,
+         .max = 100},
+        {"delay", OPTION_TEXT, &delay, .unit = "KIND",
+         .help = "how long messages take: lockstep, uniform, exponential or heavy-tailed; mean always one round"},
+        {"limit-rounds", OPTION_COUNT, &limit, .help = "ends a run that is not quiet by then", .min = 1, .max = 1e6},
+        {"path-limit", OPTION_COUNT, &path_limit, .help = "longest path in a label", .min = 2, .max = ROUTER_MAX_PATH},
+        {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
+         .max = 1000},
+        {"slack", OPTION_REAL, &slack, .help = "cost per link below which a gain is left alone", .max = 1000},
+        {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},
+        {"timing", OPTION_SWITCH, &b.timing, .help = "show how fast the simulator was; differs from run to run"},
+        {"plot", OPTION_TEXT, &b.plot, .unit = "FILE.svg", .help = "draws the messages per peer"},
+    };
+    options o = {.verb = "bench scale",
+                 .summary = "Measures what routing costs each peer, from small swarms to large ones.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table};
+    int code = CLI_OK;
+    if (!options_parse(&o, argc, argv, &code)) return code;
+    b.settings.limit_rounds = (int64_t)limit;
+    b.settings.path_limit = (uint32_t)path_limit;
+    b.settings.hold = (int64_t)hold;
+    b.settings.slack = (int64_t)(slack * ROUTING_SCALE + 0.5);
+    code = read_sizes(&b, sizes) && read_delay(&b, delay) ? run(&b) : CLI_USAGE;
+    options_close(&o);
+    return code;
+}

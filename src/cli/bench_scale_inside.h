@@ -1,0 +1,39 @@
+// What the files of braid bench scale share.
+#ifndef BRAID_CLI_BENCH_SCALE_INSIDE_H
+#define BRAID_CLI_BENCH_SCALE_INSIDE_H
+
+#include "sim/routing.h"
+
+enum { SCALE_SIZES = 12 };
+
+typedef struct scale_sample {
+    uint32_t count;
+    double sum, worst;
+} scale_sample;
+
+// All swarms of one size.
+typedef struct scale_row {
+    uint32_t peers, runs, quiet, over_capacity;
+    uint64_t links, units;
+    scale_sample whole_rounds, near_rounds, last_move, ratio;
+    scale_sample whole_messages, near_messages, messages, labels, frames, kilobytes;  // per peer
+    scale_sample router_kib, run_kib;                                                 // per peer
+    uint64_t events, hash;
+    double seconds, optimum_seconds;
+} scale_row;
+
+typedef struct scale_bench {
+    uint64_t seeds, first, neighbours, demand;
+    bool json, timing;
+    routing_settings settings;
+    const char *plot;
+    uint32_t sizes;
+    scale_row row[SCALE_SIZES];
+} scale_bench;
+
+// --- bench_scale_print.c
+void scale_print_head(const scale_bench *b);
+void scale_print_row(const scale_bench *b, const scale_row *row);
+braid_err scale_plot(const scale_bench *b, braid_error *error);
+
+#endif

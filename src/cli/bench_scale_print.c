@@ -1,0 +1,146 @@
+// What braid bench scale shows: a table, JSON lines, a drawing.
+#include "cli/bench_scale_inside.h"
+#include "cli/plot.h"
+#include "format/json.h"
+#include "sim/scale.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+static double mean(const scale_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
+
+// Of the process so far; sizes are best measured one a process.
+static double resident_kib(void) {
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? (double)use.ru_maxrss : 0;
+}
+
+void scale_print_head(const scale_bench *b) {
+    if (b->json) return;
+    printf("routing in growing swarms: relays in %d stages, %" PRIu64 " neighbours a side, demand %" PRIu64
+           " %% of the narrowest stage, %s delays, path limit %u; %" PRIu64 " seed%s from %" PRIu64 "; per peer\n",
+           SCALE_STAGES, b->neighbours, b->demand, routing_delay_name(b->settings.delay), b->settings.path_limit,
+           b->seeds, b->seeds == 1 ? "" : "s", b->first);
+    printf("%6s %7s %6s | %-12s | %-12s | %-40s | %-8s | %-11s | ", "", "", "", "whole", "within 5 %",
+           "until it is quiet", "", "memory, KiB");
+    if (b->timing) printf("%-36s | ", "simulator");
+    printf("\n%6s %7s %6s | %6s %5s | %6s %5s | %6s %5s %6s %6s %7s %5s | %8s | %6s %4s | ", "peers", "links", "units",
+           "rounds", "msgs", "rounds", "msgs", "rounds", "msgs", "labels", "frames", "KB", "quiet", "cost/opt",
+           "router", "run");
+    if (b->timing) printf("%9s %7s %5s %12s | ", "events", "seconds", "M/s", "optimum, s");
+    printf("hash of the trace\n");
+}
+
+static void print_pair(const scale_sample *rounds, const scale_sample *messages) {
+    if (rounds->count > 0)
+        printf("%6.0f %5.0f | ", mean(rounds), mean(messages));
+    else
+        printf("%6s %5s | ", "-", "-");
+}
+
+static void print_table_row(const scale_bench *b, const scale_row *r) {
+    printf("%6u %7.0f %6.0f | ", r->peers, (double)r->links / r->runs, (double)r->units / r->runs);
+    print_pair(&r->whole_rounds, &r->whole_messages);
+    print_pair(&r->near_rounds, &r->near_messages);
+    printf("%6.0f %5.0f %6.0f %6.0f %7.1f %2u/%-2u | ", mean(&r->last_move), mean(&r->messages), mean(&r->labels),
+           mean(&r->frames), mean(&r->kilobytes), r->quiet, r->runs);
+    if (r->ratio.count > 0)
+        printf("%8.4f | ", mean(&r->ratio));
+    else
+        printf("%8s | ", "-");
+    printf("%6.1f %4.1f | ", mean(&r->router_kib), mean(&r->run_kib));
+    if (b->timing)
+        printf("%9" PRIu64 " %7.2f %5.2f %12.2f | ", r->events, r->seconds, (double)r->events / r->seconds / 1e6,
+               r->optimum_seconds);
+    printf("%016" PRIx64 "\n", r->hash);
+    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+}
+
+static void put_sample(json_out *o, const char *key, const scale_sample *s) {
+    json_out_open(o, key, '{');
+    json_out_u64(o, "count", s->count);
+    if (s->count > 0) {
+        json_out_double(o, "mean", mean(s));
+        json_out_double(o, "worst", s->worst);
+    }
+    json_out_close(o, '}');
+}
+
+static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
+    json_out_string(o, "experiment", "scale");
+    json_out_u64(o, "peers", r->peers);
+    json_out_u64(o, "neighbours", b->neighbours);
+    json_out_u64(o, "demand_percent", b->demand);
+    json_out_string(o, "delay", routing_delay_name(b->settings.delay));
+    json_out_u64(o, "path_limit", b->settings.path_limit);
+    json_out_u64(o, "first_seed", b->first);
+    json_out_u64(o, "runs", r->runs);
+    json_out_double(o, "links", (double)r->links / r->runs);
+    json_out_double(o, "units", (double)r->units / r->runs);
+    json_out_u64(o, "quiet", r->quiet);
+    json_out_u64(o, "over_capacity", r->over_capacity);
+    put_sample(o, "ratio", &r->ratio);
+    put_sample(o, "rounds_until_whole", &r->whole_rounds);
+    put_sample(o, "messages_until_whole", &r->whole_messages);
+    put_sample(o, "rounds_until_near", &r->near_rounds);
+    put_sample(o, "messages_until_near", &r->near_messages);
+    put_sample(o, "rounds_to_last_move", &r->last_move);
+    put_sample(o, "messages_per_peer", &r->messages);
+    put_sample(o, "labels_per_peer", &r->labels);
+    put_sample(o, "frames_per_peer", &r->frames);
+    put_sample(o, "kilobytes_per_peer", &r->kilobytes);
+    put_sample(o, "router_kib_per_peer", &r->router_kib);
+    put_sample(o, "run_kib_per_peer", &r->run_kib);
+    json_out_u64(o, "events", r->events);
+    json_out_string(o, "trace_hash", hash);
+    if (!b->timing) return;
+    json_out_double(o, "seconds", r->seconds);
+    json_out_double(o, "events_per_second", (double)r->events / r->seconds);
+    json_out_double(o, "optimum_seconds", r->optimum_seconds);
+    json_out_double(o, "resident_kib", resident_kib());
+}
+
+void scale_print_row(const scale_bench *b, const scale_row *r) {
+    if (!b->json) {
+        print_table_row(b, r);
+        return;
+    }
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    put_row(&o, b, r);
+    json_out_close(&o, '}');
+    char *text = json_out_take(&o, NULL);
+    if (text != NULL) printf("%s\n", text);
+    free(text);
+}
+
+static plot_bar bar_of(const scale_sample *s) { return (plot_bar){mean(s), s->worst, s->count > 0}; }
+
+braid_err scale_plot(const scale_bench *b, braid_error *error) {
+    static const char *const name[] = {"until whole", "until within 5 % of the optimum", "until quiet"};
+    enum { SERIES = sizeof name / sizeof *name };
+    char label[SCALE_SIZES][24];
+    const char *group[SCALE_SIZES];
+    plot_bar bar[SCALE_SIZES * SERIES];
+    for (uint32_t i = 0; i < b->sizes; i++) {
+        const scale_row *r = &b->row[i];
+        snprintf(label[i], sizeof label[i], "%u peers", r->peers);
+        group[i] = label[i];
+        bar[i * SERIES] = bar_of(&r->whole_messages);
+        bar[i * SERIES + 1] = bar_of(&r->near_messages);
+        bar[i * SERIES + 2] = bar_of(&r->messages);
+    }
+    plot_bars p = {.title = "Routing in growing swarms: what each peer sends",
+                   .note = "bar: mean over the seeds, whisker: worst",
+                   .unit = "messages per peer",
+                   .groups = b->sizes,
+                   .series = SERIES,
+                   .group = group,
+                   .name = name,
+                   .bar = bar};
+    return plot_bars_write(&p, b->plot, error);
+}
