@@ -30,7 +30,6 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
         {"routing", KEY_NODE, &t->routing, 0, 0},
         {"compute", KEY_NODE, &t->compute, 0, 0},
     };
-    snprintf(s->name, sizeof s->name, "scenario");
     s->seed = 1;
     s->iterations = 10;
     s->reproducible = true;
@@ -94,13 +93,23 @@ static braid_err read_all(scenario_reader *r) {
     return code == BRAID_OK ? scenario_read_churn(r, t.churn) : code;
 }
 
+// A scenario without a name is called like its file, as far as that is a name.
+static void fill_name(scenario *s, const char *origin) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    const char *slash = strrchr(origin, '/'), *base = slash != NULL ? slash + 1 : origin;
+    size_t length = strspn(base, allowed);
+    if (s->name[0] == 0)
+        snprintf(s->name, sizeof s->name, "%.*s", length > 0 ? (int)length : 8, length > 0 ? base : "scenario");
+}
+
 // Takes `file`.
-static braid_err read_file(yaml *file, const char *base_dir, scenario **out, braid_error *error) {
+static braid_err read_file(yaml *file, const char *origin, const char *base_dir, scenario **out, braid_error *error) {
     scenario *s = calloc(1, sizeof *s);
     braid_err code = s != NULL ? BRAID_OK : braid_fail(error, BRAID_MEMORY, "out of memory");
     if (code == BRAID_OK)
         code = read_all(&(scenario_reader){.file = file, .base_dir = base_dir, .s = s, .error = error});
     yaml_free(file);
+    if (code == BRAID_OK) fill_name(s, origin);
     if (code == BRAID_OK)
         *out = s;
     else
@@ -113,7 +122,7 @@ braid_err scenario_parse(const char *text, size_t length, const char *origin, co
     yaml *file = NULL;
     *out = NULL;
     braid_err code = yaml_parse(text, length, origin, &file, error);
-    return code == BRAID_OK ? read_file(file, base_dir, out, error) : code;
+    return code == BRAID_OK ? read_file(file, origin, base_dir, out, error) : code;
 }
 
 braid_err scenario_load(const char *path, scenario **out, braid_error *error) {
@@ -127,7 +136,7 @@ braid_err scenario_load(const char *path, scenario **out, braid_error *error) {
         yaml_free(file);
         return braid_fail(error, BRAID_MEMORY, "out of memory");
     }
-    code = read_file(file, directory, out, error);
+    code = read_file(file, path, directory, out, error);
     free(directory);
     return code;
 }

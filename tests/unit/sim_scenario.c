@@ -318,6 +318,7 @@ static void test_run_description(void **state) {
     if (scenario_load(in_folder("s.yaml"), &s, &error) != BRAID_OK) fail_msg("%s", error.text);
     assert_int_equal(s->stages, 3);
     assert_int_equal(s->stage[2].blocks, 3);
+    assert_string_equal(s->name, "s");  // the file's
     assert_int_equal(s->microbatches, 6);
     assert_int_equal(s->peer[0].capacity, 6);
     assert_int_equal(s->activation_bytes, 3 * 32 * 64 * 4);
