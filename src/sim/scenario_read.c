@@ -119,8 +119,9 @@ braid_err scenario_read_file(const scenario_reader *r, const yaml_node *node, co
     braid_err code = yaml_read_text(r->file, node, name, written, sizeof written, r->error);
     if (code != BRAID_OK) return code;
     if (r->base_dir == NULL) return yaml_fail(r->file, node, r->error, "%s: no other file can be named here", name);
-    int needed = written[0] == '/' ? snprintf(path, SCENARIO_MAX_PATH, "%s", written)
-                                   : snprintf(path, SCENARIO_MAX_PATH, "%s/%s", r->base_dir, written);
+    bool whole = written[0] == '/' || strcmp(r->base_dir, ".") == 0;
+    int needed = whole ? snprintf(path, SCENARIO_MAX_PATH, "%s", written)
+                       : snprintf(path, SCENARIO_MAX_PATH, "%s/%s", r->base_dir, written);
     if (needed < 0 || needed >= SCENARIO_MAX_PATH)
         return yaml_fail(r->file, node, r->error, "%s is longer than %d bytes", name, SCENARIO_MAX_PATH - 1);
     return read_whole(r, node, name, path, text, length);
