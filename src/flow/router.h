@@ -76,11 +76,11 @@ size_t router_bytes(const router_config *config);
 router *router_init(void *memory, const router_config *config, int64_t now);
 
 // A link came up with counters at 0. False when the side is full, or it is there already.
-bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side side, int64_t cost);
+bool router_neighbour_add(router *r, int64_t now, router_peer who, router_side side, int64_t cost);
 // Its process or the link died, on every side. Harmless if it is not there.
-void router_neighbour_gone(router *r, int64_t now, router_peer peer);
+void router_neighbour_gone(router *r, int64_t now, router_peer who);
 // The link's cost is another one now.
-void router_cost(router *r, int64_t now, router_peer peer, router_side side, int64_t cost);
+void router_cost(router *r, int64_t now, router_peer who, router_side side, int64_t cost);
 // A relay's capacity or a data peer's demand is another one now.
 void router_capacity(router *r, int64_t now, uint32_t capacity);
 
@@ -110,8 +110,8 @@ typedef enum router_kind {
 
 // A peer is two halves: where units come in, and where they go out.
 typedef uint32_t router_half;
-static inline router_half router_in(router_peer peer) { return peer * 2; }
-static inline router_half router_out(router_peer peer) { return peer * 2 + 1; }
+static inline router_half router_in(router_peer who) { return who * 2; }
+static inline router_half router_out(router_peer who) { return who * 2 + 1; }
 static inline router_peer router_owner(router_half half) { return half / 2; }
 
 typedef struct router_step {

@@ -114,7 +114,7 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
-bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->troubles == 0 && c->mutant == SIM_MUTANT_NONE; }
+bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->troubles == 0 && !c->rough && c->mutant == SIM_MUTANT_NONE; }
 
 static void odd_shape(rng *r, sim_case *c) {
     c->stages = (uint16_t)between(r, 1, 4);

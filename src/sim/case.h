@@ -101,6 +101,7 @@ typedef struct sim_case {
     sim_trouble trouble[SIM_MAX_TROUBLES];
     sim_arrival arrival[SIM_MAX_ARRIVALS];
     uint64_t start_version;                      // the run goes on from a checkpoint; fake kernels only
+    bool rough;                                  // so slow or shared that living peers may be suspected and repaired
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others
     uint32_t awaited;                            // joiners without which the run does not start

@@ -174,16 +174,16 @@ void scenario_link_of(const scenario *s, uint32_t from, uint32_t to, scenario_li
 bool scenario_cut(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns);
 
 typedef enum scenario_work { WORK_FORWARD, WORK_LOSS, WORK_BACKWARD, WORK_WEIGHT } scenario_work;
-// How long `peer` computes for one microbatch when it is a member of `stage` and has its threads for itself.
-uint64_t scenario_cost_ns(const scenario *s, uint32_t peer, uint16_t stage, scenario_work work);
+// How long peer `who` computes for one microbatch when it is a member of stage `index` and has its threads for itself.
+uint64_t scenario_cost_ns(const scenario *s, uint32_t who, uint16_t index, scenario_work work);
 
-// A copy with one more peer, "one-more", for `stage`: like peer `like` in speed, room, place, line, links and churn, but on a
+// A copy with one more peer, "one-more", for stage `index`: like peer `like` in speed, room, place, line, links and churn, but on a
 // machine of its own. A data peer for stage 0, like a data peer (the microbatches are shared out anew), else a relay, like a
 // relay. BRAID_LIMIT when there is no room.
-braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t stage, scenario **out, braid_error *error);
+braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t index, scenario **out, braid_error *error);
 
-static inline bool scenario_set_has(const scenario_set *set, uint32_t peer) {
-    return (set->word[peer / 64] >> (peer % 64) & 1) != 0;
+static inline bool scenario_set_has(const scenario_set *set, uint32_t who) {
+    return (set->word[who / 64] >> (who % 64) & 1) != 0;
 }
 
 #endif

@@ -1,0 +1,105 @@
+// What jobs cost and how large payloads are. The model that is simulated is a handful of numbers per block; its sizes on
+// the wire and its times are those of the model that the scenario describes.
+#include "sim/swarm/inside.h"
+
+#include "train/blocks.h"
+
+enum {
+    TOUCHES_PER_UPDATE = 10,    // of an element, in all that `update_ns` stands for (cost_of_element)
+    FLOPS_PER_TOUCH = 8,        // a machine that computes so many flops touches one element of memory meanwhile
+    STATE_BYTES = 12,           // of an element: weight and two moments
+    RESULT_BYTES = 4,
+    EXACT_BYTES = 8, FAST_BYTES = 4,  // of an element of a sum
+};
+
+static const uint64_t JOB_OVERHEAD_NS = 20 * SWARM_US;  // to wake a thread and to be told
+
+uint32_t swarm_stage_blocks(const scenario *s, uint16_t index) {
+    uint64_t blocks = (s->stage[index].parameters + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
+    if (blocks < s->stage[index].tensors) blocks = s->stage[index].tensors;  // a block is of one tensor
+    if (blocks < 1) return 1;
+    return blocks > SIM_FAKE_BLOCKS ? SIM_FAKE_BLOCKS : (uint32_t)blocks;
+}
+
+static uint64_t elements_of(const swarm *w, uint16_t index, uint32_t blocks) {
+    return w->s->stage[index].parameters * blocks / w->core->model->blocks[index];
+}
+
+// How often a job touches each of the elements that it is about, in the units of TOUCHES_PER_UPDATE: what one member of a
+// stage does in an iteration adds up to about that.
+static uint32_t touches(const job *work) {
+    switch (work->kind) {
+    case JOB_PACK: return 2;
+    case JOB_REDUCE: return 1 + 2 * work->inputs;
+    case JOB_RESULT_PUT:
+    case JOB_RESULT_GET: return 1;
+    case JOB_NORM: return 1;
+    case JOB_APPLY: return 3;
+    case JOB_STATE_ROOT: return 3;
+    case JOB_STATE_GET:
+    case JOB_STATE_PUT: return 3;
+    case JOB_STATE_INIT: return 2;
+    case JOB_LEAVES: return 1;
+    case JOB_SUM_CLEAR: return 1;
+    default: return 0;
+    }
+}
+
+static uint64_t update_ns(const swarm *w, uint32_t who, const job *work) {
+    const scenario_peer *p = w->peer[who].s;
+    uint16_t index = work->stage < w->s->stages ? work->stage : 0;
+    uint64_t elements = work->count ? elements_of(w, index, work->count) : w->s->stage[index].parameters;
+    uint64_t whole = w->s->stage[index].parameters ? w->s->stage[index].parameters : 1;
+    unsigned __int128 touched = (unsigned __int128)elements * touches(work);
+    if (p->update_ns) return (uint64_t)(touched * p->update_ns / whole / TOUCHES_PER_UPDATE);
+    return (uint64_t)((double)(uint64_t)touched * FLOPS_PER_TOUCH * 1e9 / p->flops);
+}
+
+uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
+    uint32_t index = w->peer[who].index;
+    switch (work->kind) {
+    case JOB_FORWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_FORWARD);
+    case JOB_LOSS: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_LOSS);
+    case JOB_BACKWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_BACKWARD);
+    case JOB_WEIGHT: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_WEIGHT);
+    default: return JOB_OVERHEAD_NS + update_ns(w, who, work);
+    }
+}
+
+uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
+    if (msg->kind != MESSAGE_DATA) return w->s->activation_bytes;
+    const message_get *get = &msg->u.data.get;
+    if (get->stage >= w->s->stages) return 0;
+    uint64_t elements = elements_of(w, get->stage, get->count);
+    switch (get->what) {
+    case GET_PART: return elements * (w->s->reproducible ? EXACT_BYTES : FAST_BYTES);
+    case GET_RESULT: return elements * RESULT_BYTES;
+    default: return elements * STATE_BYTES;
+    }
+}
+
+// The slowest peer of each stage and the slowest way between two stages.
+uint64_t swarm_round_ns(const swarm *w) {
+    uint64_t total = 0, slowest = 0, way = 0;
+    for (uint16_t at = 0; at < w->s->stages; at++) {
+        uint64_t worst = 0;
+        for (uint32_t i = 0; i < w->s->peers; i++) {
+            const scenario_peer *p = &w->s->peer[i];
+            bool fits = p->data ? at == 0 : at != 0 && (p->stage == at || p->stage == SCENARIO_ANY_STAGE);
+            if (!fits) continue;
+            uint64_t cost = 0;
+            for (int work = WORK_FORWARD; work <= WORK_WEIGHT; work++)
+                if (work != WORK_LOSS || p->data) cost += scenario_cost_ns(w->s, i, at, (scenario_work)work);
+            worst = cost > worst ? cost : worst;
+        }
+        total += worst;
+        slowest = worst > slowest ? worst : slowest;
+    }
+    for (uint32_t i = 0; i < w->s->peers; i++) {
+        const scenario_machine *m = &w->s->machine[w->s->peer[i].machine];
+        uint64_t line = m->up_bps && (!m->down_bps || m->up_bps < m->down_bps) ? m->up_bps : m->down_bps;
+        uint64_t one = m->latency_ns + w->s->link.latency_ns + (line ? w->s->activation_bytes * 8 * 1000 / (line / 1000000 + 1) : 0);
+        way = one > way ? one : way;
+    }
+    return total + slowest + 2 * way * w->s->stages;
+}

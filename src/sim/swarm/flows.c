@@ -1,0 +1,169 @@
+// Tensors on their way. Each way carries one at a time, in order; all that are under way share the lines of the machines
+// they leave and enter, max-min fairly: the most crowded line is divided equally among those who cross it, what they
+// cannot use is left to the others, and so on. Rates are worked out again whenever a tensor sets out or is through.
+#include "sim/swarm/inside.h"
+
+#include <stdlib.h>
+
+static const uint64_t NO_LIMIT = UINT64_MAX;
+
+static swarm_machine *sender_of(const swarm *w, const swarm_way *way) { return &w->machine[w->peer[way->from].s->machine]; }
+static swarm_machine *receiver_of(const swarm *w, const swarm_way *way) { return &w->machine[w->peer[way->to].s->machine]; }
+
+static bool limited(const swarm *w, const swarm_way *way) {
+    return way->link.bps || (!way->local && (sender_of(w, way)->up_bps || receiver_of(w, way)->down_bps)) || w->s->partitions;
+}
+
+static bool cut(const swarm *w, const swarm_way *way) {
+    return w->s->partitions && scenario_cut(w->s, w->peer[way->from].index, w->peer[way->to].index, w->core->now - SWARM_BEGIN_NS);
+}
+
+// The most that this way gets when its lines are divided among those who are not settled.
+static uint64_t share(const swarm *w, const swarm_way *way) {
+    uint64_t least = way->link.bps ? way->link.bps : NO_LIMIT;
+    if (way->local) return least;
+    const swarm_machine *a = sender_of(w, way), *b = receiver_of(w, way);
+    if (a->up_bps && a->up_left / a->up_flows < least) least = a->up_left / a->up_flows;
+    if (b->down_bps && b->down_left / b->down_flows < least) least = b->down_left / b->down_flows;
+    return least;
+}
+
+static void settle(const swarm *w, swarm_way *way, uint64_t rate) {
+    way->settled = true;
+    way->rate = rate > 0 ? rate : 1;
+    if (way->local) return;
+    swarm_machine *a = sender_of(w, way), *b = receiver_of(w, way);
+    a->up_left -= a->up_bps ? rate : 0;
+    a->up_flows--;
+    b->down_left -= b->down_bps ? rate : 0;
+    b->down_flows--;
+}
+
+static void lines_open(swarm *w) {
+    for (uint32_t i = 0; i < w->flows; i++) {
+        swarm_machine *a = sender_of(w, w->flow[i]), *b = receiver_of(w, w->flow[i]);
+        a->up_left = a->up_bps;
+        b->down_left = b->down_bps;
+        a->up_flows = b->down_flows = 0;
+    }
+    for (uint32_t i = 0; i < w->flows; i++) {
+        swarm_way *way = w->flow[i];
+        way->settled = cut(w, way);
+        if (way->settled) way->rate = 0;
+        if (way->settled || way->local) continue;
+        sender_of(w, way)->up_flows++;
+        receiver_of(w, way)->down_flows++;
+    }
+}
+
+static void rates(swarm *w) {
+    lines_open(w);
+    for (;;) {
+        uint64_t least = NO_LIMIT;
+        bool any = false;
+        for (uint32_t i = 0; i < w->flows; i++) {
+            if (w->flow[i]->settled) continue;
+            uint64_t mine = share(w, w->flow[i]);
+            least = mine < least ? mine : least;
+            any = true;
+        }
+        if (!any) return;
+        // all whose share is the least one are bounded by a line that is full with them
+        for (uint32_t i = 0; i < w->flows; i++)
+            if (!w->flow[i]->settled && share(w, w->flow[i]) <= least) settle(w, w->flow[i], least);
+    }
+}
+
+static void way_advance(swarm_way *way, uint64_t now_ns) {
+    uint64_t passed = now_ns - way->at_ns;
+    way->at_ns = now_ns;
+    unsigned __int128 through = (unsigned __int128)passed * way->rate;
+    way->left = through < way->left ? way->left - (uint64_t)through : 0;
+}
+
+static void way_plan(swarm *w, swarm_way *way) {
+    way->serial++;
+    if (way->rate == 0) return;
+    swarm_item *item = swarm_item_new(SWARM_FLOW, way->from, 0);
+    item->other = way->to;
+    item->serial = way->serial;
+    uint64_t wait = way->rate == NO_LIMIT ? 0 : way->left / way->rate + (way->left % way->rate != 0);
+    swarm_put(w, w->core->now + wait, item);
+}
+
+void swarm_flow_all(swarm *w) {
+    w->lines_planned = false;
+    for (uint32_t i = 0; i < w->flows; i++) {
+        way_advance(w->flow[i], w->core->now);
+        w->flow[i]->rate_before = w->flow[i]->rate;
+    }
+    rates(w);
+    for (uint32_t i = 0; i < w->flows; i++)
+        if (w->flow[i]->rate != w->flow[i]->rate_before) way_plan(w, w->flow[i]);
+}
+
+// What changes at one time is worked out once, when all of it is known.
+static void lines_plan(swarm *w) {
+    if (w->lines_planned) return;
+    w->lines_planned = true;
+    swarm_put(w, w->core->now, swarm_item_new(SWARM_LINES, 0, 0));
+}
+
+static void busy_both(swarm *w, const swarm_way *way, void (*change)(swarm_busy *b, uint64_t now_ns)) {
+    change(&w->peer[way->from].sending, w->core->now);
+    change(&w->peer[way->to].receiving, w->core->now);
+}
+
+static void way_begin(swarm *w, swarm_way *way) {
+    if (w->flows == w->flow_room) {
+        w->flow_room = w->flow_room ? 2 * w->flow_room : 64;
+        w->flow = realloc(w->flow, w->flow_room * sizeof *w->flow);
+        BRAID_ASSERT(w->flow);
+    }
+    w->flow[w->flows++] = way;
+    way->flowing = true;
+    way->left = way->waiting.first->wire_bytes * 8 * 1000000000u;
+    way->rate = 0;
+    way->at_ns = w->core->now;
+    busy_both(w, way, swarm_busy_add);
+    timeline_flow(w, way, way->waiting.first, true);
+    lines_plan(w);
+}
+
+static void way_end(swarm *w, swarm_way *way) {
+    uint32_t at = 0;
+    while (w->flow[at] != way) at++;
+    for (w->flows--; at < w->flows; at++) w->flow[at] = w->flow[at + 1];  // their order is part of the result
+    way->flowing = false;
+    way->serial++;
+    busy_both(w, way, swarm_busy_remove);
+    timeline_flow(w, way, way->waiting.first, false);
+    lines_plan(w);
+}
+
+static void pass_on(swarm *w, swarm_way *way, swarm_item *item) {
+    w->peer[way->from].bytes_up += item->wire_bytes;
+    swarm_arrive_at(w, way, item, w->core->now);
+}
+
+void swarm_flow_add(swarm *w, swarm_way *way, swarm_item *item) {
+    if (!limited(w, way)) {
+        pass_on(w, way, item);
+        return;
+    }
+    swarm_list_add(&way->waiting, item);
+    if (!way->flowing) way_begin(w, way);
+}
+
+void swarm_flow_clear(swarm *w, swarm_way *way) {
+    if (way->flowing) way_end(w, way);
+    swarm_list_clear(&way->waiting);
+}
+
+void swarm_flow_done(swarm *w, const swarm_item *item) {
+    swarm_way *way = w->way[(size_t)item->peer * w->peers + item->other];
+    if (!way || !way->flowing || item->serial != way->serial) return;
+    way_end(w, way);
+    pass_on(w, way, swarm_list_take(&way->waiting));
+    if (way->waiting.first) way_begin(w, way);
+}

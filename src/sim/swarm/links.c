@@ -1,0 +1,235 @@
+// Links between peers, with the manners of src/net: a dial is answered once; a message may overtake a payload, never another
+// message; what a link had not delivered when it fell is lost; a newer connection of the same peer replaces the older.
+// Messages are small: they queue for their sender's line among themselves and do not slow tensors down.
+#include "sim/swarm/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t DIAL_TIMEOUT_NS = 5 * SWARM_S;
+static const uint64_t KERNEL_TIMEOUT_NS = 60 * SWARM_S;  // until the kernel gives up a connection to a machine that is gone
+enum { WIRE_OVERHEAD_BYTES = 90, HANDSHAKE_TRIPS = 3 };  // of one message: TLS, TCP and IP headers
+
+static swarm_way **way_slot(const swarm *w, uint32_t from, uint32_t to) { return &w->way[(size_t)from * w->peers + to]; }
+
+static swarm_way *way_of(swarm *w, uint32_t from, uint32_t to) {
+    swarm_way **slot = way_slot(w, from, to);
+    if (*slot) return *slot;
+    swarm_way *way = *slot = calloc(1, sizeof *way);
+    BRAID_ASSERT(way);
+    way->from = from;
+    way->to = to;
+    way->local = w->peer[from].s->machine == w->peer[to].s->machine;
+    scenario_link_of(w->s, w->peer[from].index, w->peer[to].index, &way->link);
+    return way;
+}
+
+static uint64_t way_ns(swarm *w, const swarm_way *way) {
+    uint64_t jitter = way->link.jitter_ns;
+    if (jitter == 0 || w->peer[way->from].node == SWARM_NOBODY) return way->link.latency_ns;
+    return way->link.latency_ns + rng_below(&w->core->node[w->peer[way->from].node].random, jitter + 1);
+}
+
+static bool cut(const swarm *w, uint32_t from, uint32_t to) {
+    return w->s->partitions && scenario_cut(w->s, w->peer[from].index, w->peer[to].index, w->core->now - SWARM_BEGIN_NS);
+}
+
+// When a partition begins or ends next.
+static uint64_t next_change(const swarm *w) {
+    uint64_t now = w->core->now - SWARM_BEGIN_NS, next = UINT64_MAX;
+    for (uint32_t i = 0; i < w->s->partitions; i++) {
+        const scenario_partition *p = &w->s->partition[i];
+        if (p->start_ns > now && p->start_ns < next) next = p->start_ns;
+        if (p->stop_ns > now && p->stop_ns < next) next = p->stop_ns;
+    }
+    return next == UINT64_MAX ? UINT64_MAX : next + SWARM_BEGIN_NS;
+}
+
+// ---- messages
+
+void swarm_arrive_at(swarm *w, swarm_way *way, swarm_item *item, uint64_t at_ns) {
+    uint64_t at = at_ns + way_ns(w, way);
+    if (at < way->last_ns[item->lane]) at = way->last_ns[item->lane];
+    way->last_ns[item->lane] = at;
+    swarm_put(w, at, item);
+}
+
+// When the last bit of a message has left.
+static uint64_t control_leaves(swarm *w, const swarm_way *way, uint64_t bytes) {
+    swarm_machine *a = &w->machine[w->peer[way->from].s->machine], *b = &w->machine[w->peer[way->to].s->machine];
+    uint64_t bits = bytes * 8 * SWARM_S, now = w->core->now;
+    if (way->local) return now + (way->link.bps ? bits / way->link.bps : 0);
+    uint64_t begin = a->control_ns > now ? a->control_ns : now;
+    uint64_t end = begin + (a->up_bps ? bits / a->up_bps : 0);
+    a->control_ns = end;
+    return end + (b->down_bps ? bits / b->down_bps : 0);
+}
+
+void swarm_send(swarm *w, uint32_t from, const effect *e) {
+    uint32_t to = swarm_find(w, &e->id);
+    swarm_way *way = to == SWARM_NOBODY ? NULL : *way_slot(w, from, to);
+    if (!way || !way->up) return;
+    const swarm_way *theirs = *way_slot(w, to, from);
+    if (!theirs || theirs->connection != way->connection) return;  // its end is gone: this is lost
+    swarm_item *item = swarm_item_new(SWARM_MESSAGE, to, (uint32_t)e->byte_count);
+    memcpy(item->bytes, e->bytes, e->byte_count);
+    item->other = from;
+    item->life = w->peer[to].life;
+    item->sent_ns = w->core->now;
+    item->serial = way->connection;
+    item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
+    item->wire_bytes = e->byte_count + WIRE_OVERHEAD_BYTES;
+    if (item->lane == LANE_CONTROL) {
+        w->peer[from].bytes_up += item->wire_bytes;
+        swarm_arrive_at(w, way, item, control_leaves(w, way, item->wire_bytes));
+        return;
+    }
+    item->payload = sim_buffer_hold(sim_blobs_get(&w->core->node[w->peer[from].node].blobs, e->blob));
+    uint64_t bytes = swarm_payload_bytes(w, &w->core->message);
+    bool tensor = w->core->message.kind != MESSAGE_DATA;
+    item->payload_bytes = tensor ? w->core->run.activation_bytes : item->payload->bytes;
+    item->wire_bytes += bytes;
+    swarm_flow_add(w, way, item);
+}
+
+bool swarm_arrives(swarm *w, swarm_item *item) {
+    const swarm_way *mine = *way_slot(w, item->peer, item->other);
+    bool there = mine && mine->up && mine->connection == item->serial && w->peer[item->peer].life == item->life && w->peer[item->peer].alive;
+    if (!there) {
+        swarm_item_free(item);
+        return true;
+    }
+    if (!cut(w, item->other, item->peer)) {
+        w->peer[item->peer].bytes_down += item->wire_bytes;
+        return false;
+    }
+    uint64_t at = next_change(w);
+    if (at == UINT64_MAX) swarm_item_free(item);
+    else swarm_put(w, at, item);
+    return true;
+}
+
+// ---- connections
+
+static void down_put(swarm *w, uint64_t at, uint32_t who, uint32_t other, uint32_t connection, bool refused) {
+    swarm_item *item = swarm_item_new(SWARM_LINK_DOWN, who, 0);
+    item->other = other;
+    item->life = w->peer[who].life;
+    item->serial = connection;
+    item->refused = refused;
+    swarm_put(w, at, item);
+}
+
+void swarm_dial(swarm *w, uint32_t from, const braid_id *id) {
+    uint32_t to = swarm_find(w, id);
+    if (to == SWARM_NOBODY) return;
+    swarm_way *way = way_of(w, from, to);
+    if (way->up || way->dialing) return;
+    way->dialing = true;
+    swarm_item *item = swarm_item_new(SWARM_DIAL, to, 0);
+    item->other = from;
+    item->life = w->peer[from].life;  // of whom dials
+    swarm_put(w, w->core->now + way_ns(w, way) * HANDSHAKE_TRIPS, item);
+}
+
+void swarm_hang_up(swarm *w, uint32_t from, const braid_id *id) {
+    uint32_t to = swarm_find(w, id);
+    swarm_way *mine = to == SWARM_NOBODY ? NULL : *way_slot(w, from, to);
+    if (!mine || !mine->up) return;
+    mine->up = false;
+    swarm_flow_clear(w, mine);
+    uint64_t at = w->core->now + way_ns(w, mine);
+    if (at < mine->last_ns[LANE_CONTROL]) at = mine->last_ns[LANE_CONTROL];
+    down_put(w, at, to, from, mine->connection, false);
+    mine->connection = 0;
+    down_put(w, w->core->now, from, to, 0, false);
+}
+
+void swarm_links_die(swarm *w, uint32_t who, bool silent) {
+    for (uint32_t i = 0; i < w->peers; i++) {
+        swarm_way *mine = *way_slot(w, who, i), *theirs = *way_slot(w, i, who);
+        if (!mine) continue;
+        swarm_flow_clear(w, mine);
+        mine->up = mine->dialing = false;
+        mine->connection = 0;
+        if (!theirs) continue;
+        swarm_flow_clear(w, theirs);
+        if (!w->peer[i].alive || !theirs->up) continue;
+        uint64_t at = w->core->now + way_ns(w, mine);
+        for (int lane = 0; lane < LANES; lane++)
+            if (at < mine->last_ns[lane]) at = mine->last_ns[lane];
+        down_put(w, silent ? at + KERNEL_TIMEOUT_NS : at, i, who, theirs->connection, false);
+    }
+}
+
+static void tell_down(swarm *w, uint32_t who, uint32_t other, bool refused) {
+    event e = {.kind = EVENT_LINK_DOWN, .id = w->peer[other].id, .refused = refused};
+    swarm_step(w, who, &e);
+}
+
+static void tell_up(swarm *w, uint32_t who, uint32_t other, uint32_t connection) {
+    swarm_way *mine = way_of(w, who, other);
+    if (mine->up) {  // a link that this end still believes in falls first
+        mine->up = false;
+        swarm_flow_clear(w, mine);
+        tell_down(w, who, other, false);
+        if (!w->peer[who].alive) return;
+    }
+    mine->up = true;
+    mine->dialing = false;
+    mine->connection = connection;
+    event e = {.kind = EVENT_LINK_UP, .id = w->peer[other].id};
+    swarm_step(w, who, &e);
+}
+
+void swarm_dialed(swarm *w, swarm_item *item) {
+    uint32_t listener = item->peer, dialer = item->other;
+    const swarm_peer *there = &w->peer[listener], *caller = &w->peer[dialer];
+    swarm_way *theirs = way_of(w, dialer, listener), *mine = way_of(w, listener, dialer);
+    if (!caller->alive || caller->life != item->life || !theirs->dialing) return;
+    uint64_t back = w->core->now + way_ns(w, mine);
+    bool unreachable = cut(w, dialer, listener) || cut(w, listener, dialer);
+    if (!there->alive || there->paused || unreachable) {
+        bool refused = !there->alive && !there->silent && !unreachable;
+        down_put(w, refused ? back : w->core->now + DIAL_TIMEOUT_NS, dialer, listener, 0, refused);
+        return;
+    }
+    if (mine->up && mine->connection && theirs->connection == mine->connection) return;  // a dial the other way won
+    uint32_t connection = ++w->connections;
+    theirs->connection = connection;
+    theirs->last_ns[LANE_CONTROL] = theirs->last_ns[LANE_BULK] = 0;
+    mine->last_ns[LANE_CONTROL] = mine->last_ns[LANE_BULK] = back;
+    swarm_item *up = swarm_item_new(SWARM_LINK_UP, dialer, 0);
+    up->other = listener;
+    up->life = caller->life;
+    up->serial = connection;
+    swarm_put(w, back, up);
+    tell_up(w, listener, dialer, connection);
+}
+
+static void do_link_up(swarm *w, const swarm_item *item) {
+    swarm_way *mine = way_of(w, item->peer, item->other);
+    const swarm_way *theirs = way_of(w, item->other, item->peer);
+    if (mine->connection != item->serial || mine->up) return;
+    mine->dialing = false;
+    if (w->peer[item->other].alive && theirs->up && theirs->connection == item->serial) tell_up(w, item->peer, item->other, mine->connection);
+    else tell_down(w, item->peer, item->other, false);
+}
+
+void swarm_do_link(swarm *w, swarm_item *item) {
+    if (item->kind == SWARM_LINK_UP) {
+        do_link_up(w, item);
+        return;
+    }
+    swarm_way *mine = way_of(w, item->peer, item->other);
+    if (item->serial == 0) {
+        mine->dialing = false;
+        if (mine->up) return;  // it came by itself: that was the answer
+    } else {
+        if (!mine->up || mine->connection != item->serial) return;
+        mine->up = false;
+        mine->connection = 0;
+        swarm_flow_clear(w, mine);
+    }
+    tell_down(w, item->peer, item->other, item->refused);
+}

@@ -1,0 +1,334 @@
+// Processes: how a peer's life begins and ends, what goes into its step function and what comes out of it. One loop per
+// who, as in src/node: a message costs it time, and what comes meanwhile waits.
+#include "sim/swarm/inside.h"
+
+#include "base/sha256.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STEPS_AT_ONCE = 5000 };  // of one peer at one virtual time: more is a livelock
+
+static sim_node *node_of(const swarm *w, uint32_t who) { return &w->core->node[w->peer[who].node]; }
+
+// ---- effects
+
+static void effect_append(swarm *w, uint32_t who, const log_entry *entry) {
+    sim_cluster *core = w->core;
+    if (!w->peer[who].leader) sim_fail(core, "%s appends to the log and is not the leader", w->peer[who].name);
+    sim_check_append(core, entry);
+    swarm_item *item = swarm_item_new(SWARM_COMMITTED, who, 0);
+    item->life = w->peer[who].life;
+    item->entry = malloc(sizeof *entry);
+    BRAID_ASSERT(item->entry);
+    *item->entry = *entry;
+    uint64_t at = core->now + SWARM_MS + rng_below(&node_of(w, who)->random, 2 * SWARM_MS);  // a disk that syncs
+    if (at > core->commit_ns) core->commit_ns = at;
+    swarm_put(w, core->commit_ns, item);
+}
+
+static void effect_send(swarm *w, uint32_t who, const effect *e) {
+    sim_cluster *core = w->core;
+    uint32_t node = w->peer[who].node;
+    if (e->blob && !sim_blobs_get(&node_of(w, who)->blobs, e->blob)) {
+        sim_fail(core, "%s sends a blob that it does not hold", w->peer[who].name);
+        return;
+    }
+    if (!message_decode(e->bytes, e->byte_count, &core->message)) {
+        sim_fail(core, "%s sends a message of kind %s that cannot be decoded", w->peer[who].name, message_kind_name(e->message_kind));
+        return;
+    }
+    w->out->messages++;
+    sim_check_send(core, node, &e->id, &core->message);
+    if (e->blob) w->peer[who].debt_ns += swarm_payload_bytes(w, &core->message) * w->peer[who].s->megabyte_ns / 1000000;
+    swarm_send(w, who, e);
+}
+
+static void effect_job(swarm *w, uint32_t who, const job *work) {
+    swarm_peer *p = &w->peer[who];
+    sim_node *n = node_of(w, who);
+    if (!sim_job_take(w->core, p->node, work)) return;
+    n->job_ns = swarm_job_ns(w, who, work);
+    p->job_started_ns = w->core->now;
+    swarm_task_start(w, who, TASK_JOB, n->job_ns, p->s->threads);
+}
+
+static void effect_exit(swarm *w, uint32_t who, bool failed) {
+    swarm_peer *p = &w->peer[who];
+    sim_node *n = node_of(w, who);
+    peer_look(n->peer, &n->view);
+    if (failed && n->view.member != 0) sim_fail(w->core, "%s gives up", p->name);
+    n->exited = true;
+    if (p->leader) w->leader_exit_ns = w->core->now;
+    else if (!w->leader_exit_ns) w->now.leaves++;
+}
+
+static void effect_do(swarm *w, uint32_t who, const effect *e) {
+    switch (e->kind) {
+    case EFFECT_SEND: effect_send(w, who, e); break;
+    case EFFECT_DIAL: swarm_dial(w, who, &e->id); break;
+    case EFFECT_CLOSE: swarm_hang_up(w, who, &e->id); break;
+    case EFFECT_JOB: effect_job(w, who, e->job); break;
+    case EFFECT_APPEND: effect_append(w, who, e->entry); break;
+    case EFFECT_RELEASE:
+        if (!sim_blobs_release(&node_of(w, who)->blobs, e->blob)) sim_fail(w->core, "%s releases a blob that it does not hold", w->peer[who].name);
+        break;
+    case EFFECT_TELL: swarm_note_tell(w, who, &e->tell); break;
+    case EFFECT_EXIT: effect_exit(w, who, e->failed); break;
+    default: sim_fail(w->core, "%s: effect %d", w->peer[who].name, (int)e->kind);
+    }
+}
+
+// ---- steps
+
+static void tick_plan(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    uint64_t at = peer_deadline(node_of(w, who)->peer);
+    p->tick_serial++;
+    if (at == UINT64_MAX) return;
+    swarm_item *item = swarm_item_new(SWARM_TICK, who, 0);
+    item->life = p->life;
+    item->serial = p->tick_serial;
+    if (at < w->core->now) at = w->core->now;
+    swarm_put(w, at + rng_below(&node_of(w, who)->random, SWARM_MS / 2), item);  // timers are late, never early
+}
+
+static void life_over(swarm *w, uint32_t who, bool silent);
+
+void swarm_step(swarm *w, uint32_t who, const event *e) {
+    swarm_peer *p = &w->peer[who];
+    sim_cluster *core = w->core;
+    if (!p->alive || sim_failed(core)) return;
+    sim_node *n = node_of(w, who);
+    if (n->stepped_ns != core->now) n->steps_now = 0;
+    n->stepped_ns = core->now;
+    sim_check_steps(core, p->node, e->kind);
+    if (++n->steps_now > MAX_STEPS_AT_ONCE) sim_fail(core, "%s steps without end at one time", p->name);
+    peer_step(n->peer, core->now, e);
+    effect next;
+    while (!n->exited && !sim_failed(core) && peer_next_effect(n->peer, &next)) effect_do(w, who, &next);
+    peer_look(n->peer, &n->view);
+    if (sim_failed(core)) return;
+    sim_check_step(core, p->node);
+    p->booked_ns = n->view.useful_ns + n->view.wasted_ns;
+    if (n->exited) life_over(w, who, false);
+    else tick_plan(w, who);
+}
+
+// ---- what goes in
+
+static void job_done(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    sim_node *n = node_of(w, who);
+    job work = n->job;
+    job_result result;
+    timeline_job(w, who, &work, p->job_started_ns, w->core->now, false);
+    p->busy_ns += w->core->now - p->job_started_ns;
+    n->job_ns = w->core->now - p->job_started_ns;  // what a process measures: others on its machine included
+    if (!sim_job_run(w->core, p->node, &result)) return;
+    if (work.kind <= JOB_WEIGHT) p->compute_ns += result.cost_ns;
+    if (work.kind == JOB_WEIGHT) p->microbatches++;
+    if (work.kind >= JOB_WEIGHT) w->progress_ns = w->core->now;
+    event e = {.kind = EVENT_JOB_DONE, .result = &result};
+    swarm_step(w, who, &e);
+}
+
+static void message_there(swarm *w, uint32_t who, const swarm_item *item) {
+    sim_cluster *core = w->core;
+    if (!message_decode(item->bytes, item->byte_count, &core->message)) {
+        sim_fail(core, "%s sent %s a message that cannot be decoded", w->peer[item->other].name, w->peer[who].name);
+        return;
+    }
+    sim_check_arrival(core, w->peer[who].node, &core->message);
+    event e = {.kind = EVENT_MESSAGE, .id = w->peer[item->other].id, .msg = &core->message};
+    if (item->payload) {
+        e.blob = sim_blobs_add(&node_of(w, who)->blobs, sim_buffer_hold(item->payload));
+        e.blob_bytes = item->payload_bytes;
+    }
+    swarm_step(w, who, &e);
+}
+
+static void input_do(swarm *w, swarm_item *item) {
+    event e = {.kind = EVENT_TICK};
+    uint32_t who = item->peer;
+    if (!w->peer[who].alive || w->peer[who].life != item->life || sim_failed(w->core)) return;
+    switch (item->kind) {
+    case SWARM_TICK:
+        if (item->serial == w->peer[who].tick_serial) swarm_step(w, who, &e);
+        break;
+    case SWARM_MESSAGE: message_there(w, who, item); break;
+    case SWARM_JOB_DONE: job_done(w, who); break;
+    case SWARM_COMMITTED:
+        sim_check_committed(w->core, item->entry);
+        swarm_note_committed(w, item->entry);
+        e.kind = EVENT_COMMITTED;
+        e.entry = item->entry;
+        swarm_step(w, who, &e);
+        break;
+    default: swarm_do_link(w, item);
+    }
+}
+
+static uint64_t handling_ns(swarm *w, const swarm_item *item) {
+    swarm_peer *p = &w->peer[item->peer];
+    uint64_t cost = p->debt_ns;
+    p->debt_ns = 0;
+    if (item->kind != SWARM_MESSAGE) return cost;
+    return cost + p->s->message_ns + (item->payload ? item->wire_bytes * p->s->megabyte_ns / 1000000 : 0);
+}
+
+// Does what waits, until something takes time.
+static void inbox_work(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    uint32_t life = p->life;
+    while (p->inbox.first && !p->handling && !p->paused && p->life == life && !sim_failed(w->core)) {
+        uint64_t cost = handling_ns(w, p->inbox.first);
+        if (cost > 0) {
+            p->handling = true;
+            swarm_task_start(w, who, TASK_LOOP, cost, 1);
+            return;
+        }
+        swarm_item *item = swarm_list_take(&p->inbox);
+        input_do(w, item);
+        swarm_item_free(item);
+    }
+}
+
+void swarm_input(swarm *w, swarm_item *item) {
+    swarm_peer *p = &w->peer[item->peer];
+    if (!p->alive || p->life != item->life) {
+        swarm_item_free(item);
+        return;
+    }
+    swarm_list_add(&p->inbox, item);
+    inbox_work(w, item->peer);
+}
+
+void swarm_loop_done(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    p->handling = false;
+    swarm_item *item = swarm_list_take(&p->inbox);
+    input_do(w, item);
+    swarm_item_free(item);
+    inbox_work(w, who);
+}
+
+// ---- a life
+
+static void *memory_new(size_t bytes, void **allocation) {
+    *allocation = calloc(1, bytes + 64);  // fresh pages: what a peer never touches costs nothing
+    BRAID_ASSERT(*allocation);
+    return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
+}
+
+static void node_clear(swarm *w, uint32_t node) {
+    sim_node *n = &w->core->node[node];
+    if (n->worker) n->worker->free(n->worker);
+    sim_blobs_close(&n->blobs);
+    free(n->memory);
+    n->worker = NULL;
+    n->memory = NULL;
+    n->peer = NULL;
+}
+
+// A node whose life matters to nobody any more, or a fresh one. Of a dead peer that is still a member the checkers must
+// know what it counted.
+static uint32_t node_take(swarm *w) {
+    sim_cluster *core = w->core;
+    for (uint32_t i = 0; i < core->nodes; i++) {
+        const sim_node *n = &core->node[i];
+        if (n->alive || (n->view.member && sim_check_member_live(core, n->view.member))) continue;
+        node_clear(w, i);
+        memset(&core->node[i], 0, sizeof core->node[i]);
+        return i;
+    }
+    BRAID_ASSERT(core->nodes < core->node_capacity);
+    return core->nodes++;
+}
+
+static void node_config(const swarm *w, uint32_t who, sim_node *n) {
+    const swarm_peer *p = &w->peer[who];
+    snprintf(n->name, sizeof n->name, "%s", p->name);
+    n->id = p->id;
+    n->random.state = rng_seed(rng_seed(w->s->seed, p->name_hash), p->life);
+    n->config = (peer_config){.self = p->id, .kind = p->s->data ? MEMBER_DATA : MEMBER_RELAY, .leader = p->leader, .leader_id = w->peer[w->leader].id,
+                              .capacity = p->s->capacity, .random_seed = rng_next(&n->random)};
+    if (!p->s->data && p->s->stage != SCENARIO_ANY_STAGE) n->config.stage = p->s->stage;
+    snprintf(n->config.address, sizeof n->config.address, "peer-%u:1", who);
+    snprintf(n->config.leader_address, sizeof n->config.leader_address, "peer-%u:1", w->leader);
+}
+
+void swarm_start(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    if (p->alive || w->leader_exit_ns) return;
+    p->life++;
+    if (p->life > 1) timeline_instant(w, who, "starts again");
+    p->node = node_take(w);
+    sim_node *n = node_of(w, who);
+    node_config(w, who, n);
+    void *at = memory_new(peer_bytes(&w->core->run, &n->config), &n->memory);
+    n->peer = peer_init(at, &w->core->run, &n->config, w->core->now);
+    n->alive = p->alive = true;
+    p->paused = p->silent = p->handling = false;
+    p->started_ns = w->core->now;
+    p->compute_ns = p->booked_ns = p->debt_ns = 0;
+    sim_check_life(w->core, p->node);
+    swarm_churn_started(w, who);
+    event e = {.kind = EVENT_TICK};
+    swarm_step(w, who, &e);
+}
+
+static void life_over(swarm *w, uint32_t who, bool silent) {
+    swarm_peer *p = &w->peer[who];
+    sim_node *n = node_of(w, who);
+    if (n->busy) {
+        timeline_job(w, who, &n->job, p->job_started_ns, w->core->now, true);
+        p->busy_ns += w->core->now - p->job_started_ns;
+        if (n->job.kind <= JOB_WEIGHT) p->compute_ns += w->core->now - p->job_started_ns;
+    }
+    for (int k = 0; k < TASKS; k++) {
+        swarm_task_stop(w, who, (swarm_task_kind)k);
+        p->task[k].left_ps = 0;
+    }
+    swarm_note_life_over(w, who);
+    swarm_links_die(w, who, silent);
+    swarm_list_clear(&p->inbox);
+    p->alive = n->alive = false;
+    p->silent = silent;
+    p->handling = p->paused = false;
+    if (!n->exited) node_clear(w, p->node);
+    p->node = SWARM_NOBODY;
+}
+
+void swarm_die(swarm *w, uint32_t who, bool machine) {
+    if (!w->peer[who].alive) return;
+    w->peer[who].crashes++;
+    w->now.crashes++;
+    timeline_instant(w, who, machine ? "its machine dies" : "its process dies");
+    life_over(w, who, machine);
+}
+
+void swarm_leave(swarm *w, uint32_t who) {
+    if (!w->peer[who].alive || node_of(w, who)->asked_to_leave) return;
+    event e = {.kind = EVENT_DRAIN};
+    node_of(w, who)->asked_to_leave = true;
+    timeline_instant(w, who, "is asked to leave");
+    swarm_step(w, who, &e);
+}
+
+void swarm_pause(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    if (!p->alive || p->paused) return;
+    p->paused = true;
+    timeline_instant(w, who, "stands still");
+    for (int k = 0; k < TASKS; k++) swarm_task_stop(w, who, (swarm_task_kind)k);
+}
+
+void swarm_resume(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    if (!p->alive || !p->paused) return;
+    p->paused = false;
+    timeline_instant(w, who, "goes on");
+    for (int k = 0; k < TASKS; k++) swarm_task_go_on(w, who, (swarm_task_kind)k);
+    inbox_work(w, who);
+}

@@ -1,0 +1,150 @@
+// What is counted while the swarm runs, and the report at its end.
+#include "sim/swarm/inside.h"
+
+#include "base/bitset.h"
+
+#include <stdlib.h>
+
+// ---- compute that counted and that did not
+
+static void totals(const swarm *w, uint64_t *useful, uint64_t *wasted) {
+    *useful = *wasted = 0;
+    for (uint32_t i = 0; i < w->peers; i++) {
+        const swarm_peer *p = &w->peer[i];
+        *useful += p->useful_ns;
+        *wasted += p->wasted_ns;
+        if (!p->alive) continue;
+        const peer_view *view = &w->core->node[p->node].view;
+        *useful += view->useful_ns;
+        *wasted += view->wasted_ns;
+    }
+}
+
+// A peer books what it computed when it learns what counted, which is before FINAL.
+static void book(swarm *w, sim_swarm_iteration *of) {
+    uint64_t useful, wasted;
+    totals(w, &useful, &wasted);
+    of->useful_ns += useful - w->useful_seen_ns;
+    of->wasted_ns += wasted - w->wasted_seen_ns;
+    w->useful_seen_ns = useful;
+    w->wasted_seen_ns = wasted;
+}
+
+void swarm_note_life_over(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    const peer_view *view = &w->core->node[p->node].view;
+    uint64_t booked = view->useful_ns + view->wasted_ns;
+    p->up_ns += w->core->now - p->started_ns;
+    p->useful_ns += view->useful_ns;
+    // what it held is gone with it
+    p->wasted_ns += view->wasted_ns + (p->compute_ns > booked ? p->compute_ns - booked : 0);
+}
+
+// ---- iterations
+
+static void iteration_begins(swarm *w, uint64_t iteration) {
+    w->begun_ns = w->core->now;
+    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS};
+    swarm_churn_iteration(w);
+}
+
+static void iteration_ends(swarm *w, const log_final *final) {
+    sim_swarm_report *out = w->out;
+    if (out->iterations == w->iteration_room) {
+        w->iteration_room = w->iteration_room ? 2 * w->iteration_room : 16;
+        out->iteration = realloc(out->iteration, w->iteration_room * sizeof *out->iteration);
+        BRAID_ASSERT(out->iteration);
+    }
+    book(w, &w->now);
+    w->now.end_ns = w->core->now - SWARM_BEGIN_NS;
+    w->now.microbatches = w->counted;
+    w->last_ns = w->core->now - w->begun_ns;
+    out->iteration[out->iterations++] = w->now;
+    timeline_iteration_over(w);
+    iteration_begins(w, final->iteration + 1);
+}
+
+void swarm_note_committed(swarm *w, const log_entry *entry) {
+    switch (entry->kind) {
+    case LOG_RUN:
+        timeline_instant(w, SWARM_NOBODY, "the run starts");
+        w->progress_ns = w->core->now;
+        iteration_begins(w, entry->u.run.start_version);
+        break;
+    case LOG_MEMBER: w->progress_ns = w->core->now; break;
+    case LOG_CLOSE:
+        w->counted = bitset_count(entry->u.close.counted.words, WIRE_SET_WORDS);
+        w->now.close_ns = w->core->now - SWARM_BEGIN_NS;
+        break;
+    case LOG_FINAL:
+        w->progress_ns = w->core->now;
+        iteration_ends(w, &entry->u.final);
+        break;
+    default: break;
+    }
+}
+
+void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
+    swarm_peer *p = &w->peer[who];
+    switch (what->kind) {
+    case TELL_REPAIR:
+        w->out->repairs++;
+        w->now.repairs++;
+        break;
+    case TELL_JOINED:
+        p->joins++;
+        p->stage = what->stage;
+        p->ever_member = true;
+        if (p->life > 1 || p->s->start_ns > w->peer[w->leader].s->start_ns) {
+            w->now.joins++;
+            timeline_instant(w, who, "joins");
+        }
+        break;
+    default: break;
+    }
+}
+
+// ---- the end
+
+static double share(const swarm_busy *b, uint64_t now_ns, uint64_t up_ns) {
+    uint64_t busy = b->total_ns + (b->count ? now_ns - b->since_ns : 0);
+    return up_ns ? (double)busy / (double)up_ns : 0;
+}
+
+static void peer_report(const swarm *w, uint32_t who, sim_swarm_peer *out) {
+    const swarm_peer *p = &w->peer[who];
+    uint64_t now = w->core->now;
+    uint64_t up = p->up_ns + (p->alive ? now - p->started_ns : 0);
+    *out = (sim_swarm_peer){.data = p->s->data, .alive = p->alive, .stage = p->stage, .ever_member = p->ever_member, .up_ns = up,
+                            .busy_ns = p->busy_ns, .idle_ns = up > p->busy_ns ? up - p->busy_ns : 0, .bytes_up = p->bytes_up, .bytes_down = p->bytes_down,
+                            .up_share = share(&p->sending, now, up), .down_share = share(&p->receiving, now, up), .microbatches = p->microbatches,
+                            .crashes = p->crashes, .joins = p->joins, .useful_ns = p->useful_ns, .wasted_ns = p->wasted_ns};
+    snprintf(out->name, sizeof out->name, "%s", p->name);
+    if (!p->alive) return;
+    const peer_view *view = &w->core->node[p->node].view;
+    out->member = view->member != 0;
+    out->useful_ns += view->useful_ns;
+    out->wasted_ns += view->wasted_ns;
+}
+
+void swarm_report(swarm *w) {
+    sim_swarm_report *out = w->out;
+    if (out->iterations) book(w, &out->iteration[out->iterations - 1]);
+    out->peer = calloc(w->peers ? w->peers : 1, sizeof *out->peer);
+    BRAID_ASSERT(out->peer);
+    out->peers = w->peers;
+    for (uint32_t i = 0; i < w->peers; i++) {
+        peer_report(w, i, &out->peer[i]);
+        out->crashes += out->peer[i].crashes;
+        out->joins += out->peer[i].joins;
+    }
+    for (uint32_t i = 0; i < out->iterations; i++) out->leaves += out->iteration[i].leaves;
+    out->hash = w->hash;
+    out->virtual_ns = w->core->now - SWARM_BEGIN_NS;
+}
+
+void sim_swarm_report_free(sim_swarm_report *report) {
+    free(report->iteration);
+    free(report->peer);
+    *report = (sim_swarm_report){0};
+}

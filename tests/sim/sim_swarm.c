@@ -1,0 +1,308 @@
+// Whole swarms as scenarios describe them: quiet, troubled, cut in two; the same events whatever the order of the list, and
+// a swarm that is stuck is seen to be.
+#include "sim/scenario.h"
+#include "sim/swarm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const double SECOND = 1e9;
+
+static const char quiet[] = "model: demo\n"
+                            "stages: 3\n"
+                            "iterations: 4\n"
+                            "microbatches: 4\n"
+                            "peers:\n"
+                            "- {name: d, role: data, gflops: 50, count: 2, capacity: 4}\n"
+                            "- {name: one, stage: 1, gflops: 50, count: 3, capacity: 4}\n"
+                            "- {name: two, stage: 2, gflops: 50, count: 3, capacity: 4}\n"
+                            "links: {latency_ms: 20, jitter_ms: 2, up_mbps: 50, down_mbps: 200}\n";
+
+static void run_scenario(const scenario *s, const char *trace, sim_swarm_report *report) {
+    const sim_swarm_options options = {.check = SIM_CHECK_RULES, .replay = "the command", .trace_path = trace};
+    braid_error error = {0};
+    if (sim_swarm_run(s, &options, report, &error) != BRAID_OK) fail_msg("%s", error.text);
+}
+
+static scenario *parse(const char *text) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    if (scenario_parse(text, strlen(text), "s.yaml", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return s;
+}
+
+// A run with `more` lines, and the seed of the test.
+static void run(const char *text, const char *more, uint64_t seed, sim_swarm_report *report) {
+    char all[4096];
+    snprintf(all, sizeof all, "%s%s", text, more);
+    scenario *s = parse(all);
+    s->seed = seed;
+    run_scenario(s, NULL, report);
+    scenario_free(s);
+}
+
+static void run_well(const char *text, const char *more, uint64_t seed, sim_swarm_report *report) {
+    run(text, more, seed, report);
+    if (report->failed) fail_msg("seed %llu: %s\n%s%s", (unsigned long long)seed, report->text, text, more);
+}
+
+static double seconds(const sim_swarm_iteration *i) { return (double)(i->end_ns - i->start_ns) / SECOND; }
+
+static const sim_swarm_peer *peer_named(const sim_swarm_report *report, const char *name) {
+    for (uint32_t i = 0; i < report->peers; i++)
+        if (strcmp(report->peer[i].name, name) == 0) return &report->peer[i];
+    fail_msg("no peer %s", name);
+    return NULL;
+}
+
+static void test_a_quiet_swarm(void **state) {
+    (void)state;
+    sim_swarm_report report;
+    run_well(quiet, "", 1, &report);
+    assert_int_equal(report.iterations, 4);
+    assert_int_equal(report.peers, 8);
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < report.iterations; i++) {
+        const sim_swarm_iteration *it = &report.iteration[i];
+        assert_int_equal(it->iteration, i);
+        assert_int_equal(it->microbatches, 8);
+        assert_true(it->start_ns >= last && it->close_ns > it->start_ns && it->end_ns > it->close_ns);
+        assert_int_equal(it->crashes + it->joins + it->leaves + it->repairs, 0);
+        assert_true(it->useful_ns > 0 && it->wasted_ns == 0);
+        last = it->end_ns;
+    }
+    uint32_t counted = 0;
+    for (uint32_t i = 0; i < report.peers; i++) {
+        assert_true(report.peer[i].ever_member);
+        assert_true(report.peer[i].bytes_up > 0 && report.peer[i].bytes_down > 0);
+        assert_true(report.peer[i].up_share > 0 && report.peer[i].up_share < 1);
+        assert_true(report.peer[i].busy_ns > 0 && report.peer[i].busy_ns + report.peer[i].idle_ns == report.peer[i].up_ns);
+        counted += report.peer[i].microbatches;
+    }
+    assert_int_equal(counted, 4 * 8 * 3);  // each microbatch once in each stage
+    assert_int_equal(peer_named(&report, "two-3")->stage, 2);
+    sim_swarm_report_free(&report);
+}
+
+static void test_names_and_seed_decide(void **state) {
+    (void)state;
+    static const char other_order[] = "model: demo\nstages: 3\niterations: 4\nmicrobatches: 4\n"
+                                      "peers:\n"
+                                      "- {name: two, stage: 2, gflops: 50, count: 3, capacity: 4}\n"
+                                      "- {name: one, stage: 1, gflops: 50, count: 3, capacity: 4}\n"
+                                      "- {name: d, role: data, gflops: 50, count: 2, capacity: 4}\n"
+                                      "links: {latency_ms: 20, jitter_ms: 2, up_mbps: 50, down_mbps: 200}\n";
+    static const char churn[] = "churn: {crash: 0.1, rejoin: 0.5, dies: process}\n";
+    sim_swarm_report a, b, c;
+    run_well(quiet, churn, 3, &a);
+    run_well(other_order, churn, 3, &b);
+    run_well(quiet, churn, 4, &c);
+    assert_int_equal(a.hash, b.hash);
+    assert_int_equal(a.events, b.events);
+    assert_true(a.hash != c.hash);
+    sim_swarm_report_free(&a);
+    sim_swarm_report_free(&b);
+    sim_swarm_report_free(&c);
+}
+
+static void test_lines_bound_the_swarm(void **state) {
+    (void)state;
+    sim_swarm_report wide, narrow;
+    run_well(quiet, "", 1, &wide);
+    scenario *s = parse(quiet);
+    for (uint32_t i = 0; i < s->machines; i++) s->machine[i].up_bps /= 4;
+    run_scenario(s, NULL, &narrow);
+    scenario_free(s);
+    assert_false(narrow.failed);
+    double slow = seconds(&narrow.iteration[1]), fast = seconds(&wide.iteration[1]);
+    assert_true(slow > 1.5 * fast && slow < 4.5 * fast);
+    double narrow_up = 0, wide_up = 0;
+    for (uint32_t i = 0; i < narrow.peers; i++) {
+        narrow_up += narrow.peer[i].up_share;
+        wide_up += wide.peer[i].up_share;
+    }
+    assert_true(narrow_up > wide_up);
+    sim_swarm_report_free(&wide);
+    sim_swarm_report_free(&narrow);
+}
+
+// Every way in which peers come and go, for some seeds; the checkers look at every event.
+static void test_churn(void **state) {
+    (void)state;
+    static const char *const kinds[] = {
+        "churn: {crash: 0.15, rejoin: 0.5, dies: process}\n",
+        "churn: {crash: 0.1, rejoin: 0.3}\n",
+        "churn: {sessions: {distribution: exponential, mean_s: 15, away_s: 5}}\n",
+        "churn: {dies: process, sessions: {distribution: weibull, mean_s: 10, shape: 0.6, away_s: 3}}\n",
+    };
+    uint64_t wasted = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        uint64_t crashes = 0, joins = 0, repairs = 0;
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            sim_swarm_report report;
+            run_well(quiet, kinds[k], seed, &report);
+            assert_int_equal(report.iterations, 4);
+            for (uint32_t i = 0; i < report.iterations; i++) {
+                assert_int_equal(report.iteration[i].microbatches, 8);
+                joins += report.iteration[i].joins;
+                wasted += report.iteration[i].wasted_ns;
+            }
+            crashes += report.crashes;
+            repairs += report.repairs;
+            sim_swarm_report_free(&report);
+        }
+        if (crashes == 0 || joins == 0 || repairs == 0)
+            fail_msg("%s: %llu crashes, %llu joins, %llu repairs", kinds[k], (unsigned long long)crashes, (unsigned long long)joins,
+                     (unsigned long long)repairs);
+    }
+    assert_true(wasted > 0);
+}
+
+static void event_add(scenario *s, double at_s, const char *name, scenario_event_kind kind) {
+    static scenario_event events[16];
+    if (s->churn.event_count == 0) s->churn.event = events;
+    for (uint32_t i = 0; i < s->peers; i++)
+        if (strcmp(s->peer[i].name, name) == 0) events[s->churn.event_count++] = (scenario_event){(uint64_t)(at_s * SECOND), i, kind};
+}
+
+static void free_with_events(scenario *s) {
+    s->churn.event = NULL;
+    scenario_free(s);
+}
+
+static void test_what_is_written_happens(void **state) {
+    (void)state;
+    scenario *s = parse(quiet);
+    s->iterations = 8;
+    event_add(s, 1.5, "one-1", SCENARIO_PAUSE);
+    event_add(s, 4, "one-1", SCENARIO_RESUME);
+    event_add(s, 4.5, "two-1", SCENARIO_LEAVE);
+    event_add(s, 5, "one-2", SCENARIO_KILL);
+    event_add(s, 6, "one-2", SCENARIO_JOIN);
+    event_add(s, 6.5, "two-2", SCENARIO_CRASH);
+    event_add(s, 7, "two-1", SCENARIO_JOIN);
+    sim_swarm_report report;
+    run_scenario(s, NULL, &report);
+    free_with_events(s);
+    if (report.failed) fail_msg("%s", report.text);
+    assert_int_equal(report.iterations, 8);
+    assert_int_equal(report.crashes, 2);
+    assert_int_equal(report.leaves, 1);
+    assert_int_equal(peer_named(&report, "one-2")->crashes, 1);
+    assert_int_equal(peer_named(&report, "one-2")->joins, 2);
+    assert_int_equal(peer_named(&report, "two-1")->joins, 2);
+    assert_int_equal(peer_named(&report, "two-2")->joins, 1);
+    sim_swarm_report_free(&report);
+}
+
+static void test_partitions(void **state) {
+    (void)state;
+    sim_swarm_report report;
+    run_well(quiet, "  # links go on\n", 1, &report);
+    double calm = (double)report.virtual_ns / SECOND;
+    sim_swarm_report_free(&report);
+    scenario *s = parse(quiet);
+    s->partitions = 2;  // one relay hears nobody for a while, another is not heard
+    for (uint32_t i = 0; i < s->peers; i++) {
+        if (strcmp(s->peer[i].name, "one-1") == 0) s->partition[0].from.word[0] |= 1u << i;
+        else s->partition[0].to.word[0] |= 1u << i;
+        if (strcmp(s->peer[i].name, "two-2") == 0) s->partition[1].from.word[0] |= 1u << i;
+        else s->partition[1].to.word[0] |= 1u << i;
+    }
+    s->partition[0].start_ns = (uint64_t)(2 * SECOND);
+    s->partition[0].stop_ns = (uint64_t)(6 * SECOND);
+    s->partition[1].one_way = true;
+    s->partition[1].start_ns = (uint64_t)(3 * SECOND);
+    s->partition[1].stop_ns = (uint64_t)(20 * SECOND);
+    run_scenario(s, NULL, &report);
+    scenario_free(s);
+    if (report.failed) fail_msg("%s", report.text);
+    assert_int_equal(report.iterations, 4);
+    assert_true((double)report.virtual_ns / SECOND > calm);
+    sim_swarm_report_free(&report);
+}
+
+static void test_a_swarm_that_is_stuck(void **state) {
+    (void)state;
+    scenario *s = parse(quiet);
+    for (int i = 0; i < 3; i++) {
+        static const char *const all[] = {"two-1", "two-2", "two-3"};
+        event_add(s, 3, all[i], SCENARIO_KILL);
+    }
+    sim_swarm_report report;
+    run_scenario(s, NULL, &report);
+    free_with_events(s);
+    assert_true(report.failed);
+    assert_non_null(strstr(report.text, "makes no progress"));
+    assert_string_equal(report.replay, "the command");
+    assert_true(report.iterations < 4);
+    sim_swarm_report_free(&report);
+}
+
+// Peers that share a machine slow each other down; with a core each they do not.
+static void test_machines_are_shared(void **state) {
+    (void)state;
+    static const char shared[] = "model: demo\nstages: 3\niterations: 4\nmicrobatches: 16\n"
+                                 "machines: [{name: box, cores: 4}]\n"
+                                 "peers:\n"
+                                 "- {name: d, role: data, gflops: 1, capacity: 8, machine: box}\n"
+                                 "- {name: one, stage: 1, gflops: 1, capacity: 8, machine: box}\n"
+                                 "- {name: two, stage: 2, gflops: 1, capacity: 8, machine: box}\n";
+    sim_swarm_report report;
+    run_well(shared, "", 1, &report);
+    double alone = seconds(&report.iteration[2]);
+    sim_swarm_report_free(&report);
+    scenario *s = parse(shared);
+    s->machine[0].cores = 0.5;
+    run_scenario(s, NULL, &report);
+    scenario_free(s);
+    assert_false(report.failed);
+    double crowded = seconds(&report.iteration[2]);
+    uint64_t busy = 0, up = report.peer[0].up_ns;
+    for (uint32_t i = 0; i < report.peers; i++) busy += report.peer[i].busy_ns;
+    assert_true(crowded > 2 * alone && crowded < 7 * alone);
+    assert_true(busy > up);  // busy and waiting for a core is busy
+    sim_swarm_report_free(&report);
+}
+
+static void test_real_kernels(void **state) {
+    (void)state;
+    sim_swarm_report report;
+    run_well(quiet, "compute: kernels\nchurn: {crash: 0.1, rejoin: 0.5, dies: process}\n", 2, &report);
+    assert_int_equal(report.iterations, 4);
+    sim_swarm_report_free(&report);
+}
+
+static void test_bad_paths_are_told(void **state) {
+    (void)state;
+    scenario *s = parse(quiet);
+    const sim_swarm_options options = {.trace_path = "/nowhere/at/all.json"};
+    sim_swarm_report report;
+    braid_error error = {0};
+    assert_int_equal(sim_swarm_run(s, &options, &report, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, "/nowhere/at/all.json"));
+    sim_swarm_report_free(&report);
+    scenario_free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_quiet_swarm),
+        cmocka_unit_test(test_names_and_seed_decide),
+        cmocka_unit_test(test_lines_bound_the_swarm),
+        cmocka_unit_test(test_churn),
+        cmocka_unit_test(test_what_is_written_happens),
+        cmocka_unit_test(test_partitions),
+        cmocka_unit_test(test_a_swarm_that_is_stuck),
+        cmocka_unit_test(test_machines_are_shared),
+        cmocka_unit_test(test_real_kernels),
+        cmocka_unit_test(test_bad_paths_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
