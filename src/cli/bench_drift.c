@@ -59,11 +59,24 @@ static void add_run(drift_row *row, const routing_instance *i, const routing_dri
     row->hash = rng_seed(row->hash, r->hash);
 }
 
+// As F7 has it, or with more relays, partial views and less demand.
+static braid_err make_instance(const drift_bench *b, uint32_t test, uint64_t seed, routing_instance *out,
+                               routing_optimum *best, braid_error *error) {
+    routing_f7 table = routing_f7_tests[test - 1];
+    table.relays = (uint32_t)b->relays;
+    braid_err err = routing_f7_draw(&table, rng_seed(seed, test), ROUTING_EQUAL, 0, out, error);
+    if (!err && b->views > 0) err = routing_thin(out, (uint32_t)b->views, error);
+    plan_peer *source = (plan_peer *)(uintptr_t)out->problem.peer;
+    if (!err) source->capacity = (uint32_t)(source->capacity * b->demand / 100);
+    if (!err) err = routing_optimum_find(out, 1, best, error);
+    if (!err && best->units == 0) err = braid_fail(error, BRAID_ARGUMENT, "nothing can flow");
+    return err;
+}
+
 static braid_err run_seed(drift_bench *b, uint32_t test, uint64_t seed, braid_error *error) {
     routing_instance instance = {0};
     routing_optimum best = {0};
-    braid_err err = routing_f7_make(test, seed, ROUTING_EQUAL, 0, &instance, error);
-    if (!err) err = routing_optimum_find(&instance, 1, &best, error);
+    braid_err err = make_instance(b, test, seed, &instance, &best, error);
     for (uint32_t t = 0; t < ROUTING_TOLDS && !err; t++) {
         if (!b->told[t]) continue;
         routing_drift drift = b->drift;
@@ -140,8 +153,11 @@ static uint32_t ppm_of(double percent) { return (uint32_t)(percent * 10000 + 0.5
 int bench_drift(int argc, char **argv) {
     drift_bench b = {.seeds = 20,
                      .settings = {.algorithm = ROUTER_BRAID, .limit_rounds = QUIET_ROUNDS, .gather = true}};
-    uint64_t lasts = 600ull * SECOND_NS, look = 10ull * SECOND_NS, leg = SECOND_NS, sample = SECOND_NS;
-    uint64_t patience = (uint64_t)measure_usual.patience;
+    b.relays = routing_f7_tests[0].relays;
+    b.demand = 100;
+    uint64_t lasts = 600ull * SECOND_NS, look = 10ull * SECOND_NS, plan = SECOND_NS, leg = SECOND_NS,
+             sample = SECOND_NS;
+    uint64_t hold = 0, patience = (uint64_t)measure_usual.patience;
     double drift = 20, noise = 10, spikes = 1, band = measure_usual.relative_ppm / 1e4, slack = 0.1;
     double least = (double)measure_usual.absolute / ROUTING_SCALE;
     const char *tests = "1,3", *delay = "lockstep", *told = "all,smooth,band";
@@ -156,6 +172,13 @@ int bench_drift(int argc, char **argv) {
         {"lasts", OPTION_DURATION, &lasts, .help = "how long costs drift", .min = 1, .max = ROUTING_MAX_DRIFT_SECONDS},
         {"look", OPTION_DURATION, &look, .help = "time between two comparisons with the optimum", .min = 1,
          .max = ROUTING_MAX_DRIFT_SECONDS},
+        {"plan", OPTION_DURATION, &plan, .help = "time between two optima; a look is at one of them", .min = 1,
+         .max = ROUTING_MAX_DRIFT_SECONDS},
+        {"relays", OPTION_COUNT, &b.relays, .help = "how many, shared by the stages", .min = 10, .max = 4000},
+        {"views", OPTION_COUNT, &b.views, .help = "neighbours that a relay knows in the next stage, 0: all",
+         .max = ROUTER_MAX_NEIGHBOURS},
+        {"demand", OPTION_COUNT, &b.demand, .unit = "PERCENT", .help = "of what fits through the narrowest stage",
+         .min = 1, .max = 100},
         {"drift", OPTION_REAL, &drift, .unit = "PERCENT", .help = "how far a link's cost goes in a minute", .max = 100},
         {"leg", OPTION_DURATION, &leg, .help = "how long a link's cost keeps its direction", .min = 1,
          .max = ROUTING_MAX_DRIFT_SECONDS},
@@ -168,6 +191,8 @@ int bench_drift(int argc, char **argv) {
         {"patience", OPTION_DURATION, &patience, .help = "how long a cost must be outside", .max = 3600},
         {"slack", OPTION_REAL, &slack, .unit = "COST", .help = "cost per link below which a gain is left alone",
          .max = 1000},
+        {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
+         .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
         {"plot", OPTION_TEXT, &b.plot, .unit = "FILE.svg",
          .help = "draws one test's costs above the optimum over time"},
@@ -179,12 +204,14 @@ int bench_drift(int argc, char **argv) {
                  .count = sizeof table / sizeof *table};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
+    b.settings.hold = (int64_t)hold;
     b.settings.slack = (int64_t)(slack * ROUTING_SCALE + 0.5);
     b.drift = (routing_drift){.rule = {.relative_ppm = ppm_of(band),
                                        .absolute = (int64_t)(least * ROUTING_SCALE + 0.5),
                                        .patience = (int64_t)patience},
                               .seconds = seconds_of(lasts),
                               .look_seconds = seconds_of(look),
+                              .plan_seconds = seconds_of(plan),
                               .sample_seconds = seconds_of(sample),
                               .leg_seconds = seconds_of(leg),
                               .drift_ppm = ppm_of(drift),

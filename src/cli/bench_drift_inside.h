@@ -18,7 +18,7 @@ typedef struct drift_row {
 } drift_row;
 
 typedef struct drift_bench {
-    uint64_t seeds, first;
+    uint64_t seeds, first, relays, views, demand;
     bool json, told[ROUTING_TOLDS];
     const char *plot;
     routing_settings settings;

@@ -28,9 +28,14 @@ static const drift_row *any_row(const drift_bench *b) {
 }
 
 static void print_table(const drift_bench *b, uint32_t test) {
-    printf("drift on F7 test %u, %s delays: %g %% a minute in legs of %u s; a sample every %u s, with %g %% of "
+    char wide[96] = "", every[16];
+    snprintf(every, sizeof every, "per %us", b->drift.plan_seconds);
+    if (b->views > 0 || b->demand < 100 || b->relays != routing_f7_tests[test - 1].relays)
+        snprintf(wide, sizeof wide, " with %" PRIu64 " relays, views of %" PRIu64 ", demand %" PRIu64 " %%", b->relays,
+                 b->views, b->demand);
+    printf("drift on F7 test %u%s, %s delays: %g %% a minute in legs of %u s; a sample every %u s, with %g %% of "
            "noise, %g %% of them nonsense;\n",
-           test, routing_delay_name(b->settings.delay), b->drift.drift_ppm / 1e4, b->drift.leg_seconds,
+           test, wide, routing_delay_name(b->settings.delay), b->drift.drift_ppm / 1e4, b->drift.leg_seconds,
            b->drift.sample_seconds, b->drift.noise_ppm / 1e4, b->drift.spike_ppm / 1e4);
     printf("band %g %% + %g for %g s, slack %g; %" PRIu64 " seeds from %" PRIu64 ", %u s each; %.1f units of flow, a "
            "link in use costs %.1f\n",
@@ -40,8 +45,7 @@ static void print_table(const drift_bench *b, uint32_t test) {
     printf("%-7s| %-27s | %-31s | %-16s | %-23s | %-7s |\n", "", "true cost / optimum", "units moved a minute",
            "told of a link", "per peer and minute", "moves");
     printf("%-7s| %-13s %-13s | %7s %7s %7s %7s | %7s %7s | %7s %7s %7s | %7s | %s\n", "told", "braid", "best of told",
-           "braid", "each s", "best", "optimum", "a min", "wrong", "msgs", "frames", "KB", "pass",
-           "hash of the traces");
+           "braid", every, "best", "optimum", "a min", "wrong", "msgs", "frames", "KB", "pass", "hash of the traces");
     for (uint32_t t = 0; t < ROUTING_TOLDS; t++)
         if (b->row[t].runs > 0) print_row(b, &b->row[t], routing_told_name((routing_told)t));
     printf("\n");
@@ -51,6 +55,9 @@ static void put_settings(json_out *o, const drift_bench *b, uint32_t test) {
     json_out_string(o, "experiment", "drift");
     json_out_u64(o, "test", test);
     json_out_string(o, "delay", routing_delay_name(b->settings.delay));
+    json_out_u64(o, "relays", b->relays);
+    json_out_u64(o, "views", b->views);
+    json_out_u64(o, "demand_percent", b->demand);
     json_out_u64(o, "first_seed", b->first);
     json_out_u64(o, "seconds", b->drift.seconds);
     json_out_u64(o, "leg_seconds", b->drift.leg_seconds);

@@ -37,8 +37,8 @@ typedef struct drift_run {
     drift_link *link;
     int64_t leg_ppm;                      // most that a leg changes
     int64_t *standing;                    // the latest whole flow, of the rounds
-    int64_t *flow[ROUTING_FOLLOWERS];     // this second's
-    int64_t *earlier[ROUTING_FOLLOWERS];  // last second's
+    int64_t *flow[ROUTING_FOLLOWERS];     // of this plan
+    int64_t *earlier[ROUTING_FOLLOWERS];  // of the one before
     plan_link *plan;                      // the problem's links with other costs
     void *scratch;
     double error_sum;
@@ -162,7 +162,7 @@ static void plan(drift_run *d, routing_follower follower) {
     if (err) routing_net_fail(n, err, "%s", error.text);
 }
 
-static void see_second(drift_run *d, bool look) {
+static void see_plans(drift_run *d, bool look) {
     const plan_problem *p = &d->net.instance->problem;
     memcpy(d->flow[ROUTING_FOLLOW_RUN], d->standing, p->links * sizeof *d->standing);
     plan(d, ROUTING_FOLLOW_NEWS);
@@ -240,7 +240,7 @@ static void run_drift(drift_run *d) {
             routing_events_until(n, n->start + round * ROUTING_ROUND);
             see_round(d, round);
         }
-        see_second(d, second % d->drift->look_seconds == 0);
+        if (second % d->drift->plan_seconds == 0) see_plans(d, second % d->drift->look_seconds == 0);
     }
 }
 
@@ -251,7 +251,7 @@ static void sum_up(drift_run *d) {
     out->frames = d->during.frames;
     out->bytes = d->during.bytes;
     out->over_capacity = out->before.over_capacity + d->during.over_capacity;
-    out->error = d->error_sum / d->drift->seconds / d->net.instance->problem.links;
+    out->error = d->error_sum / (d->drift->seconds / d->drift->plan_seconds) / d->net.instance->problem.links;
     keep(d, out->before.hash);
     keep(d, d->during.hash);
     for (uint32_t f = 0; f < ROUTING_FOLLOWERS; f++) keep(d, out->follower[f].moved);
@@ -263,9 +263,11 @@ static braid_err check(const routing_instance *instance, const routing_drift *dr
                           instance->sources);
     bool bad = drift->seconds < 1 || drift->seconds > ROUTING_MAX_DRIFT_SECONDS || drift->look_seconds < 1 ||
                drift->sample_seconds < 1;
+    bad |= drift->plan_seconds < 1 || drift->look_seconds % drift->plan_seconds != 0;
     if (bad || drift->leg_seconds < 1 || drift->leg_seconds > ROUTING_MAX_DRIFT_SECONDS || drift->drift_ppm > MILLION)
         return braid_fail(error, BRAID_ARGUMENT,
-                          "drift lasts 1 to %d s, in legs of as many, and is at most 100 %% a minute",
+                          "drift lasts 1 to %d s, in legs of as many, is at most 100 %% a minute, and there is a look "
+                          "at every so manieth plan",
                           ROUTING_MAX_DRIFT_SECONDS);
     return BRAID_OK;
 }

@@ -24,7 +24,8 @@ typedef struct routing_drift {
     routing_told told;
     measure_rule rule;        // of ROUTING_TOLD_BAND
     uint32_t seconds;         // of drift, 1 .. ROUTING_MAX_DRIFT_SECONDS
-    uint32_t look_seconds;    // between two comparisons with the optimum
+    uint32_t look_seconds;    // between two comparisons with the optimum; a multiple of the next
+    uint32_t plan_seconds;    // between two optima, and two countings of moves
     uint32_t sample_seconds;  // between two samples of a link
     uint32_t leg_seconds;     // a link's cost keeps its direction for so long
     // In a leg a cost goes evenly from c to c * (1 + u), u uniform in +-drift_ppm * sqrt(leg / 60 s): over a minute the same
@@ -34,7 +35,7 @@ typedef struct routing_drift {
     uint32_t spike_ppm;  // so many samples of a million are 20 times too long
 } routing_drift;
 
-// Ways of following the costs, all counted alike: at every second, against the second before.
+// Ways of following the costs, all counted alike: at every plan, against the one before.
 typedef enum routing_follower {
     ROUTING_FOLLOW_RUN,      // the routers
     ROUTING_FOLLOW_NEWS,     // the exact optimum of what routing was told, anew at each second: no router knows more
