@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 static t6_settings settings(void) { return (t6_settings){.microbatches = 3, .capacity = 4, .link = PIPELINE_PAIR}; }
@@ -73,6 +74,26 @@ static void test_arrangements_are_whole(void **state) {
     }
 }
 
+// The baseline is not weakened: four times as many trials in a population four times as large find nothing better.
+static void test_a_longer_search_finds_nothing_better(void **state) {
+    (void)state;
+    plan_dtfm_settings longer = {.population = 4 * PLAN_DTFM_POPULATION, .trials = 4 * PLAN_DTFM_TRIALS, .seed = 77};
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        t6_world w;
+        make(&w, seed);
+        plan_dtfm_problem p = {T6_STAGES, T6_WIDTH, w.cost, NULL, true};
+        plan_dtfm_answer answer, more;
+        uint32_t stage[T6_PEERS];
+        braid_error error = {0};
+        void *memory = malloc(plan_dtfm_bytes(&p, &longer));
+        assert_non_null(memory);
+        assert_int_equal(t6_arrange_dtfm(&w, stage, &answer, &error), BRAID_OK);
+        assert_int_equal(plan_dtfm(&p, &longer, memory, stage, &more, &error), BRAID_OK);
+        assert_int_equal(answer.score, more.score);
+        free(memory);
+    }
+}
+
 static void test_pipelines_take_their_time(void **state) {
     (void)state;
     t6_world w;
@@ -107,6 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_figures_by_hand),
         cmocka_unit_test(test_arrangements_are_whole),
+        cmocka_unit_test(test_a_longer_search_finds_nothing_better),
         cmocka_unit_test(test_pipelines_take_their_time),
     };
     return cmocka_run_group_tests_name("sim_t6", tests, NULL, NULL);
