@@ -13,7 +13,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace;
-    bool lead, data, json, supervised;
+    bool lead, data, json, supervised, measure;
     uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays;
 } node_flags;
 
@@ -61,6 +61,19 @@ static void on_advanced(void *context, uint64_t version) {
     fflush(stdout);
 }
 
+// For the supervisor alone, too (cli/up_measure.c).
+static void on_figures(void *context, const node_figures *f) {
+    (void)context;
+    printf("{\"event\":\"measured\",\"stage\":%u,\"capacity\":%u,\"iterations\":%llu,\"messages\":%llu,\"payload_bytes\":%llu,"
+           "\"loop_ns\":%llu,\"process_ns\":%llu,\"wall_ns\":%llu,\"jobs\":[",
+           f->stage, f->capacity, (unsigned long long)f->iterations, (unsigned long long)f->messages, (unsigned long long)f->payload_bytes,
+           (unsigned long long)f->loop_ns, (unsigned long long)f->process_ns, (unsigned long long)f->wall_ns);
+    for (int i = 0; i < JOB_KINDS; i++)
+        printf("%s[%llu,%llu]", i ? "," : "", (unsigned long long)f->kind[i].jobs, (unsigned long long)f->kind[i].cpu_ns);
+    printf("]}\n");
+    fflush(stdout);
+}
+
 static void on_saved(void *context, const char *path, const char *why) {
     node_session *s = context;
     snprintf(s->events.checkpoint, sizeof s->events.checkpoint, "%s", path);
@@ -92,7 +105,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
         .log_path = f->log, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
-        .supervised = f->supervised, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
+        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
     };
     braid_err err = roles_check(f, &config->role, error);
     if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
@@ -116,7 +129,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
-                                         .advanced = on_advanced, .saved = on_saved, .note = on_note, .tick = on_tick};
+                                         .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .tick = on_tick};
     braid_err err = identity_open(f, &own, &error);
     config->identity = own;
     if (!err) err = node_new(config, &n, &error);
@@ -152,6 +165,7 @@ int cli_node(int argc, char **argv) {
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write what goes into and out of the protocol to this file"},
+        {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "say after each iteration what things cost, for braid up --measure"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "take commands on standard input and end with it"},
     };
     options o = {.verb = "node", .summary = "Run one peer: lend this machine to a run, or begin one.", .examples = examples,

@@ -109,7 +109,10 @@ static void leader_event(swarm *s, const report_event *news) {
         s->started = true;
         s->first = s->iteration = news->iteration;
     }
-    if (news->kind == REPORT_ITERATION) s->iteration = news->iteration;
+    if (news->kind == REPORT_ITERATION) {
+        s->iteration = news->iteration;
+        if (s->measure) measure_iteration_over(s);
+    }
     report_tell(s->report, news);
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
 }
@@ -222,6 +225,10 @@ static bool swarm_conclude(swarm *s) {
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
     s->end.repairs = s->repairs;
+    if (s->measure && s->started) {
+        braid_error error;
+        if (measure_write(s, &error)) swarm_note(s, error.text);
+    }
     report_loss_curve(s->report);
     losses_tell(s);
     report_tell(s->report, &s->end);
@@ -247,7 +254,7 @@ static int swarm_run(swarm *s) {
 
 typedef struct up_flags {
     option_list kill, late;
-    const char *chaos, *resume, *log, *trace;
+    const char *chaos, *resume, *log, *trace, *measure;
     uint64_t relays, threads, capacity, max_memory;
     bool json;
 } up_flags;
@@ -263,7 +270,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
-    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .relays = f->relays, .threads = f->threads,
+    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
@@ -288,6 +295,7 @@ int cli_up(int argc, char **argv) {
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file", .fallback = "a temporary file"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
+        {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay: relay3@iteration:12, any@iteration:5/weight (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},

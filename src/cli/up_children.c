@@ -19,6 +19,7 @@ static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room) {
 static void on_line(child *c) {
     unsigned long long version;
     report_event news;
+    if (c->swarm->measure && measure_line(c)) return;
     if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
         c->ready = true;
         c->version = version;
@@ -134,6 +135,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_add(a, "node");
     argument_add(a, "--supervised");
     argument_add(a, "--json");
+    if (s->measure) argument_add(a, "--measure");
     argument_text(a, "--listen", "127.0.0.1:0");
     argument_number(a, "--threads", s->threads);
     argument_number(a, "--capacity", s->capacity);

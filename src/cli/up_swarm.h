@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "cli/report.h"
 #include "node/fault.h"
+#include "node/measure.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +48,8 @@ typedef struct child {
     uint64_t member, stage, version;
     char line[REPORT_MAX_LINE];
     size_t line_bytes;
+    bool measured;
+    node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
     size_t complaint_bytes;
     char input[4096];
@@ -77,6 +80,13 @@ typedef struct loss {
     } phase[UP_MAX_PHASES];  // of the repairs
 } loss;
 
+// What the machine did meanwhile, for --measure: between the first iteration that counts and the newest.
+typedef struct up_clock {
+    uint32_t seen;
+    double start_s, last_s;
+    double start_busy_s, last_busy_s;  // processor time of everybody on this machine
+} up_clock;
+
 // Something to be done at an iteration, or as soon afterwards as it is safe.
 typedef struct action {
     action_kind kind;
@@ -102,7 +112,7 @@ struct swarm {
     rng random;
 
     // what the children are started with
-    const char *run_path, *resume, *log, *trace;
+    const char *run_path, *resume, *log, *trace, *measure;
     uint64_t data_peers, relays, threads, capacity, max_memory;
     char program[1024];
     char ticket[512];
@@ -113,6 +123,7 @@ struct swarm {
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;
     report_event end;           // the leader's last line
+    up_clock clock;             // with --measure
     char why[512];
 };
 
@@ -137,6 +148,14 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
 // Does what is due.
 void chaos_step(swarm *s);
 uint32_t chaos_left(const swarm *s);
+
+// up_measure.c
+// A child's line of figures; false: it is another one.
+bool measure_line(child *c);
+// The leader has told of an iteration.
+void measure_iteration_over(swarm *s);
+// Writes the scenario that `braid sim` reads.
+braid_err measure_write(const swarm *s, braid_error *error);
 
 // up_losses.c
 // A repair, a kill (with its `member`) or what the leader says of a lost member.

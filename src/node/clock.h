@@ -1,4 +1,4 @@
-// The monotonic clock, for durations only: its zero means nothing.
+// The monotonic clock, for durations only: its zero means nothing. And the processor time of the thread that asks.
 #ifndef BRAID_NODE_CLOCK_H
 #define BRAID_NODE_CLOCK_H
 
@@ -8,6 +8,12 @@
 static inline uint64_t clock_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t clock_thread_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 

@@ -13,6 +13,7 @@ static void effect_send(node *n, const effect *e) {
     if (e->blob) {
         data = blobs_data(n->blobs, e->blob, &bytes);
         blobs_hold(n->blobs, e->blob);
+        measure_sent(&n->measure, bytes);
     }
     // A link that fell takes the message with it; the core hears of that by EVENT_LINK_DOWN.
     braid_err err = net_send(n->net, &e->id, e->bytes, e->byte_count, data, bytes, e->blob);
@@ -26,10 +27,20 @@ static void effect_dial(node *n, const effect *e) {
     if (n->failed_dial_count < NODE_MAX_FAILED_DIALS) n->failed_dials[n->failed_dial_count++] = e->id;
 }
 
+static void tell_figures(node *n) {
+    if (!n->config.measure || !measure_iteration(&n->measure) || !n->callbacks.figures) return;
+    peer_view view;
+    peer_look(n->core, &view);
+    n->measure.figures.stage = view.stage;
+    n->measure.figures.capacity = n->capacity;
+    n->callbacks.figures(n->callbacks.context, &n->measure.figures);
+}
+
 static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_JOINED) jobs_place(n->jobs, t->stage);
     if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
+    if (t->kind == TELL_ITERATION) tell_figures(n);
 }
 
 static void effect_exit(node *n, const effect *e) {
@@ -160,8 +171,10 @@ void node_tick(node *n) {
 }
 
 void node_job_run(void *context, const job *work, job_result *result) {
-    const node *n = context;
+    node *n = context;
+    uint64_t start = clock_thread_ns();
     jobs_run(n->jobs, work, result);
+    n->measure.job_ns = clock_thread_ns() - start;
 }
 
 static void tell_saved(node *n, bool failed) {
@@ -172,6 +185,7 @@ static void tell_saved(node *n, bool failed) {
 void node_job_done(void *context, const job *work, const job_result *result) {
     node *n = context;
     job_blobs(n, work, blobs_release);
+    measure_job(&n->measure, work);
     const braid_error *broken = jobs_worker_error(n->jobs);
     if (broken) {
         node_fail(n, broken);

@@ -7,6 +7,7 @@
 #include "node/compute.h"
 #include "node/jobs.h"
 #include "node/log_writer.h"
+#include "node/measure.h"
 #include "node/node.h"
 
 #include <stdio.h>
@@ -72,6 +73,7 @@ struct node {
     bool stepping, draining;
     fault die_at;
     FILE *trace;
+    measure measure;
     uint64_t start_ns, enquire_start_ns, retry_ms;
     uint64_t leader_lost_ns;  // 0: there is a link to it
     uint64_t advanced_version;

@@ -91,6 +91,7 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
         return;
     }
     if (fault_at_message(&n->die_at, &n->msg) == FAULT_DIE_NOW) fault_die();
+    measure_message(&n->measure, payload_bytes);
     node_feed(n, &(event){.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes});
 }
 

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "net/identity.h"
 #include "node/fault.h"
+#include "node/measure.h"
 #include "node/ticket.h"
 #include "peer/peer.h"
 #include "train/run.h"
@@ -31,6 +32,8 @@ typedef struct node_callbacks {
     void (*advanced)(void *context, uint64_t version);
     // A checkpoint is complete, or could not be written (`why`, else NULL); told before its TELL_CHECKPOINT or TELL_END.
     void (*saved)(void *context, const char *path, const char *why);
+    // After each iteration but the first ones, when `measure` is set.
+    void (*figures)(void *context, const node_figures *figures);
     void (*note)(void *context, const char *text);
     void (*tick)(void *context);  // twice a second
 } node_callbacks;
@@ -51,6 +54,7 @@ typedef struct node_config {
     uint64_t max_memory;            // bytes, 0: no cap
     bool supervised;                // commands come on standard input, and its end is ours
     fault die_at;
+    bool measure;
     const char *trace;              // file for node/trace.h; NULL: none
     node_callbacks callbacks;
 } node_config;

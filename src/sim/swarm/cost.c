@@ -5,8 +5,8 @@
 #include "train/blocks.h"
 
 enum {
-    TOUCHES_PER_UPDATE = 10,    // of an element, in all that `update_ns` stands for (cost_of_element)
-    FLOPS_PER_TOUCH = 8,        // a machine that computes so many flops touches one element of memory meanwhile
+    TOUCHES_PER_UPDATE = 33,    // of an element, in all that `update_ns` stands for
+    FLOPS_PER_TOUCH = 16,       // what else a machine computes meanwhile
     STATE_BYTES = 12,           // of an element: weight and two moments
     RESULT_BYTES = 4,
     EXACT_BYTES = 8, FAST_BYTES = 4,  // of an element of a sum
@@ -25,21 +25,21 @@ static uint64_t elements_of(const swarm *w, uint16_t index, uint32_t blocks) {
     return w->s->stage[index].parameters * blocks / w->core->model->blocks[index];
 }
 
-// How often a job touches each of the elements that it is about, in the units of TOUCHES_PER_UPDATE: what one member of a
-// stage does in an iteration adds up to about that.
+// What a job costs for each of the elements that it is about, in measured proportions (braid up --measure on one core: hashes
+// cost most). What one member of a stage does in an iteration adds up to 32 to 34 of these, however many members there are.
 static uint32_t touches(const job *work) {
     switch (work->kind) {
-    case JOB_PACK: return 2;
-    case JOB_REDUCE: return 1 + 2 * work->inputs;
+    case JOB_PACK: return 4;
+    case JOB_REDUCE: return 4 + 8 * work->inputs;
     case JOB_RESULT_PUT:
     case JOB_RESULT_GET: return 1;
-    case JOB_NORM: return 1;
-    case JOB_APPLY: return 3;
-    case JOB_STATE_ROOT: return 3;
+    case JOB_NORM: return 8;
+    case JOB_APPLY: return 2;
+    case JOB_STATE_ROOT:
     case JOB_STATE_GET:
-    case JOB_STATE_PUT: return 3;
+    case JOB_STATE_PUT: return 9;
     case JOB_STATE_INIT: return 2;
-    case JOB_LEAVES: return 1;
+    case JOB_LEAVES: return 8;
     case JOB_SUM_CLEAR: return 1;
     default: return 0;
     }

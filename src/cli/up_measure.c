@@ -1,0 +1,156 @@
+// braid up --measure: what the peers of this swarm cost, as a scenario that `braid sim` reads (docs/results/truth.md).
+#include "cli/up_swarm.h"
+#include "node/clock.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double LEAST_CORES = 0.05;
+
+// ---- what the children say
+
+static uint64_t count_of(const json_t *line, const char *name) { return (uint64_t)json_integer_value(json_object_get(line, name)); }
+
+bool measure_line(child *c) {
+    json_t *line = strstr(c->line, "\"event\":\"measured\"") ? json_loads(c->line, 0, NULL) : NULL;
+    if (!line) return false;
+    node_figures *f = &c->figures;
+    *f = (node_figures){.stage = (uint16_t)count_of(line, "stage"), .capacity = (uint32_t)count_of(line, "capacity"), .iterations = count_of(line, "iterations"),
+                        .messages = count_of(line, "messages"), .payload_bytes = count_of(line, "payload_bytes"), .loop_ns = count_of(line, "loop_ns"),
+                        .process_ns = count_of(line, "process_ns"), .wall_ns = count_of(line, "wall_ns")};
+    const json_t *jobs = json_object_get(line, "jobs");
+    for (size_t i = 0; i < JOB_KINDS; i++) {
+        const json_t *pair = json_array_get(jobs, i);
+        f->kind[i].jobs = (uint64_t)json_integer_value(json_array_get(pair, 0));
+        f->kind[i].cpu_ns = (uint64_t)json_integer_value(json_array_get(pair, 1));
+    }
+    c->measured = f->iterations > 0;
+    json_decref(line);
+    return true;
+}
+
+// ---- what the machine does
+
+// Processor time of everybody since the machine started, in seconds; 0: not known.
+static double busy_s(void) {
+    unsigned long long user, nice, kernel, idle, waiting, hard, soft, stolen;
+    FILE *file = fopen("/proc/stat", "r");
+    if (!file) return 0;
+    int read = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &kernel, &idle, &waiting, &hard, &soft, &stolen);
+    fclose(file);
+    if (read != 8) return 0;
+    return (double)(user + nice + kernel + hard + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double now_s(void) { return (double)clock_now_ns() * 1e-9; }
+
+void measure_iteration_over(swarm *s) {
+    up_clock *c = &s->clock;
+    double now = now_s();
+    if (++c->seen > MEASURE_WARM_UP) c->last_busy_s = busy_s();
+    else c->start_busy_s = busy_s();
+    if (c->seen <= MEASURE_WARM_UP) c->start_s = now;
+    c->last_s = now;
+}
+
+// What is left of the machine when others have had their part: the time that neither idle nor we had was theirs.
+static double cores_ours(const swarm *s) {
+    const up_clock *c = &s->clock;
+    double all = (double)sysconf(_SC_NPROCESSORS_ONLN), wall = c->last_s - c->start_s;
+    double ours = 0;
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->measured) ours += (double)s->children[i]->figures.process_ns * 1e-9;
+    if (wall <= 0 || c->start_busy_s <= 0) return all;
+    double others = (c->last_busy_s - c->start_busy_s - ours) / wall;
+    if (others < 0) others = 0;
+    return all - others > LEAST_CORES ? all - others : LEAST_CORES;
+}
+
+// ---- what a message costs
+
+typedef struct loop_cost {
+    double message_ns, byte_ns;
+} loop_cost;
+
+// The least squares of loop = messages * a + bytes * b over all peers: data peers hear many messages, relays carry tensors.
+static loop_cost loop_costs(const swarm *s) {
+    double mm = 0, mb = 0, bb = 0, ml = 0, bl = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const node_figures *f = &s->children[i]->figures;
+        if (!s->children[i]->measured) continue;
+        double m = (double)f->messages, b = (double)f->payload_bytes, l = (double)f->loop_ns;
+        mm += m * m;
+        mb += m * b;
+        bb += b * b;
+        ml += m * l;
+        bl += b * l;
+    }
+    double d = mm * bb - mb * mb;
+    loop_cost cost = {.message_ns = d > 0 ? (ml * bb - bl * mb) / d : 0, .byte_ns = d > 0 ? (bl * mm - ml * mb) / d : 0};
+    if (cost.message_ns < 0 || d <= 0) cost = (loop_cost){.byte_ns = bb > 0 ? bl / bb : 0};
+    else if (cost.byte_ns < 0) cost = (loop_cost){.message_ns = mm > 0 ? ml / mm : 0};
+    return cost;
+}
+
+// ---- the scenario
+
+static void put_ms(FILE *file, const char *key, double ns) {
+    if (ns > 0) fprintf(file, ", %s: %.4f", key, ns >= 1000 ? ns * 1e-6 : 0.001);
+}
+
+static double mean_ns(const node_figures *f, job_kind kind) {
+    return f->kind[kind].jobs ? (double)f->kind[kind].cpu_ns / (double)f->kind[kind].jobs : 0;
+}
+
+static double update_ns(const node_figures *f) {
+    double all = 0;
+    for (int kind = JOB_PACK; kind <= JOB_SUM_CLEAR; kind++) all += (double)f->kind[kind].cpu_ns;
+    return all / (double)f->iterations;
+}
+
+static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost) {
+    const node_figures *f = &c->figures;
+    // the leader is the first of the data peers by name
+    const char *name = c->role == CHILD_LEADER ? "data1" : c->name;
+    fprintf(file, "- {name: %s, %s", name, c->role == CHILD_RELAY ? "" : "role: data, ");
+    if (c->role == CHILD_RELAY) fprintf(file, "stage: %u, ", f->stage);
+    fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->threads);
+    put_ms(file, "forward_ms", mean_ns(f, JOB_FORWARD));
+    if (c->role != CHILD_RELAY) put_ms(file, "loss_ms", mean_ns(f, JOB_LOSS));
+    put_ms(file, "backward_ms", mean_ns(f, JOB_BACKWARD));
+    put_ms(file, "weight_ms", mean_ns(f, JOB_WEIGHT));
+    put_ms(file, "update_ms", update_ns(f));
+    put_ms(file, "message_ms", cost.message_ns);
+    put_ms(file, "megabyte_ms", cost.byte_ns * 1e6);
+    fputs("}\n", file);
+}
+
+static uint32_t measured(const swarm *s) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) count += s->children[i]->measured;
+    return count;
+}
+
+braid_err measure_write(const swarm *s, braid_error *error) {
+    char run[PATH_MAX];
+    if (measured(s) == 0)
+        return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
+    if (!realpath(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
+    FILE *file = fopen(s->measure, "w");
+    if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
+    const up_clock *c = &s->clock;
+    uint64_t iterations = s->iteration - s->first, counted = c->seen - MEASURE_WARM_UP;
+    loop_cost cost = loop_costs(s);
+    fprintf(file, "# Measured by braid up: %llu iterations of %.4f s each, %.2f cores for %u processes. Processor times; see docs/results/truth.md.\n",
+            (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores_ours(s), s->child_count);
+    fprintf(file, "model: {run: %s}\niterations: %llu\nmachines: [{name: here, cores: %.3f}]\npeers:\n", run, (unsigned long long)iterations, cores_ours(s));
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->measured) put_peer(file, s, s->children[i], cost);
+    bool bad = ferror(file) != 0;
+    bad = fclose(file) != 0 || bad;
+    return bad ? braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno)) : BRAID_OK;
+}
