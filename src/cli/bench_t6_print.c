@@ -35,10 +35,13 @@ static void print_head(const t6_bench *b) {
 }
 
 static void print_row(const t6_row *r, const char *arrangement, const char *system, bool routed) {
-    printf("%-8s %-8s | %6.3f %6.3f %6.3f %6.2f | %6.3f %6.3f %7u of %4u | %6.1f %7.3f %9.3f | ", arrangement, system,
+    printf("%-8s %-8s | %6.3f %6.3f %6.3f %6.2f | %6.3f %6.3f %7u of %4u | %6.1f ", arrangement, system,
            t6_mean(&r->minutes), deviation(&r->minutes), r->minutes.worst, t6_mean(&r->microbatches),
-           t6_mean(&r->over_dtfm), r->over_dtfm.worst, r->no_slower, r->runs, t6_mean(&r->cost),
-           t6_mean(&r->over_optimum), r->over_optimum.worst);
+           t6_mean(&r->over_dtfm), r->over_dtfm.worst, r->no_slower, r->runs, t6_mean(&r->cost));
+    if (r->over_optimum.count > 0)
+        printf("%7.3f %9.3f | ", t6_mean(&r->over_optimum), r->over_optimum.worst);
+    else
+        printf("%7s %9s | ", "-", "-");
     if (routed)
         printf("%6u %6u %6.0f %7.0f | ", r->whole, r->quiet, t6_mean(&r->rounds), t6_mean(&r->messages));
     else
