@@ -1,0 +1,324 @@
+// The world of simulated swarms, by hand: what tensors get of the lines that they share, what jobs get of a machine.
+#include "sim/swarm/inside.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PEERS = 4 };
+
+static const uint64_t MEGABIT = 1000000;
+
+// Four peers, each on a machine of its own, without latency.
+typedef struct world {
+    scenario s;
+    swarm w;
+    sim_cluster core;
+    sim_report report;
+    sim_swarm_report out;
+    sim_swarm_options options;
+    scenario_peer peers[PEERS];
+    swarm_peer peer[PEERS];
+    swarm_machine machine[PEERS];
+    uint32_t on[PEERS][PEERS];
+    swarm_way *way[PEERS * PEERS];
+} world;
+
+static world *world_new(void) {
+    world *d = calloc(1, sizeof *d);
+    assert_non_null(d);
+    d->w = (swarm){.core = &d->core, .s = &d->s, .out = &d->out, .options = &d->options, .peer = d->peer, .peers = PEERS, .machine = d->machine, .way = d->way};
+    d->core.report = &d->report;
+    d->core.now = SWARM_BEGIN_NS;
+    d->s.machines = PEERS;
+    for (uint32_t i = 0; i < PEERS; i++) {
+        d->peers[i].machine = i;
+        d->peers[i].threads = 1;
+        d->peer[i] = (swarm_peer){.s = &d->peers[i], .index = i, .node = SWARM_NOBODY, .alive = true, .life = 1};
+        d->machine[i] = (swarm_machine){.cores_milli = 1000, .at_ns = SWARM_BEGIN_NS, .peer = d->on[i], .peers = 1};
+        d->on[i][0] = i;
+    }
+    return d;
+}
+
+static void world_free(world *d) {
+    void *item;
+    uint64_t at;
+    while (sim_queue_take(&d->w.queue, &at, &item)) swarm_item_free(item);
+    sim_queue_close(&d->w.queue);
+    for (uint32_t i = 0; i < PEERS * PEERS; i++) {
+        if (d->way[i]) swarm_list_clear(&d->way[i]->waiting);
+        free(d->way[i]);
+    }
+    for (uint32_t i = 0; i < PEERS; i++) swarm_list_clear(&d->peer[i].inbox);
+    free(d->w.flow);
+    free(d);
+}
+
+static swarm_way *way(world *d, uint32_t from, uint32_t to) {
+    swarm_way **slot = &d->way[from * PEERS + to];
+    if (*slot == NULL) *slot = calloc(1, sizeof **slot);
+    assert_non_null(*slot);
+    (*slot)->from = from;
+    (*slot)->to = to;
+    return *slot;
+}
+
+static void tensor(world *d, uint32_t from, uint32_t to, uint64_t bits) {
+    swarm_item *item = swarm_item_new(SWARM_MESSAGE, to, 0);
+    item->other = from;
+    item->lane = LANE_BULK;
+    item->wire_bytes = bits / 8;
+    swarm_flow_add(&d->w, way(d, from, to), item);
+}
+
+// Runs the clock for the lines alone; when each arrival came, by receiver, in `at_ns`.
+static uint32_t arrivals(world *d, uint64_t at_ns[], uint32_t who[], uint32_t most) {
+    void *taken;
+    uint64_t at;
+    uint32_t count = 0;
+    while (sim_queue_take(&d->w.queue, &at, &taken)) {
+        swarm_item *item = taken;
+        d->core.now = at;
+        if (item->kind == SWARM_FLOW) swarm_flow_done(&d->w, item);
+        else if (item->kind == SWARM_LINES) swarm_flow_all(&d->w);
+        else if (count < most) {
+            who[count] = item->peer;
+            at_ns[count++] = at - SWARM_BEGIN_NS;
+        }
+        swarm_item_free(item);
+    }
+    return count;
+}
+
+static void assert_near(uint64_t ns, double s) {
+    double got = (double)ns / 1e9;
+    if (got < s - 1e-6 || got > s + 1e-6) fail_msg("%.9f s, wanted %.9f s", got, s);
+}
+
+static void test_one_tensor_has_the_line(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 8 * MEGABIT;
+    d->machine[1].down_bps = 100 * MEGABIT;
+    tensor(d, 0, 1, 8 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 1);
+    assert_near(at[0], 1.0);
+    world_free(d);
+}
+
+// Two tensors leave by one line: half each; when the short one is through, the other has all of it.
+static void test_a_line_is_shared(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 8 * MEGABIT;
+    tensor(d, 0, 1, 8 * MEGABIT);
+    tensor(d, 0, 2, 4 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 2);
+    assert_int_equal(who[0], 2);
+    assert_near(at[0], 1.0);
+    assert_near(at[1], 1.5);
+    world_free(d);
+}
+
+// What one cannot use, because its receiver is slow, the others have (max-min, not equal shares).
+static void test_what_one_cannot_use_others_have(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 9 * MEGABIT;
+    d->machine[1].down_bps = MEGABIT;
+    tensor(d, 0, 1, 1 * MEGABIT);
+    tensor(d, 0, 2, 8 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 2);
+    assert_near(at[0], 1.0);
+    assert_near(at[1], 1.0);
+    world_free(d);
+}
+
+// Three senders into one line, one of them slower than its third; the pair's own limit counts, too.
+static void test_the_receivers_line_is_shared(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[3].down_bps = 10 * MEGABIT;
+    d->machine[0].up_bps = 2 * MEGABIT;
+    way(d, 1, 3)->link.bps = 3 * MEGABIT;
+    tensor(d, 0, 3, 2 * MEGABIT);
+    tensor(d, 1, 3, 3 * MEGABIT);
+    tensor(d, 2, 3, 5 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 3);
+    for (int i = 0; i < 3; i++) assert_near(at[i], 1.0);
+    world_free(d);
+}
+
+static void test_tensors_of_one_way_go_in_order(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 8 * MEGABIT;
+    tensor(d, 0, 1, 8 * MEGABIT);
+    tensor(d, 0, 1, 2 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 2);
+    assert_near(at[0], 1.0);
+    assert_near(at[1], 1.25);
+    assert_int_equal(d->peer[0].sending.total_ns / 1000, 1250000);
+    world_free(d);
+}
+
+static void test_a_cut_way_stands_still(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 8 * MEGABIT;
+    d->s.peers = PEERS;
+    d->s.partitions = 1;
+    d->s.partition[0] = (scenario_partition){.from.word[0] = 1, .to.word[0] = 2, .start_ns = 500000000, .stop_ns = 2500000000u};
+    for (int i = 0; i < 2; i++)
+        sim_queue_put(&d->w.queue, SWARM_BEGIN_NS + (i ? d->s.partition[0].stop_ns : d->s.partition[0].start_ns), swarm_item_new(SWARM_LINES, 0, 0));
+    tensor(d, 0, 1, 8 * MEGABIT);
+    tensor(d, 0, 2, 8 * MEGABIT);
+    assert_int_equal(arrivals(d, at, who, 8), 2);
+    assert_int_equal(who[0], 2);  // half for 0.5 s, then all
+    assert_near(at[0], 1.25);
+    assert_near(at[1], 2.5 + 0.75);
+    world_free(d);
+}
+
+static void test_a_cleared_way_gives_its_share_back(void **state) {
+    (void)state;
+    world *d = world_new();
+    uint64_t at[8];
+    uint32_t who[8];
+    d->machine[0].up_bps = 8 * MEGABIT;
+    tensor(d, 0, 1, 80 * MEGABIT);
+    tensor(d, 0, 2, 8 * MEGABIT);
+    swarm_flow_clear(&d->w, way(d, 0, 1));
+    assert_int_equal(arrivals(d, at, who, 8), 1);
+    assert_near(at[0], 1.0);
+    world_free(d);
+}
+
+// ---- machines
+
+// Jobs that are done, in order: the clock of the machines alone.
+static uint32_t jobs_done(world *d, uint64_t at_ns[], uint32_t who[], uint32_t most) {
+    void *taken;
+    uint64_t at;
+    uint32_t count = 0;
+    while (sim_queue_take(&d->w.queue, &at, &taken)) {
+        swarm_item *item = taken;
+        d->core.now = at;
+        bool before[PEERS];
+        for (uint32_t i = 0; i < PEERS; i++) before[i] = d->peer[i].task[TASK_JOB].active;
+        swarm_machine_item(&d->w, item);
+        for (uint32_t i = 0; i < PEERS && count < most; i++) {
+            if (!before[i] || d->peer[i].task[TASK_JOB].active) continue;
+            who[count] = i;
+            at_ns[count++] = at - SWARM_BEGIN_NS;
+        }
+        swarm_item_free(item);
+    }
+    return count;
+}
+
+static world *on_one_machine(uint64_t cores_milli) {
+    world *d = world_new();
+    for (uint32_t i = 0; i < PEERS; i++) {
+        d->peers[i].machine = 0;
+        d->on[0][i] = i;
+        d->peer[i].paused = true;  // what is done waits
+    }
+    d->machine[0].peers = PEERS;
+    d->machine[0].cores_milli = cores_milli;
+    return d;
+}
+
+static void test_cores_enough(void **state) {
+    (void)state;
+    world *d = on_one_machine(2000);
+    uint64_t at[8];
+    uint32_t who[8];
+    swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
+    swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S / 2, 1);
+    assert_int_equal(jobs_done(d, at, who, 8), 2);
+    assert_int_equal(who[0], 1);
+    assert_near(at[0], 0.5);
+    assert_near(at[1], 1.0);
+    world_free(d);
+}
+
+// Four jobs on a core and a half: each at 3/8 until the short ones are over.
+static void test_cores_too_few(void **state) {
+    (void)state;
+    world *d = on_one_machine(1500);
+    uint64_t at[8];
+    uint32_t who[8];
+    for (uint32_t i = 0; i < PEERS; i++) swarm_task_start(&d->w, i, TASK_JOB, i < 2 ? 3 * SWARM_S / 8 : SWARM_S, 1);
+    assert_int_equal(jobs_done(d, at, who, 8), 4);
+    assert_near(at[0], 1.0);
+    assert_near(at[1], 1.0);
+    assert_near(at[2], 1.0 + 0.625 / 0.75);
+    assert_near(at[3], 1.0 + 0.625 / 0.75);
+    world_free(d);
+}
+
+static void test_threads_weigh(void **state) {
+    (void)state;
+    world *d = on_one_machine(2000);
+    uint64_t at[8];
+    uint32_t who[8];
+    swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 3);
+    swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S, 1);
+    assert_int_equal(jobs_done(d, at, who, 8), 2);
+    assert_near(at[0], 2.0);
+    assert_near(at[1], 2.0);
+    world_free(d);
+}
+
+static void test_who_stands_still_takes_nothing(void **state) {
+    (void)state;
+    world *d = on_one_machine(1000);
+    uint64_t at[8];
+    uint32_t who[8];
+    swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
+    swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S, 1);
+    swarm_task_stop(&d->w, 1, TASK_JOB);
+    assert_true(d->peer[1].task[TASK_JOB].left_ps > 0);
+    assert_int_equal(jobs_done(d, at, who, 8), 1);
+    assert_near(at[0], 1.0);
+    uint64_t resumed = d->core.now - SWARM_BEGIN_NS;
+    swarm_task_go_on(&d->w, 1, TASK_JOB);
+    assert_int_equal(jobs_done(d, at, who, 8), 1);
+    assert_near(at[0] - resumed, 1.0);
+    world_free(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_tensor_has_the_line),
+        cmocka_unit_test(test_a_line_is_shared),
+        cmocka_unit_test(test_what_one_cannot_use_others_have),
+        cmocka_unit_test(test_the_receivers_line_is_shared),
+        cmocka_unit_test(test_tensors_of_one_way_go_in_order),
+        cmocka_unit_test(test_a_cut_way_stands_still),
+        cmocka_unit_test(test_a_cleared_way_gives_its_share_back),
+        cmocka_unit_test(test_cores_enough),
+        cmocka_unit_test(test_cores_too_few),
+        cmocka_unit_test(test_threads_weigh),
+        cmocka_unit_test(test_who_stands_still_takes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
