@@ -222,6 +222,26 @@ static void test_a_seed_gives_one_answer(void **state) {
     }
 }
 
+// What is found cannot be mended by two peers that change places.
+static void test_no_swap_is_left(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        swarm w;
+        uint32_t stage[MAX_PEERS];
+        plan_dtfm_answer answer;
+        open_swarm(&w, seed, 6, 3, true);
+        search(&w, seed, stage, &answer);
+        for (uint32_t i = 3; i < 18; i++)
+            for (uint32_t j = 3; j < i; j++) {
+                uint32_t a = stage[i], b = stage[j];
+                stage[i] = b, stage[j] = a;
+                if (plan_dtfm_cost(&w.p, stage).score < answer.score)
+                    fail_msg("seed %llu: peers %u and %u should swap", (unsigned long long)seed, i, j);
+                stage[i] = a, stage[j] = b;
+            }
+    }
+}
+
 static void test_mistakes_are_named(void **state) {
     (void)state;
     swarm w;
@@ -253,6 +273,7 @@ int main(void) {
         cmocka_unit_test(test_small_swarms_are_arranged_best),
         cmocka_unit_test(test_pipelines_are_the_best_of_an_arrangement),
         cmocka_unit_test(test_a_seed_gives_one_answer),
+        cmocka_unit_test(test_no_swap_is_left),
         cmocka_unit_test(test_mistakes_are_named),
     };
     return cmocka_run_group_tests_name("plan_dtfm", tests, NULL, NULL);

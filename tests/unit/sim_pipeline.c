@@ -95,6 +95,25 @@ static void test_a_full_relay_makes_others_wait(void **state) {
     assert_int_equal(play(&s), 94);
 }
 
+// Three data peers at 1, 4 and 6 from one relay: who came first is served first, whatever its number.
+static void test_the_longest_wait_comes_first(void **state) {
+    (void)state;
+    scene s;
+    open_scene(&s, 4, 3);
+    s.peer[1] = (pipeline_peer){.forward_ns = 10};
+    set_link(&s, 0, 1, 1, 0);
+    set_link(&s, 2, 1, 6, 0);
+    set_link(&s, 3, 1, 4, 0);
+    add_path(&s, (uint32_t[]){0, 1, 0});
+    add_path(&s, (uint32_t[]){2, 1, 2});
+    add_path(&s, (uint32_t[]){3, 1, 3});
+    // Forward: the first 1..11, then the third, there since 4, 11..21, then the second 21..31. Gradients come at 13, 29 and
+    // 43 and wait for 21, 31 and nobody.
+    assert_int_equal(play(&s), 49);
+    assert_int_equal(s.done[0], 22);
+    assert_int_equal(s.done[2], 35);
+}
+
 // Two relays of one stage: with a link for each pair both are served at once, with one link for each peer in turn.
 static void test_what_transfers_share(void **state) {
     (void)state;
@@ -195,6 +214,7 @@ int main(void) {
         cmocka_unit_test(test_one_microbatch_adds_everything_up),
         cmocka_unit_test(test_transfers_of_a_link_follow_one_another),
         cmocka_unit_test(test_a_full_relay_makes_others_wait),
+        cmocka_unit_test(test_the_longest_wait_comes_first),
         cmocka_unit_test(test_what_transfers_share),
         cmocka_unit_test(test_random_scenes_stay_between_the_bounds),
         cmocka_unit_test(test_mistakes_are_named),
