@@ -413,8 +413,6 @@ void on_cancel(peer *p, const message *msg) {
     hold_drop(p, s->m);
 }
 
-static bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
-
 void on_probe(peer *p, const message *msg) {
     const message_probe *body = &msg->u.probe;
     uint32_t m = body->subject.m;

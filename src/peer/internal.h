@@ -80,6 +80,8 @@ typedef struct sending {
     member_id tried[PEER_MAX_TRIED];
 } sending;
 
+static inline bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
+
 typedef struct held {
     bool used;
     uint32_t serial;         // grows when the entry is freed, so that late job answers are known as such
@@ -162,7 +164,7 @@ typedef struct pull {
     uint32_t first, count;
     uint64_t version, round;
     uint64_t digest;
-    uint64_t deadline_ns;
+    uint64_t asked_ns, deadline_ns;
     uint32_t part;          // GET_PART: index of the contributor in the round's list
 } pull;
 
@@ -417,6 +419,8 @@ void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
 void send_retry_waiting(peer *p);
 void send_member_gone(peer *p, member_id gone);
+// No ACCEPT within its limit.
+void send_overdue(peer *p, const sending *s);
 void sends_tick(peer *p);
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);

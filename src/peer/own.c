@@ -306,6 +306,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     sending *back = &o->back;
     bool pending = back->state != SEND_NONE && back->state != SEND_DONE;
     if (pending && back->deadline_ns <= p->now) {
+        send_overdue(p, back);
         back->state = SEND_NONE;
         repair_begin(p, m);
     }

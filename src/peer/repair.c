@@ -197,11 +197,19 @@ static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
     return !st->counted && !st->backward_done && !st->has_dx && !st->has_dy;
 }
 
+// It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.
+static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
+    const owned *o = &p->owned[m];
+    if (o->stage[s - 1].chosen_ns != 0) return false;
+    if (s < p->run.stages) return o->stage[s].answered && o->stage[s].has_dx && o->stage[s].working;
+    return send_pending(&o->back) && o->back.to == o->stage[s - 1].member;
+}
+
 static void repair_backward(peer *p, uint32_t m) {
     fill_gaps(p, m, p->run.stages);
     for (uint16_t s = p->run.stages; s >= 1; s--) {
         uint16_t to = (uint16_t)(s - 1);
-        if (!has_gradient(p, m, s) || !lacks_gradient(p, m, to)) continue;
+        if (!has_gradient(p, m, s) || !lacks_gradient(p, m, to) || gradient_under_way(p, m, s)) continue;
         uint16_t until = to;
         while (until > 0 && lacks_gradient(p, m, (uint16_t)(until - 1))) until--;
         if (s == p->run.stages) own_send_gradient(p, m);

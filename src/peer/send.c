@@ -290,6 +290,12 @@ static bool nobody_left(peer *p, uint32_t m) {
     return true;
 }
 
+// Who answers heartbeats and has not accepted has a slow line, or waits behind others on it.
+void send_overdue(peer *p, const sending *s) {
+    timing_link *link = s->state == SEND_SENT ? link_of(p, s->to) : NULL;
+    if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
+}
+
 static void forward_overdue(peer *p, uint32_t m) {
     held *h = &p->held[m];
     switch (h->on.state) {
@@ -304,6 +310,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     default: {
         // too slow: somebody else computes it too, and the first to come home wins; the same one again when there is nobody
         member_id slow = h->on.to;
+        send_overdue(p, &h->on);
         tell_owner_lost(p, m, PHASE_FORWARD, slow);
         add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
@@ -318,6 +325,7 @@ static void forward_overdue(peer *p, uint32_t m) {
 static void backward_overdue(peer *p, uint32_t m) {
     held *h = &p->held[m];
     member_id slow = h->back.to;
+    send_overdue(p, &h->back);
     if (h->back.state != SEND_LOST) tell_owner_lost(p, m, PHASE_BACKWARD, slow);
     send_backward(p, m);
 }

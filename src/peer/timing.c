@@ -10,6 +10,7 @@ static const uint64_t accept_floor_ns = 2 * TIMING_S;
 static const uint64_t unmeasured_bytes_per_s = 1000 * 1000;
 static const uint64_t complete_floor_ns = 2 * TIMING_S;
 static const uint64_t complete_factor = 4;        // an eta may be wrong by this much before anybody acts
+static const uint64_t overdue_most_ns = 600 * TIMING_S;  // no limit grows by silence beyond about twice this
 static const uint32_t most_false_alarms = 5;
 
 void timing_heard(timing_link *link, uint64_t now_ns) {
@@ -42,6 +43,20 @@ bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_ph
 uint64_t timing_smooth(uint64_t old_ns, uint64_t new_ns) { return old_ns == 0 ? new_ns : old_ns - old_ns / 8 + new_ns / 8; }
 
 void timing_accepted(timing_link *link, uint64_t delay_ns) { link->accept_ns = timing_smooth(link->accept_ns, delay_ns); }
+
+void timing_got(timing_link *link, uint64_t delay_ns) { link->get_ns = timing_smooth(link->get_ns, delay_ns); }
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+void timing_accept_overdue(timing_link *link, uint64_t waited_ns) {
+    link->accept_ns = larger(link->accept_ns, (waited_ns < overdue_most_ns ? waited_ns : overdue_most_ns) / 2);
+}
+
+void timing_get_overdue(timing_link *link, uint64_t waited_ns) {
+    link->get_ns = larger(link->get_ns, (waited_ns < overdue_most_ns ? waited_ns : overdue_most_ns) / 2);
+}
+
+uint64_t timing_get_limit(const timing_link *link) { return TIMING_GET_NS + 4 * larger(link->get_ns, link->accept_ns); }
 
 uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes) {
     uint64_t expected = link->accept_ns != 0 ? link->accept_ns : bytes * 1000 / (unmeasured_bytes_per_s / 1000 / 1000);

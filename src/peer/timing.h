@@ -30,6 +30,7 @@ typedef struct timing_link {
     double gap_mean_ns, gap_deviation_ns;
     uint64_t heard_ns;
     uint64_t accept_ns;   // smoothed time from FORWARD or BACKWARD to ACCEPT, payload included; 0: not measured
+    uint64_t get_ns;      // smoothed time from GET to DATA; 0: not measured
     uint32_t false_alarms;  // suspicions that turned out wrong; each doubles the limit
 } timing_link;
 
@@ -39,6 +40,14 @@ double timing_phi(const timing_link *link, uint64_t now_ns);
 bool timing_suspect(const timing_link *link, uint64_t now_ns);
 void timing_accepted(timing_link *link, uint64_t delay_ns);
 
+void timing_got(timing_link *link, uint64_t delay_ns);
+// No answer after so long, and the peer is alive: its line is slow, and to ask again sooner would only fill it. The next limit
+// is about twice as long.
+void timing_accept_overdue(timing_link *link, uint64_t waited_ns);
+void timing_get_overdue(timing_link *link, uint64_t waited_ns);
+
+// How long DATA is waited for after GET.
+uint64_t timing_get_limit(const timing_link *link);
 // How long a sender waits for ACCEPT after it sent a tensor of `bytes`.
 uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes);
 // How long a sender waits for COMPLETE after an ACCEPT that promised `eta_ns`. This is the timeout of COMPLETE.

@@ -103,8 +103,9 @@ void pull_send(peer *p, pull *q) {
     get->count = q->count;
     get->digest = q->digest;
     const member *m = member_find(p, q->from);
-    uint64_t expected = m == NULL || m->contact == NO_CONTACT ? 0 : p->contacts[m->contact].timing.accept_ns;
-    q->deadline_ns = p->now + TIMING_GET_NS + 4 * expected;
+    const timing_link none = {0};
+    q->asked_ns = p->now;
+    q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing);
     if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_REPEAT_NS / 10;
     peer_wake_at(p, q->deadline_ns);
 }
@@ -114,10 +115,28 @@ void pulls_drop(peer *p, uint8_t what) {
         if (p->pulls[i].what == what) p->pulls[i].used = false;
 }
 
+// Who answers heartbeats and not a GET has a slow line.
+static void pull_overdue(peer *p, const pull *q) {
+    const member *m = member_find(p, q->from);
+    if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
+        timing_get_overdue(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+}
+
+static void pull_timed(peer *p, const message *msg) {
+    const message_get *get = &msg->u.data.get;
+    const member *m = member_find(p, msg->sender);
+    for (uint32_t i = 0; i < PEER_MAX_PULLS && m != NULL && m->contact != NO_CONTACT; i++) {
+        const pull *q = &p->pulls[i];
+        bool mine = q->used && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
+        if (mine) timing_got(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+    }
+}
+
 void pulls_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (!q->used) continue;
+        if (q->deadline_ns <= p->now) pull_overdue(p, q);
         if (q->deadline_ns <= p->now || !member_answers(p, q->from)) reduce_denied(p, q);
         else peer_wake_at(p, q->deadline_ns);
     }
@@ -252,6 +271,7 @@ void on_data(peer *p, const message *msg, blob_id blob) {
         peer_release(p, &blob);
         return;
     }
+    pull_timed(p, msg);
     if (get->what == GET_STATE && get->stage != p->stage) {
         save_data(p, msg, blob);
         return;

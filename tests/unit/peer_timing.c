@@ -54,6 +54,27 @@ static void test_never_heard_is_not_suspect(void **state) {
     assert_false(timing_suspect(&heard, now - TIMING_S));  // a clock that went back
 }
 
+// Who is alive and does not answer has a slow line: each fruitless wait makes the next one about twice as long, and what is
+// measured later shortens it again.
+static void test_slow_lines_are_learnt(void **state) {
+    (void)state;
+    timing_link link = {0};
+    const uint64_t first = timing_get_limit(&link);
+    uint64_t limit = first;
+    for (int i = 0; i < 4; i++) {
+        timing_get_overdue(&link, limit);
+        assert_true(timing_get_limit(&link) >= 2 * limit && timing_get_limit(&link) <= 4 * limit);
+        limit = timing_get_limit(&link);
+    }
+    for (int i = 0; i < 100; i++) timing_got(&link, TIMING_MS);
+    assert_true(timing_get_limit(&link) < first + TIMING_S);
+    limit = timing_accept_limit(&link, 1000);
+    timing_accept_overdue(&link, limit);
+    assert_true(timing_accept_limit(&link, 1000) >= 2 * limit);
+    for (int i = 0; i < 100; i++) timing_accept_overdue(&link, 1000 * 3600 * TIMING_S);
+    assert_true(timing_accept_limit(&link, 1000) <= 3600 * TIMING_S);  // bounded all the same
+}
+
 static void test_false_alarms_double(void **state) {
     (void)state;
     uint64_t now;
@@ -125,6 +146,7 @@ static void test_smoothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
+        cmocka_unit_test(test_slow_lines_are_learnt),
         cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
         cmocka_unit_test(test_irregular_links_are_given_more_time),
         cmocka_unit_test(test_limits),                   cmocka_unit_test(test_smoothing),
