@@ -172,3 +172,7 @@ braid_err plan_min_cost(plan_graph *g, int64_t limit, void *memory, plan_answer 
     while (answer->units < limit && find_path(&s)) augment(&s, limit - answer->units, answer);
     return BRAID_OK;
 }
+
+const int64_t *plan_min_cost_potential(const plan_graph *g, const void *memory) {
+    return (const int64_t *)memory + g->nodes;  // as open_search lays it out
+}

@@ -35,4 +35,9 @@ size_t plan_min_cost_bytes(uint32_t nodes, uint32_t arcs);
 // BRAID_ARGUMENT: a negative cost or capacity, or a node that is not there. BRAID_LIMIT: above the maxima.
 braid_err plan_min_cost(plan_graph *g, int64_t limit, void *memory, plan_answer *answer, braid_error *error);
 
+// After plan_min_cost succeeded, while `memory` is kept: a number for each node, such that cost + potential of `from` -
+// potential of `to` is 0 or more on every residual arc. An arc that the graph lacks would have made the flow cheaper only
+// if that is negative for it.
+const int64_t *plan_min_cost_potential(const plan_graph *g, const void *memory);
+
 #endif
