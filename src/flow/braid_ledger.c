@@ -165,6 +165,16 @@ void braid_keep_capacity(braid *b) {
     }
 }
 
+// The capacity was lowered: of what passes here the costliest is given up, at both ends.
+static void give_up_passing(braid *b) {
+    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
+        int32_t passing = least(braid_sum_in(b, k), braid_sum_out(b, k));
+        int32_t units = least(-braid_room(b), most(0, passing));
+        hand_back(b, k, units);
+        cancel(b, k, units);
+    }
+}
+
 static int best_way(const braid *b, uint32_t k) {
     int best = -1;
     int64_t best_cost = BRAID_NOWHERE;
@@ -239,6 +249,7 @@ void braid_balance(braid *b) {
         return;
     }
     braid_keep_capacity(b);
+    give_up_passing(b);
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         mend_excess(b, k);
         mend_deficit(b, k);

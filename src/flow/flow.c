@@ -26,9 +26,11 @@ void flow_drop(flow *f, uint64_t member) {
     if (found != NULL) *found = f->peer[--f->count];
 }
 
+uint64_t flow_wait_ns(const flow_peer *peer) { return (uint64_t)(peer->queued + 1) * peer->forward_ns; }
+
 // design.md §5 with the terms that the chooser can change: the receiver's computing time, its queue, and the link.
 uint64_t flow_cost_ns(const flow_peer *peer) {
-    return peer->link_ns + (uint64_t)(peer->queued + 1) * peer->forward_ns;
+    return peer->link_ns + flow_wait_ns(peer);
 }
 
 static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
@@ -37,12 +39,16 @@ static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
     return false;
 }
 
+bool flow_usable(const flow_peer *peer, const uint64_t *tried, uint32_t tried_count) {
+    return peer->reachable && peer->can_take && peer->free_slots > 0 && !was_tried(peer->member, tried, tried_count);
+}
+
 uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt) {
     const flow_peer *best = NULL;
     uint64_t best_cost = 0, best_tie = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const flow_peer *c = &f->peer[i];
-        if (!c->reachable || !c->can_take || c->free_slots == 0 || was_tried(c->member, tried, tried_count)) continue;
+        if (!flow_usable(c, tried, tried_count)) continue;
         uint64_t cost = flow_cost_ns(c), tie = rng_seed(salt, c->member);
         if (best == NULL || cost < best_cost || (cost == best_cost && tie < best_tie)) {
             best = c;

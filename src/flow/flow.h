@@ -32,6 +32,10 @@ flow_peer *flow_find(flow *f, uint64_t member);
 void flow_drop(flow *f, uint64_t member);
 // Expected time until a microbatch sent now would be computed there.
 uint64_t flow_cost_ns(const flow_peer *peer);
+// Time until what waits there and one more would be computed.
+uint64_t flow_wait_ns(const flow_peer *peer);
+// It is reachable, has a free slot, and is not in `tried`.
+bool flow_usable(const flow_peer *peer, const uint64_t *tried, uint32_t tried_count);
 // The cheapest reachable peer with a free slot that is not in `tried`; equal costs are told apart by `salt`. 0: none now.
 uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt);
 // A microbatch was sent there.

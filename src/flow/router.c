@@ -172,6 +172,7 @@ void router_tick(router *r, int64_t now) {
 }
 
 int64_t router_deadline(const router *r) { return r->deadline; }
+router_peer router_self(const router *r) { return r->config.self; }
 
 // --- Messages out ------------------------------------------------------------------------------------------------------
 

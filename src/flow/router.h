@@ -70,6 +70,7 @@ typedef struct router_config {
 
 typedef struct router router;
 
+router_peer router_self(const router *r);
 // What router_init needs for this configuration; 0 when the configuration is out of its bounds.
 size_t router_bytes(const router_config *config);
 // `memory` is aligned to 16 and stays the caller's. The time of its first tick is `now`.

@@ -5,6 +5,8 @@
 #include "base/bitset.h"
 #include "base/rng.h"
 #include "flow/flow.h"
+#include "flow/measure.h"
+#include "flow/router.h"
 #include "peer/peer.h"
 #include "peer/timing.h"
 
@@ -18,6 +20,8 @@ enum {
     PEER_MAX_PULLS = 8,             // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
     PEER_LOG_ENTRIES = 256,         // newest entries, kept for those who missed them
+    ROUTE_NEIGHBOURS = 16,          // of the router, a side: of more members it sees a lasting choice
+    ROUTE_MAX_LINKS = 3 * ROUTE_NEIGHBOURS,
     PEER_MAX_APPENDS = 80,          // entries appended in one step
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
@@ -261,6 +265,42 @@ typedef struct log_ring {
     log_entry entry[PEER_LOG_ENTRIES];
 } log_ring;
 
+// ---- routing ------------------------------------------------------------------------------------------------------
+
+// One end of a link between two routers. It counts only while both ends know each other's session, so that a router whose
+// other end forgot what it had heard forgets too.
+typedef struct route_link {
+    member_id member;
+    bool up;                  // the router has it as a neighbour
+    bool broken;              // a frame of it was lost here: begin anew
+    uint32_t session, heard;  // of this end; of the other, 0: not heard
+    uint32_t sent, got;       // newest sequence
+    uint32_t told;            // cost that the other end names, of its link to here
+    uint32_t their_us;        // its clock when it last spoke
+    uint64_t their_ns;        // mine then, 0: never
+    uint64_t said_ns;         // when a frame last went out
+    measure_link measured;    // the link from here
+    uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
+} route_link;
+
+typedef struct routing {
+    void *memory;
+    router *router;           // NULL: this peer has no place in the routing
+    uint64_t epoch;           // names the sources
+    bool stale;               // members or links changed since the neighbours were chosen
+    bool serves;              // it had a whole state, so it may be given units
+    uint32_t sources;
+    router_peer source[ROUTER_MAX_SOURCES];
+    uint32_t links;
+    route_link link[ROUTE_MAX_LINKS];
+    uint32_t capacity, bound;  // what it may carry; what it may still carry of what it had before
+    uint64_t iteration;       // of the links' shares
+    uint64_t looked_ns;       // when costs and capacity were last looked at
+    uint64_t routed, unrouted;  // microbatches sent by the router's units, and otherwise
+    uint64_t cost_changes, changes;
+    uint64_t shape;           // hash of what passes here
+} routing;
+
 typedef struct local_message {
     size_t offset, bytes;
 } local_message;
@@ -323,6 +363,7 @@ struct peer {
     uint32_t donor;         // whom to ask next for state
 
     flow flow;              // next stage
+    routing routing;
     uint32_t microbatches;  // planned and held-out
     held *held;             // [microbatches]
     uint32_t slots_used;
@@ -425,6 +466,26 @@ void sends_tick(peer *p);
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
+
+// ---- route.c: the router in this peer; route_link.c: its links ----------------------------------------------------
+void route_tick(peer *p);
+void on_route(peer *p, const message *msg);
+// Which of the next stage gets the microbatch by the router's units; 0: it has no unit, or nobody who has one can take it.
+member_id route_pick(peer *p, uint32_t m);
+void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
+// A tensor was taken there, this long after it was sent.
+void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t delay_ns);
+size_t route_bytes(const peer_run *run, const peer_config *config);
+int64_t route_cost_of(const route_link *l);
+void route_look(const peer *p, peer_view *view);
+route_link *route_find(peer *p, member_id id);
+void route_link_open(peer *p, route_link *l);  // a new session
+void route_link_close(peer *p, route_link *l);
+void route_links_tick(peer *p);
+void route_say(peer *p, route_link *l);  // a frame without parts
+void route_flush(peer *p);
+bool route_is_next(const peer *p, member_id id);
+bool route_is_previous(const peer *p, member_id id);
 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);

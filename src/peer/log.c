@@ -42,6 +42,7 @@ static void apply_final(peer *p, const log_entry *entry) {
 
 static void apply_run(peer *p, const log_entry *entry) {
     p->run_started = true;
+    p->routing.stale = true;
     p->run_index = entry->index;
     tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
     peer_tell(p, &t);

@@ -49,6 +49,7 @@ void contact_up(peer *p, const braid_id *id) {
     c->beat.ready = 0;  // and one comes: it may be another life of the peer, without the state
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
+    p->routing.stale = true;
     member_refresh_flow(p);
     send_retry_waiting(p);
 }
@@ -64,6 +65,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     c->redial_ns = p->now + c->redial_delay_ns;
     c->redial_delay_ns = c->redial_delay_ns == 0 ? TIMING_REDIAL_FIRST_NS : 2 * c->redial_delay_ns;
     if (c->redial_delay_ns > TIMING_REDIAL_MOST_NS) c->redial_delay_ns = TIMING_REDIAL_MOST_NS;
+    p->routing.stale = true;
     member_refresh_flow(p);
     if (refused && c->member != 0) send_member_gone(p, c->member);
     if (refused && c->member != 0) repair_member_gone(p, c->member, false);
@@ -146,6 +148,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         who->refused_ns = 0;
         who->redial_ns = p->now;
     }
+    p->routing.stale = true;
     member_refresh_flow(p);
 }
 
@@ -180,6 +183,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
         c->member = 0;
         c->departing = false;
     }
+    p->routing.stale = true;
     member_refresh_flow(p);
     if (id == p->me) {
         forget_myself(p);

@@ -55,6 +55,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     held *all = carve(&c, microbatches, sizeof(held));
     uint8_t *slots = carve(&c, config->capacity, 1);
     task *tasks = carve(&c, PEER_MAX_TASKS, sizeof(task));
+    void *router_memory = carve(&c, 1, route_bytes(run, config));
     if (p != NULL) {
         p->effects = effects;
         p->outbox = outbox;
@@ -65,6 +66,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->held = all;
         p->slot_taken = slots;
         p->tasks = tasks;
+        p->routing.memory = router_memory;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
     if (config->leader) carve_leader(&c, run, p, microbatches);
@@ -275,6 +277,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_GET: on_get(p, from, msg); break;
     case MESSAGE_HEARTBEAT: on_heartbeat(p, from, msg); break;
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
+    case MESSAGE_ROUTE: on_route(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
     case MESSAGE_LOG:
         if (from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->config.leader_id)) on_log(p, msg);
@@ -355,6 +358,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         join_tick(p);
         log_tick(p);
         leader_tick(p);
+        route_tick(p);
         transfer_tick(p);
         reduce_tick(p);
         own_tick(p);
@@ -393,6 +397,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->blobs_held = p->blobs_held;
     view->useful_ns = p->useful_ns;
     view->wasted_ns = p->wasted_ns;
+    route_look(p, view);
 }
 
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity) {

@@ -34,6 +34,7 @@ typedef struct peer_run {
     uint16_t stages;            // 0 .. stages - 1
     uint16_t slots;             // m belongs to slot m mod slots
     bool reproducible;
+    uint8_t routing;            // router_algorithm
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end
@@ -180,8 +181,24 @@ typedef struct peer_view {
     uint64_t log_position;
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
+    bool routes;                    // it has a router, and the rest is the router's
+    bool route_linked;              // it and all its neighbours know each other
+    bool route_settled;             // nothing of its is under way
+    bool route_waits;               // it will say or do something later by itself
+    uint32_t route_units, route_capacity;
+    uint32_t route_bound;           // after the capacity fell: what it may still carry until the rest is given up
+    uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
+    uint64_t route_changes;         // of what passes here, so far
 } peer_view;
 void peer_look(const peer *p, peer_view *view);
+// What the router lets pass here: whose units, from whom, to whom (0: they begin or end here, or have no way yet).
+typedef struct peer_flow {
+    member_id source, from, to;
+    uint32_t units;
+    uint32_t cost;  // of the link to `to`, in microseconds; 0: there is none
+} peer_flow;
+// Returns how many there are, at most `capacity` written.
+uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
 

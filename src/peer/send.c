@@ -59,9 +59,14 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
 static void forward_routed(peer *p, uint32_t m) {
     held *h = &p->held[m];
     for (;;) {
-        member_id to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
+        member_id to = route_pick(p, m);
+        bool by_unit = to != 0;
+        if (!by_unit) to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
         if (to == 0) break;
-        if (transmit_forward(p, m, to, false)) return;
+        if (transmit_forward(p, m, to, false)) {
+            route_sent(p, m, to, by_unit);
+            return;
+        }
         add_tried(&h->on, to);
     }
     wait_for_somebody(p, &h->on);
@@ -173,7 +178,10 @@ void on_accept(peer *p, const message *msg) {
     sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
-    if (s->state == SEND_SENT) timing_accepted(link, p->now - s->sent_ns);
+    if (s->state == SEND_SENT) {
+        timing_accepted(link, p->now - s->sent_ns);
+        route_taken(p, msg->sender, p->run.activation_bytes, p->now - s->sent_ns);
+    }
     s->state = SEND_ACCEPTED;
     s->deadline_ns = p->now + timing_complete_limit(link, body->eta_ns);
 }

@@ -23,6 +23,10 @@
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement gets its activation within this, or another one is chosen
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
+#define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: what the router counts its waiting in
+#define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // it waits so long for what else comes before it answers
+#define TIMING_ROUTE_LOOK_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
+#define TIMING_ROUTE_SAY_NS (2 * TIMING_S)         // a link between routers is not silent for longer: its delay is measured
 #define TIMING_NO_PEER_NS (2 * TIMING_S)           // a stage empty for so long: DENY(NO_PEER) upstream
 
 // Gaps between words on a link, smoothed, and how surprising the present one is.

@@ -141,6 +141,9 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->quiet += is_quiet(campaign, o->seed);
     r->events += stats->events;
     r->messages += stats->messages;
+    r->quiet_looks += stats->quiet_looks;
+    r->routed += stats->routed;
+    r->unrouted += stats->unrouted;
     if (stats->most_ticks > r->most_ticks) r->most_ticks = stats->most_ticks;
     r->virtual_hours += (double)stats->virtual_ns / 3.6e12;
     for (int i = 0; i < REPAIR_PHASES; i++) r->repairs_in[i] += stats->repairs_in[i];

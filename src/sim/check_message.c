@@ -132,6 +132,7 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     case MESSAGE_STATE: check_state(s, node, msg); break;
     case MESSAGE_DATA: check_part(s, node, msg); break;
     case MESSAGE_SETTLED: check_settled(s, node, msg); break;
+    case MESSAGE_ROUTE: sim_check_route_sent(s, msg); break;
     default: break;
     }
 }

@@ -105,6 +105,7 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
         check_sum(s, node);
         check_holders(s, node);
     }
+    sim_check_route(s, node);
 }
 
 // ---- the end

@@ -313,6 +313,10 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     sim_trouble_plan(s);
     run_loop(s);
     if (!sim_failed(s)) sim_check_end(s);
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        s->stats->routed += s->node[i].view.routed;
+        s->stats->unrouted += s->node[i].view.unrouted;
+    }
     report->stats.virtual_ns = s->now - SECOND;
     cluster_close(s);
 }

@@ -91,6 +91,8 @@ typedef struct sim_watch {
     uint64_t last_version, last_log;
     uint64_t ready_since_ns;
     uint64_t window_ns, window_messages, window_ticks;  // this virtual second's
+    uint64_t route_changes;
+    bool routes;
 } sim_watch;
 
 typedef struct sim_log_member {
@@ -124,6 +126,7 @@ typedef struct sim_checker {
     uint64_t saved_version;
     braid_hash saved_hash;
     bool saved_last;
+    uint64_t route_said_ns, route_looked_ns;  // when routing last said something; when its quiet was last looked at
 } sim_checker;
 
 typedef struct sim_cluster {
@@ -212,6 +215,9 @@ bool sim_check_member_live(const sim_cluster *s, member_id member);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
+// --- check_route.c
+void sim_check_route(sim_cluster *s, uint32_t node);
+void sim_check_route_sent(sim_cluster *s, const message *msg);
 // --- check_log.c
 void sim_check_append(sim_cluster *s, const log_entry *entry);
 void sim_check_committed(sim_cluster *s, const log_entry *entry);

@@ -189,6 +189,12 @@ static void add_message(line *l, const message *msg) {
                  msg->u.heartbeat.queued);
         break;
     case MESSAGE_CAN_TAKE: line_add(l, " iteration %" PRIu64 " s%u free %u", msg->u.can_take.iteration, msg->u.can_take.stage, msg->u.can_take.free_slots); break;
+    case MESSAGE_ROUTE: {
+        const message_route *r = &msg->u.route;
+        line_add(l, " %08x/%08x %u cost %u:", r->session, r->heard, r->sequence, r->cost);
+        for (uint32_t i = 0; i < r->parts; i++) line_add(l, " %s of #%u (%u)", route_kind_name(r->part[i].kind), r->part[i].source, r->part[i].units);
+        break;
+    }
     case MESSAGE_GET_LOG: line_add(l, " from %" PRIu64, msg->u.get_log.from); break;
     case MESSAGE_LOG: add_entry(l, &msg->u.log.entry); break;
     case MESSAGE_JOIN: line_add(l, " %s", msg->u.join.address); break;

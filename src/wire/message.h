@@ -381,11 +381,12 @@ typedef struct route_part {
 
 // One frame between the routers of two members. `session` names the sender's end of the link, `heard` the receiver's as
 // far as the sender knows (0: not yet): parts count only between two ends that know each other, in the order of `sequence`
-// and without a gap. `epoch`: log index of the newest entry that changed who the data peers are.
+// and without a gap. A frame without parts repeats the newest sequence, so that a loss is noticed.
 typedef struct message_route {
     uint32_t session, heard, sequence;
-    uint64_t epoch;
+    uint64_t epoch;    // names the run's data peers as the sender's log has them: routers of other ones do not talk
     uint32_t cost;     // of the link from the sender to the receiver, as the sender measures it; 0: no such link
+    uint32_t sent_us, echo_us, held_us;  // the sender's clock; the receiver's as last heard, and how long ago that was
     uint16_t parts;
     route_part part[WIRE_MAX_ROUTE_PARTS];
     uint32_t word[WIRE_MAX_ROUTE_WORDS];
@@ -407,6 +408,8 @@ typedef struct message {
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
+// Whether a part with these words can be encoded at all.
+bool route_part_good(const route_part *part, const uint32_t *word);
 // Words of all parts before `part`.
 uint32_t route_words_before(const message_route *route, uint32_t part);
 

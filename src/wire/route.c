@@ -109,9 +109,20 @@ void codec_route(codec *c, message_route *route) {
     codec_u32(c, &route->sequence);
     codec_u64(c, &route->epoch);
     below(c, &route->cost, (1u << 30) + 1);
+    codec_u32(c, &route->sent_us);
+    codec_u32(c, &route->echo_us);
+    codec_u32(c, &route->held_us);
     uint32_t parts = codec_count16(c, &route->parts, WIRE_MAX_ROUTE_PARTS), used = 0;
     for (uint32_t i = 0; i < parts && !c->failed; i++)
         used += code_part(c, &route->part[i], route->word + used, WIRE_MAX_ROUTE_WORDS - used);
+}
+
+bool route_part_good(const route_part *part, const uint32_t *word) {
+    enum { MOST_BYTES = 64 + 4 * OTHER_WORDS };
+    uint8_t bytes[MOST_BYTES];
+    codec c = codec_writer(bytes, sizeof bytes);
+    code_part(&c, (route_part *)part, (uint32_t *)word, WIRE_MAX_ROUTE_WORDS);  // a writer stores to neither
+    return codec_written(&c) > 0;
 }
 
 uint32_t route_words_before(const message_route *route, uint32_t part) {

@@ -181,7 +181,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
                 .capacity = capacity,
                 .random = {.r = &r, .below = (uint32_t)(3 + number % 6)},
                 .hostility = number % 8};
-    uint8_t flags = (uint8_t)rng_below(&r, 32);
+    uint8_t flags = (uint8_t)rng_below(&r, 96);
     put_byte(&w, flags);
     for (uint8_t i = 0; i < SELF; i++) {
         put_byte(&w, ACT_LINK_UP);

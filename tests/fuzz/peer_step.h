@@ -20,7 +20,7 @@ enum {
     MAX_MEMBERS = 64
 };
 
-enum { CHOOSE_LEADER = 1, CHOOSE_DATA = 2, CHOOSE_FAST = 4, CHOOSE_EVAL = 8, CHOOSE_CHECKPOINTS = 16 };
+enum { CHOOSE_LEADER = 1, CHOOSE_DATA = 2, CHOOSE_FAST = 4, CHOOSE_EVAL = 8, CHOOSE_CHECKPOINTS = 16, CHOOSE_ROUTING = 32 };
 enum { ANSWER_FAILED = 1, ANSWER_NOT_FINITE = 2, ANSWER_OVERFLOW = 4, ANSWER_OTHER_HASH = 8 };
 
 // What an honest other side needs to know of a message that it got.
@@ -37,6 +37,7 @@ typedef struct host {
     bool up[PEERS], closing[PEERS], exited;
     job outstanding;  // id 0: none
     uint32_t appends, committed, sends;
+    uint32_t routed[MAX_MEMBERS];  // frames that each one's router sent
     blob_id blobs;
     log_member member[MAX_MEMBERS];  // by number, as the log says; capacity 0: none
     bool held[MAX_BLOBS];            // by number; 0 is never held

@@ -1,6 +1,8 @@
 // What honest peers would answer, as far as a peer's own messages tell.
 #include "peer_step.h"
 
+#include "wire_random.h"
+
 #include <string.h>
 
 // The first member of a stage, or the one of this peer; 0: none.
@@ -100,6 +102,35 @@ static void answer_log(const answers *a, member_id by) {
     answer(a, by, &state);
 }
 
+// A router that knows its end of the link and otherwise says anything: what it names are halves of the run's peers, and its
+// tokens go through the peer under test.
+static void answer_route(const answers *a, member_id by) {
+    const message_route *sent = &a->sent->u.route;
+    if (by == 0 || by >= MAX_MEMBERS) return;
+    rng r = {rng_seed(rng_seed(46, a->h->sends), by)};
+    wire_random w = {.r = &r, .below = 2 * PEERS + 2};
+    message reply = {.kind = MESSAGE_ROUTE};
+    message_route *route = &reply.u.route;
+    bool known = sent->heard == by;
+    if (known) random_route(&w, route);
+    for (uint32_t i = 0, words = 0; i < route->parts; words += route->part[i++].words) {
+        route_part *p = &route->part[i];
+        uint32_t *cycle = &route->word[words];
+        if (p->kind != ROUTE_LOCK || p->words < 3) continue;
+        p->origin = (uint32_t)by;
+        p->position = 1;
+        cycle[0] = cycle[p->words - 1] = 2 * (uint32_t)by + (cycle[0] & 1);
+        cycle[1] = 2 * (uint32_t)a->sent->sender + (cycle[1] & 1);
+    }
+    if (!known) a->h->routed[by] = 0;
+    route->session = (uint32_t)by;
+    route->heard = sent->session;
+    route->sequence = a->h->routed[by] += route->parts > 0;
+    route->epoch = sent->epoch;
+    route->cost = 1 + (uint32_t)rng_below(&r, 100000);
+    answer(a, by, &reply);
+}
+
 static void answer_sent(const answers *a) {
     const message *sent = a->sent;
     member_id by = member_of(a->h, 0, a->from);
@@ -107,6 +138,7 @@ static void answer_sent(const answers *a) {
     switch (sent->kind) {
     case MESSAGE_FORWARD: answer_forward(a, by); return;
     case MESSAGE_BACKWARD: answer_backward(a, by); return;
+    case MESSAGE_ROUTE: answer_route(a, by); return;
     case MESSAGE_BEGIN_AGGREGATION: answer_reduction(a, by); return;
     case MESSAGE_LOG:
     case MESSAGE_HEARTBEAT: answer_log(a, by); return;

@@ -370,6 +370,9 @@ static inline void random_route(wire_random *w, message_route *b) {
     b->sequence = random_u32(w);
     b->epoch = random_u64(w);
     b->cost = random_u32(w) >> (w->below == 0 ? 2 : 0);
+    b->sent_us = random_u32(w);
+    b->echo_us = random_u32(w);
+    b->held_us = random_u32(w);
     b->parts = random_count(w, WIRE_MAX_ROUTE_PARTS);
     for (uint32_t i = 0, used = 0; i < b->parts; i++) {
         route_part *p = &b->part[i];

@@ -273,7 +273,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
         {MESSAGE_JOIN, HEADER + 1 + 2 + 4 + 8, WIRE_MAX_ADDRESS - 1},
-        {MESSAGE_ROUTE, HEADER + 12 + 8 + 4, WIRE_MAX_ROUTE_PARTS},
+        {MESSAGE_ROUTE, HEADER + 12 + 8 + 16, WIRE_MAX_ROUTE_PARTS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (unsigned over = 1; over < 60000; over = over * 3 + 1) {

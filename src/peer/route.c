@@ -1,0 +1,350 @@
+// The router in this peer: who its neighbours are, what it may carry, what its links cost, and which microbatch goes by
+// which of its units (docs/protocol.md, Routing). The router never holds a microbatch up and never moves one under way.
+#include "peer/internal.h"
+
+static const int64_t unknown_cost = 1000;  // of a link of which nothing is known yet: cheap, so that it is tried
+static const int64_t slack = 200;          // microseconds a link; a gain of less is left alone
+static const double gwtf_temperature = 1.7 * 1000, gwtf_cooling = 0.95;
+enum { SHORT_LABELS = 24, FEW_STAGES = 8, MAX_UNITS = 512, LATE_FACTOR = 2 };
+
+static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; }
+
+// ---- memory and life ----------------------------------------------------------------------------------------------
+
+static router_config config_of(const peer_run *run, uint32_t sources) {
+    return (router_config){
+        .algorithm = (router_algorithm)run->routing, .self = 1, .capacity = run->microbatches, .source_count = sources,
+        .max_neighbours = ROUTE_NEIGHBOURS, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
+        .slack = slack, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
+        .temperature = gwtf_temperature, .cooling = gwtf_cooling};
+}
+
+size_t route_bytes(const peer_run *run, const peer_config *config) {
+    router_config c = config_of(run, ROUTER_MAX_SOURCES);
+    if (config->kind == MEMBER_DATA) c.source[0] = c.self;
+    return run->stages < 2 ? 0 : router_bytes(&c);
+}
+
+// The data peers, at most ROUTER_MAX_SOURCES with the lowest numbers; the microbatches of others go without the router.
+static uint64_t find_sources(const peer *p, router_peer *source, uint32_t *count) {
+    uint64_t epoch = 1;
+    *count = 0;
+    for (uint32_t i = 0; i < p->member_count && *count < ROUTER_MAX_SOURCES; i++) {
+        if (p->members[i].kind != MEMBER_DATA || !numbered(p->members[i].id)) continue;
+        source[(*count)++] = (router_peer)p->members[i].id;
+        epoch = rng_seed(epoch, p->members[i].id);
+    }
+    return epoch;
+}
+
+static bool is_source(const routing *r, member_id id) {
+    for (uint32_t i = 0; i < r->sources; i++)
+        if (r->source[i] == id) return true;
+    return false;
+}
+
+static uint32_t source_index(const routing *r, member_id id) {
+    uint32_t i = 0;
+    while (i < r->sources && r->source[i] != id) i++;
+    return i;
+}
+
+static void stop(peer *p) {
+    routing *r = &p->routing;
+    r->router = NULL;
+    r->links = 0;
+    r->epoch = 0;
+    r->serves = false;
+}
+
+// ---- what it may carry --------------------------------------------------------------------------------------------
+
+// One microbatch's time at a member of my stage; 0: not known.
+static uint64_t time_at(const peer *p, const member *m) {
+    if (m->contact == NO_CONTACT) return p->forward_ns + p->backward_ns;
+    const message_heartbeat *beat = &p->contacts[m->contact].beat;
+    return beat->forward_ns + beat->backward_ns;
+}
+
+static bool shares(const peer *p, const member *m) {
+    if (m->stage != p->stage || !member_answers(p, m->id)) return false;
+    return m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready != 0;
+}
+
+static uint64_t median_time(const peer *p) {
+    uint64_t time[WIRE_MAX_STAGE_MEMBERS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++) {
+        uint64_t t = shares(p, &p->members[i]) ? time_at(p, &p->members[i]) : 0;
+        if (t == 0) continue;
+        uint32_t at = count++;
+        for (; at > 0 && time[at - 1] > t; at--) time[at] = time[at - 1];
+        time[at] = t;
+    }
+    return count == 0 ? 0 : time[(count - 1) / 2];
+}
+
+// In 1/1024 of an ordinary member. Who is within half of the ordinary is ordinary: time is measured on busy machines.
+static uint64_t speed_of(uint64_t time, uint64_t median) {
+    if (time == 0 || median == 0 || (time * 2 <= median * 3 && time * 3 >= median * 2)) return 1024;
+    uint64_t speed = median * 1024 / time;
+    return speed == 0 ? 1 : speed;
+}
+
+// A relay: its share of an iteration's microbatches, by the speed of those of its stage. A data peer: those it owns.
+static uint32_t capacity_now(const peer *p) {
+    if (p->stage == 0) {
+        uint32_t mine = 0;
+        for (uint32_t m = 0; m < p->run.microbatches; m++) mine += p->owner[m % p->run.slots] == p->me;
+        return mine;
+    }
+    if (!p->routing.serves || p->leaving) return 0;
+    uint64_t median = median_time(p), all = 0, mine = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (!shares(p, m)) continue;
+        uint64_t speed = speed_of(time_at(p, m), median);
+        all += speed;
+        if (m->id == p->me) mine = speed;
+    }
+    return all == 0 ? 0 : (uint32_t)((p->run.microbatches * mine + all - 1) / all);
+}
+
+static void look_at_capacity(peer *p) {
+    routing *r = &p->routing;
+    r->serves |= p->ready;
+    uint32_t capacity = capacity_now(p);
+    if (capacity == r->capacity) return;
+    r->capacity = capacity;
+    if (r->bound < capacity) r->bound = capacity;
+    router_capacity(r->router, (int64_t)p->now, capacity);
+    router_tick(r->router, (int64_t)p->now);
+    route_flush(p);
+}
+
+// ---- neighbours ---------------------------------------------------------------------------------------------------
+
+bool route_is_next(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m != NULL && m->stage == (p->stage + 1) % p->run.stages && m->stage != p->stage;
+}
+
+bool route_is_previous(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m != NULL && p->stage == (m->stage + 1) % p->run.stages && m->stage != p->stage;
+}
+
+// Among the members of `other`'s stage, it is one of the first for `self`, in an order of self's own that lasts.
+static bool among_first(const peer *p, member_id self, const member *other) {
+    uint64_t rank = rng_seed(self, other->id);
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->stage == other->stage && m->id != self && rng_seed(self, m->id) < rank) before++;
+    }
+    return before < ROUTE_NEIGHBOURS;
+}
+
+static bool wanted(const peer *p, const member *m) {
+    if (m->contact == NO_CONTACT || !numbered(m->id)) return false;
+    if (m->stage == 0 && !is_source(&p->routing, m->id)) return false;
+    bool same = m->stage == p->stage && p->stage > 0 && p->run.routing == ROUTER_GWTF;
+    if (!same && !route_is_next(p, m->id) && !route_is_previous(p, m->id)) return false;
+    return among_first(p, p->me, m) && among_first(p, m->id, member_find(p, p->me));
+}
+
+static bool link_stands(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m != NULL && m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP;
+}
+
+static void choose_neighbours(peer *p) {
+    routing *r = &p->routing;
+    for (uint32_t i = 0; i < r->links;) {
+        const member *m = member_find(p, r->link[i].member);
+        if (m != NULL && wanted(p, m)) {
+            i++;
+            continue;
+        }
+        route_link_close(p, &r->link[i]);
+        r->link[i] = r->link[--r->links];
+    }
+    for (uint32_t i = 0; i < p->member_count && r->links < ROUTE_MAX_LINKS; i++) {
+        const member *m = &p->members[i];
+        if (!wanted(p, m) || route_find(p, m->id) != NULL) continue;
+        r->link[r->links++] = (route_link){.member = m->id};
+    }
+    for (uint32_t i = 0; i < r->links; i++) {
+        route_link *l = &r->link[i];
+        bool stands = link_stands(p, l->member);
+        if (stands && l->session == 0) route_link_open(p, l);
+        if (!stands && l->session != 0) route_link_close(p, l);
+    }
+}
+
+// A life of the router lasts as long as I am this member and the data peers are these.
+static void refresh(peer *p) {
+    routing *r = &p->routing;
+    router_peer source[ROUTER_MAX_SOURCES] = {0};
+    uint32_t sources;
+    uint64_t epoch = find_sources(p, source, &sources);
+    epoch = rng_seed(epoch, p->run.routing);
+    r->stale = false;
+    if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
+    bool takes_part = run_goes_on(p) && p->run.stages > 1 && numbered(p->me) && sources > 0;
+    r->sources = sources;
+    for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
+    if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {
+        stop(p);
+        return;
+    }
+    if (r->router == NULL) {
+        r->epoch = epoch;
+        r->serves = p->ready;
+        router_config c = config_of(&p->run, sources);
+        for (uint32_t i = 0; i < sources; i++) c.source[i] = source[i];
+        c.self = (router_peer)p->me;
+        c.seed = rng_next(&p->random);
+        BRAID_ASSERT(router_bytes(&c) <= route_bytes(&p->run, &p->config));
+        r->router = router_init(r->memory, &c, (int64_t)p->now);
+        r->capacity = r->bound = capacity_now(p);
+        router_capacity(r->router, (int64_t)p->now, r->capacity);
+    }
+    choose_neighbours(p);
+}
+
+// ---- costs --------------------------------------------------------------------------------------------------------
+
+int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
+
+void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t delay_ns) {
+    route_link *l = route_find(p, to);
+    if (l != NULL) measure_transfer(&l->measured, MEASURE_TO, bytes, (int64_t)delay_ns, true);
+}
+
+static void look_at_costs(peer *p) {
+    routing *r = &p->routing;
+    int64_t mine = (int64_t)(p->forward_ns + p->backward_ns);
+    for (uint32_t i = 0; i < r->links; i++) {
+        route_link *l = &r->link[i];
+        const member *m = member_find(p, l->member);
+        if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
+        int64_t theirs = (int64_t)time_at(p, m);
+        if (!measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes)) continue;
+        router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
+        r->cost_changes++;
+        route_say(p, l);
+    }
+}
+
+// ---- time ---------------------------------------------------------------------------------------------------------
+
+void route_tick(peer *p) {
+    routing *r = &p->routing;
+    if (r->stale || (r->router != NULL && p->me == 0)) refresh(p);
+    if (r->router == NULL) return;
+    if (p->now >= r->looked_ns + TIMING_ROUTE_LOOK_NS || (!r->serves && p->ready)) {
+        r->looked_ns = p->now;
+        look_at_capacity(p);
+        look_at_costs(p);
+    }
+    route_links_tick(p);
+    uint32_t load = router_load(r->router);
+    if (load < r->bound) r->bound = load > r->capacity ? load : r->capacity;
+    if (router_deadline(r->router) <= (int64_t)p->now) {
+        router_tick(r->router, (int64_t)p->now);
+        route_flush(p);
+    }
+    if (router_deadline(r->router) != INT64_MAX) peer_wake_at(p, (uint64_t)router_deadline(r->router));
+    peer_wake_at(p, r->looked_ns + TIMING_ROUTE_LOOK_NS);
+}
+
+// ---- which microbatch goes where ----------------------------------------------------------------------------------
+
+static void begin_shares(peer *p) {
+    routing *r = &p->routing;
+    if (r->iteration == p->iteration) return;
+    r->iteration = p->iteration;
+    for (uint32_t i = 0; i < r->links; i++)
+        for (uint32_t k = 0; k < ROUTER_MAX_SOURCES; k++) r->link[i].share[k] = 0;
+}
+
+// The queue there is so much longer than elsewhere that waiting costs more than another way.
+static bool late(const peer *p, const flow_peer *f, const held *h) {
+    for (uint32_t i = 0; i < p->flow.count; i++) {
+        const flow_peer *other = &p->flow.peer[i];
+        if (!flow_usable(other, h->on.tried, h->on.tried_count)) continue;
+        if (flow_wait_ns(f) > LATE_FACTOR * flow_wait_ns(other)) return true;
+    }
+    return false;
+}
+
+member_id route_pick(peer *p, uint32_t m) {
+    routing *r = &p->routing;
+    const held *h = &p->held[m];
+    uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
+    if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
+    begin_shares(p);
+    router_unit unit[MAX_UNITS];
+    uint32_t units = router_units(r->router, unit, MAX_UNITS);
+    if (units > MAX_UNITS) units = MAX_UNITS;
+    uint64_t count[ROUTE_MAX_LINKS] = {0};
+    for (uint32_t i = 0; i < units; i++) {
+        const route_link *l = unit[i].source == h->owner && unit[i].downstream != 0 ? route_find(p, unit[i].downstream) : NULL;
+        if (l != NULL) count[l - r->link] += unit[i].count;
+    }
+    route_link *best = NULL;
+    for (uint32_t i = 0; i < r->links; i++) {
+        route_link *l = &r->link[i];
+        const flow_peer *f = count[i] == 0 ? NULL : flow_find(&p->flow, l->member);
+        if (f == NULL || !flow_usable(f, h->on.tried, h->on.tried_count) || late(p, f, h)) continue;
+        // the one that is furthest behind its share of units; equal ones by number
+        uint64_t here = (l->share[k] + 1u) * (best == NULL ? 0 : count[best - r->link]);
+        uint64_t there = best == NULL ? 1 : (best->share[k] + 1u) * count[i];
+        if (here < there || (here == there && l->member < best->member)) best = l;
+    }
+    return best == NULL ? 0 : best->member;
+}
+
+void route_sent(peer *p, uint32_t m, member_id to, bool by_unit) {
+    routing *r = &p->routing;
+    route_link *l = route_find(p, to);
+    uint32_t k = source_index(r, p->held[m].owner);
+    if (l != NULL && k < r->sources) l->share[k]++;
+    if (by_unit) r->routed++;
+    else r->unrouted++;
+}
+
+// ---- views --------------------------------------------------------------------------------------------------------
+
+void route_look(const peer *p, peer_view *view) {
+    const routing *r = &p->routing;
+    view->routes = r->router != NULL;
+    view->routed = r->routed;
+    view->unrouted = r->unrouted;
+    view->route_changes = r->changes;
+    if (r->router == NULL) return;
+    view->route_units = router_load(r->router);
+    view->route_capacity = r->capacity;
+    view->route_bound = r->bound;
+    view->route_settled = router_settled(r->router);
+    view->route_waits = router_deadline(r->router) != INT64_MAX;
+    view->route_linked = !r->stale;
+    for (uint32_t i = 0; i < r->links; i++) view->route_linked &= r->link[i].up;
+}
+
+static uint32_t cost_to(const routing *r, member_id id) {
+    for (uint32_t i = 0; i < r->links; i++)
+        if (r->link[i].member == id) return (uint32_t)route_cost_of(&r->link[i]);
+    return 0;
+}
+
+uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity) {
+    const routing *r = &p->routing;
+    router_unit unit[MAX_UNITS];
+    uint32_t count = r->router == NULL ? 0 : router_units(r->router, unit, MAX_UNITS);
+    if (count > MAX_UNITS) count = MAX_UNITS;
+    for (uint32_t i = 0; i < count && i < capacity; i++)
+        out[i] = (peer_flow){unit[i].source, unit[i].upstream, unit[i].downstream, unit[i].count, cost_to(r, unit[i].downstream)};
+    return count;
+}

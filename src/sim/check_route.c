@@ -1,0 +1,132 @@
+// What routing must keep to (docs/protocol.md, Routing): a relay's router never carries more than it said it can, and once
+// the routers have nothing more to say, both ends of every link agree and no unit is without a way.
+#include "sim/inside.h"
+
+#include <stdlib.h>
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint64_t SECOND = 1000000000;
+enum { MAX_FLOWS = 512, MOST_WAITING = 20 };
+
+// Of one source's units.
+typedef struct flow_sight {
+    uint32_t *sent, *taken;  // [from * nodes + to]
+    bool whole;
+} flow_sight;
+
+static uint32_t node_of(const sim_cluster *s, member_id id) {
+    uint32_t i = s->nodes;
+    while (i > 0 && s->node[i - 1].view.member != id) i--;
+    return i == 0 ? s->nodes : i - 1;
+}
+
+// Longer than any word is on its way, and than a peer needs to look at its capacity again.
+static uint64_t quiet_ns(const sim_cluster *s) {
+    uint64_t way = (s->c->latency_ns + s->c->jitter_ns) * (s->c->lopsided ? 8 : 1);
+    return 600 * MILLISECOND + 2 * way;
+}
+
+static const sim_node *standing(const sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node < s->nodes ? node : 0];
+    return node < s->nodes && n->alive && n->view.member != 0 && n->view.routes ? n : NULL;
+}
+
+// False: the two ends of some link are not both there, so they need not agree.
+static bool look(sim_cluster *s, uint32_t node, member_id source, flow_sight *f) {
+    peer_flow flow[MAX_FLOWS];
+    const sim_node *n = &s->node[node];
+    uint32_t count = peer_flows(n->peer, flow, MAX_FLOWS);
+    for (uint32_t i = 0; i < count; i++) {
+        if (flow[i].source != source || flow[i].units == 0) continue;
+        uint32_t from = node_of(s, flow[i].from), to = node_of(s, flow[i].to);
+        if ((flow[i].from != 0 && !standing(s, from)) || (flow[i].to != 0 && !standing(s, to))) return false;
+        if (flow[i].from != 0) f->taken[from * s->nodes + node] += flow[i].units;
+        if (flow[i].to != 0) f->sent[node * s->nodes + to] += flow[i].units;
+        if (n->view.stage > 0 && (flow[i].from == 0 || flow[i].to == 0)) f->whole = false;
+    }
+    return true;
+}
+
+static void check_source(sim_cluster *s, uint32_t data) {
+    uint32_t pairs = s->nodes * s->nodes;
+    uint32_t *counts = calloc(2 * (size_t)pairs, sizeof *counts);
+    BRAID_ASSERT(counts);
+    flow_sight sight = {counts, counts + pairs, true}, *f = &sight;
+    bool there = true;
+    for (uint32_t i = 0; i < s->nodes && there; i++)
+        if (standing(s, i)) there = look(s, i, s->node[data].view.member, f);
+    if (there && !f->whole) sim_fail(s, "routing is quiet, and a unit of %s has no way", s->node[data].name);
+    for (uint32_t i = 0; there && i < pairs; i++)
+        if (f->sent[i] != f->taken[i])
+            sim_fail(s, "routing is quiet, and of %s's units %s sends %u to %s, which counts %u", s->node[data].name, s->node[i / s->nodes].name, f->sent[i],
+                     s->node[i % s->nodes].name, f->taken[i]);
+    if (there) s->stats->quiet_looks++;
+    free(counts);
+}
+
+// Where every stage has room for all that the data peers want to send, all of it is sent.
+static void check_demand(sim_cluster *s) {
+    uint64_t room[WIRE_MAX_STAGES] = {0}, demand = 0, sent = 0;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = standing(s, i);
+        if (n == NULL) continue;
+        room[n->view.stage] += n->view.route_capacity;
+        if (n->view.stage == 0) demand += n->view.route_capacity;
+        if (n->view.stage == 0) sent += n->view.route_units;
+        if (n->view.route_units > n->view.route_capacity) sim_fail(s, "routing is quiet, and %s carries %u units of %u", n->name, n->view.route_units, n->view.route_capacity);
+    }
+    for (uint16_t i = 1; i < s->c->stages; i++)
+        if (room[i] < demand) return;
+    if (sent < demand) sim_fail(s, "routing is quiet, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
+}
+
+// Everybody who routes is awake, knows its neighbours, and they are there.
+static bool undisturbed(const sim_cluster *s) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (n->view.member == 0 || !n->view.routes) {
+            if (n->alive && n->view.member != 0) return false;
+            continue;
+        }
+        if (!n->alive && sim_check_member_live(s, n->view.member)) return false;
+        if (n->alive && (!n->view.route_linked || n->paused_until_ns + SECOND > s->now)) return false;
+    }
+    return true;
+}
+
+static void check_quiet(sim_cluster *s) {
+    sim_checker *k = &s->checker;
+    if (s->now - k->route_said_ns < quiet_ns(s) || k->route_looked_ns > k->route_said_ns) return;
+    if (!undisturbed(s)) {
+        k->route_said_ns = s->now;  // there will be more to say
+        return;
+    }
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = standing(s, i);
+        if (n == NULL) continue;
+        bool silent = s->now - k->route_said_ns > MOST_WAITING * SECOND;
+        if (n->view.route_waits && silent) sim_fail(s, "%s has said nothing of routing for %d s, and still waits", n->name, MOST_WAITING);
+        if (n->view.route_waits) return;
+        if (!n->view.route_settled) sim_fail(s, "routing is quiet, and something of %s's is under way", n->name);
+    }
+    k->route_looked_ns = s->now;
+    for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++)
+        if (standing(s, i) && s->node[i].view.stage == 0) check_source(s, i);
+    if (!sim_failed(s)) check_demand(s);
+}
+
+void sim_check_route(sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    const peer_view *v = &n->view;
+    sim_watch *w = &s->checker.watch[node];
+    if (v->routes && v->stage > 0 && v->route_units > v->route_bound)
+        sim_fail(s, "the router of %s carries %u units of %u", n->name, v->route_units, v->route_bound);
+    if (v->route_changes != w->route_changes || v->routes != w->routes) s->checker.route_said_ns = s->now;
+    w->route_changes = v->route_changes;
+    w->routes = v->routes;
+    if (!sim_failed(s)) check_quiet(s);
+}
+
+void sim_check_route_sent(sim_cluster *s, const message *msg) {
+    if (msg->u.route.parts > 0) s->checker.route_said_ns = s->now;
+}
