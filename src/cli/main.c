@@ -18,6 +18,7 @@ static const cli_verb verbs[] = {
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
     {"generate", cli_generate, "continue a text with a trained model"},
     {"keygen", cli_keygen, "make a peer's key"},
+    {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
     {"bench", cli_bench, "run an experiment in a simulator"},
     {NULL, NULL, NULL},
 };

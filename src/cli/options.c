@@ -186,11 +186,11 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // clang-format off
 // The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
 static const char *const all_flags[] = {
-    "capacity", "chaos", "data", "delay", "delays", "demand", "die-at", "dump", "first", "force", "gather", "hold",
-    "identity", "iterations", "join", "json", "kill", "late", "lead", "listen", "listing", "log", "max-memory", "out",
-    "path-limit", "patience", "plot", "prompt", "public-address", "relays", "resume", "run", "save", "seed", "seeds",
-    "slack", "solo", "solver-time", "supervised", "systems", "temperature", "tests", "threads", "tokens", "top-k",
-    "top-p", "trace", "wait-data-peers", "wait-relays",
+    "capacity", "chaos", "check", "data", "delay", "delays", "demand", "die-at", "dump", "first", "force", "gather",
+    "hold", "identity", "iterations", "join", "json", "kill", "late", "lead", "listen", "listing", "log", "max-memory",
+    "out", "path-limit", "patience", "plan-join", "plot", "prompt", "public-address", "relays", "resume", "run", "save",
+    "seed", "seeds", "slack", "solo", "solver-time", "supervised", "systems", "temperature", "tests", "threads",
+    "tokens", "top-k", "top-p", "trace", "wait-data-peers", "wait-relays",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };

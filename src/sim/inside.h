@@ -10,7 +10,7 @@
 
 enum {
     SIM_MAX_NODES = 48,
-    SIM_MAX_STAGE_BLOCKS = 256,
+    SIM_MAX_STAGE_BLOCKS = SIM_FAKE_BLOCKS,
     SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,  // who is expelled is forgotten when there is no room
     SIM_MAX_CAPACITY = WIRE_MAX_MICROBATCHES,
     SIM_NAME = 32,

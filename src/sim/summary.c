@@ -62,16 +62,31 @@ static uint32_t pair_up(const scenario *s, const sim_swarm_report *r, pair pairs
     return count;
 }
 
+// Of the members of a stage, the share that is on this machine: what they exchange with its peers needs no line.
+static double local_share(const pair *pairs, uint32_t count, uint16_t stage, uint32_t machine) {
+    double members = 0, local = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (pairs[i].seen->stage != stage) continue;
+        members++;
+        local += pairs[i].peer->machine == machine;
+    }
+    return members > 0 ? local / members : 0;
+}
+
 // What a machine's line needs to carry what its peers' microbatches pass on, in seconds: forward the activation, backward
 // the gradient, each as large; both come in and both go out.
 static void sum_needs(const scenario *s, const pair *pairs, uint32_t count, double up_s[], double down_s[]) {
     memset(up_s, 0, SCENARIO_MAX_MACHINES * sizeof *up_s);
     memset(down_s, 0, SCENARIO_MAX_MACHINES * sizeof *down_s);
     for (uint32_t i = 0; i < count && s->stages > 1; i++) {
-        const scenario_machine *m = &s->machine[pairs[i].peer->machine];
-        double bits = 2.0 * 8 * (double)s->activation_bytes * pairs[i].seen->microbatches;
-        if (m->up_bps > 0) up_s[pairs[i].peer->machine] += bits / (double)m->up_bps;
-        if (m->down_bps > 0) down_s[pairs[i].peer->machine] += bits / (double)m->down_bps;
+        uint32_t machine = pairs[i].peer->machine;
+        uint16_t stage = pairs[i].seen->stage, stages = s->stages;
+        const scenario_machine *m = &s->machine[machine];
+        double away = 2 - local_share(pairs, count, (uint16_t)((stage + 1) % stages), machine) -
+                      local_share(pairs, count, (uint16_t)((stage + stages - 1) % stages), machine);
+        double bits = away * 8 * (double)s->activation_bytes * pairs[i].seen->microbatches;
+        if (m->up_bps > 0) up_s[machine] += bits / (double)m->up_bps;
+        if (m->down_bps > 0) down_s[machine] += bits / (double)m->down_bps;
     }
 }
 
@@ -254,7 +269,7 @@ static void say_compute(const scenario *s, const char *who, sim_summary *out) {
         "the computing of %s: %s %.0f %% of the time in which microbatches are under way, %.2f s of each iteration. %s "
         "would help.",
         who, number, percent(out->limit_share), at->compute * out->pipeline_s,
-        data ? "A faster one, or one more," : "One more peer there, a faster one, or fewer blocks in that stage");
+        data ? "Faster ones" : "Faster peers there, more of them, or fewer blocks in that stage");
 }
 
 static void say_line(const scenario *s, const char *who, const char *way, sim_summary *out) {
@@ -262,9 +277,8 @@ static void say_line(const scenario *s, const char *who, const char *way, sim_su
     snprintf(
         out->text, sizeof out->text,
         "the lines of %s: to carry the microbatches' activations and gradients (%s each) at full rate, they are busy "
-        "%.0f %% of the time %s. Faster lines would help; so would one more %s, to share the load.",
-        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way,
-        out->limit_stage == 0 ? "data peer" : "peer there");
+        "%.0f %% of the time %s. Faster lines or a narrower model would help.",
+        who, quantity_size_text(s->activation_bytes, size), percent(out->limit_share), way);
 }
 
 static void say_idle(const scenario *s, const char *who, const round_trip *trip, sim_summary *out) {
@@ -275,7 +289,7 @@ static void say_idle(const scenario *s, const char *who, const round_trip *trip,
         snprintf(
             out->text, sizeof out->text,
             "the room in %s: it holds at most %u at once of an iteration's %u microbatches, so that they wait although "
-            "nobody computes more than %.0f %% of the time. More 'capacity' there, or one more peer, would help.",
+            "nobody computes more than %.0f %% of the time. More 'capacity' there would help.",
             who, out->stage[out->limit_stage].capacity, s->microbatches, percent(busiest));
     else
         snprintf(out->text, sizeof out->text,

@@ -118,6 +118,21 @@ static void test_lines(void **state) {
     expect(SIM_LIMIT_DOWN, 1, "busy 75 % of the time receiving");
 }
 
+// What peers of one machine exchange needs no line.
+static void test_lines_of_one_machine(void **state) {
+    (void)state;
+    make("machines: [{name: flat, cores: 4}]\nlinks: {up_mbps: 50, down_mbps: 1000}\n");
+    sim_summarise(s, &report, &summary);
+    double alone = summary.stage[0].need_up;
+    s->peer[1].machine = s->peer[0].machine;  // anna and low; up-1 and up-2 elsewhere
+    sim_summarise(s, &report, &summary);
+    assert_true(near(summary.stage[0].need_up, alone));  // half of each of two
+    s->peer[2].machine = s->peer[3].machine = s->peer[0].machine;
+    sim_summarise(s, &report, &summary);
+    assert_true(near(summary.stage[0].need_up, 0));
+    scenario_free(s);
+}
+
 static void test_distance_and_capacity(void **state) {
     (void)state;
     make("links: {latency_ms: 1000, up_mbps: 1000, down_mbps: 1000}\n");
@@ -152,6 +167,7 @@ int main(void) {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_compute),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines_of_one_machine),
         cmocka_unit_test(test_distance_and_capacity),
         cmocka_unit_test(test_update),
         cmocka_unit_test(test_median),

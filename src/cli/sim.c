@@ -1,0 +1,214 @@
+// braid sim: what a swarm would do, before anybody buys or rents a machine for it.
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/sim_inside.h"
+#include "format/quantity.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char examples[] = "braid sim examples/sim/home.yaml\n"
+                               "braid sim home.yaml --iterations 50 --seed 3\n"
+                               "braid sim home.yaml --trace home.json      # open it at https://ui.perfetto.dev\n"
+                               "braid sim home.yaml --no-plan-join --json\n";
+
+enum { REPLAY_TEXT = 512 };
+
+typedef struct sim_flags {
+    const char *path, *trace;
+    uint64_t seed, iterations;
+    bool json, plan, check;
+} sim_flags;
+
+// ---- progress
+
+typedef struct sim_progress {
+    char what[96];
+    bool terminal;
+    uint64_t told_tenth;
+    time_t told_at;
+} sim_progress;
+
+static sim_progress progress_begin(const char *what) {
+    sim_progress p = {.terminal = isatty(STDERR_FILENO) != 0, .told_at = time(NULL)};
+    snprintf(p.what, sizeof p.what, "%s", what);
+    return p;
+}
+
+static void progress_tell(void *context, const sim_swarm_progress *now) {
+    sim_progress *p = context;
+    char simulated[QUANTITY_TEXT];
+    quantity_duration_text((double)now->virtual_ns / 1e9, simulated);
+    if (p->terminal) {
+        fprintf(stderr, "\r\x1b[K%s: iteration %" PRIu64 " of %" PRIu64 ", %s simulated, %" PRIu32 " peers alive",
+                p->what, now->iteration, now->iterations, simulated, now->peers);
+        fflush(stderr);
+        return;
+    }
+    uint64_t tenth = now->iterations > 0 ? now->iteration * 10 / now->iterations : 0;
+    time_t at = time(NULL);
+    if (tenth <= p->told_tenth || at == p->told_at) return;
+    p->told_tenth = tenth;
+    p->told_at = at;
+    fprintf(stderr, "%s: iteration %" PRIu64 " of %" PRIu64 ", %s simulated\n", p->what, now->iteration,
+            now->iterations, simulated);
+}
+
+static void progress_end(const sim_progress *p) {
+    if (p->terminal) fprintf(stderr, "\r\x1b[K");
+}
+
+// ---- one swarm
+
+// CLI_OK: the swarm came to its end or failed; `error` says what else went wrong.
+static braid_err run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace,
+                           sim_swarm_report *report, braid_error *error) {
+    char replay[REPLAY_TEXT];
+    sim_progress progress = progress_begin(what);
+    snprintf(replay, sizeof replay, "braid sim %s --seed %" PRIu64 " --iterations %u%s", f->path, s->seed,
+             s->iterations, f->check ? " --check" : "");
+    sim_swarm_options how = {.trace_path = trace,
+                             .replay = replay,
+                             .check = f->check ? SIM_CHECK_RULES : SIM_CHECK_LIVENESS,
+                             .progress = progress_tell,
+                             .context = &progress};
+    braid_err code = sim_swarm_run(s, &how, report, error);
+    progress_end(&progress);
+    return code;
+}
+
+static int complain_failed(const sim_swarm_report *report) {
+    if (report->replay[0] != 0)
+        return cli_complain(CLI_FAILED, "sim", "the swarm failed: %s\nthis shows it again: %s", report->text,
+                            report->replay);
+    return cli_complain(CLI_FAILED, "sim", "the swarm failed: %s", report->text);
+}
+
+// ---- one more peer
+
+static braid_err try_plan(const sim_flags *f, sim_result *r, uint16_t stage, uint32_t like, braid_error *error) {
+    const scenario *s = r->s;
+    scenario *more = NULL;
+    sim_swarm_report report = {0};
+    char what[96];
+    sim_plan *plan = &r->plan[r->plans];
+    if (scenario_with_one_more(s, like, stage, &more, NULL) != BRAID_OK) return BRAID_OK;  // the stage is full
+    snprintf(what, sizeof what, "%s with one more peer in stage %s", s->name, s->stage[stage].name);
+    braid_err code = run_swarm(f, more, what, NULL, &report, error);
+    if (code == BRAID_OK) {
+        *plan = (sim_plan){.stage = stage, .like = like, .failed = report.failed || report.iterations == 0};
+        r->plans++;
+    }
+    if (code == BRAID_OK && !plan->failed) {
+        sim_summary summary;
+        sim_summarise(more, &report, &summary);
+        plan->mean_s = summary.mean_s;
+        plan->tokens_per_s = summary.tokens_per_s;
+        plan->change = summary.mean_s / r->summary.mean_s - 1;
+    }
+    sim_swarm_report_free(&report);
+    scenario_free(more);
+    return code;
+}
+
+// Best first; failed ones last; equals by stage.
+static int compare_plans(const void *a, const void *b) {
+    const sim_plan *x = a, *y = b;
+    if (x->failed != y->failed) return x->failed ? 1 : -1;
+    if (x->mean_s < y->mean_s) return -1;
+    if (x->mean_s > y->mean_s) return 1;
+    return (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+static braid_err try_plans(const sim_flags *f, sim_result *r, braid_error *error) {
+    braid_err code = BRAID_OK;
+    for (uint16_t stage = 0; stage < r->s->stages && code == BRAID_OK; stage++) {
+        uint32_t like = sim_median_peer(r->s, stage == 0);
+        if (like != UINT32_MAX) code = try_plan(f, r, stage, like, error);
+    }
+    qsort(r->plan, r->plans, sizeof *r->plan, compare_plans);
+    return code;
+}
+
+// ---- the verb
+
+static int show(const sim_flags *f, sim_result *r) {
+    braid_error error = {0};
+    sim_summarise(r->s, r->report, &r->summary);
+    if (!f->json) sim_print_result(r);
+    fflush(stdout);
+    if (f->plan && try_plans(f, r, &error) != BRAID_OK) return cli_complain(CLI_FAILED, "sim", "%s", error.text);
+    if (!f->json && f->plan) sim_print_plans(r);
+    if (f->json && !sim_print_json(r)) return cli_complain(CLI_FAILED, "sim", "out of memory");
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    return cli_complain(CLI_FAILED, "sim", "cannot write the results");
+}
+
+static int simulate(const sim_flags *f, scenario *s) {
+    braid_error error = {0};
+    sim_swarm_report report = {0};
+    if (!f->json) sim_print_head(s);
+    fflush(stdout);
+    if (run_swarm(f, s, s->name, f->trace, &report, &error) != BRAID_OK)
+        return cli_complain(CLI_FAILED, "sim", "%s", error.text);
+    int code = CLI_OK;
+    sim_result *result = calloc(1, sizeof *result);
+    if (result == NULL)
+        code = cli_complain(CLI_FAILED, "sim", "out of memory");
+    else if (report.failed)
+        code = complain_failed(&report);
+    else if (report.iterations == 0)
+        code = cli_complain(CLI_FAILED, "sim", "no iteration ended");
+    else {
+        *result = (sim_result){.s = s, .report = &report};
+        code = show(f, result);
+    }
+    free(result);
+    sim_swarm_report_free(&report);
+    return code;
+}
+
+static int load_and_simulate(const options *o, sim_flags *f) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    f->path = o->given[0];
+    if (scenario_load(f->path, &s, &error) != BRAID_OK) return cli_complain(CLI_USAGE, "sim", "%s", error.text);
+    if (option_is_set(o, "seed")) s->seed = f->seed;
+    if (option_is_set(o, "iterations")) s->iterations = (uint32_t)f->iterations;
+    int code = simulate(f, s);
+    scenario_free(s);
+    return code;
+}
+
+int cli_sim(int argc, char **argv) {
+    sim_flags f = {.plan = true};
+    option table[] = {
+        {"seed", OPTION_COUNT, &f.seed, .help = "another seed than the scenario's", .fallback = "", .max = 9e15},
+        {"iterations", OPTION_COUNT, &f.iterations, .help = "another number of iterations", .fallback = "", .min = 1,
+         .max = SCENARIO_MAX_ITERATIONS},
+        {"plan-join", OPTION_SWITCH, &f.plan,
+         .help = "simulate again with one more peer in each stage, and say what it brings", .fallback = "yes"},
+        {"trace", OPTION_TEXT, &f.trace, .unit = "FILE",
+         .help = "writes a timeline for Perfetto (https://ui.perfetto.dev)"},
+        {"check", OPTION_SWITCH, &f.check, .help = "checks every rule of the protocol after every event; slower"},
+        {"json", OPTION_SWITCH, &f.json, .help = "one JSON object instead of tables"},
+    };
+    options o = {
+        .verb = "sim",
+        .arguments = "SCENARIO.yaml",
+        .summary = "Simulates a swarm: how long an iteration takes, what holds it up, what one more peer brings.",
+        .examples = examples,
+        .table = table,
+        .count = sizeof table / sizeof *table,
+        .min_given = 1,
+        .max_given = 1};
+    int code = CLI_OK;
+    if (!options_parse(&o, argc, argv, &code)) return code;
+    code = load_and_simulate(&o, &f);
+    options_close(&o);
+    return code;
+}

@@ -1,0 +1,139 @@
+// What braid sim shows a person.
+#include "cli/sim_inside.h"
+#include "format/quantity.h"
+#include "sim/places.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 64, MAX_EACH = 20, LABEL = 64 };
+
+static const char *const routing_names[] = {"cheapest", "braid", "gwtf", "swarm"};
+
+void sim_print_head(const scenario *s) {
+    char size[QUANTITY_TEXT], parameters[QUANTITY_TEXT];
+    double all = 0;
+    for (uint16_t i = 0; i < s->stages; i++) all += (double)s->stage[i].parameters;
+    printf("%s: %s parameters in %u stages; %u data peer%s, %u relay%s; %u microbatches of %u tokens an iteration\n",
+           s->name, quantity_count_text(all, parameters), s->stages, s->data_peers, s->data_peers == 1 ? "" : "s",
+           s->peers - s->data_peers, s->peers - s->data_peers == 1 ? "" : "s", s->microbatches,
+           s->sequences * s->tokens);
+    printf("a microbatch is %s between two stages; routing %s; seed %" PRIu64 "\n\n",
+           quantity_size_text(s->activation_bytes, size), routing_names[s->routing], s->seed);
+}
+
+// ---- the swarm as it is
+
+// Each iteration's seconds, so that one sees when it was that something happened.
+static void print_each(const sim_swarm_report *r) {
+    if (r->iterations < 2 || r->iterations > MAX_EACH) return;
+    printf("                     one after another:");
+    for (uint32_t i = 0; i < r->iterations; i++)
+        printf(" %.1f", (double)(r->iteration[i].end_ns - r->iteration[i].start_ns) / 1e9);
+    printf("\n");
+}
+
+static void print_times(const sim_summary *u, const sim_swarm_report *r) {
+    printf("time per iteration   %.2f s (sd %.2f, worst %.2f in iteration %" PRIu64 "; mean of %u)\n", u->mean_s,
+           u->sd_s, u->worst_s, u->worst, r->iterations);
+    printf("                     %.2f s microbatches, %.2f s sums and update\n", u->pipeline_s, u->update_s);
+    print_each(r);
+    printf("tokens per second    %.1f\n", u->tokens_per_s);
+    uint64_t joins = 0;  // of the run under way
+    for (uint32_t i = 0; i < r->iterations; i++) joins += r->iteration[i].joins;
+    if (r->crashes + joins + r->leaves + r->repairs > 0)
+        printf("churn                %" PRIu64 " crashes, %" PRIu64 " joins, %" PRIu64 " leaves; %" PRIu64
+               " repairs; %.1f %% of the compute wasted\n",
+               r->crashes, joins, r->leaves, r->repairs, 100 * u->wasted);
+    printf("\n");
+}
+
+static const char *stage_text(const scenario *s, uint16_t stage, char text[LABEL]) {
+    snprintf(text, LABEL, "%.24s%s", s->stage[stage].name, stage == 0 ? " (data)" : "");
+    return text;
+}
+
+static void print_stages(const scenario *s, const sim_summary *u) {
+    printf("%-12s %6s %9s %11s %6s %8s %10s %13s\n", "stage", "peers", "capacity", "computing*", "busy", "line up",
+           "line down", "microbatches");
+    for (uint16_t i = 0; i < u->stages; i++) {
+        const sim_stage_summary *at = &u->stage[i];
+        char label[LABEL];
+        printf("%-12s %6u %9u %9.0f %% %4.0f %% %6.0f %% %8.0f %% %13u\n", stage_text(s, i, label), at->peers,
+               at->capacity, 100 * at->compute, 100 * at->busy, 100 * at->up, 100 * at->down, at->microbatches);
+    }
+    printf(
+        "* while microbatches are under way; the rest: of the time alive, with a job, with a tensor on the line\n\n");
+}
+
+// A row of the table, in the order of stages and then of the file.
+typedef struct peer_row {
+    const sim_swarm_peer *peer;
+    uint32_t stage, listed;
+} peer_row;
+
+static int by_stage(const void *a, const void *b) {
+    const peer_row *x = a, *y = b;
+    if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
+    return (x->listed > y->listed) - (x->listed < y->listed);
+}
+
+static void print_peer(const scenario *s, const sim_swarm_peer *p) {
+    const char *stage = !p->ever_member ? "-" : p->stage < s->stages ? s->stage[p->stage].name : "?";
+    printf("%-20s %-12s %4.0f %% %6.0f %% %8.0f %% %13u", p->name, stage,
+           p->up_ns > 0 ? 100 * (double)p->busy_ns / (double)p->up_ns : 0, 100 * p->up_share, 100 * p->down_share,
+           p->microbatches);
+    if (p->crashes > 0)
+        printf("  %u crash%s, %s at the end", p->crashes, p->crashes == 1 ? "" : "es", p->alive ? "alive" : "away");
+    if (!p->ever_member) printf("  never a member");
+    printf("\n");
+}
+
+static void print_peers(const scenario *s, const sim_swarm_report *r) {
+    peer_row row[SCENARIO_MAX_PEERS];
+    uint32_t count = r->peers < SCENARIO_MAX_PEERS ? r->peers : SCENARIO_MAX_PEERS;
+    for (uint32_t i = 0; i < count; i++) {
+        const sim_swarm_peer *p = &r->peer[i];
+        row[i] = (peer_row){.peer = p, .stage = p->ever_member ? p->stage : UINT32_MAX};
+        while (row[i].listed < s->peers && strcmp(s->peer[row[i].listed].name, p->name) != 0) row[i].listed++;
+    }
+    qsort(row, count, sizeof *row, by_stage);
+    printf("%-20s %-12s %6s %8s %10s %13s\n", "peer", "stage", "busy", "line up", "line down", "microbatches");
+    for (uint32_t i = 0; i < count && i < MAX_ROWS; i++) print_peer(s, row[i].peer);
+    if (count > MAX_ROWS) printf("and %u more; --json has them all\n", count - MAX_ROWS);
+    printf("\n");
+}
+
+void sim_print_result(const sim_result *r) {
+    print_times(&r->summary, r->report);
+    print_stages(r->s, &r->summary);
+    print_peers(r->s, r->report);
+    printf("The bottleneck is %s\n", r->summary.text);
+}
+
+// ---- one more peer
+
+static void print_like(const scenario *s, uint32_t like) {
+    const scenario_peer *p = &s->peer[like];
+    const scenario_machine *m = &s->machine[p->machine];
+    bool placed = m->place != SCENARIO_NOWHERE;
+    printf("like %s (%.0f Gflop/s, capacity %u%s%s)\n", p->name, p->flops / 1e9, p->capacity, placed ? ", " : "",
+           placed ? place_name(m->place) : "");
+}
+
+void sim_print_plans(const sim_result *r) {
+    if (r->plans == 0) return;
+    printf("\nOne more peer would bring, best first:\n");
+    for (uint32_t i = 0; i < r->plans; i++) {
+        const sim_plan *p = &r->plan[i];
+        char label[LABEL];
+        stage_text(r->s, p->stage, label);
+        if (p->failed)
+            printf("  stage %-12s a swarm that does not come to its end   ", label);
+        else
+            printf("  stage %-12s %8.2f s an iteration, %+6.1f %%   ", label, p->mean_s, 100 * p->change);
+        print_like(r->s, p->like);
+    }
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# braid sim: the examples, what it prints, and what it says of bad scenarios.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# ---- the examples: each says what it must, quickly, and twice the same
+
+for example in "$SOURCE"/examples/sim/*.yaml; do
+    name=$(basename "$example" .yaml)
+    begun=$(date +%s%N)
+    expect 0 "The bottleneck is " "$BRAID" sim "$example"
+    took=$((($(date +%s%N) - begun) / 1000000))
+    [ "$took" -lt 20000 ] || fail "$name took $took ms"
+    cp output "$name.txt"
+    for words in "time per iteration" "tokens per second" "One more peer would bring"; do
+        grep -qF "$words" "$name.txt" || fail "$name says nothing of '$words'"
+    done
+done
+for turn in 1 2; do
+    "$BRAID" sim "$SOURCE/examples/sim/home.yaml" >"home$turn.txt" 2>/dev/null || fail "home.yaml, turn $turn"
+done
+cmp -s home1.txt home2.txt || fail "home.yaml: two runs differ"
+
+# ---- for programs
+
+json() { python3 -c 'import json, sys; d = json.load(open("sim.json")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"; }
+"$BRAID" sim "$SOURCE/examples/sim/partition.yaml" --json --iterations 3 --seed 5 --no-plan-join --trace trace.json >sim.json 2>/dev/null ||
+    fail "--json"
+json 'd["seed"] == 5 and len(d["iterations"]) == 3 and d["one_more_peer"] == []' || fail "flags in JSON"
+json 'all(i["start_s"] <= i["close_s"] <= i["end_s"] and i["microbatches"] == 24 for i in d["iterations"])' || fail "iterations in JSON"
+json 'sum(p["microbatches"] for p in d["peers"] if p["stage"] == 1) == 72' || fail "every microbatch counts once in a stage"
+python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]) > 100' || fail "--trace"
+
+# ---- bad scenarios: the exit status, and file, line, column, key and mend
+
+write_scenario() {  # path [sed script]...
+    local path=$1 script arguments=(-e '')
+    shift
+    for script in "$@"; do arguments+=(-e "$script"); done
+    sed "${arguments[@]}" >"$path" <<'END'
+name: small
+seed: 7
+iterations: 2
+model: demo
+stages: 3
+microbatches: 4
+peers:
+- {name: anna, role: data, gflops: 100}
+- {name: first, stage: 1, gflops: 50, capacity: 2}
+- {name: second, stage: 2, gflops: 50, count: 2}
+links:
+  latency_ms: 5
+  up_mbps: 50
+END
+}
+mistake() {  # text sed-script...
+    local text=$1
+    shift
+    write_scenario bad.yaml "$@"
+    expect 2 "$text" "$BRAID" sim bad.yaml
+}
+write_scenario good.yaml
+expect 0 "time per iteration" "$BRAID" sim good.yaml --no-plan-join
+expect 0 "time per iteration" "$BRAID" sim good.yaml --no-plan-join --check
+expect 2 "none.yaml': No such file or directory" "$BRAID" sim none.yaml
+expect 2 "SCENARIO.yaml is missing" "$BRAID" sim
+expect 2 "unknown flag --sead; did you mean --seed?" "$BRAID" sim good.yaml --sead 4
+expect 2 "--iterations: 0 is too small" "$BRAID" sim good.yaml --iterations 0
+expect 1 "nowhere/trace.json" "$BRAID" sim good.yaml --no-plan-join --trace nowhere/trace.json
+mistake "bad.yaml:3:1: unknown key 'iteratoins'; did you mean 'iterations'?" 's/iterations/iteratoins/'
+mistake "bad.yaml:12:15: links.latency_ms must be from 0 to 60000, not -5" 's/latency_ms: 5/latency_ms: -5/'
+mistake "bad.yaml:9:49: peers[first].capacity must be from 1 to 1024, not 0" 's/capacity: 2/capacity: 0/'
+mistake "bad.yaml:8:1: stage 1 has no peer: add one with 'stage: 1'" '/first/d'
+mistake "bad.yaml:5:37: stages go round in a circle (b -> c -> b)" 's/stages: 3/stages: [{name: a}, {name: b, next: c}, {name: c, next: b}]/'
+mistake "bad.yaml:9:24: peers[first].stage: there is no stage '7': stages of relays are 1 to 2 (line 5)" 's/stage: 1/stage: 7/'
+mistake "bad.yaml:9:10: peers[anna].name: 'anna' is taken already" 's/name: first/name: anna/'
+mistake "no place 'Londn' is known; did you mean 'London'?" 's/gflops: 100/gflops: 100, place: Londn/'
+mistake "bad.yaml:4:8: model: no model 'gpt3' is built in; choose one of demo, gpt2-small" 's/model: demo/model: gpt3/'
+mistake "bad.yaml:7:8: peers must be a list" 's/^peers:.*/peers: nobody/; /^- /d'
+mistake "bad.yaml:8:4: a key must be a plain word" 's/^- {name: anna/- {{name: anna/'
+mistake_after() {  # text line: of the scenario with one more line
+    write_scenario bad.yaml
+    echo "$2" >>bad.yaml
+    expect 2 "$1" "$BRAID" sim bad.yaml
+}
+mistake_after "bad.yaml:14:28: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?" '  pairs: [{between: [anna, firts], mbps: 1}]'
+mistake_after "bad.yaml:14:27: churn.only: 'anna' is a data peer, and only relays can come and go" 'churn: {crash: 0.1, only: anna}'
+mistake_after "bad.yaml:14:16: churn.trace: cannot read 'lives.txt': No such file or directory" 'churn: {trace: lives.txt}'
+printf '1 first crash\n2 second-1 dies\n' >lives.txt
+expect 2 "lives.txt:2: unknown event 'dies'" "$BRAID" sim bad.yaml
+
+finish
