@@ -106,12 +106,12 @@ static void exchange(view *v) {
 static void probe(view *v, router_side side) {
     for (uint32_t n = 0; n < v->config.probes; n++) {
         contact *best = NULL;
-        int64_t limit = bond_limit(v, side);
+        int64_t limit = view_bond_limit(v, side);
         for (uint32_t i = 0; i < VIEW_NEAR; i++) {
             contact *c = &v->group[side].contact[i];
             if (c->card.peer == 0 || c->cost != VIEW_UNKNOWN || c->pinged >= 0 || v->now < c->not_before) continue;
-            if (contact_rank(v, c) >= limit) continue;
-            if (best == NULL || contact_rank(v, c) < contact_rank(v, best)) best = c;
+            if (view_contact_rank(v, c) >= limit) continue;
+            if (best == NULL || view_contact_rank(v, c) < view_contact_rank(v, best)) best = c;
         }
         if (best == NULL) return;
         best->pinged = v->now;
@@ -121,14 +121,14 @@ static void probe(view *v, router_side side) {
 
 void view_tick(view *v, int64_t now) {
     v->now = now;
-    contact_expire(v);
+    view_contact_expire(v);
     exchange(v);
     for (int s = 0; s < VIEW_NEIGHBOUR_SIDES; s++) {
         router_side side = (router_side)s;
-        bond_expire(v, side);
+        view_bond_expire(v, side);
         probe(v, side);
-        bond_seek(v, side);
-        bond_trim(v, side);
+        view_bond_seek(v, side);
+        view_bond_trim(v, side);
     }
     if (++v->calm > VIEW_CALM && v->level < VIEW_SLOWEST) {
         v->level++;
@@ -145,7 +145,7 @@ int64_t view_deadline(const view *v) { return v->deadline; }
 void view_contact(view *v, int64_t now, router_peer peer, uint16_t stage) {
     v->now = now;
     view_card card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
-    contact_learn(v, &card);
+    view_contact_learn(v, &card);
 }
 
 void view_measured(view *v, int64_t now, router_peer peer, int64_t cost) {
@@ -154,9 +154,9 @@ void view_measured(view *v, int64_t now, router_peer peer, int64_t cost) {
     v->measured = peer;
     v->measured_cost = cost;
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        contact *c = contact_find(v, (router_side)side, peer);
-        if (c != NULL) contact_measured(v, (router_side)side, c, cost);
-        bond *b = side < VIEW_NEIGHBOUR_SIDES ? bond_find(v, (router_side)side, peer) : NULL;
+        contact *c = view_contact_find(v, (router_side)side, peer);
+        if (c != NULL) view_contact_measured(v, (router_side)side, c, cost);
+        bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, peer) : NULL;
         if (b != NULL) b->cost = cost;
     }
 }
@@ -164,10 +164,10 @@ void view_measured(view *v, int64_t now, router_peer peer, int64_t cost) {
 void view_gone(view *v, int64_t now, router_peer peer) {
     v->now = now;
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        bond *b = side < VIEW_NEIGHBOUR_SIDES ? bond_find(v, (router_side)side, peer) : NULL;
-        if (b != NULL) bond_drop(v, (router_side)side, b, false);
-        contact *c = contact_find(v, (router_side)side, peer);
-        if (c != NULL) contact_forget(v, (router_side)side, c, true);
+        bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, peer) : NULL;
+        if (b != NULL) view_bond_drop(v, (router_side)side, b, false);
+        contact *c = view_contact_find(v, (router_side)side, peer);
+        if (c != NULL) view_contact_forget(v, (router_side)side, c, true);
     }
 }
 
@@ -185,7 +185,7 @@ static router_side side_of(const view *v, uint16_t stage) {
 }
 
 static void note_limit(view *v, router_side side, const view_message *m) {
-    contact *c = side == ROUTER_SAME ? NULL : contact_find(v, side, m->from);
+    contact *c = side == ROUTER_SAME ? NULL : view_contact_find(v, side, m->from);
     if (c == NULL) return;
     c->limit = m->cost;
     c->no_chance = !m->by_chance;
@@ -194,23 +194,23 @@ static void note_limit(view *v, router_side side, const view_message *m) {
 
 static void on_cards(view *v, const view_message *m) {
     for (uint16_t i = 0; i < m->length; i++)
-        if (m->cards[i].stage != 0 && m->cards[i].stage <= v->config.stages) contact_learn(v, &m->cards[i]);
+        if (m->cards[i].stage != 0 && m->cards[i].stage <= v->config.stages) view_contact_learn(v, &m->cards[i]);
 }
 
 static void on_sample(view *v, const view_message *m) {
     router_side side = side_of(v, m->card.stage);
     on_cards(v, m);
     v->partner = m->card;
-    view_post(v, m->from, VIEW_REPLY, side, side == ROUTER_SAME ? 0 : bond_limit(v, side),
-              side != ROUTER_SAME && bond_chance(v, side));
+    view_post(v, m->from, VIEW_REPLY, side, side == ROUTER_SAME ? 0 : view_bond_limit(v, side),
+              side != ROUTER_SAME && view_bond_chance(v, side));
 }
 
 void view_receive(view *v, int64_t now, const view_message *m) {
     v->now = now;
     if (!sensible(v, m)) return;
-    if (v->measured == m->from) place_learn(&v->place, &m->card.place, v->measured_cost, &v->random);
+    if (v->measured == m->from) view_place_learn(&v->place, &m->card.place, v->measured_cost, &v->random);
     v->measured = 0;
-    contact_learn(v, &m->card);
+    view_contact_learn(v, &m->card);
     router_side side = m->side == ROUTER_SAME ? ROUTER_SAME : view_opposite((router_side)m->side);
     switch (m->kind) {
     case VIEW_SAMPLE: on_sample(v, m); break;
@@ -218,16 +218,16 @@ void view_receive(view *v, int64_t now, const view_message *m) {
         on_cards(v, m);
         note_limit(v, side, m);
         break;
-    case VIEW_PING: view_post(v, m->from, VIEW_PONG, side, bond_limit(v, side), bond_chance(v, side)); break;
+    case VIEW_PING: view_post(v, m->from, VIEW_PONG, side, view_bond_limit(v, side), view_bond_chance(v, side)); break;
     case VIEW_PONG: note_limit(v, side, m); break;
-    case VIEW_ASK: bond_on_ask(v, side, m); break;
-    case VIEW_YES: bond_on_yes(v, side, m); break;
-    case VIEW_NO: bond_on_no(v, side, m); break;
-    case VIEW_PART: bond_on_part(v, side, m); break;
-    case VIEW_CUT: bond_on_cut(v, side, m); break;
+    case VIEW_ASK: view_bond_on_ask(v, side, m); break;
+    case VIEW_YES: view_bond_on_yes(v, side, m); break;
+    case VIEW_NO: view_bond_on_no(v, side, m); break;
+    case VIEW_PART: view_bond_on_part(v, side, m); break;
+    case VIEW_CUT: view_bond_on_cut(v, side, m); break;
     default: break;
     }
-    if (m->kind <= VIEW_PONG) bond_check(v, m);
+    if (m->kind <= VIEW_PONG) view_bond_check(v, m);
 }
 
 // --- Out ---------------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ void view_receive(view *v, int64_t now, const view_message *m) {
 static uint8_t linked_bits(view *v, router_peer to) {
     uint8_t bits = 0;
     for (int side = 0; side < VIEW_NEIGHBOUR_SIDES; side++) {
-        const bond *b = bond_find(v, (router_side)side, to);
+        const bond *b = view_bond_find(v, (router_side)side, to);
         if (b != NULL && b->up) bits |= (uint8_t)(1 << side);
     }
     return bits;
@@ -243,8 +243,8 @@ static uint8_t linked_bits(view *v, router_peer to) {
 
 static void find_partner(view *v, router_peer to) {
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        const bond *b = side < VIEW_NEIGHBOUR_SIDES ? bond_find(v, (router_side)side, to) : NULL;
-        const contact *c = contact_find(v, (router_side)side, to);
+        const bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, to) : NULL;
+        const contact *c = view_contact_find(v, (router_side)side, to);
         if (b != NULL) v->partner = b->card;
         if (c != NULL) v->partner = c->card;
     }
@@ -266,7 +266,7 @@ bool view_next(view *v, view_message *out) {
     out->linked = linked_bits(v, w->to);
     out->card = view_own_card(v);
     if (w->kind == VIEW_SAMPLE) find_partner(v, w->to);
-    if (w->kind == VIEW_SAMPLE || w->kind == VIEW_REPLY) out->length = contact_sample(v, &v->partner, out->cards);
+    if (w->kind == VIEW_SAMPLE || w->kind == VIEW_REPLY) out->length = view_contact_sample(v, &v->partner, out->cards);
     return true;
 }
 

@@ -19,15 +19,15 @@ static void note_tried(view_group *g, router_peer peer) {
     g->tried[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-contact *contact_find(view *v, router_side side, router_peer peer) {
+contact *view_contact_find(view *v, router_side side, router_peer peer) {
     for (uint32_t i = 0; i < VIEW_CONTACTS; i++)
         if (v->group[side].contact[i].card.peer == peer) return &v->group[side].contact[i];
     return NULL;
 }
 
-int64_t contact_rank(const view *v, const contact *c) {
+int64_t view_contact_rank(const view *v, const contact *c) {
     if (c->cost != VIEW_UNKNOWN) return c->cost;
-    if (!place_known(&v->place) || !place_known(&c->card.place)) return 0;
+    if (!view_place_known(&v->place) || !view_place_known(&c->card.place)) return 0;
     return view_guess(&v->place, &c->card.place);
 }
 
@@ -46,7 +46,7 @@ static contact *worst_near(view *v, view_group *g) {
     for (uint32_t i = 0; i < VIEW_NEAR; i++) {
         contact *c = &g->contact[i];
         if (c->card.peer == 0) return c;
-        if (contact_rank(v, c) > contact_rank(v, worst)) worst = c;
+        if (view_contact_rank(v, c) > view_contact_rank(v, worst)) worst = c;
     }
     return worst;
 }
@@ -60,7 +60,7 @@ static contact *place_for_any(view *v, view_group *g) {
 // Among the near ones if it is nearer than one of them, who then counts as tried if it was measured.
 static bool put_near(view *v, view_group *g, const contact *c) {
     contact *worst = worst_near(v, g);
-    if (worst->card.peer != 0 && contact_rank(v, c) >= contact_rank(v, worst)) return false;
+    if (worst->card.peer != 0 && view_contact_rank(v, c) >= view_contact_rank(v, worst)) return false;
     contact old = *worst;
     *worst = *c;
     if (old.card.peer == 0) return true;
@@ -72,8 +72,8 @@ static bool put_near(view *v, view_group *g, const contact *c) {
 static void learn_on(view *v, router_side side, const view_card *card) {
     view_group *g = &v->group[side];
     int64_t born = v->now - (int64_t)card->age * v->config.period;
-    bond *b = side == ROUTER_SAME ? NULL : bond_find(v, side, card->peer);
-    contact *c = b == NULL ? contact_find(v, side, card->peer) : NULL;
+    bond *b = side == ROUTER_SAME ? NULL : view_bond_find(v, side, card->peer);
+    contact *c = b == NULL ? view_contact_find(v, side, card->peer) : NULL;
     if (b != NULL && born > b->born) {
         b->card = *card;
         b->born = born;
@@ -89,7 +89,7 @@ static void learn_on(view *v, router_side side, const view_card *card) {
     if (any->card.peer == 0 || rng_below(&v->random, 2) == 0) *any = fresh;
 }
 
-void contact_learn(view *v, const view_card *card) {
+void view_contact_learn(view *v, const view_card *card) {
     if (card->peer == 0 || card->peer == v->config.self || card->age > VIEW_MAX_AGE) return;
     for (int side = 0; side < ROUTER_SIDES; side++) {
         if (card->stage != view_stage_at(v, (router_side)side)) continue;
@@ -98,7 +98,7 @@ void contact_learn(view *v, const view_card *card) {
     }
 }
 
-void contact_return(view *v, router_side side, const bond *b) {
+void view_contact_return(view *v, router_side side, const bond *b) {
     contact c = {.card = b->card,
                  .born = b->born,
                  .cost = b->cost,
@@ -106,17 +106,17 @@ void contact_return(view *v, router_side side, const bond *b) {
                  .limit_until = b->up ? v->now + VIEW_LIMIT_PERIODS * v->config.period : v->now,
                  .not_before = v->now + 4 * v->config.patience,
                  .pinged = -1};
-    if (contact_find(v, side, c.card.peer) == NULL && !put_near(v, &v->group[side], &c))
+    if (view_contact_find(v, side, c.card.peer) == NULL && !put_near(v, &v->group[side], &c))
         note_tried(&v->group[side], c.card.peer);
 }
 
-void contact_forget(view *v, router_side side, contact *c, bool tried) {
+void view_contact_forget(view *v, router_side side, contact *c, bool tried) {
     if (tried) note_tried(&v->group[side], c->card.peer);
     *c = (contact){0};
 }
 
 // One met by chance that turns out to be near moves there.
-void contact_measured(view *v, router_side side, contact *c, int64_t cost) {
+void view_contact_measured(view *v, router_side side, contact *c, int64_t cost) {
     view_group *g = &v->group[side];
     c->cost = cost;
     c->pinged = -1;
@@ -129,7 +129,7 @@ void contact_measured(view *v, router_side side, contact *c, int64_t cost) {
     *c = moved;
 }
 
-void contact_expire(view *v) {
+void view_contact_expire(view *v) {
     for (int side = 0; side < ROUTER_SIDES; side++)
         for (uint32_t i = 0; i < VIEW_CONTACTS; i++) {
             contact *c = &v->group[side].contact[i];
@@ -143,7 +143,7 @@ void contact_expire(view *v) {
                 c->not_before = v->now + 4 * v->config.period;
             }
             bool old = c->card.stage != 0 && view_age(v, c->born) > VIEW_MAX_AGE;
-            if (old || c->misses >= VIEW_MISSES) contact_forget(v, (router_side)side, c, true);
+            if (old || c->misses >= VIEW_MISSES) view_contact_forget(v, (router_side)side, c, true);
         }
 }
 
@@ -170,7 +170,7 @@ static void offer_card(const view *v, candidates *all, const view_card *to, cons
     *c = *card;
     c->age = view_age(v, born);
     if (c->age > VIEW_MAX_AGE) return;
-    bool guess = place_known(&to->place) && place_known(&card->place);
+    bool guess = view_place_known(&to->place) && view_place_known(&card->place);
     all->far[all->count++] = guess ? view_guess(&to->place, &card->place) : 0;
 }
 
@@ -195,7 +195,7 @@ static void take_card(candidates *all, uint32_t i, view_card *cards, uint16_t *n
     all->far[i] = all->far[all->count];
 }
 
-uint16_t contact_sample(view *v, const view_card *to, view_card *cards) {
+uint16_t view_contact_sample(view *v, const view_card *to, view_card *cards) {
     candidates all;
     uint16_t n = 0;
     gather(v, &all, to);

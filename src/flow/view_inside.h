@@ -90,39 +90,39 @@ static inline uint16_t view_stage_at(const view *v, router_side side) {
 static inline bool view_is_source(const view *v) { return v->config.stage == 0; }
 
 // --- view_place.c
-void place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random);
-bool place_known(const view_place *place);
+void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random);
+bool view_place_known(const view_place *place);
 
 // --- view_contacts.c
-contact *contact_find(view *v, router_side side, router_peer peer);
+contact *view_contact_find(view *v, router_side side, router_peer peer);
 // What a link there would cost as far as it is known; 0 for a stranger.
-int64_t contact_rank(const view *v, const contact *c);
+int64_t view_contact_rank(const view *v, const contact *c);
 // A card came in that is `age` periods old.
-void contact_learn(view *v, const view_card *card);
+void view_contact_learn(view *v, const view_card *card);
 // Puts somebody back whom I know well.
-void contact_return(view *v, router_side side, const bond *b);
-void contact_forget(view *v, router_side side, contact *c, bool tried);
-void contact_measured(view *v, router_side side, contact *c, int64_t cost);
-void contact_expire(view *v);
+void view_contact_return(view *v, router_side side, const bond *b);
+void view_contact_forget(view *v, router_side side, contact *c, bool tried);
+void view_contact_measured(view *v, router_side side, contact *c, int64_t cost);
+void view_contact_expire(view *v);
 view_card view_own_card(const view *v);
 uint16_t view_age(const view *v, int64_t born);
 // Cards for `to`: half those that lie close to it, half by chance.
-uint16_t contact_sample(view *v, const view_card *to, view_card *cards);
+uint16_t view_contact_sample(view *v, const view_card *to, view_card *cards);
 
 // --- view_links.c
-bond *bond_find(view *v, router_side side, router_peer peer);
-void bond_seek(view *v, router_side side);
-void bond_trim(view *v, router_side side);
-void bond_expire(view *v, router_side side);
-void bond_drop(view *v, router_side side, bond *b, bool tell_host);
-int64_t bond_limit(const view *v, router_side side);
-bool bond_chance(const view *v, router_side side);
-void bond_on_ask(view *v, router_side side, const view_message *m);
-void bond_on_yes(view *v, router_side side, const view_message *m);
-void bond_on_no(view *v, router_side side, const view_message *m);
-void bond_on_part(view *v, router_side side, const view_message *m);
-void bond_on_cut(view *v, router_side side, const view_message *m);
-void bond_check(view *v, const view_message *m);
+bond *view_bond_find(view *v, router_side side, router_peer peer);
+void view_bond_seek(view *v, router_side side);
+void view_bond_trim(view *v, router_side side);
+void view_bond_expire(view *v, router_side side);
+void view_bond_drop(view *v, router_side side, bond *b, bool tell_host);
+int64_t view_bond_limit(const view *v, router_side side);
+bool view_bond_chance(const view *v, router_side side);
+void view_bond_on_ask(view *v, router_side side, const view_message *m);
+void view_bond_on_yes(view *v, router_side side, const view_message *m);
+void view_bond_on_no(view *v, router_side side, const view_message *m);
+void view_bond_on_part(view *v, router_side side, const view_message *m);
+void view_bond_on_cut(view *v, router_side side, const view_message *m);
+void view_bond_check(view *v, const view_message *m);
 
 // --- view.c
 void view_post(view *v, router_peer to, view_kind kind, router_side side, int64_t cost, bool by_chance);

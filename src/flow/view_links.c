@@ -8,7 +8,7 @@ enum {
     KEEP_PERIODS = 16,  // one whose upstream end would not give it up is left alone so long
 };
 
-bond *bond_find(view *v, router_side side, router_peer peer) {
+bond *view_bond_find(view *v, router_side side, router_peer peer) {
     for (uint32_t i = 0; i < v->bonds[side]; i++)
         if (v->bond[side][i].card.peer == peer) return &v->bond[side][i];
     return NULL;
@@ -43,13 +43,13 @@ static bond *dearest(const view *v, router_side side) {
 }
 
 // A close link that costs less than this is taken.
-int64_t bond_limit(const view *v, router_side side) {
+int64_t view_bond_limit(const view *v, router_side side) {
     if (count_kind(v, side, false) < close_wanted(v)) return VIEW_ANY_COST;
     const bond *worst = dearest(v, side);
     return worst == NULL ? 0 : worst->cost - worst->cost * v->config.margin / 1024;
 }
 
-bool bond_chance(const view *v, router_side side) {
+bool view_bond_chance(const view *v, router_side side) {
     return !full(v, side) && count_kind(v, side, true) < chance_wanted(v);
 }
 
@@ -69,17 +69,17 @@ static bond *new_bond(view *v, router_side side, const view_card *card, int64_t 
                 .since = v->now,
                 .parting = -1,
                 .spoken = v->now};
-    contact *c = contact_find(v, side, card->peer);
-    if (c != NULL) contact_forget(v, side, c, false);
+    contact *c = view_contact_find(v, side, card->peer);
+    if (c != NULL) view_contact_forget(v, side, c, false);
     return b;
 }
 
-void bond_drop(view *v, router_side side, bond *b, bool tell_host) {
+void view_bond_drop(view *v, router_side side, bond *b, bool tell_host) {
     bond gone = *b;
     *b = v->bond[side][--v->bonds[side]];
     if (tell_host && gone.up) view_tell(v, false, side, &gone);
     if (gone.up) view_stir(v, !tell_host);
-    contact_return(v, side, &gone);
+    view_contact_return(v, side, &gone);
 }
 
 // --- Asking ------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ static void ask(view *v, router_side side, const contact *c, bool by_chance) {
 static void seek_close(view *v, router_side side) {
     for (uint32_t asked = 0; asked < ASKS && !full(v, side); asked++) {
         const contact *c = cheapest(v, side);
-        if (c == NULL || c->cost >= bond_limit(v, side)) return;
+        if (c == NULL || c->cost >= view_bond_limit(v, side)) return;
         ask(v, side, c, false);
     }
 }
@@ -125,7 +125,7 @@ static contact *by_lot(view *v, router_side side, bool measured) {
 }
 
 static void seek_by_chance(view *v, router_side side) {
-    if (!bond_chance(v, side) || count_kind(v, side, true) * 4 > chance_wanted(v) * 3) return;
+    if (!view_bond_chance(v, side) || count_kind(v, side, true) * 4 > chance_wanted(v) * 3) return;
     contact *c = by_lot(v, side, true);
     if (c != NULL) {
         ask(v, side, c, true);
@@ -137,16 +137,16 @@ static void seek_by_chance(view *v, router_side side) {
     c->pinged = v->now;
 }
 
-void bond_seek(view *v, router_side side) {
+void view_bond_seek(view *v, router_side side) {
     seek_close(v, side);
     seek_by_chance(v, side);
 }
 
-void bond_expire(view *v, router_side side) {
+void view_bond_expire(view *v, router_side side) {
     for (uint32_t i = v->bonds[side]; i > 0; i--) {
         bond *b = &v->bond[side][i - 1];
         if (!b->up && v->now - b->since > v->config.patience) {
-            bond_drop(v, side, b, false);
+            view_bond_drop(v, side, b, false);
         } else if (b->parting >= 0 && v->now - b->parting > v->config.patience) {
             b->parting = -1;
             b->kept_until = v->now + KEEP_PERIODS * v->config.period;
@@ -158,16 +158,16 @@ void bond_expire(view *v, router_side side) {
 
 static bool acceptable(const view *v, router_side side, const view_message *m) {
     if (full(v, side)) return false;
-    if (m->by_chance) return bond_chance(v, side);
-    return m->cost < bond_limit(v, side);
+    if (m->by_chance) return view_bond_chance(v, side);
+    return m->cost < view_bond_limit(v, side);
 }
 
-void bond_on_ask(view *v, router_side side, const view_message *m) {
-    bond *b = bond_find(v, side, m->from);
+void view_bond_on_ask(view *v, router_side side, const view_message *m) {
+    bond *b = view_bond_find(v, side, m->from);
     if (b == NULL && !acceptable(v, side, m)) {
-        contact *c = contact_find(v, side, m->from);
-        if (c != NULL && c->cost == VIEW_UNKNOWN) contact_measured(v, side, c, m->cost);
-        view_post(v, m->from, VIEW_NO, side, bond_limit(v, side), m->by_chance);
+        contact *c = view_contact_find(v, side, m->from);
+        if (c != NULL && c->cost == VIEW_UNKNOWN) view_contact_measured(v, side, c, m->cost);
+        view_post(v, m->from, VIEW_NO, side, view_bond_limit(v, side), m->by_chance);
         return;
     }
     if (b == NULL) b = new_bond(v, side, &m->card, m->cost, m->by_chance);
@@ -176,27 +176,26 @@ void bond_on_ask(view *v, router_side side, const view_message *m) {
         come_up(v, side, b);
     }
     view_post(v, m->from, VIEW_YES, side, b->cost, b->by_chance);
-    bond_trim(v, side);
+    view_bond_trim(v, side);
 }
 
-void bond_on_yes(view *v, router_side side, const view_message *m) {
-    bond *b = bond_find(v, side, m->from);
-    if (b == NULL && full(v, side)) {
+void view_bond_on_yes(view *v, router_side side, const view_message *m) {
+    bond *b = view_bond_find(v, side, m->from);
+    if (b == NULL) {  // I gave up waiting, or both asked and I have cut it since
         view_post(v, m->from, VIEW_CUT, side, 0, false);
         return;
     }
-    if (b == NULL) b = new_bond(v, side, &m->card, m->cost, m->by_chance);
     if (b->up) return;
     b->by_chance = m->by_chance;
     come_up(v, side, b);
-    bond_trim(v, side);
+    view_bond_trim(v, side);
 }
 
-void bond_on_no(view *v, router_side side, const view_message *m) {
-    bond *b = bond_find(v, side, m->from);
+void view_bond_on_no(view *v, router_side side, const view_message *m) {
+    bond *b = view_bond_find(v, side, m->from);
     if (b == NULL || b->up) return;
-    bond_drop(v, side, b, false);
-    contact *c = contact_find(v, side, m->from);
+    view_bond_drop(v, side, b, false);
+    contact *c = view_contact_find(v, side, m->from);
     if (c == NULL) return;
     c->limit = m->cost;
     c->no_chance = m->by_chance;
@@ -207,11 +206,11 @@ void bond_on_no(view *v, router_side side, const view_message *m) {
 
 static void cut(view *v, router_side side, bond *b) {
     view_post(v, b->card.peer, VIEW_CUT, side, 0, false);
-    bond_drop(v, side, b, true);
+    view_bond_drop(v, side, b, true);
 }
 
 // Who stands upstream owns the link's count and may cut what carries nothing; the other end has to ask.
-void bond_trim(view *v, router_side side) {
+void view_bond_trim(view *v, router_side side) {
     for (;;) {
         uint32_t close = 0;
         for (uint32_t i = 0; i < v->bonds[side]; i++) {
@@ -231,32 +230,32 @@ void bond_trim(view *v, router_side side) {
     }
 }
 
-void bond_on_part(view *v, router_side side, const view_message *m) {
+void view_bond_on_part(view *v, router_side side, const view_message *m) {
     if (side != ROUTER_NEXT) return;
-    bond *b = bond_find(v, side, m->from);
+    bond *b = view_bond_find(v, side, m->from);
     if (b == NULL)
         view_post(v, m->from, VIEW_CUT, side, 0, false);
     else if (b->up && b->units == 0 && v->now >= b->kept_until)
         cut(v, side, b);
 }
 
-void bond_on_cut(view *v, router_side side, const view_message *m) {
-    bond *b = bond_find(v, side, m->from);
-    if (b != NULL) bond_drop(v, side, b, true);
+void view_bond_on_cut(view *v, router_side side, const view_message *m) {
+    bond *b = view_bond_find(v, side, m->from);
+    if (b != NULL) view_bond_drop(v, side, b, true);
 }
 
 // Every message says whether its sender has me as a neighbour: what a lost YES or CUT left behind is mended.
-void bond_check(view *v, const view_message *m) {
+void view_bond_check(view *v, const view_message *m) {
     for (int s = 0; s < VIEW_NEIGHBOUR_SIDES; s++) {
         router_side side = (router_side)s;
         bool says = (m->linked >> view_opposite(side) & 1) != 0;
-        bond *b = bond_find(v, side, m->from);
+        bond *b = view_bond_find(v, side, m->from);
         if (says && b == NULL) {
             view_post(v, m->from, VIEW_CUT, side, 0, false);
         } else if (says && !b->up) {
             come_up(v, side, b);
         } else if (!says && b != NULL && b->up && v->now - b->since > 2 * v->config.patience) {
-            bond_drop(v, side, b, true);
+            view_bond_drop(v, side, b, true);
         }
     }
 }
@@ -264,7 +263,7 @@ void bond_check(view *v, const view_message *m) {
 void view_carries(view *v, int64_t now, router_side side, router_peer peer, uint32_t units) {
     v->now = now;
     if (side != ROUTER_PREVIOUS && side != ROUTER_NEXT) return;
-    bond *b = bond_find(v, side, peer);
+    bond *b = view_bond_find(v, side, peer);
     if (b == NULL) return;
     if (b->units > 0 && units == 0) b->kept_until = now + BUSY_PERIODS * v->config.period;
     b->units = units;

@@ -26,7 +26,7 @@ int64_t view_guess(const view_place *a, const view_place *b) {
     return (int64_t)distance(a, b) + a->height + b->height;
 }
 
-bool place_known(const view_place *place) { return place->error < VIEW_SURE / 2; }
+bool view_place_known(const view_place *place) { return place->error < VIEW_SURE / 2; }
 
 // A first guess, in any direction: equal places could never be told apart.
 static void settle(view_place *mine, int64_t cost, rng *random) {
@@ -34,7 +34,7 @@ static void settle(view_place *mine, int64_t cost, rng *random) {
     mine->height = (int32_t)(cost / 8) + 1;
 }
 
-void place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random) {
+void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random) {
     if (cost <= 0) return;
     if (mine->height == 0) settle(mine, cost, random);
     if (other->height == 0) return;  // it knows nothing yet

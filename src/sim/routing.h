@@ -127,6 +127,8 @@ typedef struct routing_change {
     uint32_t count;
     bool
         join;  // they are away until then; else they die without a word, and each neighbour notices 1 to 3 rounds later
+    uint64_t *said;  // NULL, or [2][peers], the caller's: messages of each peer from the change on, until all is whole
+                     // again, then until it is quiet
 } routing_change;
 
 // The instance without some peers.

@@ -74,6 +74,7 @@ static void run_both(routing_net *n, const routing_change *change, int64_t units
     routing_look_end(n);
     if (n->failed || !n->out->quiet) return;
     n->out = after;
+    n->said_by = change->said;
     n->start = n->now;
     n->units = units_after;
     n->touched = true;

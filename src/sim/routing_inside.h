@@ -56,6 +56,7 @@ typedef struct routing_net {
     sim_queue queue;       // by time * 2; + 1 for ticks, which come after the messages of their instant
     int64_t now, units;    // units that should flow
     int64_t start;         // rounds are counted from here
+    uint64_t *said_by;     // routing_change.said, from the change on
     size_t router_bytes;   // of all routers
     int64_t moving;        // units of the COMMITs in flight
     // --- routing_look.c

@@ -125,6 +125,7 @@ bool routing_moves(const routing_net *n, router_kind kind) {
 
 static void send(routing_net *n, uint32_t wire, const router_message *m) {
     n->out->messages++;
+    if (n->said_by != NULL) n->said_by[(n->out->whole < 0 ? 0 : n->peers) + m->from - 1]++;
     n->out->by_kind[m->kind]++;
     n->out->bytes += router_message_bytes(m);
     n->touched |= routing_moves(n, m->kind);

@@ -58,6 +58,24 @@ typedef struct views_optimum {
 } views_optimum;
 braid_err views_optimum_find(const views_swarm *swarm, views_optimum *out, braid_error *error);
 
+// The cheapest flow over the links of an instance, with the same meaning.
+braid_err views_best(const routing_instance *instance, plan_answer *answer, braid_error *error);
+
+// What peers said after one relay died, by their distance from it in links (0: they carried its units): until all units had a
+// way again, and until it was quiet.
+enum { VIEWS_FAR = 6 };  // the last entry: so far and farther
+typedef struct views_distances {
+    uint32_t runs, skipped;  // skipped: not quiet before, or nothing passed through the relay
+    uint32_t whole;
+    uint64_t peers[VIEWS_FAR + 1];
+    uint64_t messages[2][VIEWS_FAR + 1];  // until whole; until quiet
+    uint64_t silent[2][VIEWS_FAR + 1];    // peers that said nothing
+    uint64_t hash;
+} views_distances;
+// Adds one death to `out`: of a relay that carries units, drawn from the instance's seed.
+braid_err views_crash(const routing_instance *instance, const routing_settings *settings, int64_t units,
+                      views_distances *out, braid_error *error);
+
 typedef struct views_gossip {
     plan_link *link;  // that both ends agree on, from upstream to downstream, sorted; owned
     uint32_t links;

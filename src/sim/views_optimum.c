@@ -143,6 +143,20 @@ static braid_err solve(columns *c, pick *best, views_optimum *out, braid_error *
     return BRAID_MEMORY;
 }
 
+braid_err views_best(const routing_instance *instance, plan_answer *answer, braid_error *error) {
+    const plan_problem *p = &instance->problem;
+    void *memory = malloc(plan_relaxed_bytes(p));
+    int64_t *flow = calloc(p->links + 1, sizeof *flow);
+    braid_err err = BRAID_MEMORY;
+    if (memory != NULL && flow != NULL)
+        err = plan_relaxed(p, INT64_MAX, memory, flow, answer, error);
+    else
+        braid_fail(error, err, "no memory for the optimum of %u links", p->links);
+    free(memory);
+    free(flow);
+    return err;
+}
+
 braid_err views_optimum_find(const views_swarm *s, views_optimum *out, braid_error *error) {
     columns c = {.swarm = s, .first_bit = calloc(s->settings.stages + 2, sizeof *c.first_bit)};
     pick *best = calloc((size_t)s->peers * 2 * PER_PEER, sizeof *best);

@@ -1,0 +1,189 @@
+// What braid bench views shows: a table, JSON lines, a drawing.
+#include "cli/bench_views_inside.h"
+#include "cli/plot.h"
+#include "format/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double mean(const views_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
+static double part(double sum, double count) { return count > 0 ? sum / count : 0; }
+
+void views_print_head(const views_bench *b) {
+    if (b->json) return;
+    printf("partial views: relays in 8 stages, at most %" PRIu64 " neighbours a side of a relay, chosen by at most %" PRIu64
+           " rounds of gossip; %" PRIu64 " data peer%s; demand %" PRIu64 " %% of the narrowest stage; path limit %u; %" PRIu64
+           " seed%s from %" PRIu64 "; messages and KB per peer\n",
+           b->links, b->gossip_rounds, b->sources, b->sources == 1 ? "" : "s", b->demand, b->routing.path_limit, b->seeds,
+           b->seeds == 1 ? "" : "s", b->first);
+    if (b->crash) return;
+    printf("%-6s %6s %7s %5s | %-29s | %-36s | %-37s | %-11s |\n", "", "", "", "", "gossip",
+           "cost, mean / worst", "routing", "runs");
+    printf("%-6s %6s %7s %5s | %5s %5s %7s %5s %3s | %-11s %-11s %-12s | %9s %6s %7s %8s | %5s %5s | %s\n", "costs",
+           "relays", "links", "units", "msgs", "KB", "changes", "sides", "1/2", "views", "braid", "product",
+           "whole msgs", "msgs", "KB", "rounds", "whole", "quiet", "hash of the traces");
+}
+
+static void print_ratio(const views_sample *s) {
+    if (s->count > 0)
+        printf("%5.3f/%5.3f ", mean(s), s->worst);
+    else
+        printf("%11s ", "-");
+}
+
+static void print_table_row(const views_row *r) {
+    printf("%-6s %6u %7.0f %5.0f | %5.0f %5.0f %7.0f %5u %3u | ", views_costs_name(r->costs), r->relays,
+           part((double)r->links, r->runs), part((double)r->units, r->runs), mean(&r->gossip_messages),
+           mean(&r->gossip_kilobytes), mean(&r->gossip_changes), r->most_links, r->one_sided);
+    print_ratio(&r->views);
+    print_ratio(&r->braid);
+    print_ratio(&r->product);
+    printf(" | %10.0f %6.0f %7.0f %7.0f | %2u/%-2u %2u/%-2u | %016" PRIx64 "\n", mean(&r->whole_messages),
+           mean(&r->messages), mean(&r->kilobytes), mean(&r->last_move), r->whole, r->runs, r->quiet, r->runs, r->hash);
+    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+}
+
+static void put_sample(json_out *o, const char *key, const views_sample *s) {
+    json_out_open(o, key, '{');
+    json_out_u64(o, "count", s->count);
+    if (s->count > 0) {
+        json_out_double(o, "mean", mean(s));
+        json_out_double(o, "worst", s->worst);
+    }
+    json_out_close(o, '}');
+}
+
+static void put_head(json_out *o, const views_bench *b, const views_row *r, const char *experiment) {
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
+    json_out_string(o, "experiment", experiment);
+    json_out_string(o, "costs", views_costs_name(r->costs));
+    json_out_u64(o, "relays", r->relays);
+    json_out_u64(o, "sources", b->sources);
+    json_out_u64(o, "neighbours", b->links);
+    json_out_u64(o, "demand_percent", b->demand);
+    json_out_u64(o, "first_seed", b->first);
+    json_out_u64(o, "runs", r->runs);
+    json_out_string(o, "trace_hash", hash);
+    json_out_double(o, "units", part((double)r->units, r->runs));
+    json_out_double(o, "links", part((double)r->links, r->runs));
+    json_out_u64(o, "most_neighbours", r->most_links);
+    json_out_u64(o, "one_sided_links", r->one_sided);
+    put_sample(o, "gossip_rounds", &r->gossip_rounds);
+    put_sample(o, "gossip_messages_per_peer", &r->gossip_messages);
+    put_sample(o, "gossip_kilobytes_per_peer", &r->gossip_kilobytes);
+    put_sample(o, "gossip_changes_per_peer", &r->gossip_changes);
+}
+
+static void print_line(json_out *o) {
+    json_out_close(o, '}');
+    char *text = json_out_take(o, NULL);
+    if (text != NULL) printf("%s\n", text);
+    free(text);
+}
+
+void views_print_row(const views_bench *b, const views_row *r) {
+    if (!b->json) {
+        print_table_row(r);
+        return;
+    }
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    put_head(&o, b, r, "views");
+    json_out_double(&o, "all_links", part((double)r->all_links, r->runs));
+    json_out_u64(&o, "whole", r->whole);
+    json_out_u64(&o, "quiet", r->quiet);
+    json_out_u64(&o, "over_capacity", r->over_capacity);
+    put_sample(&o, "views_over_optimum", &r->views);
+    put_sample(&o, "braid_over_views", &r->braid);
+    put_sample(&o, "braid_over_optimum", &r->product);
+    put_sample(&o, "messages_until_whole", &r->whole_messages);
+    put_sample(&o, "messages_per_peer", &r->messages);
+    put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
+    put_sample(&o, "rounds_to_last_move", &r->last_move);
+    print_line(&o);
+}
+
+// --- the loss of one relay
+
+static void put_distances(json_out *o, const views_distances *d) {
+    json_out_open(o, "by_distance", '[');
+    for (uint32_t i = 0; i <= VIEWS_FAR; i++) {
+        if (d->peers[i] == 0) continue;
+        json_out_open(o, NULL, '{');
+        json_out_u64(o, "distance", i);
+        json_out_u64(o, "peers", d->peers[i]);
+        json_out_u64(o, "messages_until_whole", d->messages[0][i]);
+        json_out_u64(o, "silent_until_whole", d->silent[0][i]);
+        json_out_u64(o, "messages", d->messages[1][i]);
+        json_out_u64(o, "silent", d->silent[1][i]);
+        json_out_close(o, '}');
+    }
+    json_out_close(o, ']');
+}
+
+static void print_distance_table(const views_bench *b, const views_row *r) {
+    const views_distances *d = &b->distances;
+    printf("%s costs, %u relays: one that carries units dies, %u of %u swarms (the others were not quiet, or it carried "
+           "none), whole again %u; hash of the traces %016" PRIx64 "\n",
+           views_costs_name(r->costs), r->relays, d->runs - d->skipped, d->runs, d->whole, r->hash);
+    printf("%-22s %7s | %-20s | %-20s\n", "", "", "until whole again", "until quiet");
+    printf("%-22s %7s | %9s %10s | %9s %10s\n", "distance", "peers", "messages", "silent", "messages", "silent");
+    for (uint32_t i = 0; i <= VIEWS_FAR; i++) {
+        double peers = (double)d->peers[i];
+        if (peers == 0) continue;
+        char name[32];
+        snprintf(name, sizeof name, i == 0 ? "carried its units" : i == VIEWS_FAR ? "%u or more" : "%u", i);
+        printf("%-22s %7.0f | %9.2f %9.1f%% | %9.2f %9.1f%%\n", name, peers, (double)d->messages[0][i] / peers,
+               100 * (double)d->silent[0][i] / peers, (double)d->messages[1][i] / peers,
+               100 * (double)d->silent[1][i] / peers);
+    }
+}
+
+void views_print_distances(const views_bench *b, const views_row *r) {
+    if (!b->json) {
+        print_distance_table(b, r);
+        return;
+    }
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    put_head(&o, b, r, "views, one relay dies");
+    json_out_u64(&o, "skipped", b->distances.skipped);
+    json_out_u64(&o, "whole", b->distances.whole);
+    put_distances(&o, &b->distances);
+    print_line(&o);
+}
+
+// --- the drawing: percent above the optimum
+
+static plot_bar bar_of(const views_sample *s) {
+    return (plot_bar){(mean(s) - 1) * 100, (s->worst - 1) * 100, s->count > 0};
+}
+
+braid_err views_plot(const views_bench *b, braid_error *error) {
+    static const char *const name[] = {"best on the views' links", "braid on those links", "braid / optimum"};
+    enum { SERIES = sizeof name / sizeof *name, MOST = VIEWS_SIZES * VIEWS_COSTS };
+    char label[MOST][32];
+    const char *group[MOST];
+    plot_bar bar[MOST * SERIES];
+    uint32_t groups = 0;
+    for (uint32_t k = 0; k < b->kinds; k++)
+        for (uint32_t i = 0; i < b->sizes; i++, groups++) {
+            const views_row *r = &b->row[k][i];
+            snprintf(label[groups], sizeof label[groups], "%u, %s", r->relays, views_costs_name(r->costs));
+            group[groups] = label[groups];
+            bar[groups * SERIES] = bar_of(&r->views);
+            bar[groups * SERIES + 1] = bar_of(&r->braid);
+            bar[groups * SERIES + 2] = bar_of(&r->product);
+        }
+    plot_bars p = {.title = "Partial views: cost above the optimum over all links",
+                   .note = "bar: mean over the seeds, whisker: worst; the promise is 3 %",
+                   .unit = "percent",
+                   .groups = groups,
+                   .series = SERIES,
+                   .group = group,
+                   .name = name,
+                   .bar = bar};
+    return plot_bars_write(&p, b->plot, error);
+}
