@@ -173,7 +173,7 @@ static void check_change(uint64_t seed, routing_delay delay, bool join) {
     braid_error error = {0};
     make(1, seed, 0, &full);
     uint32_t peer[] = {1 + (uint32_t)seed % 40, 1 + (uint32_t)(seed + 7) % 40};
-    routing_change change = {peer, 2, join};
+    routing_change change = {.peer = peer, .count = 2, .join = join};
     assert_int_equal(routing_without(&full, &change, &less, &error), BRAID_OK);
     assert_int_equal(less.problem.peers, full.problem.peers - 2);
     assert_int_equal(plan_check(&less.problem, &error), BRAID_OK);
