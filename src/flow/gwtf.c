@@ -3,11 +3,6 @@
 // point is read.
 #include "flow/gwtf.h"
 
-enum {
-    ITERATION = 4,     // delays: query, answer, request, answer
-    ITERATIONS = 120,  // refinements after the last change of neighbours; then a router only answers
-};
-
 static void link_gone(router *r, router_peer peer) {
     gwtf *g = gwtf_of(r);
     for (uint32_t i = 0; i < g->places; i++) {
@@ -49,7 +44,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
 // Once in each iteration, at a random moment of it, drawn anew each time: peers that keep step find the same places locked
 // for ever. Not before the last act's answers can be there.
 static int64_t next_act(gwtf *g) {
-    int64_t length = ITERATION * g->r.config.delay, answered = g->r.now + length / 2;
+    int64_t length = GWTF_ITERATION * g->r.config.delay, answered = g->r.now + length / 2;
     g->iteration_at += length;
     int64_t at = g->iteration_at + (int64_t)rng_below(&g->r.random, (uint64_t)length);
     return at > answered ? at : answered;
@@ -61,18 +56,21 @@ static void tick(router *r) {
         gwtf_judge(g);
         g->judges_at = ROUTER_NEVER;
     }
-    if (r->now >= g->acts_at && g->iterations < ITERATIONS) {
+    if (g->again) gwtf_request_flow(g);
+    g->again = false;
+    if (r->now >= g->acts_at && g->iterations < GWTF_ITERATIONS) {
         g->iterations++;
+        g->acted_at = r->now;
         g->acts_at = next_act(g);
         if (!gwtf_request_flow(g) && !r->is_source) {
             gwtf_query(g);
-            g->judges_at = r->now + ITERATION / 2 * r->config.delay;
+            g->judges_at = r->now + GWTF_ITERATION / 2 * r->config.delay;
         }
     }
     gwtf_say_offers(g);
     gwtf_check_places(g);
     router_want(r, g->judges_at);
-    if (g->iterations < ITERATIONS) router_want(r, g->acts_at);
+    if (g->iterations < GWTF_ITERATIONS) router_want(r, g->acts_at);
 }
 
 static bool compose(router *r, const outgoing *from, router_message *out) {
@@ -96,7 +94,7 @@ static void gwtf_init(router *r) {
     gwtf *g = gwtf_of(r);
     g->temperature = r->config.temperature;
     g->iteration_at = r->now;
-    g->acts_at = r->now + (int64_t)rng_below(&r->random, (uint64_t)(ITERATION * r->config.delay));
+    g->acts_at = r->now + (int64_t)rng_below(&r->random, (uint64_t)(GWTF_ITERATION * r->config.delay));
     g->judges_at = ROUTER_NEVER;
     for (uint32_t i = 0; i < g->places; i++)  // unlike those of an earlier life
         g->place[i].turn = (uint32_t)rng_next(&r->random) & 0xffff0000;

@@ -8,8 +8,11 @@
 #include "flow/inside.h"
 
 enum {
-    GWTF_TOLD_UNITS = 14,  // units in an answer to a query
-    GWTF_TOLD_COSTS = 16,  // costs a side in it
+    GWTF_ITERATION = 4,     // delays: query, answer, request, answer
+    GWTF_ITERATIONS = 120,  // refinements after the last change of neighbours; then a router only answers
+    GWTF_CALM = 6,          // the last of them accept nothing that costs more: a steady state is wanted in the end
+    GWTF_TOLD_UNITS = 14,   // units in an answer to a query
+    GWTF_TOLD_COSTS = 16,   // costs a side in it
     GWTF_TOLD_WORDS = 3 * GWTF_TOLD_UNITS + 4 * GWTF_TOLD_COSTS,
 };
 
@@ -57,7 +60,8 @@ typedef struct gwtf {
     gwtf_told *told;  // of the own stage, by slot
     double temperature;
     uint32_t iterations;
-    int64_t iteration_at, acts_at, judges_at;
+    int64_t iteration_at, acted_at, acts_at, judges_at;
+    bool again;  // a request for flow was refused so early that the iteration has time for another
 } gwtf;
 
 static inline gwtf *gwtf_of(router *r) { return (gwtf *)r; }
@@ -79,7 +83,7 @@ void gwtf_dissolve(gwtf *g, gwtf_place *p);
 
 // --- gwtf_build.c: Request Flow
 void gwtf_say_offers(gwtf *g);
-// False when there is nothing to ask for.
+// A relay asks for one, a data peer of everybody who has one. False when there is nothing to ask for.
 bool gwtf_request_flow(gwtf *g);
 void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int previous);
 void gwtf_on_flow_answer(gwtf *g, const router_message *m, gwtf_place *p);

@@ -44,14 +44,25 @@ void gwtf_say_offers(gwtf *g) {
     }
 }
 
-// The cheapest offer of the next stage; false when there is none.
-static bool best_offer(const gwtf *g, uint32_t *k, uint32_t *slot) {
+static bool asked(const gwtf *g, router_peer peer) {
+    for (uint32_t i = 0; i < g->places; i++) {
+        if (g->place[i].state == GWTF_ASKING && g->place[i].other == peer) return true;
+    }
+    return false;
+}
+
+// The cheapest offer of the next stage, equal ones by lot; false when there is none.
+static bool best_offer(gwtf *g, uint32_t *k, uint32_t *slot) {
+    uint64_t lot = 0;
     int64_t best = INT64_MAX;
     for (uint32_t i = 0; i < g->r.commodities; i++) {
         EACH_NEIGHBOUR(&g->r, ROUTER_NEXT, s) {
             uint32_t at = i * g->r.config.max_neighbours + s;
             int64_t cost = g->offer_cost[at] + g->r.slot[ROUTER_NEXT][s].cost;
-            if (g->offer_units[at] == 0 || cost >= best) continue;
+            if (g->offer_units[at] == 0 || cost > best || asked(g, g->r.slot[ROUTER_NEXT][s].peer)) continue;
+            uint64_t drawn = rng_next(&g->r.random);
+            if (cost == best && drawn <= lot) continue;
+            lot = drawn;
             best = cost;
             *k = i;
             *slot = s;
@@ -60,18 +71,18 @@ static bool best_offer(const gwtf *g, uint32_t *k, uint32_t *slot) {
     return best < INT64_MAX;
 }
 
-static bool something_unpaired(const gwtf *g) {
+// A relay that waits for its unpaired outflow to be asked for, or for an answer.
+static bool busy(const gwtf *g) {
     for (uint32_t i = 0; i < g->places; i++) {
         const gwtf_place *p = &g->place[i];
-        if (p->state != GWTF_FREE && !p->home && (p->state != GWTF_HELD || (p->previous == 0 && !g->r.is_source)))
-            return true;
+        if (p->state != GWTF_FREE && !p->home && (p->state != GWTF_HELD || p->previous == 0)) return true;
     }
     return false;
 }
 
-bool gwtf_request_flow(gwtf *g) {
+static bool request_one(gwtf *g) {
     uint32_t k, slot;
-    if (something_unpaired(g) || !best_offer(g, &k, &slot)) return false;
+    if ((!g->r.is_source && busy(g)) || !best_offer(g, &k, &slot)) return false;
     int at = gwtf_take(g, GWTF_ASKING, k, false);
     if (at < 0) return false;
     gwtf_place *p = &g->place[at];
@@ -82,6 +93,12 @@ bool gwtf_request_flow(gwtf *g) {
     o->position = (uint16_t)at;
     o->cost = g->offer_cost[k * g->r.config.max_neighbours + slot];
     return true;
+}
+
+bool gwtf_request_flow(gwtf *g) {
+    bool asks = false;
+    while (request_one(g)) asks = true;
+    return asks;
 }
 
 void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int previous) {

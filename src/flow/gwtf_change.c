@@ -141,6 +141,8 @@ void gwtf_on_answer(gwtf *g, const router_message *m) {
     gwtf_place *p = &g->place[m->position];
     if (p->state == GWTF_FREE || p->other != m->from || p->giving) return;
     if (m->why == GWTF_REFUSED && (p->state == GWTF_ASKING || (p->state == GWTF_TAKING && p->previous == 0))) {
+        bool early = g->r.now <= g->acted_at + GWTF_ITERATION / 2 * g->r.config.delay;
+        g->again |= p->state == GWTF_ASKING && early;
         gwtf_free(p);
         return;
     }

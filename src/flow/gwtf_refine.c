@@ -130,7 +130,8 @@ static bool happens(rng *r, double x) {
 }
 
 static bool accepts(gwtf *g, int64_t gain) {
-    return gain < 0 || (g->temperature > 0 && happens(&g->r.random, (double)gain / g->temperature));
+    bool calm = g->iterations > GWTF_ITERATIONS - GWTF_CALM;
+    return gain < 0 || (!calm && g->temperature > 0 && happens(&g->r.random, (double)gain / g->temperature));
 }
 
 void gwtf_judge(gwtf *g) {
