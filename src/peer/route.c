@@ -19,10 +19,12 @@ static router_config config_of(const peer_run *run, uint32_t sources) {
         .temperature = gwtf_temperature, .cooling = gwtf_cooling};
 }
 
+static bool has_routers(const peer_run *run) { return run->stages > 1 && run->routing < ROUTER_ALGORITHMS; }
+
 size_t route_bytes(const peer_run *run, const peer_config *config) {
     router_config c = config_of(run, ROUTER_MAX_SOURCES);
     if (config->kind == MEMBER_DATA) c.source[0] = c.self;
-    return run->stages < 2 ? 0 : router_bytes(&c);
+    return has_routers(run) ? router_bytes(&c) : 0;
 }
 
 // The data peers, at most ROUTER_MAX_SOURCES with the lowest numbers; the microbatches of others go without the router.
@@ -191,7 +193,7 @@ static void refresh(peer *p) {
     epoch = rng_seed(epoch, p->run.routing);
     r->stale = false;
     if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
-    bool takes_part = run_goes_on(p) && p->run.stages > 1 && numbered(p->me) && sources > 0;
+    bool takes_part = run_goes_on(p) && has_routers(&p->run) && numbered(p->me) && sources > 0;
     r->sources = sources;
     for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
     if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {
