@@ -133,15 +133,13 @@ typedef struct scenario_churn {
 } scenario_churn;
 
 typedef enum scenario_compute { COMPUTE_MODEL, COMPUTE_KERNELS } scenario_compute;
-// How a microbatch finds its next peer: the cheapest live one that has room, or a router of flow/router.h.
-typedef enum scenario_routing { ROUTING_CHEAPEST, ROUTING_BRAID, ROUTING_GWTF, ROUTING_SWARM } scenario_routing;
 
 typedef struct scenario {
     char name[SCENARIO_MAX_NAME];
     uint64_t seed;
     uint32_t iterations;
     uint32_t microbatches;         // of an iteration, all data peers together
-    scenario_routing routing;
+    router_algorithm routing;      // how microbatches find their peers
     scenario_compute compute;      // kernels: the real CPU kernels on a tiny model; times are the cost model's all the same
     model_config model;
     uint32_t sequences, tokens;    // of one microbatch

@@ -78,7 +78,7 @@ static void test_small(void **state) {
     assert_int_equal(s->machines, 4);
     assert_string_equal(s->machine[s->peer[3].machine].name, "second-2");
     assert_int_equal(s->machine[0].up_bps, 100000000);
-    assert_int_equal(s->routing, ROUTING_BRAID);
+    assert_int_equal(s->routing, ROUTER_BRAID);
     assert_true(s->reproducible);
     assert_int_equal(s->churn.event_count, 0);
     scenario_free(s);
@@ -349,7 +349,7 @@ static void test_mistakes_of_the_file(void **state) {
                    "s.yaml:6:15: microbatches must be from 1 to 1024");
     expect_refused(changed("name: small", "name: a b"), "s.yaml:1:7: name: 'a b' is no name: use letters");
     expect_refused(with("routing: shortest\n"),
-                   "s.yaml:11:10: routing must be cheapest, braid, gwtf or swarm, not 'shortest'");
+                   "s.yaml:11:10: routing must be braid, gwtf or swarm, not 'shortest'");
     expect_refused(with("compute: [1]\n"), "s.yaml:11:10: compute must be model or kernels, not a list");
     expect_refused(with("mode: quick\n"), "s.yaml:11:7: mode must be reproducible or fast, not 'quick'");
     expect_refused("- a\n- b\n", "s.yaml:1:1: a list of 'key: value' lines is expected here");

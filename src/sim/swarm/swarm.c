@@ -133,6 +133,19 @@ static void machines_open(swarm *w) {
 
 static uint64_t start_of_run(const swarm *w) { return w->peer[w->leader].s->start_ns; }
 
+// The longest way, for those who ask whether a word may still be under way.
+static void shape_ways(const scenario *s, sim_case *shape) {
+    for (uint32_t i = 0; i < s->peers; i++) {
+        for (uint32_t k = 0; k < s->peers; k++) {
+            scenario_link link;
+            if (i == k) continue;
+            scenario_link_of(s, i, k, &link);
+            if (link.latency_ns > shape->latency_ns) shape->latency_ns = link.latency_ns;
+            if (link.jitter_ns > shape->jitter_ns) shape->jitter_ns = link.jitter_ns;
+        }
+    }
+}
+
 static void shape_describe(swarm *w) {
     const scenario *s = w->s;
     w->shape = (sim_case){.seed = s->seed, .stages = s->stages, .microbatches = s->microbatches, .iterations = s->iterations, .rough = true};
@@ -142,6 +155,7 @@ static void shape_describe(swarm *w) {
         else w->shape.relays++;
     }
     w->shape.slots = w->shape.data_peers;
+    shape_ways(s, &w->shape);
 }
 
 static uint8_t routing_of(const scenario *s) {
@@ -156,7 +170,7 @@ static void run_describe(swarm *w) {
     *run = (peer_run){.description = sha256_of("simulated run", 13), .seed = s->seed, .iterations = s->iterations, .microbatches = s->microbatches,
                       .stages = s->stages, .slots = (uint16_t)w->shape.slots, .reproducible = model->reproducible, .routing = routing_of(s),
                       .start_data_peers = (uint16_t)w->shape.data_peers, .start_relays = (uint16_t)w->shape.relays,
-                      .activation_bytes = s->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
+                      .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(run->blocks, model->blocks, sizeof run->blocks);
     memcpy(run->tensors, model->tensors, sizeof run->tensors);
 }
@@ -279,6 +293,15 @@ static bool seen_enough(const swarm *w) {
     return w->options->check == SIM_CHECK_LIVENESS && w->out->iterations == w->s->iterations;
 }
 
+// What a partition holds back is still to be said: nobody who is cut off is quiet.
+static void note_partitions(swarm *w) {
+    uint64_t now = w->core->now - SWARM_BEGIN_NS;
+    for (uint32_t i = 0; i < w->s->partitions; i++) {
+        const scenario_partition *p = &w->s->partition[i];
+        if (now >= p->start_ns && now <= p->stop_ns) w->core->checker.route_said_ns = w->core->now;
+    }
+}
+
 static void run_loop(swarm *w) {
     void *item;
     uint64_t at;
@@ -289,6 +312,7 @@ static void run_loop(swarm *w) {
         }
         w->core->now = at;
         fold_item(w, item);
+        note_partitions(w);
         item_do(w, item);
         if (++w->out->events % PROGRESS_EVERY == 0) tell_progress(w);
         check_patience(w);
