@@ -111,7 +111,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
     if (k >= 0) receive_about(b, (uint32_t)k, m, previous, next);
-    braid_keep_capacity(b);
+    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT) braid_keep_capacity(b);  // those change no counter
 }
 // --- Speaking ----------------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ typedef struct braid {
     braid_commodity *commodity;
     bool greedy;  // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add;  // room reserved by tokens
+    uint32_t visits;  // in use
     braid_visit visit[BRAID_RESERVATIONS];
     braid_going going[BRAID_RESERVATIONS];
 

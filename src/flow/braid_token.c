@@ -47,6 +47,7 @@ static void hold(braid *b, const braid_visit *v, int32_t units) {
 static void let_go(braid *b, braid_visit *v) {
     hold(b, v, -v->units);
     v->token = (router_token){0, 0};
+    b->visits--;
     int from = router_slot(&b->r, ROUTER_NEXT, v->before);
     if (v->entry == BRAID_FROM_NEXT && from >= 0) braid_take_back(b, v->k, (uint32_t)from);
 }
@@ -122,6 +123,7 @@ static braid_visit *reserve(braid *b, const braid_visit *wanted, int64_t *cost) 
     v.lease = b->r.now + (4 * (int64_t)v.length + 20) * b->r.config.delay;
     router_want(&b->r, v.lease);
     *place = v;
+    b->visits++;
     hold(b, place, place->units);
     return place;
 }
@@ -198,6 +200,7 @@ static void apply(braid *b, braid_visit *place, int32_t units) {
     braid_visit v = *place;
     hold(b, place, -place->units);
     place->token = (router_token){0, 0};
+    b->visits--;
     if (v.exit == BRAID_TO_NEXT) down_of(b, v.k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v.after))->out += units;
     if (v.exit == BRAID_TO_PREVIOUS) note_going(b, &v, (uint32_t)router_slot(&b->r, ROUTER_PREVIOUS, v.after), units);
     if (v.entry == BRAID_FROM_NEXT) {
@@ -322,7 +325,7 @@ void braid_tokens_link_gone(braid *b, router_peer peer) {
 }
 
 void braid_expire(braid *b) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+    for (uint32_t i = 0; b->visits > 0 && i < BRAID_RESERVATIONS; i++) {
         braid_visit *v = &b->visit[i];
         if (v->token.origin == 0) continue;
         if (b->r.now < v->lease) {

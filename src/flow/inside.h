@@ -31,20 +31,22 @@ typedef struct outgoing {
     router_token token;
 } outgoing;
 
+// What every message needs comes first: in a large simulation each line of memory is far away.
 struct router {
-    router_config config;
-    rng random;
     int64_t now, deadline;
-    bool is_source;
-    uint32_t commodities;                    // a data peer knows only its own
-    router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
     uint32_t count[ROUTER_SIDES];
-    uint16_t *order[ROUTER_SIDES];  // slots by rising peer: nothing depends on who came first
+    router_peer *sorted[ROUTER_SIDES];  // the peers, rising: nothing depends on who came first
+    uint16_t *order[ROUTER_SIDES];      // the slots in which they are
     neighbour *slot[ROUTER_SIDES];
     outgoing *queue;
     uint32_t queue_count, queue_next, queue_max;
     bool flush;           // the step is over: messages may leave
     router_peer last_to;  // of the frame that is leaving
+    bool is_source;
+    uint32_t commodities;                    // a data peer knows only its own
+    router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
+    rng random;
+    router_config config;
 };
 
 // One algorithm. Its state begins with a struct router.

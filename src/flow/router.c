@@ -34,8 +34,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     for (int side = 0; side < ROUTER_SIDES; side++) {
         neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
         uint16_t *order = arena_take(a, config->max_neighbours * sizeof(uint16_t));
+        router_peer *sorted = arena_take(a, config->max_neighbours * sizeof(router_peer));
         if (r == NULL) continue;
         r->slot[side] = slots;
+        r->sorted[side] = sorted;
         r->order[side] = order;
     }
     rule->lay_out(r, config, a);
@@ -75,10 +77,15 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
 // --- Neighbours --------------------------------------------------------------------------------------------------------
 
 int router_slot(const router *r, router_side side, router_peer peer) {
-    EACH_NEIGHBOUR(r, side, slot) {
-        if (r->slot[side][slot].peer == peer) return (int)slot;
+    uint32_t low = 0, high = r->count[side];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (r->sorted[side][middle] < peer)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return -1;
+    return low < r->count[side] && r->sorted[side][low] == peer ? r->order[side][low] : -1;
 }
 
 int router_commodity(const router *r, router_peer source) {
@@ -99,9 +106,12 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     uint32_t slot = 0;
     while (r->slot[side][slot].peer != 0) slot++;
     uint32_t at = n;
-    for (; at > 0 && r->slot[side][r->order[side][at - 1]].peer > peer; at--)
+    for (; at > 0 && r->sorted[side][at - 1] > peer; at--) {
         r->order[side][at] = r->order[side][at - 1];
+        r->sorted[side][at] = r->sorted[side][at - 1];
+    }
     r->order[side][at] = (uint16_t)slot;
+    r->sorted[side][at] = peer;
     r->count[side]++;
     r->slot[side][slot] = (neighbour){peer, cost};
     changed(r, now);
@@ -113,10 +123,12 @@ static void remove_neighbour(router *r, router_side side, router_peer peer) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < r->count[side]; i++) {
         uint16_t slot = r->order[side][i];
-        if (r->slot[side][slot].peer == peer)
+        if (r->slot[side][slot].peer == peer) {
             r->slot[side][slot].peer = 0;
-        else
-            r->order[side][kept++] = slot;
+            continue;
+        }
+        r->sorted[side][kept] = r->sorted[side][i];
+        r->order[side][kept++] = slot;
     }
     r->count[side] = kept;
 }
@@ -147,6 +159,13 @@ void router_cost(router *r, int64_t now, router_peer peer, router_side side, int
 void router_capacity(router *r, int64_t now, uint32_t capacity) {
     r->config.capacity = capacity > ROUTER_MAX_UNITS ? ROUTER_MAX_UNITS : capacity;
     changed(r, now);
+}
+
+void router_foresee(const router *r) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+        __builtin_prefetch(r->sorted[side]);
+        __builtin_prefetch(r->order[side]);
+    }
 }
 
 // --- Steps -------------------------------------------------------------------------------------------------------------

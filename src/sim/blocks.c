@@ -3,18 +3,28 @@
 #include "base/err.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+
+void *sim_memory(size_t bytes) {
+    size_t align = bytes >= SIM_HUGE_PAGE ? SIM_HUGE_PAGE : SIM_BLOCK_GRAIN;
+    bytes = (bytes + align - 1) / align * align;
+    void *memory = aligned_alloc(align, bytes);
+    if (memory != NULL && align == SIM_HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish, not a need
+    return memory;
+}
 
 static size_t class_of(size_t bytes) { return (bytes - 1) / SIM_BLOCK_GRAIN; }
 
 static void *cut(sim_blocks *b, size_t bytes) {
     if (b->left < bytes) {
-        char *piece = aligned_alloc(SIM_BLOCK_GRAIN, SIM_BLOCK_PIECE);
+        size_t size = b->bytes < SIM_HUGE_PAGE ? SIM_BLOCK_PIECE : SIM_HUGE_PAGE;
+        char *piece = sim_memory(size);
         if (piece == NULL) return NULL;
         ((sim_block *)(void *)piece)->next = b->piece;
         b->piece = (sim_block *)(void *)piece;
         b->fresh = piece + SIM_BLOCK_GRAIN;
-        b->left = SIM_BLOCK_PIECE - SIM_BLOCK_GRAIN;
-        b->bytes += SIM_BLOCK_PIECE;
+        b->left = size - SIM_BLOCK_GRAIN;
+        b->bytes += size;
     }
     void *block = b->fresh;
     b->fresh += bytes;

@@ -4,7 +4,16 @@
 
 #include <stddef.h>
 
-enum { SIM_BLOCK_GRAIN = 64, SIM_BLOCK_MAX = 1024, SIM_BLOCK_PIECE = 64 * 1024 };
+enum {
+    SIM_BLOCK_GRAIN = 64,
+    SIM_BLOCK_MAX = 1024,
+    SIM_BLOCK_PIECE = 64 * 1024,  // the first pieces; once there is much, a piece is SIM_HUGE_PAGE
+    SIM_HUGE_PAGE = 2 * 1024 * 1024,
+};
+
+// Memory to be freed with free(), aligned to SIM_BLOCK_GRAIN. Much of it lies in huge pages where the system has them: who
+// jumps about in half a gigabyte of small ones waits for their addresses.
+void *sim_memory(size_t bytes);
 
 typedef struct sim_block {
     struct sim_block *next;
@@ -14,7 +23,7 @@ typedef struct sim_blocks {
     sim_block *spare[SIM_BLOCK_MAX / SIM_BLOCK_GRAIN];
     sim_block *piece;  // all pieces, to be freed
     char *fresh;       // of the newest piece
-    size_t left;
+    size_t left;  // of it
     size_t bytes;  // of all pieces
 } sim_blocks;
 

@@ -45,6 +45,7 @@ typedef struct routing_net {
     bool failed;
     uint32_t peers, wires;
     routing_node *node;
+    void *routers;         // memory of all of them
     uint32_t *first_wire;  // [peers + 1]: its wires by rising receiver
     uint32_t *wire_to;
     routing_wire *wire;

@@ -113,12 +113,12 @@ static router_config configure(const routing_net *n, uint32_t i) {
     return c;
 }
 
-static braid_err open_routers(routing_net *n) {
-    if (count_neighbours(n)) return BRAID_MEMORY;
+// What each router needs, in `bytes`; aligned so that no two share a line of the cache.
+static braid_err measure_routers(routing_net *n, size_t *bytes) {
     for (uint32_t i = 0; i < n->peers; i++) {
         router_config c = configure(n, i);
-        size_t bytes = router_bytes(&c);
-        if (bytes == 0) {
+        bytes[i] = router_bytes(&c);
+        if (bytes[i] == 0) {
             routing_net_fail(n, BRAID_LIMIT,
                              "%s with capacity %u, %u neighbours a side and %u data peers is more than a router takes "
                              "(capacity %d, %d neighbours, %d data peers)",
@@ -126,15 +126,28 @@ static braid_err open_routers(routing_net *n) {
                              ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
             return BRAID_LIMIT;
         }
-        n->router_bytes += bytes;
-        void *memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
-        if (memory == NULL) return BRAID_MEMORY;
+        bytes[i] = (bytes[i] + SIM_BLOCK_GRAIN - 1) / SIM_BLOCK_GRAIN * SIM_BLOCK_GRAIN;
+        n->router_bytes += bytes[i];
+    }
+    return BRAID_OK;
+}
+
+static braid_err open_routers(routing_net *n) {
+    size_t *bytes = calloc(n->peers, sizeof *bytes);
+    braid_err err = bytes == NULL || count_neighbours(n) ? BRAID_MEMORY : measure_routers(n, bytes);
+    if (!err) n->routers = sim_memory(n->router_bytes);
+    if (!err && n->routers == NULL) err = BRAID_MEMORY;
+    char *memory = n->routers;
+    for (uint32_t i = 0; !err && i < n->peers; i++) {
+        router_config c = configure(n, i);
         n->node[i].router = router_init(memory, &c, 0);
         n->node[i].capacity = c.capacity;
         n->node[i].armed = INT64_MAX;
         n->node[i].ticked = -1;
+        memory += bytes[i];
     }
-    return BRAID_OK;
+    free(bytes);
+    return err;
 }
 
 static void add(routing_net *n, uint32_t at, uint32_t neighbour, router_side side, int64_t cost) {
@@ -222,7 +235,7 @@ void routing_net_account(routing_net *n) {
 }
 
 void routing_net_close(routing_net *n) {
-    for (uint32_t i = 0; n->node != NULL && i < n->peers; i++) free(n->node[i].router);
+    free(n->routers);
     free(n->node);
     free(n->wire);
     free(n->wire_to);
