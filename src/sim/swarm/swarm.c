@@ -158,17 +158,12 @@ static void shape_describe(swarm *w) {
     shape_ways(s, &w->shape);
 }
 
-static uint8_t routing_of(const scenario *s) {
-    static const router_algorithm known[] = {[ROUTING_CHEAPEST] = ROUTER_ALGORITHMS, [ROUTING_BRAID] = ROUTER_BRAID, [ROUTING_GWTF] = ROUTER_GWTF, [ROUTING_SWARM] = ROUTER_SWARM};
-    return (uint8_t)known[s->routing];
-}
-
 static void run_describe(swarm *w) {
     const scenario *s = w->s;
     const sim_model *model = w->core->model;
     peer_run *run = &w->core->run;
     *run = (peer_run){.description = sha256_of("simulated run", 13), .seed = s->seed, .iterations = s->iterations, .microbatches = s->microbatches,
-                      .stages = s->stages, .slots = (uint16_t)w->shape.slots, .reproducible = model->reproducible, .routing = routing_of(s),
+                      .stages = s->stages, .slots = (uint16_t)w->shape.slots, .reproducible = model->reproducible,
                       .start_data_peers = (uint16_t)w->shape.data_peers, .start_relays = (uint16_t)w->shape.relays,
                       .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(run->blocks, model->blocks, sizeof run->blocks);
