@@ -35,15 +35,18 @@ static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, cons
         sim_fail(s, "I9: the revision of t=%llu m=%u stage %u goes back from %u to %u", (unsigned long long)msg->iteration, body->subject.m,
                  body->subject.stage, c->rev, body->rev);
     bool keep = same && c->to == member && c->rev == body->rev;
-    *c = (sim_commit){msg->iteration, body->subject.owner_term, member, body->rev, keep && c->refused};
+    // a word that it gave its stash up may be on its way while it is told to COMMIT: that is a refusal, too
+    bool refused = (keep && c->refused) || c->evicted == member;
+    *c = (sim_commit){msg->iteration, body->subject.owner_term, member, body->rev, refused, c->evicted};
 }
 
 static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
     const message_deny *body = &msg->u.deny;
     sim_commit *c = commit_at(s, &body->subject);
     bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;  // the COMMIT may have been lost with its link
-    if (!c || !refuses || msg->iteration != c->iteration) return;
-    if (c->to == s->node[node].view.member) c->refused = true;
+    if (!c || !refuses) return;
+    if (body->reason == DENY_EVICTED) c->evicted = s->node[node].view.member;
+    if (msg->iteration == c->iteration && c->to == s->node[node].view.member) c->refused = true;
 }
 
 static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
@@ -139,6 +142,10 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
 
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
     sim_watch *w = &s->checker.watch[node];
+    if (msg->kind == MESSAGE_FORWARD) {
+        sim_commit *c = commit_at(s, &msg->u.forward.subject);
+        if (c && c->evicted == s->node[node].view.member) c->evicted = 0;
+    }
     if (msg->kind != MESSAGE_COMMIT) return;
     if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
     w->committed_iteration = msg->iteration;

@@ -107,6 +107,7 @@ typedef struct sim_commit {
     member_id to;
     uint32_t rev;
     bool refused;  // `to` said that it has no stash
+    member_id evicted;  // who said last that it gave its stash up, and has not got another one since
 } sim_commit;
 
 typedef struct sim_checker {
