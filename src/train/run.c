@@ -142,6 +142,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = read_choice(r, node, name, run_mode_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 0;
         return code;
+    case FIELD_ROUTING:
+        code = yaml_read_choice(r->file, node, name, run_routing_names, RUN_ROUTINGS, &choice, r->error);
+        if (code == BRAID_OK) *(run_routing *)place = (run_routing)choice;
+        return code;
     default: return read_number(r, f, node, name, place);
     }
 }
