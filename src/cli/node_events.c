@@ -95,6 +95,19 @@ static void tell_transfer(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_flows(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_FLOWS);
+    peer_text(&t->id, news.peer);
+    news.member = t->member;
+    news.stage = t->stage;
+    news.changes = t->changes;
+    for (; news.flows < t->flows && news.flows < REPORT_MAX_FLOWS; news.flows++) {
+        const peer_flow *f = &t->flow[news.flows];
+        news.flow[news.flows] = (report_flow){f->to, f->source, f->units, f->cost};
+    }
+    report_tell(e->report, &news);
+}
+
 static void tell_checkpoint(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_CHECKPOINT);
     news.iteration = t->iteration;
@@ -119,6 +132,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_EVAL: tell_eval(e, t); break;
     case TELL_REPAIR: tell_repair(e, t); break;
     case TELL_TRANSFER: tell_transfer(e, t); break;
+    case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;
     case TELL_JOINED:
     case TELL_MEMBER:

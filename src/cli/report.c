@@ -98,7 +98,11 @@ static void remember(report *r, const report_event *e) {
         break;
     case REPORT_JOINED: count_live(r, e->stage, 1); break;
     case REPORT_LEFT:
-    case REPORT_EXPELLED: count_live(r, e->stage, -1); break;
+    case REPORT_EXPELLED:
+        count_live(r, e->stage, -1);
+        report_flows_forget(r, e->member);
+        break;
+    case REPORT_FLOWS: report_flows_remember(r, e); break;
     case REPORT_TRANSFER: r->transfer = *e; break;
     default: break;
     }
@@ -229,6 +233,7 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_JOINED:
     case REPORT_LEFT:
     case REPORT_EXPELLED: member_line(e, line); return true;
+    case REPORT_FLOWS: report_flows_line(r, e, line); return r->rerouted;
     case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
     case REPORT_END: end_line(r, e, line); return true;
     case REPORT_TRANSFER: rare_line(e, line); return e->done >= e->total;
@@ -249,7 +254,7 @@ bool report_to_line(const report *r, const report_event *e, char line[REPORT_LIN
 
 // What the status shows anyway is no line of its own on a terminal.
 static bool in_status(const report_event *e) {
-    return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED;
+    return (e->kind == REPORT_ITERATION && !e->skip) || e->kind == REPORT_SPAWNED || e->kind == REPORT_FLOWS;
 }
 
 static void show_live(report *r, const report_event *e) {

@@ -25,6 +25,7 @@ typedef enum report_kind {
     REPORT_KILLED,      // peer, process, stage, phase: the supervisor killed it on purpose
     REPORT_SPAWNED,     // process, role: the supervisor started a child
     REPORT_TRANSFER,    // peer, stage, done, total: blocks of state fetched
+    REPORT_FLOWS,       // peer, member, stage, changes (so far), flows: what that peer sends on, and to whom
     REPORT_CHECKPOINT,  // iteration, path, failed, text (why)
     REPORT_NOTE,        // text: for the person
     REPORT_REFUSED,     // text: this process cannot take part
@@ -32,7 +33,12 @@ typedef enum report_kind {
     REPORT_KINDS
 } report_kind;
 
-enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65 };
+enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32 };
+
+// Microbatches of an iteration of the data peer `source` that go to the member `to`.
+typedef struct report_flow {
+    uint64_t to, source, units, cost_us;
+} report_flow;
 
 // Fields that an event's kind does not name above are ignored. Text is empty when unknown; losses and norms may be NAN.
 typedef struct report_event {
@@ -40,7 +46,9 @@ typedef struct report_event {
     uint64_t iteration, of;
     double loss, norm, learning_rate, tokens_per_second, seconds;
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
-    uint64_t stage, stages;
+    uint64_t stage, stages, changes;
+    report_flow flow[REPORT_MAX_FLOWS];
+    size_t flows;
     bool failed, skip;
     char peer[REPORT_HASH_TEXT];     // hex id, any prefix of it
     char weights[REPORT_HASH_TEXT];  // hex SHA-256
@@ -84,6 +92,8 @@ report_style report_chosen(const report *r);
 // Losses seen so far as a small picture in ASCII, `o` for held-out ones; nothing with --json or fewer than two
 // iterations.
 void report_loss_curve(report *r);
+// Who sends how many microbatches to whom, as last heard; nothing with --json.
+void report_flows_table(report *r);
 // How many repairs, and how many of them in a phase (NULL: all).
 uint64_t report_repairs(const report *r, const char *phase);
 

@@ -82,7 +82,7 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
 }
 
 void report_draw(report *r) {
-    char bar[REPORT_LINE], status[REPORT_LINE];
+    char bar[REPORT_LINE], status[REPORT_LINE], routing[REPORT_LINE];
     unsigned width = terminal_width(r->out) - 1;  // the last column would wrap on some terminals
     bar_line(r, width, bar);
     status_line(r, status);
@@ -90,6 +90,10 @@ void report_draw(report *r) {
     const char *on = r->color ? "\033[32m" : "", *off = r->color ? "\033[0m" : "";
     fprintf(r->out, "%s%.*s%s\n%.*s", on, (int)width, bar, off, (int)width, status);
     r->drawn_lines = 2;
+    if (report_flows_status(r, routing)) {
+        fprintf(r->out, "\n%.*s", (int)width, routing);
+        r->drawn_lines++;
+    }
     r->drawn_ns = report_now_ns();
     fflush(r->out);
 }

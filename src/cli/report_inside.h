@@ -5,7 +5,15 @@
 #include "cli/report.h"
 #include "wire/limits.h"
 
-enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048 };
+enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64 };
+
+// What a peer last said of where it sends microbatches.
+typedef struct report_sender {
+    uint64_t member, stage, changes;
+    char peer[9];
+    size_t flows;
+    report_flow flow[REPORT_MAX_FLOWS];
+} report_sender;
 
 // Losses over the whole run in bounded room: when it is full, neighbours are merged.
 typedef struct report_curve {
@@ -34,6 +42,10 @@ struct report {
     uint32_t stages;  // highest stage seen + 1
     report_phase_count phase[REPORT_PHASES];
     report_curve train, held_out;
+    uint32_t senders, changes;
+    bool rerouted;  // by the newest event: who gets how many, not only what it costs
+    int64_t changed_ns[REPORT_CHANGES];  // the latest changes of routing
+    report_sender sender[REPORT_SENDERS];
 };
 
 int64_t report_now_ns(void);
@@ -44,6 +56,12 @@ bool report_to_line(const report *r, const report_event *e, char line[REPORT_LIN
 void report_live_text(const report *r, char text[REPORT_LINE]);
 // "3 repairs (2 forward, 1 backward)"
 void report_repairs_text(const report *r, char text[REPORT_LINE]);
+
+void report_flows_remember(report *r, const report_event *e);
+void report_flows_forget(report *r, uint64_t member);
+void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]);
+// False: nothing is known.
+bool report_flows_status(const report *r, char line[REPORT_LINE]);
 
 // The status at the bottom of a terminal.
 bool report_can_draw(FILE *out);

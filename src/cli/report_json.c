@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum field_kind { FIELD_COUNT, FIELD_REAL, FIELD_SWITCH, FIELD_TEXT } field_kind;
+typedef enum field_kind { FIELD_COUNT, FIELD_REAL, FIELD_SWITCH, FIELD_TEXT, FIELD_FLOWS } field_kind;
 
 typedef struct report_field {
     const char *name;
@@ -24,6 +24,7 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_SPAWNED] = "spawned",       [REPORT_TRANSFER] = "transfer",
     [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
+    [REPORT_FLOWS] = "flows",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
@@ -46,18 +47,20 @@ static const report_field fields[] = {
     FIELD(stages, FIELD_COUNT, IN(STARTED)),
     FIELD(parameters, FIELD_COUNT, IN(STARTED)),
     FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
-    FIELD(stage, FIELD_COUNT, IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
-    FIELD(member, FIELD_COUNT, IN(REPAIR) | IN(SUSPECT) | MEMBERS),
+    FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | MEMBERS),
+    FIELD(changes, FIELD_COUNT, IN(FLOWS)),
     FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
     FIELD(done, FIELD_COUNT, IN(TRANSFER)),
     FIELD(total, FIELD_COUNT, IN(TRANSFER)),
     FIELD(seconds, FIELD_REAL, IN(END)),
     FIELD(repairs, FIELD_COUNT, IN(END)),
     FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),
+    FIELD(flow, FIELD_FLOWS, IN(FLOWS)),
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
     FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
-    FIELD(peer, FIELD_TEXT, IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
     FIELD(address, FIELD_TEXT, IN(READY)),
     FIELD(ticket, FIELD_TEXT, IN(READY)),
@@ -112,12 +115,30 @@ static void put_text(json_writer *w, const char *name, const char *text, size_t 
     put(w, "\"", 1);
 }
 
+static void put_flows(json_writer *w, const char *name, const report_event *event) {
+    char text[160];
+    size_t flows = event->flows <= REPORT_MAX_FLOWS ? event->flows : 0;
+    int length = snprintf(text, sizeof text, ",\"%s\":[", name);
+    put(w, text, (size_t)length);
+    for (size_t i = 0; i < flows; i++) {
+        const report_flow *f = &event->flow[i];
+        length = snprintf(text, sizeof text, "%s{\"to\":%llu,\"source\":%llu,\"units\":%llu,\"cost_us\":%llu}", i > 0 ? "," : "",
+                          (unsigned long long)f->to, (unsigned long long)f->source, (unsigned long long)f->units, (unsigned long long)f->cost_us);
+        put(w, text, (size_t)length);
+    }
+    put(w, "]", 1);
+}
+
 static void put_field(json_writer *w, const report_event *event, const report_field *f) {
     const char *place = (const char *)event + f->offset;
     char text[96];
     int length = 0;
     if (f->kind == FIELD_TEXT) {
         put_text(w, f->name, place, strnlen(place, f->size));
+        return;
+    }
+    if (f->kind == FIELD_FLOWS) {
+        put_flows(w, f->name, event);
         return;
     }
     if (f->kind == FIELD_COUNT)
@@ -147,6 +168,26 @@ size_t report_to_json(const report_event *event, char line[REPORT_MAX_LINE]) {
 
 // ---- reading ----
 
+static bool read_count(const json_t *object, const char *name, uint64_t *out) {
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+    *out = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_flows(const json_t *list, report_event *event) {
+    if (!json_is_array(list) || json_array_size(list) > REPORT_MAX_FLOWS) return false;
+    event->flows = json_array_size(list);
+    bool good = true;
+    for (size_t i = 0; i < event->flows; i++) {
+        const json_t *object = json_array_get(list, i);
+        report_flow *f = &event->flow[i];
+        good &= read_count(object, "to", &f->to) && read_count(object, "source", &f->source) && read_count(object, "units", &f->units) &&
+                read_count(object, "cost_us", &f->cost_us);
+    }
+    return good;
+}
+
 static braid_err read_field(const json_t *value, const report_field *f, report_event *event, braid_error *error) {
     char *place = (char *)event + f->offset;
     bool fits = false;
@@ -159,6 +200,8 @@ static braid_err read_field(const json_t *value, const report_field *f, report_e
     } else if (f->kind == FIELD_SWITCH && json_is_boolean(value)) {
         *(bool *)place = json_is_true(value);
         fits = true;
+    } else if (f->kind == FIELD_FLOWS) {
+        fits = read_flows(value, event);
     } else if (f->kind == FIELD_TEXT && json_is_string(value) && json_string_length(value) < f->size) {
         memcpy(place, json_string_value(value), json_string_length(value) + 1);
         fits = true;

@@ -125,7 +125,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
         losses_note(s, news);
     }
     if (c->role == CHILD_LEADER) leader_event(s, news);
-    else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED) report_tell(s->report, news);
+    else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS) report_tell(s->report, news);
 }
 
 static void tell_killed(swarm *s, const child *c) {
@@ -230,6 +230,7 @@ static bool swarm_conclude(swarm *s) {
         if (measure_write(s, &error)) swarm_note(s, error.text);
     }
     report_loss_curve(s->report);
+    report_flows_table(s->report);
     losses_tell(s);
     report_tell(s->report, &s->end);
     return !s->end.failed;

@@ -22,6 +22,8 @@ enum {
     PEER_LOG_ENTRIES = 256,         // newest entries, kept for those who missed them
     ROUTE_NEIGHBOURS = 16,          // of the router, a side: of more members it sees a lasting choice
     ROUTE_MAX_LINKS = 3 * ROUTE_NEIGHBOURS,
+    ROUTE_MAX_UNITS = 512,          // entries of router_units that are looked at
+    ROUTE_MAX_FLOWS = 2 * ROUTE_NEIGHBOURS,  // told to the user
     PEER_MAX_APPENDS = 80,          // entries appended in one step
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
@@ -297,8 +299,10 @@ typedef struct routing {
     uint64_t iteration;       // of the links' shares
     uint64_t looked_ns;       // when costs and capacity were last looked at
     uint64_t routed, unrouted;  // microbatches sent by the router's units, and otherwise
-    uint64_t cost_changes, changes;
-    uint64_t shape;           // hash of what passes here
+    uint64_t changes;         // of who gets how many units
+    uint64_t shape, told;     // hash of that now; of what was last told, costs included
+    uint64_t told_ns;
+    peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } routing;
 
 typedef struct local_message {
@@ -478,6 +482,7 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t delay_ns);
 size_t route_bytes(const peer_run *run, const peer_config *config);
 int64_t route_cost_of(const route_link *l);
 void route_look(const peer *p, peer_view *view);
+void route_tell(peer *p);  // when it has come to rest in another shape
 route_link *route_find(peer *p, member_id id);
 void route_link_open(peer *p, route_link *l);  // a new session
 void route_link_close(peer *p, route_link *l);

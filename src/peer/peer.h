@@ -107,10 +107,18 @@ typedef enum tell_kind {
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed
+    TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
     TELL_REFUSED,     // this peer cannot take part: `text` says why
     TELL_KINDS
 } tell_kind;
+
+// What the router lets pass here: whose units, from whom, to whom (0: they begin or end here, or have no way yet).
+typedef struct peer_flow {
+    member_id source, from, to;
+    uint32_t units;
+    uint32_t cost;  // of the link to `to`, in microseconds; 0: there is none
+} peer_flow;
 
 typedef struct tell {
     tell_kind kind;
@@ -128,6 +136,9 @@ typedef struct tell {
     uint64_t done, total;
     braid_hash hash;
     const char *text;
+    const peer_flow *flow;  // one for each source and next peer; valid until the next step
+    uint32_t flows;
+    uint64_t changes;       // of who gets how many units, so far
 } tell;
 
 // In which phase of its way a microbatch was when it had to be repaired.
@@ -191,13 +202,7 @@ typedef struct peer_view {
     uint64_t route_changes;         // of what passes here, so far
 } peer_view;
 void peer_look(const peer *p, peer_view *view);
-// What the router lets pass here: whose units, from whom, to whom (0: they begin or end here, or have no way yet).
-typedef struct peer_flow {
-    member_id source, from, to;
-    uint32_t units;
-    uint32_t cost;  // of the link to `to`, in microseconds; 0: there is none
-} peer_flow;
-// Returns how many there are, at most `capacity` written.
+// What the router lets pass. Returns how many there are, at most `capacity` written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);

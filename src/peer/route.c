@@ -5,7 +5,7 @@
 static const int64_t unknown_cost = 1000;  // of a link of which nothing is known yet: cheap, so that it is tried
 static const int64_t slack = 200;          // microseconds a link; a gain of less is left alone
 static const double gwtf_temperature = 1.7 * 1000, gwtf_cooling = 0.95;
-enum { SHORT_LABELS = 24, FEW_STAGES = 8, MAX_UNITS = 512, LATE_FACTOR = 2 };
+enum { SHORT_LABELS = 24, FEW_STAGES = 8, LATE_FACTOR = 2 };
 
 static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; }
 
@@ -234,7 +234,6 @@ static void look_at_costs(peer *p) {
         int64_t theirs = (int64_t)time_at(p, m);
         if (!measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes)) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
-        r->cost_changes++;
         route_say(p, l);
     }
 }
@@ -249,6 +248,7 @@ void route_tick(peer *p) {
         r->looked_ns = p->now;
         look_at_capacity(p);
         look_at_costs(p);
+        route_tell(p);
     }
     route_links_tick(p);
     uint32_t load = router_load(r->router);
@@ -287,9 +287,9 @@ member_id route_pick(peer *p, uint32_t m) {
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
     begin_shares(p);
-    router_unit unit[MAX_UNITS];
-    uint32_t units = router_units(r->router, unit, MAX_UNITS);
-    if (units > MAX_UNITS) units = MAX_UNITS;
+    router_unit unit[ROUTE_MAX_UNITS];
+    uint32_t units = router_units(r->router, unit, ROUTE_MAX_UNITS);
+    if (units > ROUTE_MAX_UNITS) units = ROUTE_MAX_UNITS;
     uint64_t count[ROUTE_MAX_LINKS] = {0};
     for (uint32_t i = 0; i < units; i++) {
         const route_link *l = unit[i].source == h->owner && unit[i].downstream != 0 ? route_find(p, unit[i].downstream) : NULL;
@@ -315,38 +315,4 @@ void route_sent(peer *p, uint32_t m, member_id to, bool by_unit) {
     if (l != NULL && k < r->sources) l->share[k]++;
     if (by_unit) r->routed++;
     else r->unrouted++;
-}
-
-// ---- views --------------------------------------------------------------------------------------------------------
-
-void route_look(const peer *p, peer_view *view) {
-    const routing *r = &p->routing;
-    view->routes = r->router != NULL;
-    view->routed = r->routed;
-    view->unrouted = r->unrouted;
-    view->route_changes = r->changes;
-    if (r->router == NULL) return;
-    view->route_units = router_load(r->router);
-    view->route_capacity = r->capacity;
-    view->route_bound = r->bound;
-    view->route_settled = router_settled(r->router);
-    view->route_waits = router_deadline(r->router) != INT64_MAX;
-    view->route_linked = !r->stale;
-    for (uint32_t i = 0; i < r->links; i++) view->route_linked &= r->link[i].up;
-}
-
-static uint32_t cost_to(const routing *r, member_id id) {
-    for (uint32_t i = 0; i < r->links; i++)
-        if (r->link[i].member == id) return (uint32_t)route_cost_of(&r->link[i]);
-    return 0;
-}
-
-uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity) {
-    const routing *r = &p->routing;
-    router_unit unit[MAX_UNITS];
-    uint32_t count = r->router == NULL ? 0 : router_units(r->router, unit, MAX_UNITS);
-    if (count > MAX_UNITS) count = MAX_UNITS;
-    for (uint32_t i = 0; i < count && i < capacity; i++)
-        out[i] = (peer_flow){unit[i].source, unit[i].upstream, unit[i].downstream, unit[i].count, cost_to(r, unit[i].downstream)};
-    return count;
 }

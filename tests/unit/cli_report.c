@@ -54,6 +54,35 @@ static void test_json_shape(void **state) {
     assert_non_null(strstr(line, "\"path\":\"a\\\"b\\\\c\\u000a?\xc3\xa9\""));
 }
 
+static report_event flows(uint64_t member, uint64_t stage, uint64_t changes, uint64_t first, uint64_t second) {
+    report_event e = {.kind = REPORT_FLOWS, .member = member, .stage = stage, .changes = changes, .flows = 3};
+    snprintf(e.peer, sizeof e.peer, "%08llx", (unsigned long long)member);
+    e.flow[0] = (report_flow){.to = 7, .source = 1, .units = first, .cost_us = 12300};
+    e.flow[1] = (report_flow){.to = 8, .source = 1, .units = second, .cost_us = 450};
+    e.flow[2] = (report_flow){.to = 7, .source = 2, .units = 1, .cost_us = 12300};
+    return e;
+}
+
+static void test_json_of_flows(void **state) {
+    (void)state;
+    char line[REPORT_MAX_LINE];
+    report_event e = flows(6, 1, 2, 4, 3), back;
+    braid_error error = {0};
+    e.flows = 1;
+    size_t length = report_to_json(&e, line);
+    assert_string_equal(line, "{\"event\":\"flows\",\"stage\":1,\"member\":6,\"changes\":2,"
+                              "\"flow\":[{\"to\":7,\"source\":1,\"units\":4,\"cost_us\":12300}],\"peer\":\"00000006\"}");
+    assert_int_equal(report_from_json(line, length, &back, &error), BRAID_OK);
+    assert_true(back.flows == 1 && back.flow[0].to == 7 && back.flow[0].units == 4 && back.flow[0].cost_us == 12300);
+    e.flows = REPORT_MAX_FLOWS;
+    length = report_to_json(&e, line);
+    assert_int_equal(report_from_json(line, length, &back, &error), BRAID_OK);
+    assert_int_equal(back.flows, REPORT_MAX_FLOWS);
+    const char *bad[] = {"{\"event\":\"flows\",\"flow\":3}", "{\"event\":\"flows\",\"flow\":[{\"to\":1}]}",
+                         "{\"event\":\"flows\",\"flow\":[{\"to\":-1,\"source\":1,\"units\":1,\"cost_us\":1}]}"};
+    for (size_t i = 0; i < 3; i++) assert_int_equal(report_from_json(bad[i], strlen(bad[i]), &back, &error), BRAID_FORMAT);
+}
+
 static void test_json_returns(void **state) {
     (void)state;
     char line[REPORT_MAX_LINE], second[REPORT_MAX_LINE];
@@ -247,6 +276,44 @@ static void test_live_redraws_in_place(void **state) {
     assert_null(strstr(text, "iteration 50/50"));
 }
 
+// A data peer and two relays of two stages; then only a cost changes, then who gets how many, then a relay dies.
+static void tell_flows(report *r) {
+    report_tell(r, &(report_event){.kind = REPORT_STARTED, .of = 50, .stages = 2, .name = "small"});
+    report_event to = flows(1, 0, 1, 4, 2), home = {.kind = REPORT_FLOWS, .member = 7, .stage = 1, .changes = 1, .flows = 1, .peer = "0a0b0c0d"};
+    home.flow[0] = (report_flow){.to = 1, .source = 1, .units = 7, .cost_us = 20000};
+    report_tell(r, &to);
+    report_tell(r, &home);
+    to.flow[1].cost_us = 500;
+    report_tell(r, &to);
+    to = flows(1, 0, 2, 3, 3);
+    report_tell(r, &to);
+    report_event iterates = iteration(1, 50, 3);
+    report_tell(r, &iterates);
+    report_flows_table(r);
+    report_tell(r, &(report_event){.kind = REPORT_EXPELLED, .member = 7, .stage = 1});
+    report_flows_table(r);
+}
+
+static void test_flows(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_PLAIN, tell_flows);
+    const char *first = "routing: peer 00000001 of stage 0 sends 5 to member 7 (12.3 ms), 2 to member 8 (0.45 ms)\n";
+    assert_non_null(strstr(text, first));
+    assert_null(strstr(strstr(text, first) + 1, "(0.50 ms)"));  // a cost is no news by itself
+    assert_non_null(strstr(text, "routing: peer 0a0b0c0d of stage 1 sends 7 to peer 00000001 (20.0 ms)\n"));
+    assert_non_null(strstr(text, "routing: peer 00000001 of stage 0 sends 4 to peer 0a0b0c0d (12.3 ms), 3 to member 8 (0.45 ms)\n"));
+    // (4 * 12.3 + 3 * 0.45) / 7
+    assert_non_null(strstr(text, "routing at the end: 0-1 7 at 7.2 ms, 1-home 7 at 20.0 ms, 27.2 ms a microbatch, 3 changes in the last minute\n"
+                                 "  stage 0  peer 00000001  4 to peer 0a0b0c0d (12.3 ms), 3 to member 8 (0.45 ms)\n"
+                                 "  stage 1  peer 0a0b0c0d  7 to peer 00000001 (20.0 ms)\n"));
+    assert_non_null(strstr(text, "routing at the end: 0-1 7 at 7.2 ms, 7.2 ms a microbatch, 3 changes in the last minute\n"));
+    text = shown(REPORT_LIVE, tell_flows);
+    assert_non_null(strstr(text, "routing  0-1 7 at 7.2 ms  1-home 7 at 20.0 ms  27.2 ms a microbatch  3 changes"));
+    text = shown(REPORT_JSON, tell_flows);
+    assert_null(strstr(text, "routing"));
+    assert_non_null(strstr(text, "\"cost_us\":500"));
+}
+
 static void test_silent(void **state) {
     (void)state;
     assert_string_equal(shown(REPORT_SILENT, tell_run), "");
@@ -291,6 +358,7 @@ static void test_curve_of_a_long_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_shape),
+        cmocka_unit_test(test_json_of_flows),
         cmocka_unit_test(test_json_returns),
         cmocka_unit_test(test_long_texts_are_cut),
         cmocka_unit_test(test_bad_lines),
@@ -299,6 +367,7 @@ int main(void) {
         cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_live_redraws_in_place),
         cmocka_unit_test(test_what_is_not_known_is_not_shown),
+        cmocka_unit_test(test_flows),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_terminal_is_not_steered),
         cmocka_unit_test(test_curve_of_a_long_run),

@@ -1,0 +1,138 @@
+// Who sends how many microbatches to whom at which cost: as a line, in the status, and as a table at the end.
+#include "cli/report_inside.h"
+
+#include <string.h>
+
+enum { WHO = 32, HOP = 96 };
+
+static report_sender *sender_of(report *r, uint64_t member) {
+    for (uint32_t i = 0; i < r->senders; i++) {
+        if (r->sender[i].member == member) return &r->sender[i];
+    }
+    return NULL;
+}
+
+void report_flows_remember(report *r, const report_event *e) {
+    report_sender *s = sender_of(r, e->member);
+    if (s == NULL && r->senders == REPORT_SENDERS) return;
+    if (s == NULL) s = &r->sender[r->senders++];
+    uint64_t before = s->member == e->member ? s->changes : 0;
+    r->rerouted = e->changes != before;
+    *s = (report_sender){.member = e->member, .stage = e->stage, .changes = e->changes, .flows = e->flows};
+    snprintf(s->peer, sizeof s->peer, "%.8s", e->peer);
+    memcpy(s->flow, e->flow, e->flows * sizeof *s->flow);
+    if (r->rerouted) r->changed_ns[r->changes++ % REPORT_CHANGES] = report_now_ns();
+}
+
+void report_flows_forget(report *r, uint64_t member) {
+    report_sender *s = sender_of(r, member);
+    if (s != NULL) *s = r->sender[--r->senders];
+}
+
+static const char *name_of(const report *r, uint64_t member, char text[WHO]) {
+    const report_sender *s = sender_of((report *)r, member);
+    if (s != NULL && *s->peer)
+        snprintf(text, WHO, "peer %s", s->peer);
+    else
+        snprintf(text, WHO, "member %llu", (unsigned long long)member);
+    return text;
+}
+
+static void cost_text(double cost_us, char text[WHO]) {
+    snprintf(text, WHO, cost_us < 1000 ? "%.2f ms" : cost_us < 100000 ? "%.1f ms" : "%.0f ms", cost_us / 1000);
+}
+
+// "4 to peer 3c4d5e6f (12.3 ms), ...": the units of all data peers together.
+static void hops_text(const report *r, const report_flow *flow, size_t flows, char text[REPORT_LINE]) {
+    size_t length = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < flows && length + HOP < REPORT_LINE; i++) {
+        uint64_t units = 0;
+        bool first = true;
+        for (size_t j = 0; j < flows; j++) {
+            if (flow[j].to == flow[i].to) units += flow[j].units;
+            first &= j >= i || flow[j].to != flow[i].to;
+        }
+        char who[WHO], cost[WHO];
+        if (!first) continue;
+        cost_text((double)flow[i].cost_us, cost);
+        length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%llu to %s (%s)", length > 0 ? ", " : "",
+                                   (unsigned long long)units, name_of(r, flow[i].to, who), cost);
+    }
+}
+
+void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
+    char hops[REPORT_LINE], who[WHO];
+    hops_text(r, e->flow, e->flows, hops);
+    snprintf(line, REPORT_LINE, "routing: %s of stage %llu sends %.1800s", name_of(r, e->member, who),
+             (unsigned long long)e->stage, *hops ? hops : "nothing");
+}
+
+// Units and mean cost of a microbatch from one stage to the next.
+static double stage_cost(const report *r, uint64_t stage, uint64_t *units) {
+    double cost = 0;
+    *units = 0;
+    for (uint32_t i = 0; i < r->senders; i++) {
+        const report_sender *s = &r->sender[i];
+        for (size_t j = 0; j < s->flows && s->stage == stage; j++) {
+            *units += s->flow[j].units;
+            cost += (double)s->flow[j].units * (double)s->flow[j].cost_us;
+        }
+    }
+    return *units > 0 ? cost / (double)*units : 0;
+}
+
+static uint32_t changes_of_late(const report *r) {
+    uint32_t count = 0;
+    uint32_t kept = r->changes < REPORT_CHANGES ? r->changes : REPORT_CHANGES;
+    for (uint32_t i = 0; i < kept; i++) count += report_now_ns() - r->changed_ns[i] < (int64_t)60 * 1000000000;
+    return count;
+}
+
+static size_t summary(const report *r, const char *between, char line[REPORT_LINE]) {
+    size_t length = 0;
+    double whole = 0;
+    line[0] = 0;
+    for (uint32_t stage = 0; stage < r->stages && length + 2 * HOP < REPORT_LINE; stage++) {
+        uint64_t units;
+        char cost[WHO], to[WHO];
+        double each = stage_cost(r, stage, &units);
+        if (units == 0) continue;
+        whole += each;
+        cost_text(each, cost);
+        snprintf(to, sizeof to, stage + 1 < r->stages ? "%u" : "home", stage + 1);
+        length += (size_t)snprintf(line + length, REPORT_LINE - length, "%s%u-%s %llu at %s", length > 0 ? between : "",
+                                   stage, to, (unsigned long long)units, cost);
+    }
+    if (length == 0) return 0;
+    char cost[WHO];
+    cost_text(whole, cost);
+    uint32_t changes = changes_of_late(r);
+    length += (size_t)snprintf(line + length, REPORT_LINE - length, "%s%s a microbatch%s%u change%s in the last minute",
+                               between, cost, between, changes, changes == 1 ? "" : "s");
+    return length;
+}
+
+bool report_flows_status(const report *r, char line[REPORT_LINE]) {
+    char text[REPORT_LINE];
+    if (summary(r, "  ", text) == 0) return false;
+    snprintf(line, REPORT_LINE, "routing  %.2000s", text);
+    return true;
+}
+
+void report_flows_table(report *r) {
+    char line[REPORT_LINE + 16], text[REPORT_LINE], who[WHO];
+    if (r->style != REPORT_LIVE && r->style != REPORT_PLAIN) return;
+    if (summary(r, ", ", text) == 0) return;
+    snprintf(line, sizeof line, "routing at the end: %.2000s", text);
+    report_say(r, line);
+    for (uint32_t stage = 0; stage < r->stages; stage++) {
+        for (uint32_t i = 0; i < r->senders; i++) {
+            const report_sender *s = &r->sender[i];
+            if (s->stage != stage || s->flows == 0) continue;
+            hops_text(r, s->flow, s->flows, text);
+            snprintf(line, sizeof line, "  stage %u  %s  %.1900s", stage, name_of(r, s->member, who), text);
+            report_say(r, line);
+        }
+    }
+}
