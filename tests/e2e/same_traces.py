@@ -1,0 +1,53 @@
+# Routing's experiments leave the same traces whoever compiled the simulator and how: the few sources that they need are
+# built here by every compiler that is installed, once hardly and once much optimised, and print what the build's own
+# program prints.
+import glob
+import os
+import shutil
+import subprocess
+import sys
+
+SOURCE = os.environ["SOURCE"]
+OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "unit_sim_traces")
+PARTS = [
+    "src/base/err.c", "src/flow/router.c", "src/flow/braid*.c", "src/flow/gwtf*.c", "src/flow/view*.c",
+    "src/plan/min_cost.c", "src/plan/problem.c", "src/sim/queue.c", "src/sim/blocks.c", "src/sim/places.c",
+    "src/sim/routing_[!d]*.c", "src/sim/scale*.c", "src/sim/views*.c", "tests/unit/sim_traces.c",
+]
+FLAGS = ["-std=c17", "-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE", "-ffp-contract=off", f"-I{SOURCE}/src"]
+
+
+def sources():
+    found = []
+    for part in PARTS:
+        matches = sorted(glob.glob(os.path.join(SOURCE, part)))
+        assert matches, f"there is no {part}"
+        found += matches
+    return found
+
+
+def traces(program):
+    done = subprocess.run([program, "print"], capture_output=True, text=True, timeout=100)
+    if done.returncode != 0:
+        sys.exit(f"{program} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def start_build(compiler, level):
+    program = os.path.abspath(f"traces-{compiler}{level}")
+    command = [compiler, level, *FLAGS, *sources(), "-lcmocka", "-lm", "-o", program]
+    return program, subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+expected = traces(OWN)
+assert expected.count("\n") > 20, "the build's own program prints too little"
+builds = [start_build(c, level) for c, level in (("gcc", "-O0"), ("clang", "-O1")) if shutil.which(c)]
+for program, build in builds:
+    _, complaint = build.communicate(timeout=300)
+    if build.returncode != 0:
+        sys.exit(f"{program} could not be built:\n{complaint}")
+    got = traces(program)
+    for want, line in zip(expected.splitlines(), got.splitlines()):
+        assert want == line, f"{os.path.basename(program)}: {line!r} instead of {want!r}"
+    assert got == expected, f"{program} prints something else"
+print(f"{len(expected.splitlines())} traces, the same in {len(builds)} other builds")
