@@ -5,6 +5,16 @@
 
 #include <string.h>
 
+static void check_close_numbers(sim_cluster *s, const log_close *close) {
+    const sim_iteration *r = &s->reference->iteration[close->iteration];
+    if (memcmp(&close->counted, &r->counted, sizeof r->counted) != 0 || memcmp(&close->voided, &r->voided, sizeof r->voided) != 0)
+        sim_fail(s, "CLOSE of iteration %llu counts %u and voids %u, wanted %u and %u", (unsigned long long)close->iteration,
+                 bitset_count(close->counted.words, WIRE_SET_WORDS), bitset_count(close->voided.words, WIRE_SET_WORDS),
+                 bitset_count(r->counted.words, WIRE_SET_WORDS), bitset_count(r->voided.words, WIRE_SET_WORDS));
+    if (close->tokens != r->tokens) sim_fail(s, "CLOSE counts %llu tokens, wanted %llu", (unsigned long long)close->tokens, (unsigned long long)r->tokens);
+    if (memcmp(&close->loss, &r->loss, sizeof r->loss) != 0) sim_fail(s, "CLOSE has loss %.17g, wanted %.17g", close->loss, r->loss);
+}
+
 static void check_close(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_close *close = &entry->u.close;
@@ -13,13 +23,7 @@ static void check_close(sim_cluster *s, const log_entry *entry) {
         return;
     }
     if (k->closed && k->close.iteration == close->iteration) sim_fail(s, "I4: a second CLOSE of iteration %llu", (unsigned long long)close->iteration);
-    const sim_iteration *r = &s->reference->iteration[close->iteration];
-    if (memcmp(&close->counted, &r->counted, sizeof r->counted) != 0 || memcmp(&close->voided, &r->voided, sizeof r->voided) != 0)
-        sim_fail(s, "CLOSE of iteration %llu counts %u and voids %u, wanted %u and %u", (unsigned long long)close->iteration,
-                 bitset_count(close->counted.words, WIRE_SET_WORDS), bitset_count(close->voided.words, WIRE_SET_WORDS),
-                 bitset_count(r->counted.words, WIRE_SET_WORDS), bitset_count(r->voided.words, WIRE_SET_WORDS));
-    if (close->tokens != r->tokens) sim_fail(s, "CLOSE counts %llu tokens, wanted %llu", (unsigned long long)close->tokens, (unsigned long long)r->tokens);
-    if (memcmp(&close->loss, &r->loss, sizeof r->loss) != 0) sim_fail(s, "CLOSE has loss %.17g, wanted %.17g", close->loss, r->loss);
+    if (s->reference) check_close_numbers(s, close);
     k->closed = true;
     k->close = *close;
     k->close_index = entry->index;
@@ -49,6 +53,7 @@ static void check_final(sim_cluster *s, const log_entry *entry) {
     if (!k->closed || k->close.iteration != final->iteration || final->close_index != k->close_index)
         sim_fail(s, "I4: FINAL of iteration %llu does not close the newest CLOSE", (unsigned long long)final->iteration);
     if (final->last != (final->iteration + 1 == s->c->iterations) && !k->drained) sim_fail(s, "FINAL of iteration %llu says last = %d", (unsigned long long)final->iteration, final->last);
+    if (!s->reference) return;
     check_final_numbers(s, final);
     for (uint16_t i = 0; i < s->c->stages; i++)
         if (!hash_equal(&final->state_root[i], sim_reference_state(s->reference, final->iteration, i)))

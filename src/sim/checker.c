@@ -133,7 +133,8 @@ static bool check_final_state(sim_cluster *s, uint32_t node) {
     job work = {.id = 1, .kind = JOB_STATE_ROOT, .stage = n->view.stage, .version = w->block_version[0]};
     job_result result;
     n->worker->run(n->worker, &work, &blobs, &result);
-    if (w->block_version[0] > s->c->iterations || !hash_equal(&result.hash, sim_reference_state(s->reference, w->block_version[0], n->view.stage)))
+    bool right = !s->reference || (w->block_version[0] <= s->c->iterations && hash_equal(&result.hash, sim_reference_state(s->reference, w->block_version[0], n->view.stage)));
+    if (!right)
         sim_fail(s, "I13: the weights of %s (stage %u) are not those of the one-process run", n->name, n->view.stage);
     return w->block_version[0] == s->checker.version;
 }

@@ -133,7 +133,7 @@ typedef struct sim_checker {
 typedef struct sim_cluster {
     const sim_case *c;
     const sim_model *model;
-    const sim_reference *reference;
+    const sim_reference *reference;  // NULL: numbers are not compared
     FILE *trace;
     sim_report *report;
     sim_stats *stats;

@@ -17,10 +17,9 @@ enum { SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
 
 // What is looked at while the swarm runs. A violation ends the run: `failed` in the report.
 typedef enum sim_check_level {
-    SIM_CHECK_LIVENESS,  // an iteration that gets no further for too long, a peer that steps without end; it ends with the
-                         // last FINAL
-    SIM_CHECK_RULES,     // every rule of docs/protocol.md after every event, exactly-once among them, and all numbers
-                         // against a run of one process
+    SIM_CHECK_LIVENESS,  // every rule of docs/protocol.md after every event, exactly-once among them; an iteration that gets
+                         // no further for too long, a peer that steps without end; it ends with the last FINAL
+    SIM_CHECK_RULES,     // and every number against a run of one process, to the farewell of the last peer
 } sim_check_level;
 
 typedef struct sim_swarm_progress {

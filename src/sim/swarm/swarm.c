@@ -189,7 +189,7 @@ static void core_open(swarm *w, sim_model *model) {
     core->node = calloc(core->node_capacity, sizeof *core->node);
     BRAID_ASSERT(core->report && core->node);
     core->stats = &core->report->stats;
-    core->reference = sim_reference_new(model, 0, w->s->iterations, w->s->microbatches);
+    if (w->options->check == SIM_CHECK_RULES) core->reference = sim_reference_new(model, 0, w->s->iterations, w->s->microbatches);
     core->now = SWARM_BEGIN_NS;
     run_describe(w);
     sim_check_open(core);
