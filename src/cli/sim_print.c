@@ -10,7 +10,7 @@
 
 enum { MAX_ROWS = 64, MAX_EACH = 20, LABEL = 64 };
 
-static const char *const routing_names[ROUTER_ALGORITHMS] = {"braid", "gwtf", "swarm"};
+static const char *const routing_names[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
 
 void sim_print_head(const scenario *s) {
     char size[QUANTITY_TEXT], parameters[QUANTITY_TEXT];

@@ -33,23 +33,23 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
     s->seed = 1;
     s->iterations = 10;
     s->reproducible = true;
-    s->routing = ROUTER_BRAID;
+    s->routing = ROUTING_BRAID;
     return scenario_read_keys(r, yaml_root(r->file), "", keys, sizeof keys / sizeof *keys);
 }
 
 static braid_err read_choices(const scenario_reader *r, const top_level *t) {
-    static const char *const routings[ROUTER_ALGORITHMS] = {"braid", "gwtf", "swarm"};
+    static const char *const routings[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
     static const char *const computes[] = {"model", "kernels"};
     static const char *const modes[] = {"reproducible", "fast"};
     scenario *s = r->s;
     size_t routing = s->routing, compute = s->compute, mode = s->reproducible ? 0 : 1;
     braid_err code = BRAID_OK;
-    if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, ROUTER_ALGORITHMS, &routing, r->error);
+    if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, ROUTINGS, &routing, r->error);
     if (code == BRAID_OK && t->compute != NULL)
         code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
     if (code == BRAID_OK && t->mode != NULL)
         code = yaml_read_choice(r->file, t->mode, "mode", modes, 2, &mode, r->error);
-    s->routing = (router_algorithm)routing;
+    s->routing = (scenario_routing)routing;
     s->compute = (scenario_compute)compute;
     s->reproducible = mode == 0;
     return code;

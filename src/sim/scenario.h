@@ -134,12 +134,21 @@ typedef struct scenario_churn {
 
 typedef enum scenario_compute { COMPUTE_MODEL, COMPUTE_KERNELS } scenario_compute;
 
+// How a microbatch finds its next peer: by a router (router_algorithm), or the cheapest live one that has room.
+typedef enum scenario_routing {
+    ROUTING_BRAID = ROUTER_BRAID,
+    ROUTING_GWTF = ROUTER_GWTF,
+    ROUTING_SWARM = ROUTER_SWARM,
+    ROUTING_CHEAPEST = ROUTER_ALGORITHMS,  // no router at all
+    ROUTINGS
+} scenario_routing;
+
 typedef struct scenario {
     char name[SCENARIO_MAX_NAME];
     uint64_t seed;
     uint32_t iterations;
     uint32_t microbatches;         // of an iteration, all data peers together
-    router_algorithm routing;      // how microbatches find their peers
+    scenario_routing routing;
     scenario_compute compute;      // kernels: the real CPU kernels on a tiny model; times are the cost model's all the same
     model_config model;
     uint32_t sequences, tokens;    // of one microbatch

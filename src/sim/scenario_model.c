@@ -77,6 +77,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->tokens = run->tokens;
         s->microbatches = run->microbatches;
         s->reproducible = run->recipe.reproducible;
+        s->routing = (scenario_routing)run->routing;
         m->recompute = run->recompute;
         m->described = true;
         m->stages = (uint16_t)run->stages;

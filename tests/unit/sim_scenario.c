@@ -78,7 +78,7 @@ static void test_small(void **state) {
     assert_int_equal(s->machines, 4);
     assert_string_equal(s->machine[s->peer[3].machine].name, "second-2");
     assert_int_equal(s->machine[0].up_bps, 100000000);
-    assert_int_equal(s->routing, ROUTER_BRAID);
+    assert_int_equal(s->routing, ROUTING_BRAID);
     assert_true(s->reproducible);
     assert_int_equal(s->churn.event_count, 0);
     scenario_free(s);
@@ -312,7 +312,7 @@ static void test_run_description(void **state) {
     braid_error error = {0};
     write_file(in_folder("run.yaml"),
                "stages: [1, 2, 3]\nmodel: {dim: 64, layers: 6, heads: 4}\ndata: {text: none.txt}\n"
-               "train: {microbatches: 6, sequences: 3, tokens: 32, mode: fast}\n");
+               "train: {microbatches: 6, sequences: 3, tokens: 32, mode: fast}\nswarm: {routing: gwtf}\n");
     write_file(in_folder("s.yaml"),
                "model: {run: run.yaml}\npeers: [{name: a, role: data, gflops: 1}, {name: b, gflops: 1, count: 2}]\n");
     if (scenario_load(in_folder("s.yaml"), &s, &error) != BRAID_OK) fail_msg("%s", error.text);
@@ -323,6 +323,7 @@ static void test_run_description(void **state) {
     assert_int_equal(s->peer[0].capacity, 6);
     assert_int_equal(s->activation_bytes, 3 * 32 * 64 * 4);
     assert_false(s->reproducible);
+    assert_int_equal(s->routing, ROUTING_GWTF);
     scenario_free(s);
     write_file(in_folder("run.yaml"), "model: {dim: wide, layers: 6, heads: 4}\n");
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
@@ -349,7 +350,7 @@ static void test_mistakes_of_the_file(void **state) {
                    "s.yaml:6:15: microbatches must be from 1 to 1024");
     expect_refused(changed("name: small", "name: a b"), "s.yaml:1:7: name: 'a b' is no name: use letters");
     expect_refused(with("routing: shortest\n"),
-                   "s.yaml:11:10: routing must be braid, gwtf or swarm, not 'shortest'");
+                   "s.yaml:11:10: routing must be braid, gwtf, swarm or cheapest, not 'shortest'");
     expect_refused(with("compute: [1]\n"), "s.yaml:11:10: compute must be model or kernels, not a list");
     expect_refused(with("mode: quick\n"), "s.yaml:11:7: mode must be reproducible or fast, not 'quick'");
     expect_refused("- a\n- b\n", "s.yaml:1:1: a list of 'key: value' lines is expected here");
