@@ -58,6 +58,9 @@ typedef enum peer_mutant {
     PEER_MUTANT_NO_EVICTION = 1 << 5,         // a repair waits for a slot like anybody
     PEER_MUTANT_FREES_AT_FINAL = 1 << 6,      // slots stay taken until FINAL
     PEER_MUTANT_REFUSES_SILENTLY = 1 << 7,    // a COMMIT that cannot be kept is not answered
+    PEER_MUTANT_ROUTES_ACROSS_FALLS = 1 << 8, // a link between routers that fell goes on as if nothing had been lost
+    PEER_MUTANT_ROUTES_TO_THE_GONE = 1 << 9,  // the router is not told that a neighbour was expelled
+    PEER_MUTANT_ROUTES_TOO_MUCH = 1 << 10,    // the router may carry more than the relay says
 } peer_mutant;
 
 typedef struct peer_config {

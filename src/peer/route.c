@@ -119,6 +119,7 @@ static void look_at_capacity(peer *p) {
     if (capacity == r->capacity) return;
     r->capacity = capacity;
     if (r->bound < capacity) r->bound = capacity;
+    if (peer_breaks(p, PEER_MUTANT_ROUTES_TOO_MUCH) && p->stage > 0) capacity++;
     router_capacity(r->router, (int64_t)p->now, capacity);
     router_tick(r->router, (int64_t)p->now);
     route_flush(p);
@@ -168,7 +169,7 @@ static void choose_neighbours(peer *p) {
             i++;
             continue;
         }
-        route_link_close(p, &r->link[i]);
+        if (!peer_breaks(p, PEER_MUTANT_ROUTES_TO_THE_GONE)) route_link_close(p, &r->link[i]);
         r->link[i] = r->link[--r->links];
     }
     for (uint32_t i = 0; i < p->member_count && r->links < ROUTE_MAX_LINKS; i++) {
@@ -180,7 +181,7 @@ static void choose_neighbours(peer *p) {
         route_link *l = &r->link[i];
         bool stands = link_stands(p, l->member);
         if (stands && l->session == 0) route_link_open(p, l);
-        if (!stands && l->session != 0) route_link_close(p, l);
+        if (!stands && l->session != 0 && !peer_breaks(p, PEER_MUTANT_ROUTES_ACROSS_FALLS)) route_link_close(p, l);
     }
 }
 

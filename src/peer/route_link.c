@@ -226,6 +226,7 @@ void on_route(peer *p, const message *msg) {
     if (!l->up) come_up(p, l, frame);
     else if (!same) return;
     note_cost(p, l, frame->cost);
+    if (peer_breaks(p, PEER_MUTANT_ROUTES_ACROSS_FALLS) && frame->parts > 0) l->got = frame->sequence - 1;
     bool hole = frame->sequence - l->got > (frame->parts > 0 ? 1u : 0u) && (int32_t)(frame->sequence - l->got) > 0;
     if (hole) {
         route_link_open(p, l);

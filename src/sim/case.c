@@ -23,7 +23,8 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
 
 const char *sim_mutant_name(sim_mutant mutant) {
     static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply",
-                                                    "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently"};
+                                                    "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
+                                                    "routes-across-falls", "routes-to-the-gone", "routes-too-much"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 

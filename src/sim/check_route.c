@@ -39,6 +39,9 @@ static bool look(sim_cluster *s, uint32_t node, member_id source, flow_sight *f)
     for (uint32_t i = 0; i < count; i++) {
         if (flow[i].source != source || flow[i].units == 0) continue;
         uint32_t from = node_of(s, flow[i].from), to = node_of(s, flow[i].to);
+        if ((flow[i].from != 0 && !sim_check_member_live(s, flow[i].from)) || (flow[i].to != 0 && !sim_check_member_live(s, flow[i].to)))
+            sim_fail(s, "routing is quiet, and %s has units from #%llu and to #%llu, who is not there any more", n->name, (unsigned long long)flow[i].from,
+                     (unsigned long long)flow[i].to);
         if ((flow[i].from != 0 && !standing(s, from)) || (flow[i].to != 0 && !standing(s, to))) return false;
         if (flow[i].from != 0) f->taken[from * s->nodes + node] += flow[i].units;
         if (flow[i].to != 0) f->sent[node * s->nodes + to] += flow[i].units;
@@ -89,6 +92,7 @@ static bool undisturbed(const sim_cluster *s) {
             continue;
         }
         if (!n->alive && sim_check_member_live(s, n->view.member)) return false;
+        if (n->alive && n->view.log_position < s->checker.committed) return false;
         if (n->alive && (!n->view.route_linked || n->paused_until_ns + SECOND > s->now)) return false;
     }
     return true;
