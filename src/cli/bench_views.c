@@ -68,6 +68,10 @@ static void add_routing(views_row *row, const views_swarm *s, const views_optimu
         add(&row->braid, (double)r->end.cost / (double)best->cost);
         add(&row->product, (double)r->end.cost / (double)global->cost);
     }
+    if (r->near >= 0) {
+        add(&row->near_rounds, (double)r->near);
+        add(&row->near_messages, (double)r->near_messages / s->peers);
+    }
     if (r->whole >= 0) add(&row->whole_messages, (double)r->whole_messages / s->peers);
     add(&row->messages, (double)r->messages / s->peers);
     add(&row->kilobytes, (double)r->bytes / s->peers / 1000);
@@ -84,7 +88,9 @@ static braid_err route(views_bench *b, views_row *row, const views_swarm *s, con
     err = views_best(&instance, &best, error);
     if (!err && b->crash) err = views_crash(&instance, &b->routing, s->units, &b->distances, error);
     if (!err && !b->crash) {
-        err = routing_run(&instance, &b->routing, best.units, &result, error);
+        routing_settings settings = b->routing;
+        settings.near_cost = global->cost + global->cost * VIEWS_NEAR_PERCENT / 100;
+        err = routing_run(&instance, &settings, best.units, &result, error);
         if (!err) add_routing(row, s, global, &best, &result);
     }
     row->hash = rng_seed(rng_seed(row->hash, g->hash), b->crash ? b->distances.hash : result.hash);
@@ -147,6 +153,7 @@ static int run_row(views_bench *b, views_row *row) {
 static int run(views_bench *b) {
     braid_error error = {0};
     views_print_head(b);
+    fflush(stdout);
     for (uint32_t k = 0; k < b->kinds; k++)
         for (uint32_t i = 0; i < b->sizes; i++) {
             views_row *row = &b->row[k][i];

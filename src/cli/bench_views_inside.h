@@ -4,7 +4,7 @@
 
 #include "sim/views.h"
 
-enum { VIEWS_SIZES = 8 };
+enum { VIEWS_SIZES = 8, VIEWS_NEAR_PERCENT = 3 };
 
 typedef struct views_sample {
     uint32_t count;
@@ -19,6 +19,7 @@ typedef struct views_row {
     uint64_t units, links, all_links;
     views_sample views, braid, product;  // best on the links / optimum over all; braid / best on the links; braid / optimum
     views_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;  // the last three per peer
+    views_sample near_rounds, near_messages;  // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
     views_sample whole_messages, messages, kilobytes, last_move;
     uint64_t hash;
 } views_row;

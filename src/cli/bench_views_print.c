@@ -18,11 +18,11 @@ void views_print_head(const views_bench *b) {
            b->links, b->gossip_rounds, b->sources, b->sources == 1 ? "" : "s", b->demand, b->routing.path_limit, b->seeds,
            b->seeds == 1 ? "" : "s", b->first);
     if (b->crash) return;
-    printf("%-6s %6s %7s %5s | %-29s | %-36s | %-37s | %-11s |\n", "", "", "", "", "gossip",
-           "cost, mean / worst", "routing", "runs");
-    printf("%-6s %6s %7s %5s | %5s %5s %7s %5s %3s | %-11s %-11s %-12s | %9s %6s %7s %8s | %5s %5s | %s\n", "costs",
-           "relays", "links", "units", "msgs", "KB", "changes", "sides", "1/2", "views", "braid", "product",
-           "whole msgs", "msgs", "KB", "rounds", "whole", "quiet", "hash of the traces");
+    printf("%-6s %6s %6s %5s | %-25s | %-35s | %-5s | %-12s | %-19s | %-11s |\n", "", "", "", "", "gossip",
+           "cost over the optimum, mean / worst", "whole", "within 3 %", "to the end", "runs");
+    printf("%-6s %6s %6s %5s | %5s %5s %7s %5s | %-11s %-11s %-11s | %5s | %6s %5s | %6s %5s %6s | %-5s %-5s | %s\n",
+           "costs", "relays", "links", "units", "msgs", "KB", "changes", "most", "views", "x braid", "= both", "msgs",
+           "rounds", "msgs", "rounds", "msgs", "KB", "whole", "quiet", "hash of the traces");
 }
 
 static void print_ratio(const views_sample *s) {
@@ -32,15 +32,28 @@ static void print_ratio(const views_sample *s) {
         printf("%11s ", "-");
 }
 
+static void print_count(const views_sample *s, int width) {
+    if (s->count > 0)
+        printf("%*.0f ", width, mean(s));
+    else
+        printf("%*s ", width, "-");
+}
+
 static void print_table_row(const views_row *r) {
-    printf("%-6s %6u %7.0f %5.0f | %5.0f %5.0f %7.0f %5u %3u | ", views_costs_name(r->costs), r->relays,
+    printf("%-6s %6u %6.0f %5.0f | %5.0f %5.0f %7.0f %5u | ", views_costs_name(r->costs), r->relays,
            part((double)r->links, r->runs), part((double)r->units, r->runs), mean(&r->gossip_messages),
-           mean(&r->gossip_kilobytes), mean(&r->gossip_changes), r->most_links, r->one_sided);
+           mean(&r->gossip_kilobytes), mean(&r->gossip_changes), r->most_links);
     print_ratio(&r->views);
     print_ratio(&r->braid);
     print_ratio(&r->product);
-    printf(" | %10.0f %6.0f %7.0f %7.0f | %2u/%-2u %2u/%-2u | %016" PRIx64 "\n", mean(&r->whole_messages),
-           mean(&r->messages), mean(&r->kilobytes), mean(&r->last_move), r->whole, r->runs, r->quiet, r->runs, r->hash);
+    printf("| ");
+    print_count(&r->whole_messages, 5);
+    printf("| ");
+    print_count(&r->near_rounds, 6);
+    print_count(&r->near_messages, 5);
+    printf("| %6.0f %5.0f %6.0f | %2u/%-2u %2u/%-2u | %016" PRIx64 "\n", mean(&r->last_move), mean(&r->messages),
+           mean(&r->kilobytes), r->whole, r->runs, r->quiet, r->runs, r->hash);
+    if (r->one_sided > 0) printf("! %u links had only one end\n", r->one_sided);
     if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
 }
 
@@ -99,6 +112,8 @@ void views_print_row(const views_bench *b, const views_row *r) {
     put_sample(&o, "braid_over_views", &r->braid);
     put_sample(&o, "braid_over_optimum", &r->product);
     put_sample(&o, "messages_until_whole", &r->whole_messages);
+    put_sample(&o, "rounds_until_near", &r->near_rounds);
+    put_sample(&o, "messages_until_near", &r->near_messages);
     put_sample(&o, "messages_per_peer", &r->messages);
     put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
     put_sample(&o, "rounds_to_last_move", &r->last_move);
