@@ -249,6 +249,7 @@ static int swarm_run(swarm *s) {
     bool good = swarm_conclude(s);
     report_free(s->report);
     swarm_free_children(s);
+    free(s->clock.cores);
     uv_loop_close(&s->loop);
     return good ? CLI_OK : cli_complain(CLI_FAILED, "up", "%s", s->end.text);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const double LEAST_CORES = 0.05;
@@ -46,28 +47,57 @@ static double busy_s(void) {
     return (double)(user + nice + kernel + hard + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static double now_s(void) { return (double)clock_now_ns() * 1e-9; }
-
-void measure_iteration_over(swarm *s) {
-    up_clock *c = &s->clock;
-    double now = now_s();
-    if (++c->seen > MEASURE_WARM_UP) c->last_busy_s = busy_s();
-    else c->start_busy_s = busy_s();
-    if (c->seen <= MEASURE_WARM_UP) c->start_s = now;
-    c->last_s = now;
+// Processor time of our processes, the dead ones' included.
+static double ours_s(const swarm *s) {
+    struct timespec t;
+    clockid_t clock;
+    double all = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        child *c = s->children[i];
+        if (c->alive && clock_getcpuclockid(c->pid, &clock) == 0 && clock_gettime(clock, &t) == 0) c->processor_s = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+        all += c->processor_s;
+    }
+    return all + (double)clock_thread_ns() * 1e-9;
 }
 
 // What is left of the machine when others have had their part: the time that neither idle nor we had was theirs.
-static double cores_ours(const swarm *s) {
-    const up_clock *c = &s->clock;
-    double all = (double)sysconf(_SC_NPROCESSORS_ONLN), wall = c->last_s - c->start_s;
-    double ours = 0;
-    for (uint32_t i = 0; i < s->child_count; i++)
-        if (s->children[i]->measured) ours += (double)s->children[i]->figures.process_ns * 1e-9;
-    if (wall <= 0 || c->start_busy_s <= 0) return all;
-    double others = (c->last_busy_s - c->start_busy_s - ours) / wall;
-    if (others < 0) others = 0;
+static double cores_left(double wall_s, double busy, double ours) {
+    double all = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double others = wall_s > 0 && busy > ours ? (busy - ours) / wall_s : 0;
     return all - others > LEAST_CORES ? all - others : LEAST_CORES;
+}
+
+static void cores_add(up_clock *c, double cores) {
+    uint32_t count = c->seen - MEASURE_WARM_UP;
+    if (count > c->room) {
+        double *larger = realloc(c->cores, 2 * count * sizeof *larger);
+        if (!larger) return;
+        c->cores = larger;
+        c->room = 2 * count;
+    }
+    c->cores[count - 1] = cores;
+}
+
+void measure_iteration_over(swarm *s) {
+    up_clock *c = &s->clock;
+    double now = (double)clock_now_ns() * 1e-9, busy = busy_s(), ours = ours_s(s);
+    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(now - c->last_s, busy - c->busy_s, ours - c->ours_s));
+    else c->start_s = now;
+    c->last_s = now;
+    c->busy_s = busy;
+    c->ours_s = ours;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// The iterations' median: while somebody's loss is waited for, others have what we leave.
+static double cores_ours(const up_clock *c) {
+    uint32_t count = c->seen - MEASURE_WARM_UP;
+    qsort(c->cores, count, sizeof *c->cores, by_size);
+    return c->cores[count / 2];
 }
 
 // ---- what a message costs
@@ -137,7 +167,7 @@ static uint32_t measured(const swarm *s) {
 
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
-    if (measured(s) == 0)
+    if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
         return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
     if (!realpath(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
     FILE *file = fopen(s->measure, "w");
@@ -145,9 +175,10 @@ braid_err measure_write(const swarm *s, braid_error *error) {
     const up_clock *c = &s->clock;
     uint64_t iterations = s->iteration - s->first, counted = c->seen - MEASURE_WARM_UP;
     loop_cost cost = loop_costs(s);
+    double cores = cores_ours(c);
     fprintf(file, "# Measured by braid up: %llu iterations of %.4f s each, %.2f cores for %u processes. Processor times; see docs/results/truth.md.\n",
-            (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores_ours(s), s->child_count);
-    fprintf(file, "model: {run: %s}\niterations: %llu\nmachines: [{name: here, cores: %.3f}]\npeers:\n", run, (unsigned long long)iterations, cores_ours(s));
+            (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores, s->child_count);
+    fprintf(file, "model: {run: %s}\niterations: %llu\nmachines: [{name: here, cores: %.3f}]\npeers:\n", run, (unsigned long long)iterations, cores);
     for (uint32_t i = 0; i < s->child_count; i++)
         if (s->children[i]->measured) put_peer(file, s, s->children[i], cost);
     bool bad = ferror(file) != 0;

@@ -49,6 +49,7 @@ typedef struct child {
     char line[REPORT_MAX_LINE];
     size_t line_bytes;
     bool measured;
+    double processor_s;    // that it had, when last looked at
     node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
     size_t complaint_bytes;
@@ -80,11 +81,13 @@ typedef struct loss {
     } phase[UP_MAX_PHASES];  // of the repairs
 } loss;
 
-// What the machine did meanwhile, for --measure: between the first iteration that counts and the newest.
+// What the machine did meanwhile, for --measure: since the first iteration that counts.
 typedef struct up_clock {
     uint32_t seen;
     double start_s, last_s;
-    double start_busy_s, last_busy_s;  // processor time of everybody on this machine
+    double busy_s, ours_s;   // processor time of everybody on this machine, and of our processes; as of `last_s`
+    double *cores;           // [seen - MEASURE_WARM_UP], of `room`: what others left to us, by iteration
+    uint32_t room;
 } up_clock;
 
 // Something to be done at an iteration, or as soon afterwards as it is safe.
