@@ -150,6 +150,7 @@ typedef struct sim_cluster {
     uint32_t crash_seen[SIM_MAX_CRASHES];
     bool arrival_done[SIM_MAX_ARRIVALS];
     sim_checker checker;
+    bool any_route;                               // routers may end as they will: nobody asked for the rules
     message message;              // of the effect or event at hand
 } sim_cluster;
 

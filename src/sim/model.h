@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_MAX_COMPLAINT = 256, SIM_FAKE_BLOCKS = 2048 };  // blocks: 134 million parameters a stage in blocks of their true size
+enum { SIM_MAX_COMPLAINT = 256, SIM_FAKE_BLOCKS = 1024 };  // blocks: 67 million parameters a stage in blocks of their true size
 
 typedef struct sim_worker sim_worker;
 struct sim_worker {

@@ -133,7 +133,7 @@ struct swarm {
     uint32_t flows, flow_room;
     bool lines_planned;
     uint32_t connections;
-    uint64_t begun_ns;        // of the present iteration
+    uint64_t begun_ns, begun_events;  // of the present iteration
     uint64_t progress_ns, patience_ns;
     uint64_t last_ns;         // duration of the newest iteration
     uint64_t leader_exit_ns;

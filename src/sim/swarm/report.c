@@ -44,6 +44,7 @@ void swarm_note_life_over(swarm *w, uint32_t who) {
 
 static void iteration_begins(swarm *w, uint64_t iteration) {
     w->begun_ns = w->core->now;
+    w->begun_events = w->out->events;
     w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS};
     swarm_churn_iteration(w);
 }

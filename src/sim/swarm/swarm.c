@@ -9,7 +9,7 @@
 
 static const uint64_t FAREWELL_NS = 15 * SWARM_S;  // after the leader has left: for the others to do so
 static const uint64_t PATIENCE_NS = 120 * SWARM_S;
-enum { PATIENCE_ROUNDS = 30, PROGRESS_EVERY = 2048 };
+enum { PATIENCE_ROUNDS = 30, PROGRESS_EVERY = 2048, MOST_EVENTS = 50 * 1000 * 1000 };  // of one iteration
 
 // ---- small things
 
@@ -191,6 +191,7 @@ static void core_open(swarm *w, sim_model *model) {
     core->stats = &core->report->stats;
     if (w->options->check == SIM_CHECK_RULES) core->reference = sim_reference_new(model, 0, w->s->iterations, w->s->microbatches);
     core->now = SWARM_BEGIN_NS;
+    core->any_route = w->options->check == SIM_CHECK_LIVENESS;
     run_describe(w);
     sim_check_open(core);
 }
@@ -276,6 +277,9 @@ static void tell_progress(swarm *w) {
 
 // Who still has to start is waited for.
 static void check_patience(swarm *w) {
+    if (w->out->events - w->begun_events > MOST_EVENTS)
+        sim_fail(w->core, "iteration %llu does not end: %d million events, and it began at %.1f s; do peers come and go faster than they can fetch "
+                 "their state?", (unsigned long long)w->core->checker.version + 1, MOST_EVENTS / 1000000, (double)(w->begun_ns - SWARM_BEGIN_NS) / 1e9);
     if (w->leader_exit_ns || w->core->now < w->progress_ns + w->patience_ns) return;
     const sim_checker *k = &w->core->checker;
     if (!k->started) sim_fail(w->core, "the run does not start: nothing has happened since %.1f s", (double)(w->progress_ns - SWARM_BEGIN_NS) / 1e9);
