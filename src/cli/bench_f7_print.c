@@ -11,6 +11,12 @@ static double mean(const f7_sample *s) { return s->count == 0 ? 0 : s->sum / s->
 
 // --- tables
 
+static bool gwtf_runs(const f7_bench *b) {
+    bool runs = false;
+    for (uint32_t s = 0; s < F7_SYSTEMS; s++) runs |= b->system[s] && f7_systems[s].algorithm == ROUTER_GWTF;
+    return runs;
+}
+
 static void print_head(const f7_bench *b, uint32_t test) {
     const routing_f7 *t = &routing_f7_tests[test - 1];
     const f7_test *a = &b->about[test - 1];
@@ -28,6 +34,8 @@ static void print_head(const f7_bench *b, uint32_t test) {
 #endif
     if (t->sources > 1 && a->relaxed.count > 0) printf("; if any data peer were home: %.4f of it", mean(&a->relaxed));
     printf("\n");
+    if (gwtf_runs(b))
+        printf("gwtf: the end is after 120 of its iterations, 480 rounds; round 120 is after 30 of them\n");
     printf("%-10s| %-30s | %-23s | %-25s | %-38s |\n", "", "cost / optimum at the end", "at round 120", "rounds until",
            "sent, per peer");
     printf("%-10s| %7s %7s %5s %8s | %7s %8s %6s | %5s %6s %5s %6s | %6s %6s %7s %7s %8s | %s\n", "", "mean", "worst",

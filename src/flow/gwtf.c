@@ -25,6 +25,7 @@ static void link_up(router *r, router_side side, uint32_t slot) {
 
 static void receive(router *r, const router_message *m, int previous, int next, int same) {
     gwtf *g = gwtf_of(r);
+    if (m->cost < -GWTF_MAX_COST || m->cost > GWTF_MAX_COST) return;
     int k = router_commodity(r, m->source);
     if (m->kind == ROUTER_OFFER && next >= 0 && k >= 0) {
         uint32_t at = (uint32_t)k * r->config.max_neighbours + (uint32_t)next;

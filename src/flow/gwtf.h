@@ -16,6 +16,8 @@ enum {
     GWTF_TOLD_WORDS = 3 * GWTF_TOLD_UNITS + 4 * GWTF_TOLD_COSTS,
 };
 
+#define GWTF_MAX_COST ((int64_t)1 << 50)  // no way costs as much; sums of a few do not overflow
+
 // Why: of REQUEST and ANSWER; of RELINK.
 enum { GWTF_FLOW, GWTF_CHANGE, GWTF_REDIRECT, GWTF_REFUSED };
 enum { GWTF_ASK, GWTF_ASK_YES, GWTF_ASK_NO, GWTF_UPSTREAM_IS, GWTF_BROKEN_UP, GWTF_BROKEN_DOWN, GWTF_CHECK };

@@ -102,15 +102,14 @@ bool gwtf_request_flow(gwtf *g) {
 }
 
 void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int previous) {
+    if (previous < 0) return;
     int at = g->r.is_source ? gwtf_take(g, GWTF_HELD, k, true) : cheapest_unpaired(g, k);
-    if (previous < 0 || at < 0 || g->place[at].cost > m->cost) {
-        if (previous >= 0 && g->r.is_source && at >= 0) gwtf_free(&g->place[at]);
+    if (at < 0 || g->place[at].cost > m->cost) {
+        if (g->r.is_source && at >= 0) gwtf_free(&g->place[at]);
         gwtf_answer(g, m, GWTF_REFUSED);
-        if (previous >= 0) {
-            int64_t cost;
-            uint32_t units = offered(g, k, &cost);
-            post_offer(g, k, m->from, units, cost);
-        }
+        int64_t cost;
+        uint32_t units = offered(g, k, &cost);
+        post_offer(g, k, m->from, units, cost);
         return;
     }
     gwtf_place *p = &g->place[at];
