@@ -20,7 +20,16 @@ enum {
 
 // Why: of REQUEST and ANSWER; of RELINK.
 enum { GWTF_FLOW, GWTF_CHANGE, GWTF_REDIRECT, GWTF_REFUSED };
-enum { GWTF_ASK, GWTF_ASK_YES, GWTF_ASK_NO, GWTF_UPSTREAM_IS, GWTF_BROKEN_UP, GWTF_BROKEN_DOWN, GWTF_CHECK };
+enum {
+    GWTF_ASK,
+    GWTF_ASK_YES,
+    GWTF_ASK_NO,
+    GWTF_UPSTREAM_IS,
+    GWTF_BROKEN_UP,
+    GWTF_BROKEN_DOWN,
+    GWTF_CHECK,
+    GWTF_CHECK_LATER
+};
 
 // ASKING: for a unit; TAKING: another's place; HELD: the usual.
 typedef enum gwtf_state { GWTF_FREE, GWTF_ASKING, GWTF_HELD, GWTF_TAKING } gwtf_state;

@@ -52,6 +52,19 @@ static void test_is_better_for_annealing(void **state) {
     assert_true(measure(1, 30, 1.7).mean < measure(1, 30, 1e-6).mean);
 }
 
+// News of one link comes over several; the oldest may be the last.
+static void test_loses_no_unit_to_late_messages(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        net_case c = published(2, seed);
+        c.delays = seed % 2 == 0 ? EXPONENTIAL : PARETO;
+        net *n = net_new(&c);
+        net_result found = net_settle(n, "late messages"), best = net_optimum(n);
+        assert_int_equal(found.units, best.units);
+        net_free(n);
+    }
+}
+
 static void test_random_schedules_with_crashes_and_restarts(void **state) {
     (void)state;
     rng r = seeded_rng("gwtf", 3);
@@ -80,6 +93,7 @@ int main(int count, char **argument) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comes_close_to_the_optimum),
         cmocka_unit_test(test_is_better_for_annealing),
+        cmocka_unit_test(test_loses_no_unit_to_late_messages),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
