@@ -177,7 +177,8 @@ int bench_views(int argc, char **argv) {
     double slack = 0.05;
     const char *sizes = "40,400", *costs = "both";
     option table[] = {
-        {"relays", OPTION_TEXT, &sizes, .unit = "LIST", .help = "sizes of the swarms, in 8 stages, separated by commas"},
+        {"relays", OPTION_TEXT, &sizes, .unit = "LIST",
+         .help = "sizes of the swarms, in 8 stages, separated by commas"},
         {"costs", OPTION_TEXT, &costs, .unit = "KIND",
          .help = "of links: world (places with latencies, and each peer's own access), random (F7's, nothing can be "
                  "guessed) or both"},

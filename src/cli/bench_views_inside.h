@@ -17,7 +17,8 @@ typedef struct views_row {
     views_costs costs;
     uint32_t runs, quiet, whole, over_capacity, most_links, one_sided;
     uint64_t units, links, all_links;
-    views_sample views, braid, product;  // best on the links / optimum over all; braid / best on the links; braid / optimum
+    views_sample views, braid,
+        product;  // best on the links / optimum over all; braid / best on the links; braid / optimum
     views_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;  // the last three per peer
     views_sample near_rounds, near_messages;  // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
     views_sample whole_messages, messages, kilobytes, last_move;

@@ -12,11 +12,12 @@ static double part(double sum, double count) { return count > 0 ? sum / count : 
 
 void views_print_head(const views_bench *b) {
     if (b->json) return;
-    printf("partial views: relays in 8 stages, at most %" PRIu64 " neighbours a side of a relay, chosen by at most %" PRIu64
-           " rounds of gossip; %" PRIu64 " data peer%s; demand %" PRIu64 " %% of the narrowest stage; path limit %u; %" PRIu64
-           " seed%s from %" PRIu64 "; messages and KB per peer\n",
-           b->links, b->gossip_rounds, b->sources, b->sources == 1 ? "" : "s", b->demand, b->routing.path_limit, b->seeds,
-           b->seeds == 1 ? "" : "s", b->first);
+    printf("partial views: relays in 8 stages, at most %" PRIu64
+           " neighbours a side of a relay, chosen by at most %" PRIu64 " rounds of gossip; %" PRIu64
+           " data peer%s; demand %" PRIu64 " %% of the narrowest stage; path limit %u; %" PRIu64 " seed%s from %" PRIu64
+           "; messages and KB per peer\n",
+           b->links, b->gossip_rounds, b->sources, b->sources == 1 ? "" : "s", b->demand, b->routing.path_limit,
+           b->seeds, b->seeds == 1 ? "" : "s", b->first);
     if (b->crash) return;
     printf("%-6s %6s %6s %5s | %-25s | %-35s | %-5s | %-12s | %-19s | %-11s |\n", "", "", "", "", "gossip",
            "cost over the optimum, mean / worst", "whole", "within 3 %", "to the end", "runs");
@@ -140,9 +141,10 @@ static void put_distances(json_out *o, const views_distances *d) {
 
 static void print_distance_table(const views_bench *b, const views_row *r) {
     const views_distances *d = &b->distances;
-    printf("%s costs, %u relays: one that carries units dies, %u of %u swarms (the others were not quiet, or it carried "
-           "none), whole again %u; hash of the traces %016" PRIx64 "\n",
-           views_costs_name(r->costs), r->relays, d->runs - d->skipped, d->runs, d->whole, r->hash);
+    printf(
+        "%s costs, %u relays: one that carries units dies, %u of %u swarms (the others were not quiet, or it carried "
+        "none), whole again %u; hash of the traces %016" PRIx64 "\n",
+        views_costs_name(r->costs), r->relays, d->runs - d->skipped, d->runs, d->whole, r->hash);
     printf("%-22s %7s | %-20s | %-20s\n", "", "", "until whole again", "until quiet");
     printf("%-22s %7s | %9s %10s | %9s %10s\n", "distance", "peers", "messages", "silent", "messages", "silent");
     for (uint32_t i = 0; i <= VIEWS_FAR; i++) {

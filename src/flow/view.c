@@ -172,7 +172,8 @@ void view_gone(view *v, int64_t now, router_peer peer) {
 }
 
 static bool sensible(const view *v, const view_message *m) {
-    if (m->from == 0 || m->from == v->config.self || m->from != m->card.peer) return false;
+    if (m->from == 0 || m->from >= 1u << 31 || m->from == v->config.self || m->from != m->card.peer) return false;
+    if (m->card.age != 0 || !view_place_sane(&m->card.place)) return false;
     if ((uint32_t)m->kind >= VIEW_KIND_COUNT || m->side >= ROUTER_SIDES || m->length > VIEW_CARDS) return false;
     if (m->cost < 0 || m->cost > VIEW_ANY_COST || m->card.stage > v->config.stages) return false;
     if (m->kind == VIEW_SAMPLE || m->kind == VIEW_REPLY) return true;
@@ -193,8 +194,10 @@ static void note_limit(view *v, router_side side, const view_message *m) {
 }
 
 static void on_cards(view *v, const view_message *m) {
-    for (uint16_t i = 0; i < m->length; i++)
-        if (m->cards[i].stage != 0 && m->cards[i].stage <= v->config.stages) view_contact_learn(v, &m->cards[i]);
+    for (uint16_t i = 0; i < m->length; i++) {
+        const view_card *c = &m->cards[i];
+        if (c->stage != 0 && c->stage <= v->config.stages && view_place_sane(&c->place)) view_contact_learn(v, c);
+    }
 }
 
 static void on_sample(view *v, const view_message *m) {

@@ -90,7 +90,8 @@ static void learn_on(view *v, router_side side, const view_card *card) {
 }
 
 void view_contact_learn(view *v, const view_card *card) {
-    if (card->peer == 0 || card->peer == v->config.self || card->age > VIEW_MAX_AGE) return;
+    if (card->peer == 0 || card->peer >= 1u << 31 || card->peer == v->config.self) return;
+    if (card->age > VIEW_MAX_AGE) return;
     for (int side = 0; side < ROUTER_SIDES; side++) {
         if (card->stage != view_stage_at(v, (router_side)side)) continue;
         if (side == ROUTER_SAME && view_is_source(v)) continue;

@@ -7,13 +7,13 @@
 
 enum {
     VIEW_CONTACTS = VIEW_NEAR + VIEW_ANY,
-    VIEW_TRIED_WORDS = 16,  // 1,024 bits a stage remember who was measured and found too dear
-    VIEW_OUT = 64,          // messages of one call
-    VIEW_CHANGES = 16,      // changes of one call
-    VIEW_MISSES = 2,        // unanswered questions until a contact is forgotten
-    VIEW_SLOWEST = 4,       // periods are stretched to 2^4
+    VIEW_TRIED_WORDS = 16,     // 1,024 bits a stage remember who was measured and found too dear
+    VIEW_OUT = 64,             // messages of one call
+    VIEW_CHANGES = 16,         // changes of one call
+    VIEW_MISSES = 2,           // unanswered questions until a contact is forgotten
+    VIEW_SLOWEST = 4,          // periods are stretched to 2^4
     VIEW_LIMIT_PERIODS = 256,  // how long somebody's word about what it takes is believed
-    VIEW_CALM = 8,          // refreshes without a change until they are stretched once more
+    VIEW_CALM = 8,             // refreshes without a change until they are stretched once more
     VIEW_NEIGHBOUR_SIDES = 2,
 };
 
@@ -22,9 +22,9 @@ enum {
 
 typedef struct contact {
     view_card card;
-    int64_t born;        // when its peer said so, by my clock
-    int64_t cost;        // VIEW_UNKNOWN: not measured
-    int64_t limit;       // what it takes for a close link; counts until `limit_until`
+    int64_t born;   // when its peer said so, by my clock
+    int64_t cost;   // VIEW_UNKNOWN: not measured
+    int64_t limit;  // what it takes for a close link; counts until `limit_until`
     int64_t limit_until;
     bool no_chance;      // has no room for a link by chance; counts as long
     int64_t not_before;  // nothing is asked of it until then
@@ -92,6 +92,7 @@ static inline bool view_is_source(const view *v) { return v->config.stage == 0; 
 // --- view_place.c
 void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random);
 bool view_place_known(const view_place *place);
+bool view_place_sane(const view_place *place);
 
 // --- view_contacts.c
 contact *view_contact_find(view *v, router_side side, router_peer peer);

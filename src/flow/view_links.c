@@ -4,6 +4,7 @@
 
 enum {
     ASKS = 2,           // of one side in one period
+    TRIMS = 4,          // links of one side given up at a time
     BUSY_PERIODS = 8,   // a link that carried units is kept so long after
     KEEP_PERIODS = 16,  // one whose upstream end would not give it up is left alone so long
 };
@@ -211,7 +212,7 @@ static void cut(view *v, router_side side, bond *b) {
 
 // Who stands upstream owns the link's count and may cut what carries nothing; the other end has to ask.
 void view_bond_trim(view *v, router_side side) {
-    for (;;) {
+    for (uint32_t n = 0; n < TRIMS; n++) {
         uint32_t close = 0;
         for (uint32_t i = 0; i < v->bonds[side]; i++) {
             const bond *b = &v->bond[side][i];

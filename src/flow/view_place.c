@@ -22,8 +22,13 @@ static double distance(const view_place *a, const view_place *b) {
     return sqrt(sum);
 }
 
-int64_t view_guess(const view_place *a, const view_place *b) {
-    return (int64_t)distance(a, b) + a->height + b->height;
+int64_t view_guess(const view_place *a, const view_place *b) { return (int64_t)distance(a, b) + a->height + b->height; }
+
+// Whether a peer may say so; nothing else enters the arithmetic.
+bool view_place_sane(const view_place *place) {
+    for (int i = 0; i < VIEW_AXES; i++)
+        if (place->at[i] > VIEW_ANY_COST || place->at[i] < -VIEW_ANY_COST) return false;
+    return place->height >= 0 && place->height <= VIEW_ANY_COST && place->error <= VIEW_SURE;
 }
 
 bool view_place_known(const view_place *place) { return place->error < VIEW_SURE / 2; }

@@ -50,10 +50,11 @@ braid_err views_swarm_make(const views_settings *t, views_swarm *out, braid_erro
     *out = (views_swarm){.settings = *t, .peers = t->sources + t->relays};
     if (t->stages == 0 || t->stages > VIEWS_MAX_STAGES || t->relays < t->stages || t->relays > VIEWS_MAX_RELAYS ||
         t->sources == 0 || t->sources > ROUTER_MAX_SOURCES)
-        return braid_fail(error, BRAID_ARGUMENT,
-                          "%u relays in %u stages and %u data peers: 1 to %d stages with a relay each, at most %d relays "
-                          "and 1 to %d data peers are simulated",
-                          t->relays, t->stages, t->sources, VIEWS_MAX_STAGES, VIEWS_MAX_RELAYS, ROUTER_MAX_SOURCES);
+        return braid_fail(
+            error, BRAID_ARGUMENT,
+            "%u relays in %u stages and %u data peers: 1 to %d stages with a relay each, at most %d relays "
+            "and 1 to %d data peers are simulated",
+            t->relays, t->stages, t->sources, VIEWS_MAX_STAGES, VIEWS_MAX_RELAYS, ROUTER_MAX_SOURCES);
     out->peer = calloc(out->peers, sizeof *out->peer);
     out->place = calloc(out->peers, sizeof *out->place);
     out->access = calloc(out->peers, sizeof *out->access);

@@ -23,12 +23,12 @@ const char *views_costs_name(views_costs costs);
 typedef struct views_settings {
     uint32_t relays, stages, sources;
     views_costs costs;
-    double demand;   // of what the narrowest stage carries
+    double demand;  // of what the narrowest stage carries
     uint64_t seed;
-    uint32_t links;  // neighbours a side of a relay; data peers take all of their two stages
-    uint32_t close;  // of them the cheapest, 0: half
-    uint32_t probes; // 0: the view's default
-    double loss;     // of gossip's messages
+    uint32_t links;        // neighbours a side of a relay; data peers take all of their two stages
+    uint32_t close;        // of them the cheapest, 0: half
+    uint32_t probes;       // 0: the view's default
+    double loss;           // of gossip's messages
     int64_t limit_rounds;  // of gossip
 } views_settings;
 
@@ -79,12 +79,12 @@ braid_err views_crash(const routing_instance *instance, const routing_settings *
 typedef struct views_gossip {
     plan_link *link;  // that both ends agree on, from upstream to downstream, sorted; owned
     uint32_t links;
-    uint32_t one_sided;         // links that only one end believes in
-    uint32_t most_links;        // a side of a relay
+    uint32_t one_sided;   // links that only one end believes in
+    uint32_t most_links;  // a side of a relay
     int64_t rounds, last_change;
     uint64_t messages, bytes, changes;
     uint64_t by_kind[VIEW_KIND_COUNT];
-    uint64_t source_messages;   // sent by data peers
+    uint64_t source_messages;  // sent by data peers
     uint64_t hash;
 } views_gossip;
 braid_err views_gossip_run(const views_swarm *swarm, views_gossip *out, braid_error *error);

@@ -20,7 +20,7 @@ typedef struct gossip {
     views_gossip *out;
     braid_error *error;
     view **view;
-    int64_t *armed;  // the next tick of each peer
+    int64_t *armed;   // the next tick of each peer
     sim_queue queue;  // by time * 2; + 1 for ticks
     rng random;
     int64_t now;
@@ -78,7 +78,7 @@ static view_config configure(const views_swarm *s, uint32_t i) {
 
 static void open_views(gossip *g) {
     const views_swarm *s = g->swarm;
-    g->view = calloc(s->peers, sizeof *g->view);
+    g->view = calloc(s->peers, sizeof(view *));
     g->armed = calloc(s->peers, sizeof *g->armed);
     if (g->view == NULL || g->armed == NULL) {
         out_of_memory(g);
@@ -185,7 +185,7 @@ static void gather(gossip *g) {
     uint32_t peers = g->swarm->peers, most = 0;
     for (uint32_t i = 0; i < peers; i++) most += view_links(g->view[i], ROUTER_NEXT, NULL, 0);
     g->out->link = calloc(most + 1, sizeof *g->out->link);
-    view_link *next = calloc(peers, sizeof *next), *scratch = calloc(peers, sizeof *scratch);
+    view_link *next = calloc(peers + 1, sizeof *next), *scratch = calloc(peers + 1, sizeof *scratch);
     if (g->out->link == NULL || next == NULL || scratch == NULL) out_of_memory(g);
     for (uint32_t i = 0; !g->failed && i < peers; i++) {
         uint32_t n = view_links(g->view[i], ROUTER_NEXT, next, peers);

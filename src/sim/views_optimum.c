@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-    PER_PEER = 8,           // links that one peer puts in at a time, on each side
-    MOST_ROUNDS = 200,      // each puts in one link at least
-    DEAR = 1 << 30,         // of a unit that stays at home: more than any way costs
+    PER_PEER = 8,       // links that one peer puts in at a time, on each side
+    MOST_ROUNDS = 200,  // each puts in one link at least
+    DEAR = 1 << 30,     // of a unit that stays at home: more than any way costs
 };
 
 typedef struct columns {
@@ -138,7 +138,8 @@ static braid_err solve(columns *c, pick *best, views_optimum *out, braid_error *
                                .all_links = out->all_links,
                                .rounds = out->rounds + 1};
         if (more == 0) return BRAID_OK;
-        if (out->rounds == MOST_ROUNDS) return braid_fail(error, BRAID_LIMIT, "no optimum after %d rounds", MOST_ROUNDS);
+        if (out->rounds == MOST_ROUNDS)
+            return braid_fail(error, BRAID_LIMIT, "no optimum after %d rounds", MOST_ROUNDS);
     }
     return BRAID_MEMORY;
 }

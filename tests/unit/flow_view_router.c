@@ -152,10 +152,22 @@ static void run(net *n, int64_t periods) {
 
 static void put_in(net *n, uint32_t peer) {
     uint32_t wide = peer == 1 ? A_STAGE : LINKS;
-    view_config v = {.self = peer, .stage = stage_of(peer), .stages = STAGES, .links = wide, .period = PERIOD,
-                     .patience = 3 * DELAY, .seed = n->random.state};
-    router_config r = {.algorithm = ROUTER_BRAID, .self = peer, .capacity = n->capacity[peer], .source_count = 1,
-                       .source = {1}, .max_neighbours = wide, .seed = rng_next(&n->random), .delay = DELAY, .slack = 20};
+    view_config v = {.self = peer,
+                     .stage = stage_of(peer),
+                     .stages = STAGES,
+                     .links = wide,
+                     .period = PERIOD,
+                     .patience = 3 * DELAY,
+                     .seed = n->random.state};
+    router_config r = {.algorithm = ROUTER_BRAID,
+                       .self = peer,
+                       .capacity = n->capacity[peer],
+                       .source_count = 1,
+                       .source = {1},
+                       .max_neighbours = wide,
+                       .seed = rng_next(&n->random),
+                       .delay = DELAY,
+                       .slack = 20};
     n->view[peer] = malloc(view_bytes(&v));
     n->router[peer] = aligned_alloc(16, (router_bytes(&r) + 15) / 16 * 16);
     assert_non_null(n->view[peer]);

@@ -47,9 +47,7 @@ static plan_answer solve_all(const views_swarm *s) {
 
 static void optimum_is_that_of_all_links(void **state) {
     (void)state;
-    const struct {
-        uint32_t relays, stages, sources;
-    } shapes[] = {{40, 8, 1}, {300, 3, 1}, {200, 8, 3}, {37, 1, 2}};
+    const struct { uint32_t relays, stages, sources; } shapes[] = {{40, 8, 1}, {300, 3, 1}, {200, 8, 3}, {37, 1, 2}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         for (int costs = 0; costs < VIEWS_COSTS; costs++) {
             views_settings t = settings(shapes[k].relays, shapes[k].stages, shapes[k].sources, (views_costs)costs, k);
