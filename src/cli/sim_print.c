@@ -10,6 +10,9 @@
 
 enum { MAX_ROWS = 64, MAX_EACH = 20, LABEL = 64 };
 
+// A change of the time that is none.
+static const double NO_GAIN = -0.01;
+
 static const char *const routing_names[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
 
 void sim_print_head(const scenario *s) {
@@ -35,6 +38,10 @@ static void print_each(const sim_swarm_report *r) {
     printf("\n");
 }
 
+static void print_count(uint64_t count, const char *what, const char *plural, const char *end) {
+    printf(" %" PRIu64 " %s%s%s", count, what, count == 1 ? "" : plural, end);
+}
+
 static void print_times(const sim_summary *u, const sim_swarm_report *r) {
     printf("time per iteration   %.2f s (sd %.2f, worst %.2f in iteration %" PRIu64 "; mean of %u)\n", u->mean_s,
            u->sd_s, u->worst_s, u->worst, r->iterations);
@@ -43,10 +50,14 @@ static void print_times(const sim_summary *u, const sim_swarm_report *r) {
     printf("tokens per second    %.1f\n", u->tokens_per_s);
     uint64_t joins = 0;  // of the run under way
     for (uint32_t i = 0; i < r->iterations; i++) joins += r->iteration[i].joins;
-    if (r->crashes + joins + r->leaves + r->repairs > 0)
-        printf("churn                %" PRIu64 " crashes, %" PRIu64 " joins, %" PRIu64 " leaves; %" PRIu64
-               " repairs; %.1f %% of the compute wasted\n",
-               r->crashes, joins, r->leaves, r->repairs, 100 * u->wasted);
+    if (r->crashes + joins + r->leaves + r->repairs > 0) {
+        printf("churn               ");
+        print_count(r->crashes, "crash", "es", ",");
+        print_count(joins, "join", "s", ",");
+        print_count(r->leaves, "leave", "s", ";");
+        print_count(r->repairs, "repair", "s", ";");
+        printf(" %.1f %% of the compute wasted\n", 100 * u->wasted);
+    }
     printf("\n");
 }
 
@@ -136,4 +147,7 @@ void sim_print_plans(const sim_result *r) {
             printf("  stage %-12s %8.2f s an iteration, %+6.1f %%   ", label, p->mean_s, 100 * p->change);
         print_like(r->s, p->like);
     }
+    if (!r->plan[0].failed && r->plan[0].change > NO_GAIN)
+        printf("None of them makes it faster: who shares a stage also exchanges the sums of its gradients in every "
+               "iteration.\n");
 }
