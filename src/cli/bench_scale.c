@@ -73,7 +73,7 @@ static void add_result(scale_row *row, const routing_instance *instance, const r
         add(&row->near_rounds, (double)r->near);
         add(&row->near_messages, (double)r->near_messages / peers);
     }
-    if (r->end.whole) add(&row->ratio, (double)r->end.cost / (double)best->cost);
+    if (r->end.placed) add(&row->ratio, (double)r->end.paid / (double)best->cost);
     add(&row->last_move, (double)r->last_move);
     add(&row->messages, (double)r->messages / peers);
     add(&row->labels, (double)r->by_kind[ROUTER_LABEL] / peers);

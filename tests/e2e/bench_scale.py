@@ -1,0 +1,44 @@
+# braid bench scale: the same rows twice, rows that make sense, a drawing, mistakes that are named.
+import json
+import os
+import subprocess
+import sys
+
+BRAID = os.environ["BRAID"]
+
+
+def bench(*flags, code=0):
+    done = subprocess.run([BRAID, "bench", "scale", *flags], capture_output=True, text=True, timeout=100)
+    if done.returncode != code:
+        sys.exit(f"bench scale {' '.join(flags)} ended with {done.returncode} instead of {code}: {done.stderr}")
+    return done.stdout if code == 0 else done.stderr
+
+
+rows = bench("--peers", "50,100", "--seeds", "2", "--json", "--plot", "scale.svg")
+assert rows == bench("--peers", "50,100", "--seeds", "2", "--json"), "the second run differs"
+parsed = [json.loads(line) for line in rows.splitlines()]
+assert [row["peers"] for row in parsed] == [50, 100], rows
+for row in parsed:
+    assert row["runs"] == row["quiet"] == row["ratio"]["count"] == 2 and row["over_capacity"] == 0, row
+    assert 1 <= row["ratio"]["mean"] <= row["ratio"]["worst"] < 1.05, row["ratio"]
+    until = [row[key]["mean"] for key in ("messages_until_whole", "messages_until_near", "messages_per_peer")]
+    assert 0 < until[0] <= until[1] <= until[2], until
+    assert row["router_kib_per_peer"]["worst"] + row["run_kib_per_peer"]["worst"] < 96, row
+    assert "seconds" not in row, "a figure of this machine without --timing"
+timed = json.loads(bench("--peers", "100", "--json", "--timing"))
+assert timed["events"] > 10000 and timed["events_per_second"] > 0 and timed["resident_kib"] > 0, timed
+table = bench("--peers", "100", "--limit-rounds", "10")
+assert "0/1" in table and "demand 90 %" in table, table
+with open("scale.svg", encoding="utf-8") as drawing:
+    text = drawing.read()
+assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and text.count("<rect") > 6, "no drawing"
+for flags, word in (
+    (["--peers", "5"], "--peers"),
+    (["--peers", "100,,200"], "--peers"),
+    (["--peers", "99999"], "--peers"),
+    (["--delay", "warp"], "lockstep"),
+    (["--demand", "101"], "demand"),
+    (["--neighbours", "1"], "neighbours"),
+):
+    complaint = bench(*flags, code=2)
+    assert word in complaint, f"{flags}: {complaint}"
