@@ -58,13 +58,20 @@ links:
   up_mbps: 50
 END
 }
+# the order in which peers are listed changes nothing
+hash_of() { "$BRAID" sim "$1" --no-plan-join --json 2>/dev/null | grep -o '"trace_hash":"[0-9a-f]*"'; }
+write_scenario good.yaml
+{ sed '/^- /,$d' good.yaml; sed -n '/^- /p' good.yaml | tac; sed '1,/second/d' good.yaml; } >turned.yaml
+[ "$(grep -c '^- ' turned.yaml)" -eq 3 ] || fail "the listing was not turned"
+[ -n "$(hash_of good.yaml)" ] && [ "$(hash_of good.yaml)" = "$(hash_of turned.yaml)" ] || fail "the order of peers matters"
+[ "$(hash_of good.yaml)" != "$(sed 's/^seed: 7/seed: 8/' good.yaml >other.yaml && hash_of other.yaml)" ] || fail "the seed does not matter"
+
 mistake() {  # text sed-script...
     local text=$1
     shift
     write_scenario bad.yaml "$@"
     expect 2 "$text" "$BRAID" sim bad.yaml
 }
-write_scenario good.yaml
 expect 0 "time per iteration" "$BRAID" sim good.yaml --no-plan-join
 expect 0 "time per iteration" "$BRAID" sim good.yaml --no-plan-join --check
 expect 2 "none.yaml': No such file or directory" "$BRAID" sim none.yaml
