@@ -18,11 +18,10 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
     static const char *const extra[] = {
         "",
         "machines:\n- {name: tower, cores: 8, place: Tokyo, up_mbps: 40}\n- {name: box, cores: 0.5}\n",
-        "links:\n  latency_ms: 5\n  pairs:\n  - {between: [a, London], mbps: 1}\n  - {from: r, to: a, latency_ms: 2}\n",
+        "links:\n  latency_ms: 5\n  pairs: [{between: [a, London], mbps: 1}, {from: r, to: a, latency_ms: 2}]\n",
         "links: {partitions: [{from: r, start_s: 1, stop_s: 2, one_way: yes}, {from: [a, r-1]}]}\n",
-        "churn: {crash: 0.1, rejoin: 1, only: r, dies: process, sessions: {distribution: weibull, mean_s: 9, shape: "
-        "0.5}}\n",
-        "churn: {sessions: {mean_s: 60}}\n",
+        "churn: {crash: 0.1, rejoin: 1, only: r, sessions: {distribution: weibull, mean_s: 9, shape: 0.5}}\n",
+        "churn: {dies: process, sessions: {mean_s: 60, away_s: 5}}\n",
     };
     static const char *const relay[] = {"gflops: 1, threads: 2", "forward_ms: 3, capacity: 2, start_s: 4",
                                         "weight_ms: 1, stage: 2, place: Seoul", "gflops: 2, weight_ms: 5"};
