@@ -1,7 +1,7 @@
-// Decentralised routing: which peer of the next stage takes a microbatch.
+// Which peer of the next stage takes a microbatch that has no unit of flow (router.h): what a peer knows without asking.
 //
 // What a peer knows of the next stage comes from measured traffic (ACCEPT delays, COMPLETE's computing time, CAN TAKE,
-// heartbeats). One algorithm so far: the cheapest live peer that has a slot. Pure: time and randomness are passed in.
+// heartbeats). The cheapest live peer that has a slot. Pure: time and randomness are passed in.
 #ifndef BRAID_FLOW_FLOW_H
 #define BRAID_FLOW_FLOW_H
 

@@ -49,7 +49,8 @@ static uint32_t gather_flows(const peer *p, peer_flow *out) {
 
 void route_tell(peer *p) {
     routing *r = &p->routing;
-    if (!router_settled(r->router) || router_deadline(r->router) != INT64_MAX) return;
+    bool rests = router_settled(r->router) && router_deadline(r->router) == INT64_MAX;
+    if (!rests && p->run.routing != ROUTER_GWTF) return;  // which tries for long after it has found its way
     peer_flow now[ROUTE_MAX_FLOWS];
     uint32_t flows = gather_flows(p, now);
     uint64_t shape = 1, all = 1;
@@ -59,6 +60,7 @@ void route_tell(peer *p) {
     }
     if (shape != r->shape) r->changes++;
     r->shape = shape;
+    if (flows == 0 && r->told == 0) return;
     if (all == r->told || (r->told != 0 && p->now < r->told_ns + TIMING_ROUTE_TELL_NS)) return;
     r->told = all;
     r->told_ns = p->now;

@@ -108,6 +108,7 @@ typedef struct sim_case {
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others
     uint32_t awaited;                            // joiners without which the run does not start
+    uint8_t routing;                             // router_algorithm
     sim_mutant mutant;
 } sim_case;
 
