@@ -77,7 +77,10 @@ static void tick(router *r) {
 static bool compose(router *r, const outgoing *from, router_message *out) {
     const gwtf *g = gwtf_of(r);
     if (from->kind == ROUTER_UNITS) gwtf_compose_units(g, out);
-    if (from->kind == ROUTER_RELINK && from->why == GWTF_ASK) out->u.word[0] = from->extra;
+    if (from->kind == ROUTER_RELINK && from->why == GWTF_ASK) {
+        out->length = 1;
+        out->u.word[0] = from->extra;
+    }
     if (from->kind != ROUTER_REQUEST || from->why != GWTF_CHANGE) return true;
     const gwtf_place *p = &g->place[from->position];
     int64_t now = gwtf_cost(g, ROUTER_NEXT, p->next), then = gwtf_cost(g, ROUTER_NEXT, from->token.origin);

@@ -143,7 +143,7 @@ void route_flush(peer *p) {
 
 // False: nothing an honest router says.
 static bool message_of(const route_part *part, const uint32_t *word, router_message *m) {
-    memset(m, 0, offsetof(router_message, u));
+    memset(m, 0, sizeof *m);  // a part may have fewer words than its reader looks at
     m->kind = (router_kind)(part->kind <= ROUTE_FLOW ? part->kind : part->kind - 1);
     m->side = part->side;
     m->why = part->why;
