@@ -161,6 +161,7 @@ typedef struct scenario {
     uint32_t machines;
     scenario_machine machine[SCENARIO_MAX_MACHINES];
     scenario_link link;            // of pairs about which nothing else is said
+    double resets;                 // of each connection, an hour: it falls though both ends live, and is dialed again
     uint32_t overrides, partitions;
     scenario_override override[SCENARIO_MAX_OVERRIDES];
     scenario_partition partition[SCENARIO_MAX_PARTITIONS];

@@ -8,6 +8,7 @@
 static const double MAX_LATENCY_MS = 60000, MIN_MBPS = 0.001, MAX_MBPS = 1000000, MAX_TIME_S = 31536000;
 // Between two peers of one machine, which need no line.
 static const uint64_t INSIDE_MACHINE_NS = 50000;
+static const double MAX_RESETS = 3600;
 
 typedef struct links_map {
     const yaml_node *pairs, *partitions;
@@ -22,6 +23,7 @@ static braid_err read_map(scenario_reader *r, const yaml_node *node, links_map *
         {"up_mbps", KEY_MBPS, &r->up_bps, MIN_MBPS, MAX_MBPS},
         {"down_mbps", KEY_MBPS, &r->down_bps, MIN_MBPS, MAX_MBPS},
         {"line_ms", KEY_MS, &r->line_ns, 0, MAX_LATENCY_MS},
+        {"resets_per_hour", KEY_SHARE, &s->resets, 0, MAX_RESETS},
         {"pairs", KEY_NODE, &m->pairs, 0, 0},
         {"partitions", KEY_NODE, &m->partitions, 0, 0},
     };

@@ -228,6 +228,26 @@ static void test_partitions(void **state) {
     sim_swarm_report_free(&report);
 }
 
+// Connections fall though nobody dies: everything is done all the same, and some things twice.
+static void test_links_fall(void **state) {
+    (void)state;
+    uint64_t repairs = 0;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        sim_swarm_report report;
+        scenario *s = parse(quiet);
+        s->seed = seed;
+        s->resets = 1500;
+        run_scenario(s, NULL, &report);
+        scenario_free(s);
+        if (report.failed) fail_msg("seed %llu: %s", (unsigned long long)seed, report.text);
+        assert_int_equal(report.iterations, 4);
+        assert_int_equal(report.crashes, 0);
+        repairs += report.repairs;
+        sim_swarm_report_free(&report);
+    }
+    assert_true(repairs > 0);
+}
+
 static void test_a_swarm_that_is_stuck(void **state) {
     (void)state;
     scenario *s = parse(quiet);
@@ -299,6 +319,7 @@ int main(void) {
         cmocka_unit_test(test_churn),
         cmocka_unit_test(test_what_is_written_happens),
         cmocka_unit_test(test_partitions),
+        cmocka_unit_test(test_links_fall),
         cmocka_unit_test(test_a_swarm_that_is_stuck),
         cmocka_unit_test(test_machines_are_shared),
         cmocka_unit_test(test_real_kernels),

@@ -20,7 +20,7 @@ typedef struct timeline timeline;
 
 typedef enum swarm_item_kind {
     SWARM_MESSAGE, SWARM_LINK_UP, SWARM_LINK_DOWN, SWARM_JOB_DONE, SWARM_COMMITTED, SWARM_TICK,  // a peer's: these step it
-    SWARM_DIAL, SWARM_FLOW, SWARM_LINES, SWARM_MACHINE, SWARM_START, SWARM_CHURN, SWARM_ITEMS
+    SWARM_DIAL, SWARM_RESET, SWARM_FLOW, SWARM_LINES, SWARM_MACHINE, SWARM_START, SWARM_CHURN, SWARM_ITEMS
 } swarm_item_kind;
 
 // Something that will happen. Peers are named by their place in the order of names.
@@ -76,6 +76,7 @@ typedef struct swarm_way {
     uint32_t from, to;
     bool up, dialing;
     uint32_t connection;      // 0: none
+    uint64_t opened;          // connections dialed from here so far
     uint64_t last_ns[LANES];  // arrival of the newest
     scenario_link link;
     bool local;               // both ends on one machine
@@ -176,6 +177,8 @@ void swarm_hang_up(swarm *w, uint32_t from, const braid_id *id);
 // The links of a peer that is no more. `silent`: nobody is told for a long time.
 void swarm_links_die(swarm *w, uint32_t who, bool silent);
 void swarm_dialed(swarm *w, swarm_item *item);
+// A connection falls though both ends live.
+void swarm_reset(swarm *w, const swarm_item *item);
 // A message is there. True: the item was put off, or dropped; else it is the peer's.
 bool swarm_arrives(swarm *w, swarm_item *item);
 void swarm_do_link(swarm *w, swarm_item *item);

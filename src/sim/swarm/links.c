@@ -3,6 +3,7 @@
 // Messages are small: they queue for their sender's line among themselves and do not slow tensors down.
 #include "sim/swarm/inside.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +183,29 @@ static void tell_up(swarm *w, uint32_t who, uint32_t other, uint32_t connection)
     swarm_step(w, who, &e);
 }
 
+// Each connection has its own fate: of the two names and how many they have had.
+static void reset_plan(swarm *w, uint32_t listener, uint32_t dialer, uint32_t connection) {
+    swarm_way *way = way_of(w, dialer, listener);
+    if (w->s->resets <= 0) return;
+    rng r = {rng_seed(rng_seed(rng_seed(w->s->seed, w->peer[dialer].name_hash), w->peer[listener].name_hash), ++way->opened)};
+    double hours = -log(1 - rng_unit(&r)) / w->s->resets;
+    swarm_item *item = swarm_item_new(SWARM_RESET, listener, 0);
+    item->other = dialer;
+    item->serial = connection;
+    swarm_put(w, w->core->now + (uint64_t)(hours * 3600e9), item);
+}
+
+void swarm_reset(swarm *w, const swarm_item *item) {
+    uint32_t ends[2] = {item->peer, item->other};
+    for (int i = 0; i < 2; i++) {
+        swarm_way *way = way_of(w, ends[i], ends[1 - i]);
+        if (!way->up || way->connection != item->serial) continue;
+        swarm_flow_clear(w, way);
+        down_put(w, w->core->now + way_ns(w, way_of(w, ends[1 - i], ends[i])), ends[i], ends[1 - i], way->connection, false);
+        timeline_instant(w, ends[i], "a link falls");
+    }
+}
+
 void swarm_dialed(swarm *w, swarm_item *item) {
     uint32_t listener = item->peer, dialer = item->other;
     const swarm_peer *there = &w->peer[listener], *caller = &w->peer[dialer];
@@ -204,6 +228,7 @@ void swarm_dialed(swarm *w, swarm_item *item) {
     up->life = caller->life;
     up->serial = connection;
     swarm_put(w, back, up);
+    reset_plan(w, listener, dialer, connection);
     tell_up(w, listener, dialer, connection);
 }
 

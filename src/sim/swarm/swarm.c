@@ -249,6 +249,7 @@ static void item_do(swarm *w, swarm_item *item) {
     }
     switch (item->kind) {
     case SWARM_DIAL: swarm_dialed(w, item); break;
+    case SWARM_RESET: swarm_reset(w, item); break;
     case SWARM_FLOW: swarm_flow_done(w, item); break;
     case SWARM_LINES: swarm_flow_all(w); break;
     case SWARM_MACHINE: swarm_machine_item(w, item); break;
