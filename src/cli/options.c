@@ -186,11 +186,14 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // clang-format off
 // The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
 static const char *const all_flags[] = {
-    "capacity", "chaos", "check", "data", "delay", "delays", "demand", "die-at", "dump", "first", "force", "gather",
-    "hold", "identity", "iterations", "join", "json", "kill", "late", "lead", "listen", "listing", "log", "max-memory",
-    "out", "path-limit", "patience", "plan-join", "plot", "prompt", "public-address", "relays", "resume", "run", "save",
-    "seed", "seeds", "slack", "solo", "solver-time", "supervised", "systems", "temperature", "tests", "threads",
-    "tokens", "top-k", "top-p", "trace", "wait-data-peers", "wait-relays",
+    "band", "band-least", "capacity", "chaos", "check", "close", "costs", "crash", "data", "delay", "delays", "demand",
+    "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "identity", "iterations", "join",
+    "json", "kill", "lasts", "late", "lead", "leg", "limit-rounds", "link", "links", "listen", "listing", "log", "look",
+    "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "out", "path-limit", "patience", "peers",
+    "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays", "resume", "run", "sample", "save",
+    "seed", "seeds", "slack", "solo", "solver-time", "sources", "spikes", "supervised", "systems", "temperature",
+    "tests", "threads", "timing", "tokens", "told", "top-k", "top-p", "trace", "views", "wait-data-peers",
+    "wait-relays", "weights",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
