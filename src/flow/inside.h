@@ -67,6 +67,8 @@ typedef struct router_rules {
 
 extern const router_rules braid_rules, gwtf_rules;
 
+bool braid_link_busy(const router *r, router_side side, router_peer peer);
+
 static inline void router_want(router *r, int64_t at) {
     if (at < r->deadline) r->deadline = at;
 }

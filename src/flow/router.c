@@ -288,3 +288,7 @@ void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit 
 uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return rules_of(r)->units(r, units, max); }
 uint32_t router_load(const router *r) { return rules_of(r)->load(r); }
 bool router_settled(const router *r) { return r->queue_count == 0 && rules_of(r)->settled(r); }
+
+bool router_link_busy(const router *r, router_side side, router_peer peer) {
+    return r->config.algorithm == ROUTER_GWTF || braid_link_busy(r, side, peer);
+}

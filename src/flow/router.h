@@ -173,6 +173,9 @@ typedef struct router_unit {
 // Fills `units` and returns how many there are (at most `max` are written). A relay pairs what comes in with what goes
 // out; a data peer lists what it sends (upstream 0), then what came home (downstream 0).
 uint32_t router_units(const router *r, router_unit *units, uint32_t max);
+// Whether units, debts or reservations are on this link: then it must not be taken away. At the upstream end false means that
+// the other end has none either, but for what is on its way there and will be understood. gwtf: always.
+bool router_link_busy(const router *r, router_side side, router_peer peer);
 // Units carried now, counting reservations; never above capacity, except as docs/routing.md says.
 uint32_t router_load(const router *r);
 // Nothing here is under way: no reservation, no unit without a way, no debt. (Says nothing about messages in flight.)

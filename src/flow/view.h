@@ -109,7 +109,7 @@ view *view_init(void *memory, const view_config *config, int64_t now);
 void view_contact(view *v, int64_t now, router_peer peer, uint16_t stage);
 // What a link with this peer would cost.
 void view_measured(view *v, int64_t now, router_peer peer, int64_t cost);
-// Units that the router sends over, or takes from, this link now.
+// Units that the router sends over, or takes from, this link now; at least 1 while router_link_busy.
 void view_carries(view *v, int64_t now, router_side side, router_peer peer, uint32_t units);
 // Its process or the link died: it is a neighbour no more (no change is reported) and no contact.
 void view_gone(view *v, int64_t now, router_peer peer);

@@ -1,0 +1,23 @@
+// Whether a link could be taken away without anybody noticing.
+#include "flow/braid.h"
+
+static bool crossed(const braid *b, router_peer peer) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+        const braid_visit *v = &b->visit[i];
+        if (v->token.origin != 0 && (v->before == peer || v->after == peer)) return true;
+    }
+    return false;
+}
+
+bool braid_link_busy(const router *r, router_side side, router_peer peer) {
+    const braid *b = (const braid *)r;
+    int slot = router_slot(r, side, peer);
+    if (slot < 0) return false;
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        const braid_up *u = up_of(b, k, (uint32_t)slot);
+        const braid_down *d = down_of(b, k, (uint32_t)slot);
+        if (side == ROUTER_NEXT && (d->out != 0 || d->owed != 0 || d->reserved != 0)) return true;
+        if (side == ROUTER_PREVIOUS && (u->in != 0 || u->reserved != 0 || u->going != 0)) return true;
+    }
+    return crossed(b, peer);
+}
