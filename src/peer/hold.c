@@ -153,9 +153,16 @@ void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id n
 
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
 
-// Gives up the least advanced uncommitted microbatch so that a repair, which is past home, can go on: a waiting forward
-// before a backward, then the larger index. Its owner repairs it later.
-static bool evict(peer *p, uint32_t for_m) {
+// A forward that was not home yet leaves the stages open that it has not reached.
+static bool path_whole(const message_path *path) {
+    for (uint16_t s = 1; s < path->stages; s++)
+        if (path->member[s] == 0) return false;
+    return true;
+}
+
+// Gives up the least advanced uncommitted microbatch so that a repair can go on: a waiting forward before one that is past
+// home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
+static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
     uint32_t victim = UINT32_MAX;
     bool victim_backward = true;
@@ -163,8 +170,8 @@ static bool evict(peer *p, uint32_t for_m) {
         const held *h = &p->held[m];
         if (!h->used || h->slot == NO_SLOT || h->weight != WORK_NONE || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
-        bool backward = h->repair || h->dy != 0 || h->backward != WORK_NONE;
-        if (backward && m < for_m) continue;  // it is more advanced than the repair
+        bool backward = (h->repair && path_whole(&h->path)) || h->dy != 0 || h->backward != WORK_NONE;
+        if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
         if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
             victim = m;
             victim_backward = backward;
@@ -237,7 +244,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         forward_again(p, body, msg->sender);
         return;
     }
-    if (!hold_slot(p, h) && !(body->repair && evict(p, body->subject.m) && hold_slot(p, h))) {
+    if (!hold_slot(p, h) && !(body->repair && evict(p, body->subject.m, path_whole(&body->path)) && hold_slot(p, h))) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);
