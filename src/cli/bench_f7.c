@@ -18,7 +18,7 @@ static const char examples[] = "braid bench f7 --seeds 20\n"
                                "braid bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
 
 // 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
-enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 2000, F7_MAX_PATH = 1024 };
+enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000, F7_MAX_PATH = 1024 };
 
 const f7_system f7_systems[F7_SYSTEMS] = {
     {"swarm", ROUTER_SWARM, OTHER_ROUNDS},

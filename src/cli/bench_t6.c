@@ -17,7 +17,7 @@ static const char examples[] = "braid bench t6 --seeds 20\n"
                                "braid bench t6 --seeds 100 --plot t6.svg --dump flows/\n";
 
 // 120 of gwtf's iterations are 480 rounds, as in bench f7.
-enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 2000 };
+enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000 };
 
 const char *const t6_arrangement_names[T6_ARRANGEMENTS] = {"DT-FM", "joined", "traded"};
 const char *const t6_system_names[T6_SYSTEMS] = {"dtfm", "swarm", "gwtf", "braid", "optimum"};

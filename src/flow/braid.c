@@ -1,9 +1,12 @@
-// braid: one peer's step. The counters are in braid_ledger.c, the labels in braid_label.c, the tokens in braid_token.c.
+// braid: one peer's step. The counters are in braid_ledger.c, the labels in braid_label.c, the tokens in braid_token.c, the
+// words to neighbours in braid_speak.c; with several data peers prices in braid_price.c, their labels in braid_share.c.
 #include "flow/braid.h"
 
 #include "base/err.h"
 
 #include <string.h>
+
+enum { BUILDING = 32 };  // delays after the last unit was pushed or handed back near by
 
 static braid *self_of(router *r) { return (braid *)r; }
 
@@ -14,15 +17,44 @@ static uint32_t commodities_of(const router_config *c) {
     return c->source_count;
 }
 
+static bool shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
+
+static uint32_t label_limit_of(const router_config *c) {
+    if (c->algorithm == ROUTER_SWARM) return 0;
+    uint32_t limit = c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
+    return shares(c) && limit > BRAID_SHARED_PATH ? BRAID_SHARED_PATH : limit;
+}
+
+static void give_room(braid_label *label, uint32_t limit, int64_t **at, router_half **half) {
+    label->at = *at;
+    label->half = *half;
+    *at += limit;
+    *half += limit;
+}
+
 static void lay_out(router *r, const router_config *config, arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
+    uint32_t limit = label_limit_of(config);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
     braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
+    int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
+    router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
     if (r == NULL) return;
-    self_of(r)->up = up;
-    self_of(r)->down = down;
-    self_of(r)->commodity = commodity;
+    braid *b = self_of(r);
+    b->up = up;
+    b->down = down;
+    b->commodity = commodity;
+    b->label_limit = limit;
+    b->shared = shares(config);
+    for (size_t i = 0; i < links; i++) {
+        give_room(&down[i].label, limit, &at, &half);
+        give_room(b->shared ? &down[i].stay : &up[i].label, limit, &at, &half);
+    }
+    for (size_t i = 0; i < k; i++) {
+        give_room(&commodity[i].in, limit, &at, &half);
+        give_room(&commodity[i].out, limit, &at, &half);
+    }
 }
 
 // A tick says at most four things to a previous and three to a next neighbour and commodity; a death ends every visit.
@@ -30,8 +62,11 @@ static uint32_t queue_max(const router_config *c) {
     return 8 * c->max_neighbours * commodities_of(c) + 4 * BRAID_RESERVATIONS;
 }
 
+static braid_label emptied(braid_label label) { return (braid_label){.half = label.half, .at = label.at}; }
+
 static void forget_up(braid *b, uint32_t k, uint32_t slot) {
-    *up_of(b, k, slot) = (braid_up){.said_distance = BRAID_NOWHERE};
+    braid_up *u = up_of(b, k, slot);
+    *u = (braid_up){.said_distance = BRAID_NOWHERE, .said_cost = BRAID_NOWHERE, .label = emptied(u->label)};
 }
 
 static void forget_down(braid *b, uint32_t k, uint32_t slot) {
@@ -40,7 +75,11 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
         int64_t time = down_of(b, k, other)->virtual_time;
         if (other != slot && time < head) head = time;
     }
-    *down_of(b, k, slot) = (braid_down){.distance = BRAID_NOWHERE, .virtual_time = head == INT64_MAX ? 0 : head};
+    braid_down *d = down_of(b, k, slot);
+    *d = (braid_down){.distance = BRAID_NOWHERE,
+                      .virtual_time = head == INT64_MAX ? 0 : head,
+                      .label = emptied(d->label),
+                      .stay = emptied(d->stay)};
 }
 
 static void braid_init(router *r) {
@@ -48,11 +87,18 @@ static void braid_init(router *r) {
     b->greedy = r->config.algorithm == ROUTER_SWARM;
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
-    for (uint32_t k = 0; k < r->commodities; k++)
-        b->commodity[k].stuck_since = b->commodity[k].deficit_since = BRAID_NEVER_SINCE;
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        braid_commodity *c = &b->commodity[k];
+        c->stuck_since = c->deficit_since = c->shift_at = BRAID_NEVER_SINCE;
+    }
 }
 
+// Adverts are for building: with several data peers they rest when nothing is built near by.
+static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.config.delay; }
+
 static void link_up(router *r, router_side side, uint32_t slot) {
+    builds(self_of(r));
+    braid_unsettle_price(self_of(r));
     for (uint32_t k = 0; k < r->commodities; k++) {
         if (side == ROUTER_PREVIOUS) forget_up(self_of(r), k, slot);
         if (side == ROUTER_NEXT) forget_down(self_of(r), k, slot);
@@ -61,6 +107,8 @@ static void link_up(router *r, router_side side, uint32_t slot) {
 
 static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
+    builds(b);
+    braid_unsettle_price(b);
     braid_tokens_link_gone(b, peer);
     int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -76,10 +124,11 @@ static void link_gone(router *r, router_peer peer) {
 // --- Receiving ---------------------------------------------------------------------------------------------------------
 
 static void on_label(braid *b, uint32_t k, const router_message *m, int previous, int next) {
-    if (m->length > b->r.config.path_limit) return;
+    if (m->length > b->label_limit) return;
     braid_label *label = NULL;
     if (m->side == ROUTER_PREVIOUS && next >= 0) label = &down_of(b, k, (uint32_t)next)->label;
-    if (m->side == ROUTER_NEXT && previous >= 0) label = &up_of(b, k, (uint32_t)previous)->label;
+    if (m->side == ROUTER_NEXT && previous >= 0 && !b->shared) label = &up_of(b, k, (uint32_t)previous)->label;
+    if (m->side == ROUTER_SAME && next >= 0 && b->shared) label = &down_of(b, k, (uint32_t)next)->stay;
     if (label == NULL) return;
     label->cost = m->cost;
     label->length = m->length;
@@ -99,8 +148,10 @@ static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
 static void receive_about(braid *b, uint32_t k, const router_message *m, int previous, int next) {
     if (m->kind == ROUTER_LABEL) on_label(b, k, m, previous, next);
     if (m->kind == ROUTER_ADVERT) on_advert(b, k, m, next);
+    if (m->kind == ROUTER_QUERY && previous >= 0) up_of(b, k, (uint32_t)previous)->watches = m->why != 0;
     if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, k, (uint32_t)next, m);
+    if (m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= BRAID_CANCELLED)) builds(b);
 }
 
 static void receive(router *r, const router_message *m, int previous, int next, int same) {
@@ -113,110 +164,12 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (k >= 0) receive_about(b, (uint32_t)k, m, previous, next);
     if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT) braid_keep_capacity(b);  // those change no counter
 }
-// --- Speaking ----------------------------------------------------------------------------------------------------------
-
-static bool is_source(const router *r, router_peer peer) {
-    for (uint32_t i = 0; i < r->config.source_count; i++) {
-        if (r->config.source[i] == peer) return true;
-    }
-    return false;
-}
-
-// A data peer hears only of its own units.
-static bool concerns(const router *r, router_peer peer, uint32_t k) {
-    return peer == r->source[k] || !is_source(r, peer);
-}
-
-// How far the sink is through me and peers with room, and how much I would take.
-static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
-    *room = most(0, b->r.is_source ? (int32_t)b->r.config.capacity - braid_sum_in(b, k) : braid_room(b));
-    if (b->r.is_source) return 0;
-    int32_t deficit = -braid_excess(b, k);
-    if (deficit > 0 && !b->greedy) {
-        *room = deficit;
-        return BRAID_DEFICIT;
-    }
-    int64_t distance = BRAID_NOWHERE;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        const braid_down *d = down_of(b, k, slot);
-        if (*room == 0 || d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
-        int64_t cost = link_cost(b, ROUTER_NEXT, slot) + d->distance;
-        if (cost < distance) distance = cost;
-    }
-    if (distance >= BRAID_NOWHERE) *room = 0;
-    return distance;
-}
-
-static void post_label(braid *b, uint32_t k, router_peer to, router_side side) {
-    outgoing *o = router_post(&b->r, to, ROUTER_LABEL);
-    o->k = (uint8_t)k;
-    o->side = (uint8_t)side;
-}
-
-static bool speak_to_previous(braid *b, uint32_t k) {
-    int32_t room;
-    int64_t distance = my_distance(b, k, &room);
-    bool spoke = false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
-        braid_up *u = up_of(b, k, slot);
-        router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        if (!concerns(&b->r, to, k)) continue;
-        if (u->said != b->commodity[k].in_hash) {
-            post_label(b, k, to, ROUTER_PREVIOUS);
-            u->said = b->commodity[k].in_hash;
-            spoke = true;
-        }
-        if (u->said_distance == distance && u->said_room == room) continue;
-        outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
-        o->k = (uint8_t)k;
-        o->cost = distance;
-        o->units = (uint32_t)room;
-        u->said_distance = distance;
-        u->said_room = room;
-        spoke = true;
-    }
-    return spoke;
-}
-
-static bool speak_to_next(braid *b, uint32_t k) {
-    bool spoke = false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        braid_down *d = down_of(b, k, slot);
-        if (d->out - d->reserved <= 0 || d->said == b->commodity[k].out_hash) continue;
-        post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT);
-        d->said = b->commodity[k].out_hash;
-        spoke = true;
-    }
-    return spoke;
-}
-
-// Who says again and again what it said a short while ago waits longer each time.
-static void notice_flapping(braid *b) {
-    uint64_t hash = 1;
-    for (uint32_t k = 0; k < b->r.commodities; k++)
-        hash = rng_seed(rng_seed(hash, b->commodity[k].in_hash), b->commodity[k].out_hash);
-    bool again = false;
-    for (uint32_t i = 0; i < BRAID_SAID; i++) again |= b->said[i] == hash;
-    if (again && b->flaps < BRAID_FLAPS_MAX) b->flaps++;
-    if (!again && b->flaps > 0) b->flaps--;
-    b->said[b->said_next++ % BRAID_SAID] = hash;
-}
-
-static void speak(braid *b) {
-    bool spoke = false;
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        spoke |= speak_to_previous(b, k);
-        spoke |= speak_to_next(b, k);
-    }
-    if (spoke) notice_flapping(b);
-    uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
-    b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
-}
+// --- Ticks -------------------------------------------------------------------------------------------------------------
 
 static void look_for_cycles(braid *b) {
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         router_half cycle[ROUTER_MAX_CYCLE];
-        uint32_t length = braid_labels(b, k, cycle);
+        uint32_t length = b->shared ? braid_share(b, k, cycle) : braid_labels(b, k, cycle);
         if (length == 0) continue;
         if (!b->out && b->r.now >= b->back_off_until) braid_launch(b, k, cycle, length);
         b->cycle_waits = true;
@@ -227,13 +180,14 @@ static void tick(router *r) {
     braid *b = self_of(r);
     braid_expire(b);
     braid_balance(b);
+    braid_adjust_price(b);
     b->cycle_waits = false;
     if (!b->greedy) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (r->now < b->speak_at)
         router_want(r, b->speak_at);
     else
-        speak(b);
+        braid_speak(b);
     braid_ledger_deadlines(b);
 }
 
@@ -261,7 +215,8 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
 
 static uint32_t load(const router *r) {
     const braid *b = (const braid *)r;
-    return (uint32_t)(braid_load(b) + b->add);
+    int32_t booked = braid_load(b) + b->add;
+    return (uint32_t)(braid_priced(b) ? least(booked, (int32_t)r->config.capacity) : booked);
 }
 
 static bool settled(const router *r) {
@@ -271,7 +226,7 @@ static bool settled(const router *r) {
         if (b->visit[i].token.origin != 0 || b->going[i].units != 0) return false;
     }
     for (uint32_t k = 0; k < r->commodities; k++) {
-        if (!r->is_source && braid_excess(b, k) != 0) return false;
+        if (!r->is_source && (braid_excess(b, k) != 0 || braid_room(b) < 0)) return false;
         EACH_NEIGHBOUR(r, ROUTER_NEXT, slot) {
             if (down_of(b, k, slot)->owed != 0) return false;
         }

@@ -10,6 +10,8 @@
 
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
+    BRAID_SHARED_PATH = 16,   // halves in a label when data peers share: those nearest
+    BRAID_SHIFT_WAIT = 12,    // delays that a small gain waits, so that who gains most goes first
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
@@ -21,14 +23,14 @@ enum {
 #define BRAID_UNTOLD  (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
 // Why a FLOW was sent.
-enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED };
+enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED };
 
 // The cheapest residual walk from a half, never above 0 (the empty walk). Costs are from each half of the path on.
 typedef struct braid_label {
     int64_t cost;
     uint32_t length;
-    router_half half[ROUTER_MAX_PATH];
-    int64_t at[ROUTER_MAX_PATH];
+    router_half *half;  // [braid.label_limit], in the router's memory
+    int64_t *at;
 } braid_label;
 
 // A previous neighbour and one commodity.
@@ -39,7 +41,10 @@ typedef struct braid_up {
     int32_t going;               // removals I committed that it has not confirmed
     int32_t said_room;
     int64_t said_distance;
-    uint64_t said;      // hash of the label it has from me
+    uint64_t said, said_stay;  // hashes of the labels it has from me
+    int64_t said_cost;         // with several data peers: of the label it has from me
+    int64_t said_stay_cost, said_at, said_stay_at;
+    bool watches;       // ... and it wants to hear of every change
     braid_label label;  // its O half's
 } braid_up;
 
@@ -52,7 +57,9 @@ typedef struct braid_down {
     int64_t virtual_time;       // swarm's, if weighted
     int64_t distance;           // from it to the sink through free peers
     uint64_t said;
-    braid_label label;  // its I half's
+    braid_label label;  // its I half's; with several data peers: what one more unit costs from there
+    braid_label stay;   // with several data peers: what the dearest unit there costs
+    bool watched;       // ... and I asked it to tell me every change
 } braid_down;
 
 // A visit of a token: a run of one peer's halves on the cycle.
@@ -63,7 +70,7 @@ typedef struct braid_visit {
     router_token token;  // origin 0: free
     uint8_t k;
     uint8_t entry, exit;   // braid_entry, braid_exit
-    bool adds;             // passes I -> O: one more unit is carried
+    bool adds, drops;      // passes I -> O: one more unit is carried; O -> I: one less
     uint16_t first, last;  // positions on the cycle
     uint16_t length;
     router_peer before, after;  // on the cycle; 0: none
@@ -87,6 +94,7 @@ typedef struct braid_commodity {
     router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
     int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
     bool cancelled;                      // the deficit comes from a cancel: no use in waiting
+    int64_t shift_at;                    // braid_share.c: when the detour that is known may be tried
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN
@@ -96,9 +104,19 @@ typedef struct braid {
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
-    bool greedy;  // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
-    int32_t add;  // room reserved by tokens
-    uint32_t visits;  // in use
+    uint32_t label_limit;  // halves that a label here can hold
+    bool shared;           // several data peers: prices and shifts instead of labels both ways and tokens
+    bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
+    int32_t add, drop;  // load that tokens reserved to add and to take off
+
+    // braid_price.c
+    int64_t price, step;  // of a unit through here; the last change
+    int64_t mean_seen;    // cost of a link here
+    int64_t tends_since;
+    int32_t tended_load;
+    uint32_t raises, flips;   // in a row; times that it turned round
+    int8_t tends, last_turn;  // -1: to fall, 1: to rise
+    uint32_t visits;          // in use
     braid_visit visit[BRAID_RESERVATIONS];
     braid_going going[BRAID_RESERVATIONS];
 
@@ -110,6 +128,7 @@ typedef struct braid {
     int64_t back_off_until;
     uint32_t failures;
 
+    int64_t building_until;
     int64_t speak_at;  // hold-down
     uint32_t flaps;
     uint64_t said[BRAID_SAID];
@@ -142,12 +161,30 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot);
 void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);
-void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived);
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived, bool booked);
 void braid_keep_capacity(braid *b);
 void braid_balance(braid *b);
 bool braid_wants_detour(const braid *b);
 void braid_ledger_deadlines(braid *b);
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
+
+// braid_speak.c
+void braid_speak(braid *b);
+
+// braid_price.c: the inner arcs
+bool braid_priced(const braid *b);
+int32_t braid_bookable(const braid *b);                    // units that could still be booked
+int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut
+int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
+void braid_adjust_price(braid *b);
+void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
+int64_t braid_price_step(const braid *b);
+
+// braid_share.c
+void braid_share_labels(braid *b, uint32_t k);
+bool braid_share_open(const braid *b, uint32_t k, uint32_t slot);
+void braid_share_watch(braid *b, uint32_t k);
+uint32_t braid_share(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
 
 // braid_token.c
 void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t length);
@@ -156,6 +193,7 @@ void braid_on_commit(braid *b, const router_message *m, int previous, int next);
 void braid_on_abort(braid *b, const router_message *m);
 void braid_tokens_link_gone(braid *b, router_peer peer);
 void braid_expire(braid *b);
+void braid_give_way(braid *b);
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
 
 // braid_label.c: both labels of commodity k; returns the length of the most negative cycle, 0 if there is none

@@ -1,11 +1,17 @@
 // braid's counters: what passes here, what is too much, what is missing, and how either is mended.
 #include "flow/braid.h"
 
-enum { TRY_EXCESS = 5, TRY_DEFICIT = 7, TRY_PLAIN = 24 };  // delays to wait: excess or deficit for a mend near by, ...
+enum {
+    TRY_EXCESS = 5,
+    TRY_DEFICIT = 7,
+    TRY_BOOKING = 3,
+    TRY_PLAIN = 24
+};  // delays to wait: excess or deficit for a mend near by, ...
 
+// Not below 0: of what both left by itself and is to be taken off by a token or a hand-back, the owner refuses the latter.
 int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
     const braid_up *u = up_of(b, k, slot);
-    return u->in - (u->denied - u->denied_ack) - u->going;
+    return most(0, u->in - (u->denied - u->denied_ack) - u->going);
 }
 
 int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot) {
@@ -56,10 +62,14 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
     return o;
 }
 
-// It will think that I have no room, so my next advert goes out whatever it says.
+// It will think that I have no room and forget my label, so my next words go out whatever they say.
 void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
     up_of(b, k, slot)->denied += units;
     up_of(b, k, slot)->said_distance = BRAID_UNTOLD;
+    if (b->shared) {
+        up_of(b, k, slot)->said = 0;
+        up_of(b, k, slot)->said_cost = BRAID_NOWHERE;
+    }
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
     if (o == NULL) o = router_post(&b->r, to, ROUTER_DENY);
@@ -83,8 +93,9 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
 }
 
 // Units pushed at me beyond what I may take go back at once.
-void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived) {
-    int32_t over = b->r.is_source ? braid_sum_in(b, k) - (int32_t)b->r.config.capacity : -braid_room(b);
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived, bool booked) {
+    int32_t over = booked ? -braid_bookable(b) : -braid_room(b);
+    if (b->r.is_source) over = braid_sum_in(b, k) - (int32_t)b->r.config.capacity * (b->shared ? 2 : 1);
     int32_t units = least(least(arrived, over), braid_free_in(b, k, slot));
     if (units > 0) braid_deny(b, k, slot, units);
 }
@@ -110,7 +121,7 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     braid_on_counts(b, k, slot, m->units, m->taken_back);
     if (m->token.origin != 0) confirm_going(b, m);
     if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
-    braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
+    braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
 }
 
@@ -119,6 +130,7 @@ void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     if (d->owed > ROUTER_MAX_UNITS) return;
     d->owed += (int32_t)m->units;
     d->room = 0;
+    if (b->shared) d->label.length = 0;
     braid_take_back(b, k, slot);
 }
 
@@ -158,18 +170,19 @@ static void cancel(braid *b, uint32_t k, int32_t units) {
 // (a token that would have taken it off was cut) is cancelled.
 void braid_keep_capacity(braid *b) {
     if (b->r.is_source) return;
-    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
+    for (uint32_t k = 0; k < b->r.commodities && braid_bookable(b) < 0; k++) {
         int32_t excess = braid_excess(b, k);
-        hand_back(b, k, least(-braid_room(b), excess));
-        cancel(b, k, least(-braid_room(b), -excess));
+        hand_back(b, k, least(-braid_bookable(b), excess));
+        cancel(b, k, least(-braid_bookable(b), -excess));
     }
+    braid_give_way(b);
 }
 
 // The capacity was lowered: of what passes here the costliest is given up, at both ends.
 static void give_up_passing(braid *b) {
-    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
+    for (uint32_t k = 0; k < b->r.commodities && braid_bookable(b) < 0; k++) {
         int32_t passing = least(braid_sum_in(b, k), braid_sum_out(b, k));
-        int32_t units = least(-braid_room(b), most(0, passing));
+        int32_t units = least(-braid_bookable(b), most(0, passing));
         hand_back(b, k, units);
         cancel(b, k, units);
     }
@@ -206,10 +219,28 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
     return units;
 }
 
+// With several data peers a unit that finds no room is booked where it costs least.
+static int32_t book(braid *b, uint32_t k, int32_t units) {
+    int best = -1;
+    int64_t best_cost = BRAID_NOWHERE;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        int64_t cost = link_cost(b, ROUTER_NEXT, s) + down_of(b, k, s)->label.cost;
+        if (!braid_share_open(b, k, s) || cost >= best_cost) continue;
+        best_cost = cost;
+        best = (int)s;
+    }
+    if (best < 0) return units;
+    down_of(b, k, (uint32_t)best)->out++;
+    braid_say_flow(b, k, (uint32_t)best, BRAID_BOOKED);
+    return units - 1;
+}
+
 static void mend_excess(braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
     int32_t excess = most(0, braid_excess(b, k));
     int32_t left = push(b, k, excess);
+    bool waited = c->stuck_since != BRAID_NEVER_SINCE && b->r.now - c->stuck_since >= TRY_BOOKING * b->r.config.delay;
+    if (b->shared && left > 0 && waited) left = book(b, k, left);
     if (left == 0) {
         c->stuck_since = BRAID_NEVER_SINCE;
         return;
@@ -235,6 +266,7 @@ static void mend_deficit(braid *b, uint32_t k) {
 static void balance_source(braid *b) {
     int32_t spare = (int32_t)b->r.config.capacity - braid_sum_out(b, 0) - b->add;
     int32_t left = push(b, 0, spare);
+    if (b->shared && left > 0 && braid_wants_detour(b)) left = book(b, 0, left);
     cancel(b, 0, -spare);
     braid_commodity *c = &b->commodity[0];
     if (left <= 0)
@@ -304,7 +336,7 @@ static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *le
 }
 
 // Pairs the links in with the links out, both by rising peer. A data peer pairs nothing: its units end and begin.
-static void view_commodity(const braid *b, uint32_t k, router_unit *units, uint32_t max, uint32_t *n) {
+static void view_commodity(const braid *b, uint32_t k, int32_t *room, router_unit *units, uint32_t max, uint32_t *n) {
     uint32_t i = 0, j = 0;
     int32_t in_left = -1, out_left = -1;
     for (;;) {
@@ -312,7 +344,9 @@ static void view_commodity(const braid *b, uint32_t k, router_unit *units, uint3
         router_peer from = b->r.is_source && to != 0 ? 0 : next_in(b, k, &i, &in_left);
         if (from == 0 && to == 0) return;
         int32_t count = from == 0 ? out_left : to == 0 ? in_left : least(in_left, out_left);
-        router_add_unit(units, max, n, (router_unit){b->r.source[k], from, to, (uint32_t)count});
+        int32_t carried = least(count, *room);
+        *room -= carried;
+        if (carried > 0) router_add_unit(units, max, n, (router_unit){b->r.source[k], from, to, (uint32_t)carried});
         if (from != 0 && (in_left -= count) == 0) i++, in_left = -1;
         if (to != 0 && (out_left -= count) == 0) j++, out_left = -1;
     }
@@ -321,6 +355,7 @@ static void view_commodity(const braid *b, uint32_t k, router_unit *units, uint3
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max) {
     const braid *b = (const braid *)r;
     uint32_t n = 0;
-    for (uint32_t k = 0; k < r->commodities; k++) view_commodity(b, k, units, max, &n);
+    int32_t room = braid_priced(b) ? (int32_t)r->config.capacity : INT32_MAX;  // what is booked beyond it waits
+    for (uint32_t k = 0; k < r->commodities; k++) view_commodity(b, k, &room, units, max, &n);
     return n;
 }

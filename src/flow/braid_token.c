@@ -42,6 +42,7 @@ static void hold(braid *b, const braid_visit *v, int32_t units) {
     if (v->entry == BRAID_FROM_NEXT && from >= 0) down_of(b, v->k, (uint32_t)from)->reserved += units;
     if (v->exit == BRAID_TO_PREVIOUS && to >= 0) up_of(b, v->k, (uint32_t)to)->reserved += units;
     if (v->adds) b->add += units;
+    if (v->drops) b->drop += units;
 }
 
 static void let_go(braid *b, braid_visit *v) {
@@ -74,13 +75,15 @@ static bool cross(braid *b, braid_visit *v, int64_t *cost) {
     if (next != in && next != out) return true;
     if (next == at) return false;
     v->last++;
-    if (b->r.is_source) {
-        v->units = least(v->units, 1);
-        *cost += next == out ? -BRAID_BIG : BRAID_BIG;
-    }
-    if (next == in) return true;
-    v->adds = true;
-    v->units = least(v->units, braid_room(b));
+    if (b->r.is_source || braid_priced(b)) v->units = least(v->units, 1);  // the next one would cost something else
+    v->adds = next == out;
+    v->drops = next == in && !b->r.is_source;
+    if (b->r.is_source)
+        *cost += v->adds ? -BRAID_BIG : BRAID_BIG;
+    else
+        *cost += v->adds ? braid_one_more(b, b->add) : braid_one_less(b, b->drop);
+    if (v->adds && braid_priced(b) && b->add > 0) return false;  // or all that want a place would outbid each other
+    if (v->adds) v->units = least(v->units, braid_bookable(b));
     return v->units > 0;
 }
 
@@ -274,7 +277,7 @@ void braid_on_commit(braid *b, const router_message *m, int previous, int next) 
         int32_t before = braid_in(b, (uint32_t)k, (uint32_t)previous);
         braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back);
         braid_hand_back_overflow(b, (uint32_t)k, (uint32_t)previous,
-                                 braid_in(b, (uint32_t)k, (uint32_t)previous) - before);
+                                 braid_in(b, (uint32_t)k, (uint32_t)previous) - before, b->shared);
         return;
     }
     outgoing *o = braid_say_flow(b, (uint32_t)k, (uint32_t)next, BRAID_REFUSED);
@@ -332,6 +335,18 @@ void braid_expire(braid *b) {
             router_want(&b->r, v->lease);
             continue;
         }
+        bool own = is_own(b, v->token);
+        let_go(b, v);
+        if (own) forget_own(b);
+    }
+}
+
+// What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
+// as many of those were over.
+void braid_give_way(braid *b) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS && braid_bookable(b) < 0; i++) {
+        braid_visit *v = &b->visit[i];
+        if (v->token.origin == 0 || !v->adds) continue;
         bool own = is_own(b, v->token);
         let_go(b, v);
         if (own) forget_own(b);

@@ -99,6 +99,12 @@ static void test_costs_change(void **state) {
     run_schedules(&r, 400, false);
 }
 
+// An inflow that tokens had reserved already met room that was promised to another token.
+static void test_promised_room_gives_way(void **state) {
+    (void)state;
+    run_schedule(17498711686153350554u, true);
+}
+
 static void test_costs_change_amid_crashes(void **state) {
     (void)state;
     rng r = seeded_rng("costs and crashes", 2028);
@@ -135,10 +141,35 @@ static void test_a_link_that_became_dear_is_left(void **state) {
     net_free(n);
 }
 
+// A cycle that goes forth and back over one link gains nothing, whatever its ends think that it costs.
+static void test_ends_that_disagree_move_nothing(void **state) {
+    (void)state;
+    net_case c = {.sources = 1,
+                  .relays = 2,
+                  .stages = 2,
+                  .capacity_from = 1,
+                  .capacity_below = 2,
+                  .cost_from = 5,
+                  .cost_below = 6};
+    net *n = net_new(&c);
+    net_settle(n, "before");
+    for (int64_t cost = 1; cost <= 9; cost += 8) {
+        uint64_t locks = n->tally.kind[ROUTER_LOCK];
+        router_cost(n->router[1], n->now, 2, ROUTER_NEXT, cost * NET_COST);
+        net_after(n, 1);
+        net_run(n, 30);  // the other end does not know yet
+        n->cost[1][2] = cost * NET_COST;
+        hear(n, &(late_news){1, 2});
+        expect_optimum(n, "disagreement");
+        assert_int_equal(n->tally.kind[ROUTER_LOCK], locks);
+    }
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_link_that_became_dear_is_left),
-        cmocka_unit_test(test_costs_change),
+        cmocka_unit_test(test_a_link_that_became_dear_is_left), cmocka_unit_test(test_ends_that_disagree_move_nothing),
+        cmocka_unit_test(test_promised_room_gives_way),         cmocka_unit_test(test_costs_change),
         cmocka_unit_test(test_costs_change_amid_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,153 @@
+// braid's words to its neighbours: what they hear of my labels and of my room, and how often.
+#include "flow/braid.h"
+
+enum {
+    LAZY = 48,          // delays that a small change of a label may wait, with several data peers
+    SMALL_CHANGE = 30,  // ... per cent of a step of a price
+};
+
+static bool is_source(const router *r, router_peer peer) {
+    for (uint32_t i = 0; i < r->config.source_count; i++) {
+        if (r->config.source[i] == peer) return true;
+    }
+    return false;
+}
+
+// A data peer hears only of its own units.
+static bool concerns(const router *r, router_peer peer, uint32_t k) {
+    return peer == r->source[k] || !is_source(r, peer);
+}
+
+// How far the sink is through me and peers with room, and how much I would take.
+static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
+    *room = most(0, b->r.is_source ? (int32_t)b->r.config.capacity - braid_sum_in(b, k) : braid_room(b));
+    if (b->r.is_source) {
+        if (b->shared) *room = most(*room, 1);  // a unit that changes its way may come home before it left
+        return 0;
+    }
+    int32_t deficit = -braid_excess(b, k);
+    if (deficit > 0 && !b->greedy) {
+        *room = deficit;
+        return BRAID_DEFICIT;
+    }
+    int64_t distance = BRAID_NOWHERE;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
+        const braid_down *d = down_of(b, k, slot);
+        if (*room == 0 || d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
+        int64_t cost = link_cost(b, ROUTER_NEXT, slot) + d->distance;
+        if (cost < distance) distance = cost;
+    }
+    if (distance >= BRAID_NOWHERE) *room = 0;
+    return distance;
+}
+
+static void post_label(braid *b, uint32_t k, router_peer to, router_side side) {
+    outgoing *o = router_post(&b->r, to, ROUTER_LABEL);
+    o->k = (uint8_t)k;
+    o->side = (uint8_t)side;
+}
+
+static int64_t label_value(const braid_label *label) { return label->length > 0 ? label->cost : BRAID_NOWHERE; }
+
+// Of a label's small changes others hear later, together.
+static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
+    int64_t small = braid_price_step(b) * SMALL_CHANGE / 100, until = at + LAZY * b->r.config.delay;
+    if (value > said + small || value < said - small || b->r.now >= until) return true;
+    router_want(&b->r, until);
+    return false;
+}
+
+// Who does not watch me hears of my label only when it became cheaper: until then it takes other ways anyhow.
+static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
+    int64_t value = label_value(&b->commodity[k].in);
+    if (u->watches) return news(b, value, u->said_cost, u->said_at);
+    return value < u->said_cost - braid_price_step(b) * SMALL_CHANGE / 100;
+}
+
+static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {
+    const braid_commodity *c = &b->commodity[k];
+    if (u->said == c->in_hash || (b->shared && !in_is_news(b, k, u))) return false;
+    post_label(b, k, to, ROUTER_PREVIOUS);
+    u->said = c->in_hash;
+    u->said_cost = label_value(&c->in);
+    u->said_at = b->r.now;
+    return true;
+}
+
+static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
+    const braid_commodity *c = &b->commodity[k];
+    braid_up *u = up_of(b, k, slot);
+    int64_t value = label_value(&c->out);
+    if (!b->shared || u->said_stay == c->out_hash || braid_in(b, k, slot) <= 0) return false;
+    if (!news(b, value, u->said_stay_cost, u->said_stay_at)) return false;
+    post_label(b, k, to, ROUTER_SAME);
+    u->said_stay = c->out_hash;
+    u->said_stay_cost = value;
+    u->said_stay_at = b->r.now;
+    return true;
+}
+
+static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
+    if (u->said_distance == distance && u->said_room == room) return false;
+    if (b->shared && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD) return false;
+    outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
+    o->k = (uint8_t)k;
+    o->cost = distance;
+    o->units = (uint32_t)room;
+    u->said_distance = distance;
+    u->said_room = room;
+    return true;
+}
+
+static bool speak_to_previous(braid *b, uint32_t k) {
+    int32_t room;
+    int64_t distance = my_distance(b, k, &room);
+    bool spoke = false;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
+        braid_up *u = up_of(b, k, slot);
+        router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
+        if (!concerns(&b->r, to, k)) continue;
+        spoke |= tell_in(b, k, u, to);
+        spoke |= tell_stay(b, k, slot, to);
+        spoke |= tell_advert(b, k, u, to, distance, room);
+    }
+    return spoke;
+}
+
+static bool speak_to_next(braid *b, uint32_t k) {
+    bool spoke = false;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
+        braid_down *d = down_of(b, k, slot);
+        if (d->out - d->reserved <= 0 || d->said == b->commodity[k].out_hash) continue;
+        post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT);
+        d->said = b->commodity[k].out_hash;
+        spoke = true;
+    }
+    return spoke;
+}
+
+// Who says again and again what it said a short while ago waits longer each time.
+static void notice_flapping(braid *b) {
+    uint64_t hash = 1;
+    for (uint32_t k = 0; k < b->r.commodities; k++)
+        hash = rng_seed(rng_seed(hash, b->commodity[k].in_hash), b->commodity[k].out_hash);
+    bool again = false;
+    for (uint32_t i = 0; i < BRAID_SAID; i++) again |= b->said[i] == hash;
+    if (again && b->flaps < BRAID_FLAPS_MAX) b->flaps++;
+    if (!again && b->flaps > 0) b->flaps--;
+    b->said[b->said_next++ % BRAID_SAID] = hash;
+}
+
+void braid_speak(braid *b) {
+    bool spoke = false;
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        spoke |= speak_to_previous(b, k);
+        if (b->shared)
+            braid_share_watch(b, k);
+        else
+            spoke |= speak_to_next(b, k);
+    }
+    if (spoke) notice_flapping(b);
+    uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
+    b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
+}
