@@ -21,10 +21,17 @@ static router_config config_of(const peer_run *run, uint32_t sources) {
 
 static bool has_routers(const peer_run *run) { return run->stages > 1 && run->routing < ROUTER_ALGORITHMS; }
 
-size_t route_bytes(const peer_run *run, const peer_config *config) {
-    router_config c = config_of(run, ROUTER_MAX_SOURCES);
+static size_t bytes_for(const peer_run *run, const peer_config *config, uint32_t sources) {
+    router_config c = config_of(run, sources);
     if (config->kind == MEMBER_DATA) c.source[0] = c.self;
-    return has_routers(run) ? router_bytes(&c) : 0;
+    return router_bytes(&c);
+}
+
+// The number of data peers may change. One alone has longer labels than several have.
+size_t route_bytes(const peer_run *run, const peer_config *config) {
+    if (!has_routers(run)) return 0;
+    size_t one = bytes_for(run, config, 1), many = bytes_for(run, config, ROUTER_MAX_SOURCES);
+    return one > many ? one : many;
 }
 
 // The data peers, at most ROUTER_MAX_SOURCES with the lowest numbers; the microbatches of others go without the router.
