@@ -551,6 +551,7 @@ pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t
 void pull_send(peer *p, pull *q);
 void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
+void pulls_link_lost(peer *p, member_id from);
 
 // ---- join.c, close.c, save.c: the leader ------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);

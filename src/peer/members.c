@@ -67,6 +67,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     if (c->redial_delay_ns > TIMING_REDIAL_MOST_NS) c->redial_delay_ns = TIMING_REDIAL_MOST_NS;
     p->routing.stale = true;
     member_refresh_flow(p);
+    if (c->member != 0) pulls_link_lost(p, c->member);
     if (refused && c->member != 0) send_member_gone(p, c->member);
     if (refused && c->member != 0) repair_member_gone(p, c->member, false);
     contact_forget(p, c);

@@ -115,6 +115,16 @@ void pulls_drop(peer *p, uint8_t what) {
         if (p->pulls[i].what == what) p->pulls[i].used = false;
 }
 
+// What a link had not delivered when it fell is lost: nothing is waited for, and nobody was slow.
+void pulls_link_lost(peer *p, member_id from) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        pull *q = &p->pulls[i];
+        if (!q->used || q->from != from) continue;
+        q->asked_ns = q->deadline_ns = p->now;
+        peer_wake_at(p, p->now);
+    }
+}
+
 // Who answers heartbeats and not a GET has a slow line.
 static void pull_overdue(peer *p, const pull *q) {
     const member *m = member_find(p, q->from);

@@ -46,6 +46,15 @@ static uint64_t next_change(const swarm *w) {
     return next == UINT64_MAX ? UINT64_MAX : next + SWARM_BEGIN_NS;
 }
 
+static void down_put(swarm *w, uint64_t at, uint32_t who, uint32_t other, uint32_t connection, bool refused) {
+    swarm_item *item = swarm_item_new(SWARM_LINK_DOWN, who, 0);
+    item->other = other;
+    item->life = w->peer[who].life;
+    item->serial = connection;
+    item->refused = refused;
+    swarm_put(w, at, item);
+}
+
 // ---- messages
 
 void swarm_arrive_at(swarm *w, swarm_way *way, swarm_item *item, uint64_t at_ns) {
@@ -71,7 +80,10 @@ void swarm_send(swarm *w, uint32_t from, const effect *e) {
     swarm_way *way = to == SWARM_NOBODY ? NULL : *way_slot(w, from, to);
     if (!way || !way->up) return;
     const swarm_way *theirs = *way_slot(w, to, from);
-    if (!theirs || theirs->connection != way->connection) return;  // its end is gone: this is lost
+    if (!theirs || theirs->connection != way->connection) {  // its end is gone: this is lost, and a living machine says so
+        if (!w->peer[to].silent && !cut(w, from, to)) down_put(w, w->core->now + 2 * way_ns(w, way), from, to, way->connection, false);
+        return;
+    }
     swarm_item *item = swarm_item_new(SWARM_MESSAGE, to, (uint32_t)e->byte_count);
     memcpy(item->bytes, e->bytes, e->byte_count);
     item->other = from;
@@ -111,15 +123,6 @@ bool swarm_arrives(swarm *w, swarm_item *item) {
 }
 
 // ---- connections
-
-static void down_put(swarm *w, uint64_t at, uint32_t who, uint32_t other, uint32_t connection, bool refused) {
-    swarm_item *item = swarm_item_new(SWARM_LINK_DOWN, who, 0);
-    item->other = other;
-    item->life = w->peer[who].life;
-    item->serial = connection;
-    item->refused = refused;
-    swarm_put(w, at, item);
-}
 
 void swarm_dial(swarm *w, uint32_t from, const braid_id *id) {
     uint32_t to = swarm_find(w, id);
@@ -199,7 +202,7 @@ void swarm_reset(swarm *w, const swarm_item *item) {
     uint32_t ends[2] = {item->peer, item->other};
     for (int i = 0; i < 2; i++) {
         swarm_way *way = way_of(w, ends[i], ends[1 - i]);
-        if (!way->up || way->connection != item->serial) continue;
+        if (way->connection != item->serial) continue;
         swarm_flow_clear(w, way);
         down_put(w, w->core->now + way_ns(w, way_of(w, ends[1 - i], ends[i])), ends[i], ends[1 - i], way->connection, false);
         timeline_instant(w, ends[i], "a link falls");
