@@ -96,7 +96,10 @@ static void remember(report *r, const report_event *e) {
         r->repairs++;
         count_phase(r, e->phase);
         break;
-    case REPORT_JOINED: count_live(r, e->stage, 1); break;
+    case REPORT_JOINED:
+        count_live(r, e->stage, 1);
+        report_flows_meet(r, e);
+        break;
     case REPORT_LEFT:
     case REPORT_EXPELLED:
         count_live(r, e->stage, -1);

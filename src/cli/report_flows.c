@@ -12,12 +12,23 @@ static report_sender *sender_of(report *r, uint64_t member) {
     return NULL;
 }
 
-void report_flows_remember(report *r, const report_event *e) {
+static report_sender *sender_or_new(report *r, const report_event *e) {
     report_sender *s = sender_of(r, e->member);
-    if (s == NULL && r->senders == REPORT_SENDERS) return;
-    if (s == NULL) s = &r->sender[r->senders++];
-    uint64_t before = s->member == e->member ? s->changes : 0;
-    r->rerouted = e->changes != before;
+    if (s != NULL || r->senders == REPORT_SENDERS) return s;
+    s = &r->sender[r->senders++];
+    *s = (report_sender){.member = e->member, .stage = e->stage};
+    return s;
+}
+
+void report_flows_meet(report *r, const report_event *e) {
+    report_sender *s = sender_or_new(r, e);
+    if (s != NULL && e->peer[strspn(e->peer, "0")] != 0) snprintf(s->peer, sizeof s->peer, "%.8s", e->peer);
+}
+
+void report_flows_remember(report *r, const report_event *e) {
+    report_sender *s = sender_or_new(r, e);
+    if (s == NULL) return;
+    r->rerouted = e->changes != s->changes;
     *s = (report_sender){.member = e->member, .stage = e->stage, .changes = e->changes, .flows = e->flows};
     snprintf(s->peer, sizeof s->peer, "%.8s", e->peer);
     memcpy(s->flow, e->flow, e->flows * sizeof *s->flow);

@@ -57,6 +57,8 @@ void report_live_text(const report *r, char text[REPORT_LINE]);
 // "3 repairs (2 forward, 1 backward)"
 void report_repairs_text(const report *r, char text[REPORT_LINE]);
 
+// Who joined is called by its id from now on.
+void report_flows_meet(report *r, const report_event *e);
 void report_flows_remember(report *r, const report_event *e);
 void report_flows_forget(report *r, uint64_t member);
 void report_flows_line(const report *r, const report_event *e, char line[REPORT_LINE]);

@@ -50,7 +50,8 @@ static uint32_t gather_flows(const peer *p, peer_flow *out) {
 void route_tell(peer *p) {
     routing *r = &p->routing;
     bool rests = router_settled(r->router) && router_deadline(r->router) == INT64_MAX;
-    if (!rests && p->run.routing != ROUTER_GWTF) return;  // which tries for long after it has found its way
+    bool improves = p->run.routing == ROUTER_GWTF || r->sources > 1;  // for long after all units have a way
+    if (!rests && !improves) return;
     peer_flow now[ROUTE_MAX_FLOWS];
     uint32_t flows = gather_flows(p, now);
     uint64_t shape = 1, all = 1;
@@ -61,7 +62,8 @@ void route_tell(peer *p) {
     if (shape != r->shape) r->changes++;
     r->shape = shape;
     if (flows == 0 && r->told == 0) return;
-    if (all == r->told || (r->told != 0 && p->now < r->told_ns + TIMING_ROUTE_TELL_NS)) return;
+    uint64_t every = rests ? TIMING_ROUTE_TELL_NS : TIMING_ROUTE_TELL_RESTLESS_NS;
+    if (all == r->told || (r->told != 0 && p->now < r->told_ns + every)) return;
     r->told = all;
     r->told_ns = p->now;
     for (uint32_t i = 0; i < flows; i++) r->flow[i] = now[i];

@@ -279,6 +279,7 @@ static void test_live_redraws_in_place(void **state) {
 // A data peer and two relays of two stages; then only a cost changes, then who gets how many, then a relay dies.
 static void tell_flows(report *r) {
     report_tell(r, &(report_event){.kind = REPORT_STARTED, .of = 50, .stages = 2, .name = "small"});
+    report_tell(r, &(report_event){.kind = REPORT_JOINED, .member = 8, .stage = 1, .role = "relay", .peer = "80808080cafe"});
     report_event to = flows(1, 0, 1, 4, 2), home = {.kind = REPORT_FLOWS, .member = 7, .stage = 1, .changes = 1, .flows = 1, .peer = "0a0b0c0d"};
     home.flow[0] = (report_flow){.to = 1, .source = 1, .units = 7, .cost_us = 20000};
     report_tell(r, &to);
@@ -297,14 +298,14 @@ static void tell_flows(report *r) {
 static void test_flows(void **state) {
     (void)state;
     const char *text = shown(REPORT_PLAIN, tell_flows);
-    const char *first = "routing: peer 00000001 of stage 0 sends 5 to member 7 (12.3 ms), 2 to member 8 (0.45 ms)\n";
+    const char *first = "routing: peer 00000001 of stage 0 sends 5 to member 7 (12.3 ms), 2 to peer 80808080 (0.45 ms)\n";
     assert_non_null(strstr(text, first));
     assert_null(strstr(strstr(text, first) + 1, "(0.50 ms)"));  // a cost is no news by itself
     assert_non_null(strstr(text, "routing: peer 0a0b0c0d of stage 1 sends 7 to peer 00000001 (20.0 ms)\n"));
-    assert_non_null(strstr(text, "routing: peer 00000001 of stage 0 sends 4 to peer 0a0b0c0d (12.3 ms), 3 to member 8 (0.45 ms)\n"));
+    assert_non_null(strstr(text, "routing: peer 00000001 of stage 0 sends 4 to peer 0a0b0c0d (12.3 ms), 3 to peer 80808080 (0.45 ms)\n"));
     // (4 * 12.3 + 3 * 0.45) / 7
     assert_non_null(strstr(text, "routing at the end: 0-1 7 at 7.2 ms, 1-home 7 at 20.0 ms, 27.2 ms a microbatch, 3 changes in the last minute\n"
-                                 "  stage 0  peer 00000001  4 to peer 0a0b0c0d (12.3 ms), 3 to member 8 (0.45 ms)\n"
+                                 "  stage 0  peer 00000001  4 to peer 0a0b0c0d (12.3 ms), 3 to peer 80808080 (0.45 ms)\n"
                                  "  stage 1  peer 0a0b0c0d  7 to peer 00000001 (20.0 ms)\n"));
     assert_non_null(strstr(text, "routing at the end: 0-1 7 at 7.2 ms, 7.2 ms a microbatch, 3 changes in the last minute\n"));
     text = shown(REPORT_LIVE, tell_flows);
