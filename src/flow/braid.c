@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { BUILDING = 32 };  // delays after the last unit was pushed or handed back near by
+enum { BUILDING = 16 };  // delays after the last unit was pushed or handed back near by
 
 static braid *self_of(router *r) { return (braid *)r; }
 

@@ -11,7 +11,7 @@
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
     BRAID_SHARED_PATH = 16,   // halves in a label when data peers share: those nearest
-    BRAID_SHIFT_WAIT = 12,    // delays that a small gain waits, so that who gains most goes first
+    BRAID_SHIFT_WAIT = 24,    // delays that a small gain waits, so that who gains most goes first
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,

@@ -9,7 +9,7 @@
 
 enum {
     WATCHED_ENTER = 1,  // ways that I am told of at every change: the first ones
-    WATCHED_LEAVE = 3,
+    WATCHED_LEAVE = 4,
     ASK = 4  // delays until who was asked has answered
 };
 

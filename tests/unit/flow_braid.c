@@ -67,11 +67,11 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
     }
 }
 
-// With several data peers the flow is whole and quiet, though not always the cheapest.
+// With several data peers the flow is whole and quiet; how cheap it is, unit_sim_glpk looks at.
 static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     rng r = seeded_rng("several", 9);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 80; i++) {
         net_case c = net_random_case(&r);
         c.sources = 2 + (uint32_t)rng_below(&r, 3);
         c.relays += 2 * c.stages;

@@ -147,10 +147,41 @@ static void test_several_sources(void **state) {
     assert_true(dearer > 20);  // instances where coming home to one's own data peer costs more
 }
 
+// Two data peers that share every relay: prices bring braid near the integer optimum, under any delays, and to rest.
+static void test_braid_shares_relays_well(void **state) {
+    (void)state;
+    double sum = 0;
+    enum { SEEDS = 8 };
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        routing_instance instance;
+        routing_optimum best;
+        routing_result r;
+        braid_error error = {0};
+        assert_int_equal(routing_f7_make(5, seed, ROUTING_EQUAL, 0, &instance, &error), BRAID_OK);
+        assert_int_equal(routing_optimum_find(&instance, 20, &best, &error), BRAID_OK);
+        routing_settings s = {.algorithm = ROUTER_BRAID,
+                              .delay = (routing_delay)(seed % ROUTING_DELAYS),
+                              .slack = ROUTING_SCALE / 20,
+                              .gather = true,
+                              .limit_rounds = 30000};
+        assert_int_equal(routing_run(&instance, &s, best.units, &r, &error), BRAID_OK);
+        assert_true(best.proven && r.quiet && r.end.whole && r.end.consistent);
+        assert_int_equal(r.over_capacity, 0);
+        double ratio = (double)r.end.cost / (double)best.cost;
+        if (ratio > 1.08) fail_msg("seed %llu: %.4f of the optimum", (unsigned long long)seed, ratio);
+        sum += ratio;
+        routing_result_close(&r);
+        routing_optimum_close(&best);
+        routing_instance_close(&instance);
+    }
+    if (sum / SEEDS > 1.02) fail_msg("%.4f of the optimum on average", sum / SEEDS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_source),
         cmocka_unit_test(test_several_sources),
+        cmocka_unit_test(test_braid_shares_relays_well),
     };
     return cmocka_run_group_tests_name("sim_glpk", tests, NULL, NULL);
 }
