@@ -48,7 +48,7 @@ typedef struct contact {
     uint64_t down_ns;       // since when there is no link
     uint64_t refused_ns;    // since when every dial is refused, 0: none was
     uint64_t redial_ns, redial_delay_ns;
-    uint64_t sent_ns;
+    uint64_t sent_ns, beat_sent_ns;
     uint64_t log_position;  // leader: what it has applied, once it has said so on this link
     bool log_known;
     uint64_t log_sent_ns;

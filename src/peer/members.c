@@ -45,7 +45,7 @@ void contact_up(peer *p, const braid_id *id) {
     c->redial_delay_ns = 0;
     c->log_known = false;
     c->timing.heard_ns = p->now;
-    c->sent_ns = 0;  // a heartbeat goes out at once
+    c->sent_ns = c->beat_sent_ns = 0;  // a heartbeat goes out at once
     c->beat.ready = 0;  // and one comes: it may be another life of the peer, without the state
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
@@ -232,7 +232,7 @@ static void send_heartbeat(peer *p, uint32_t index) {
     beat->progress = p->progress;
     beat->forward_ns = p->forward_ns;
     beat->backward_ns = p->backward_ns;
-    peer_send(p, index, 0);
+    if (peer_send(p, index, 0)) p->contacts[index].beat_sent_ns = p->now;
 }
 
 void on_heartbeat(peer *p, uint32_t from, const message *msg) {
@@ -330,7 +330,8 @@ static void contact_tick(peer *p, uint32_t index) {
         if (due <= p->now) contact_dial(p, index);
         else peer_wake_at(p, due);
     }
-    if (c->link == LINK_UP && p->now >= c->sent_ns + TIMING_HEARTBEAT_NS) send_heartbeat(p, index);
+    bool due = p->now >= c->sent_ns + TIMING_HEARTBEAT_NS || p->now >= c->beat_sent_ns + TIMING_BEAT_NS;
+    if (c->link == LINK_UP && due) send_heartbeat(p, index);
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
     if (!peer_is_leader(p) || c->member == 0) return;
     if (dead(p, c)) leader_lose(p, c->member);

@@ -12,6 +12,7 @@
 #define TIMING_NEVER UINT64_MAX
 
 #define TIMING_HEARTBEAT_NS (500 * TIMING_MS)      // at most this long without a word on a link
+#define TIMING_BEAT_NS (2 * TIMING_S)              // and a heartbeat after this even between other words: only it says who is ready
 #define TIMING_REDIAL_FIRST_NS (200 * TIMING_MS)   // after a link fell: at once, then this, doubling
 #define TIMING_REDIAL_MOST_NS (5 * TIMING_S)
 #define TIMING_ASLEEP_NS (1 * TIMING_S)            // called so much later than asked for, a peer stood still itself

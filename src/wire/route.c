@@ -63,7 +63,8 @@ static void code_fields(codec *c, route_part *p, uint16_t fields) {
     if (fields & SOURCE) below(c, &p->source, 1u << 31);
     if (fields & COST) code_cost(c, &p->cost);
     if (fields & UNITS) below(c, &p->units, WIRE_MAX_ROUTE_UNITS + 1);
-    if (fields & TAKEN_BACK) below(c, &p->taken_back, 1u << 31);
+    if (fields & TAKEN_BACK) codec_u32(c, &p->taken_back);
+    if (p->kind < ROUTE_OFFER) codec_require(c, p->taken_back < 1u << 31);  // a count; gwtf has any number there
     if (fields & TOKEN) {
         below(c, &p->origin, 1u << 31);
         codec_u32(c, &p->serial);

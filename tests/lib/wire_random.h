@@ -355,7 +355,7 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     bool cost = any || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
     if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
-    if (counts) p->taken_back = random_u32(w) >> 1;
+    if (counts) p->taken_back = random_u32(w) >> !any;
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : any ? 160 : 0;
     uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;
