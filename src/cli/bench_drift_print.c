@@ -141,8 +141,8 @@ braid_err drift_plot(const drift_bench *b, uint32_t test, braid_error *error) {
         name[p.series++] = names[c];
     }
     char note[128];
-    snprintf(note, sizeof note, "F7 test %" PRIu32 ", mean of %" PRIu64 " seeds; %g %% a minute, %g %% of noise", test,
-             b->seeds, b->drift.drift_ppm / 1e4, b->drift.noise_ppm / 1e4);
+    snprintf(note, sizeof note, "F7 test %" PRIu32 ", mean of %" PRIu64 " seed%s; %g %% a minute, %g %% of noise", test,
+             b->seeds, b->seeds == 1 ? "" : "s", b->drift.drift_ppm / 1e4, b->drift.noise_ppm / 1e4);
     p.note = note;
     braid_err err = plot_lines_write(&p, b->plot, error);
     free(x);

@@ -30,11 +30,11 @@ void sim_print_head(const scenario *s) {
 // ---- the swarm as it is
 
 // Each iteration's seconds, so that one sees when it was that something happened.
-static void print_each(const sim_swarm_report *r) {
+static void print_each(const sim_swarm_report *r, int decimals) {
     if (r->iterations < 2 || r->iterations > MAX_EACH) return;
     printf("                     one after another:");
     for (uint32_t i = 0; i < r->iterations; i++)
-        printf(" %.1f", (double)(r->iteration[i].end_ns - r->iteration[i].start_ns) / 1e9);
+        printf(" %.*f", decimals, (double)(r->iteration[i].end_ns - r->iteration[i].start_ns) / 1e9);
     printf("\n");
 }
 
@@ -43,10 +43,11 @@ static void print_count(uint64_t count, const char *what, const char *plural, co
 }
 
 static void print_times(const sim_summary *u, const sim_swarm_report *r) {
-    printf("time per iteration   %.2f s (sd %.2f, worst %.2f in iteration %" PRIu64 "; mean of %u)\n", u->mean_s,
-           u->sd_s, u->worst_s, u->worst, r->iterations);
-    printf("                     %.2f s microbatches, %.2f s sums and update\n", u->pipeline_s, u->update_s);
-    print_each(r);
+    int d = u->mean_s < 1 ? 3 : 2;
+    printf("time per iteration   %.*f s (sd %.*f, worst %.*f in iteration %" PRIu64 "; mean of %u)\n", d, u->mean_s, d,
+           u->sd_s, d, u->worst_s, u->worst, r->iterations);
+    printf("                     %.*f s microbatches, %.*f s sums and update\n", d, u->pipeline_s, d, u->update_s);
+    print_each(r, d - 1);
     printf("tokens per second    %.1f\n", u->tokens_per_s);
     uint64_t joins = 0;  // of the run under way
     for (uint32_t i = 0; i < r->iterations; i++) joins += r->iteration[i].joins;
@@ -149,5 +150,5 @@ void sim_print_plans(const sim_result *r) {
     }
     if (!r->plan[0].failed && r->plan[0].change > NO_GAIN)
         printf("None of them makes it faster: who shares a stage also exchanges the sums of its gradients in every "
-               "iteration.\n");
+               "iteration,\nover the line of a machine of its own.\n");
 }
