@@ -20,6 +20,7 @@ enum {
 #define BRAID_BIG     ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
 #define BRAID_DEFICIT (-((int64_t)1 << 37))  // the distance that a peer in deficit advertises: it is filled first
 #define BRAID_NOWHERE ((int64_t)1 << 56)     // no way
+#define BRAID_TOTALS  ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
 #define BRAID_UNTOLD  (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
 // Why a FLOW was sent.
@@ -35,10 +36,10 @@ typedef struct braid_label {
 
 // A previous neighbour and one commodity.
 typedef struct braid_up {
-    int32_t in;                  // what it says it sends me
-    int32_t denied, denied_ack;  // handed back in total; of which it has taken note
-    int32_t reserved;            // by tokens, to be taken off
-    int32_t going;               // removals I committed that it has not confirmed
+    int32_t in;                   // what it says it sends me
+    uint32_t denied, denied_ack;  // handed back in total; of which it has taken note (both modulo BRAID_TOTALS)
+    int32_t reserved;             // by tokens, to be taken off
+    int32_t going;                // removals I committed that it has not confirmed
     int32_t said_room;
     int64_t said_distance;
     uint64_t said, said_stay;  // hashes of the labels it has from me
@@ -50,10 +51,11 @@ typedef struct braid_up {
 
 // A next neighbour and one commodity.
 typedef struct braid_down {
-    int32_t out;                // units I send it: I own this number
-    int32_t owed, denied_done;  // hand-backs still to do; done in total
-    int32_t reserved;           // by tokens, to be taken off
-    int32_t room;               // what it would take
+    int32_t out;           // units I send it: I own this number
+    int32_t owed;          // hand-backs still to do
+    uint32_t denied_done;  // done in total, modulo BRAID_TOTALS
+    int32_t reserved;      // by tokens, to be taken off
+    int32_t room;          // what it would take
     int64_t virtual_time;       // swarm's, if weighted
     int64_t distance;           // from it to the sink through free peers
     uint64_t said;
@@ -160,7 +162,7 @@ void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units);
 void braid_take_back(braid *b, uint32_t k, uint32_t slot);
 void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m);
-void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);
+bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);  // false: nonsense
 void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived, bool booked);
 void braid_keep_capacity(braid *b);
 void braid_balance(braid *b);

@@ -8,10 +8,13 @@ enum {
     TRY_PLAIN = 24
 };  // delays to wait: excess or deficit for a mend near by, ...
 
+// Handed back, and the owner has not taken note of it.
+static int32_t open_denials(const braid_up *u) { return (int32_t)((u->denied - u->denied_ack) % BRAID_TOTALS); }
+
 // Not below 0: of what both left by itself and is to be taken off by a token or a hand-back, the owner refuses the latter.
 int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
     const braid_up *u = up_of(b, k, slot);
-    return most(0, u->in - (u->denied - u->denied_ack) - u->going);
+    return most(0, u->in - open_denials(u) - u->going);
 }
 
 int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot) {
@@ -58,17 +61,18 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
     o->k = (uint8_t)k;
     o->why = why;
     o->units = (uint32_t)d->out;
-    o->taken_back = (uint32_t)d->denied_done;
+    o->taken_back = d->denied_done;
     return o;
 }
 
 // It will think that I have no room and forget my label, so my next words go out whatever they say.
 void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
-    up_of(b, k, slot)->denied += units;
-    up_of(b, k, slot)->said_distance = BRAID_UNTOLD;
+    braid_up *u = up_of(b, k, slot);
+    u->denied = (u->denied + (uint32_t)units) % BRAID_TOTALS;
+    u->said_distance = BRAID_UNTOLD;
     if (b->shared) {
-        up_of(b, k, slot)->said = 0;
-        up_of(b, k, slot)->said_cost = BRAID_NOWHERE;
+        u->said = 0;
+        u->said_cost = BRAID_NOWHERE;
     }
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
@@ -85,7 +89,7 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
     int32_t now = most(0, least(d->owed - gone, d->out - d->reserved));
     if (gone + now == 0) return;
     d->owed -= gone + now;
-    d->denied_done += gone + now;
+    d->denied_done = (d->denied_done + (uint32_t)(gone + now)) % BRAID_TOTALS;
     d->out -= now;
     braid_say_flow(b, k, slot, BRAID_TOOK_BACK);
     if (now > 0 && !b->r.is_source)  // one delay to find another way, then it goes back further
@@ -100,26 +104,29 @@ void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arriv
     if (units > 0) braid_deny(b, k, slot, units);
 }
 
-void braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back) {
+// Nobody can take note of more than was handed back, or of less than before.
+bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back) {
     braid_up *u = up_of(b, k, slot);
+    if ((u->denied - taken_back) % BRAID_TOTALS > (uint32_t)open_denials(u)) return false;
     u->in = (int32_t)units;
-    u->denied_ack = (int32_t)taken_back;
+    u->denied_ack = taken_back % BRAID_TOTALS;
+    return true;
 }
 
-static void confirm_going(braid *b, const router_message *m) {
+static void confirm_going(braid *b, uint32_t k, uint32_t slot, const router_message *m) {
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         braid_going *g = &b->going[i];
-        if (g->units == 0 || g->position != m->position) continue;
+        if (g->units == 0 || g->position != m->position || g->k != k || g->slot != slot) continue;
         if (g->token.origin != m->token.origin || g->token.serial != m->token.serial) continue;
-        up_of(b, g->k, g->slot)->going -= g->units;
+        up_of(b, k, slot)->going -= g->units;
         g->units = 0;
     }
 }
 
 void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m) {
     int32_t before = braid_in(b, k, slot);
-    braid_on_counts(b, k, slot, m->units, m->taken_back);
-    if (m->token.origin != 0) confirm_going(b, m);
+    if (!braid_on_counts(b, k, slot, m->units, m->taken_back)) return;
+    if (m->token.origin != 0) confirm_going(b, k, slot, m);
     if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
     braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;

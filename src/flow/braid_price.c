@@ -66,7 +66,7 @@ int64_t braid_one_less(const braid *b, int32_t reserved) {
 }
 
 static void turn(braid *b, int sign) {
-    int64_t mean = mean_cost(b), smallest = mean * SMALLEST / 100;
+    int64_t mean = mean_cost(b), smallest = most64(1, mean * SMALLEST / 100);  // or a price would never be at rest
     if (b->step == 0) b->step = mean * STEP / 100;
     if (b->last_turn == -sign) {
         b->step = b->step * SHRINK / 100;
@@ -84,12 +84,20 @@ void braid_unsettle_price(braid *b) {
     b->step = 0;
 }
 
+// The mean can fall a long way at once: when a neighbour leaves that named a huge cost. By itself no price comes so high.
+static void follow_mean(braid *b, int64_t mean) {
+    int64_t dearest = 2 * TOO_DEAR * mean;
+    if (mean != b->mean_seen) braid_unsettle_price(b);
+    b->mean_seen = mean;
+    if (b->price > dearest) b->price = dearest;
+    if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) b->price = 0;
+}
+
 void braid_adjust_price(braid *b) {
     if (!braid_priced(b)) return;
     int32_t load = braid_load(b), over = load - (int32_t)b->r.config.capacity;
     int64_t mean = mean_cost(b);
-    if (mean != b->mean_seen) braid_unsettle_price(b);
-    b->mean_seen = mean;
+    follow_mean(b, mean);
     bool eases = over < 0 && b->price > 0 && b->flips < FLIPS;
     int sign = over > 0 && !too_dear(b) ? 1 : eases ? -1 : 0;
     if (sign == 0 || sign != b->tends || load != b->tended_load) b->tends_since = b->r.now;

@@ -1,6 +1,8 @@
 // braid's tokens: reserve round a cycle (LOCK), apply it as a whole (COMMIT), or let go (ABORT). Nobody waits for a lock.
 #include "flow/braid.h"
 
+#include <string.h>
+
 static bool same(router_token a, router_token b) { return a.origin == b.origin && a.serial == b.serial; }
 
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first) {
@@ -195,7 +197,7 @@ static void send_commit(braid *b, const braid_visit *v, int32_t units) {
     if (v->exit != BRAID_TO_NEXT) return;
     const braid_down *d = down_of(b, v->k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v->after));
     o->units = (uint32_t)d->out;
-    o->taken_back = (uint32_t)d->denied_done;
+    o->taken_back = d->denied_done;
 }
 
 // Applies my visit as a whole and passes the COMMIT on. A visit whose link died was let go before this could be called.
@@ -236,6 +238,13 @@ static bool lock_good(const braid *b, const router_message *m) {
            router_owner(m->u.cycle[m->position - 1]) == m->from;
 }
 
+// It is my own token, on the cycle and with no more than I sent it off with.
+static bool comes_home(braid *b, const braid_visit *last) {
+    const braid_visit *first = is_own(b, last->token) ? braid_find_visit(b, last->token, 0) : NULL;
+    return first != NULL && first->k == last->k && first->length == last->length && first->units >= last->units &&
+           memcmp(first->cycle, last->cycle, last->length * sizeof *last->cycle) == 0;
+}
+
 void braid_on_lock(braid *b, const router_message *m) {
     int k = router_commodity(&b->r, m->source);
     if (k < 0 || !lock_good(b, m) || braid_find_visit(b, m->token, m->position) != NULL) return;
@@ -252,7 +261,7 @@ void braid_on_lock(braid *b, const router_message *m) {
         send_lock(b, v, cost);
         return;
     }
-    if (v != NULL && cost < 0 && is_own(b, m->token) && braid_find_visit(b, m->token, 0) != NULL) {
+    if (v != NULL && cost < 0 && comes_home(b, v)) {
         commit_own(b, v, v->units);
         return;
     }
@@ -268,14 +277,14 @@ void braid_on_commit(braid *b, const router_message *m, int previous, int next) 
     if (v != NULL) {
         int32_t units = least((int32_t)m->u.word[0], v->units);
         if (v->before != m->from || forward != (v->entry == BRAID_FROM_PREVIOUS)) return;
-        if (forward) braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back);
+        if (forward && !braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
         apply(b, v, units);
         return;
     }
     // Late: the reservation is gone. The cycle is cut here, and repair mends the cut.
     if (forward) {
         int32_t before = braid_in(b, (uint32_t)k, (uint32_t)previous);
-        braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back);
+        if (!braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
         braid_hand_back_overflow(b, (uint32_t)k, (uint32_t)previous,
                                  braid_in(b, (uint32_t)k, (uint32_t)previous) - before, b->shared);
         return;

@@ -108,6 +108,7 @@ static candidate best_candidate(gwtf *g) {
                            .k = t->word[3 * i] & 255,
                            .before = t->word[3 * i + 1],
                            .after = t->word[3 * i + 2]};
+            if (c.k >= g->r.commodities) continue;  // of nobody that is a data peer
             try_changes(g, t, &best, c);
             if (spare) try_redirect(g, t, &best, c);
         }
