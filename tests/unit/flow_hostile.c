@@ -253,7 +253,31 @@ static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
     }
 }
 
+// As many hand-backs as a link's total can hold, and more: what I say of it stays what a ROUTE can carry.
+static void test_totals_of_a_link_go_round(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[MEMORY];
+    static router_message out;
+    router_config c = config_of(ROUTER_BRAID, 1, false);
+    assert_in_range(router_bytes(&c), 1, MEMORY);
+    router *r = router_init(memory, &c, 0);
+    assert_true(router_neighbour_add(r, 0, 4, ROUTER_NEXT, 100));
+    uint32_t last = 0, rounds = 0;
+    for (uint32_t i = 0; i < ((uint32_t)1 << 31) / ROUTER_MAX_UNITS + 10; i++) {
+        router_receive(r, i, &(router_message){.from = 4, .to = SELF, .kind = ROUTER_DENY, .source = 1, .units = ROUTER_MAX_UNITS});
+        router_tick(r, i);
+        while (router_next(r, &out)) {
+            if (out.kind != ROUTER_FLOW) continue;
+            assert_in_range(out.taken_back, 0, MOST_TAKEN);
+            rounds += out.taken_back < last;
+            last = out.taken_back;
+        }
+    }
+    assert_int_equal(rounds, 1);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_that_peers_say_brings_a_router_down)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_that_peers_say_brings_a_router_down),
+                                       cmocka_unit_test(test_totals_of_a_link_go_round)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
