@@ -116,7 +116,7 @@ typedef struct braid {
     int64_t mean_seen;    // cost of a link here
     int64_t tends_since;
     int32_t tended_load;
-    uint32_t raises, flips;   // in a row; times that it turned round
+    uint32_t flips;           // times that it turned round
     int8_t tends, last_turn;  // -1: to fall, 1: to rise
     uint32_t visits;          // in use
     braid_visit visit[BRAID_RESERVATIONS];
@@ -179,6 +179,7 @@ int32_t braid_bookable(const braid *b);                    // units that could s
 int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut
 int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
 void braid_adjust_price(braid *b);
+bool braid_not_worth(const braid *b, int64_t cost);  // to book a unit that has no place
 void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
 int64_t braid_price_step(const braid *b);
 

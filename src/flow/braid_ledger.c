@@ -236,7 +236,7 @@ static int32_t book(braid *b, uint32_t k, int32_t units) {
         best_cost = cost;
         best = (int)s;
     }
-    if (best < 0) return units;
+    if (best < 0 || braid_not_worth(b, best_cost)) return units;
     down_of(b, k, (uint32_t)best)->out++;
     braid_say_flow(b, k, (uint32_t)best, BRAID_BOOKED);
     return units - 1;

@@ -20,10 +20,11 @@ enum {
     PUSH = 12,
     STEP = 12,
     SMALLEST = 4,
-    SHRINK = 35,    // per cent of a step that remain when the price turns round
-    FLIPS = 6,      // a price that turned round so often falls no more until links or costs change
-    RUSH = 40,      // raises in a row after which each is twice the last: there is not room for all
-    TOO_DEAR = 256  // links' mean costs: at this price a relay takes no more bookings
+    SHRINK = 35,   // per cent of a step that remain when the price turns round
+    FLIPS = 6,     // a price that turned round so often falls no more until links or costs change
+    ABSURD = 4,    // links' mean costs: no price settles above; there it goes by quarters. There is not room for all
+    WORTH = 64,    // links' mean costs: what a unit is worth that has no place; there is not room for all
+    TOO_DEAR = 16  // links' mean costs: at this price a relay takes no more bookings
 };
 
 bool braid_priced(const braid *b) { return b->shared && !b->r.is_source; }
@@ -40,6 +41,8 @@ static int64_t mean_cost(const braid *b) {
 }
 
 int64_t braid_price_step(const braid *b) { return 1 + mean_cost(b) * PUSH / 100; }
+
+bool braid_not_worth(const braid *b, int64_t cost) { return cost > WORTH * mean_cost(b); }
 
 static bool too_dear(const braid *b) { return b->price > TOO_DEAR * mean_cost(b); }
 
@@ -72,11 +75,10 @@ static void turn(braid *b, int sign) {
         b->step = b->step * SHRINK / 100;
         b->flips++;
     }
-    b->raises = sign > 0 ? b->raises + 1 : 0;
-    if (b->raises > RUSH) b->step *= 2;
     if (b->step < smallest) b->step = smallest;
     b->last_turn = (int8_t)sign;
-    b->price = sign > 0 ? b->price + b->step : most64(0, b->price - b->step);
+    int64_t step = b->price > ABSURD * mean ? most64(b->step, b->price / 4) : b->step;
+    b->price = sign > 0 ? b->price + step : most64(0, b->price - step);
 }
 
 void braid_unsettle_price(braid *b) {
