@@ -142,12 +142,17 @@ static inline void net_send(net *n, router_message *m) {
                             .message = copy});
 }
 
-static inline uint64_t net_view_hash(const router *r) {
+// What passes here as the host is told; `carried` in all.
+static inline uint64_t net_view_hash(const router *r, uint64_t *carried) {
     router_unit unit[NET_VIEW];
     uint32_t count = router_units(r, unit, NET_VIEW);
     uint64_t hash = count;
-    for (uint32_t i = 0; i < count; i++)
+    *carried = 0;
+    BRAID_ASSERT(count <= NET_VIEW);
+    for (uint32_t i = 0; i < count; i++) {
         hash = rng_seed(rng_seed(hash, ((uint64_t)unit[i].upstream << 32) | unit[i].downstream), unit[i].count);
+        *carried += unit[i].count;
+    }
     return hash;
 }
 
@@ -165,8 +170,11 @@ static inline void net_after(net *n, router_peer p) {
         n->planned[p] = at < n->now ? n->now : at;
         net_push(n, (net_event){.at = n->planned[p], .class = 2, .peer = p, .life = n->life[p]});
     }
+    uint64_t carried, hash = net_view_hash(r, &carried);
     if (n->stage[p] != 0 && router_load(r) > n->capacity[p]) net_break(n, "a relay carries more than it can", p);
-    uint64_t hash = net_view_hash(r);
+    // With several data peers a load says nothing of what is booked: the host must not hear of it either.
+    if (n->stage[p] != 0 && n->c.sources > 1 && n->c.config.algorithm == ROUTER_BRAID && carried > n->capacity[p])
+        net_break(n, "a relay names more units than it can carry", p);
     if (hash != n->view_hash[p]) n->last_change = n->now;
     n->view_hash[p] = hash;
 }
