@@ -11,10 +11,7 @@ enum { BUILDING = 16 };  // delays after the last unit was pushed or handed back
 static braid *self_of(router *r) { return (braid *)r; }
 
 static uint32_t commodities_of(const router_config *c) {
-    for (uint32_t i = 0; i < c->source_count; i++) {
-        if (c->source[i] == c->self) return 1;
-    }
-    return c->source_count;
+    return router_names_source(c, c->self) ? 1 : c->source_count;
 }
 
 static bool shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }

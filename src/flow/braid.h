@@ -56,8 +56,8 @@ typedef struct braid_down {
     uint32_t denied_done;  // done in total, modulo BRAID_TOTALS
     int32_t reserved;      // by tokens, to be taken off
     int32_t room;          // what it would take
-    int64_t virtual_time;       // swarm's, if weighted
-    int64_t distance;           // from it to the sink through free peers
+    int64_t virtual_time;  // swarm's, if weighted
+    int64_t distance;      // from it to the sink through free peers
     uint64_t said;
     braid_label label;  // its I half's; with several data peers: what one more unit costs from there
     braid_label stay;   // with several data peers: what the dearest unit there costs
@@ -107,13 +107,13 @@ typedef struct braid {
     braid_down *down;
     braid_commodity *commodity;
     uint32_t label_limit;  // halves that a label here can hold
-    bool shared;           // several data peers: prices and shifts instead of labels both ways and tokens
+    bool shared;           // several data peers: prices, and labels that know forward ways only
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
 
     // braid_price.c
     int64_t price, step;  // of a unit through here; the last change
-    int64_t mean_seen;    // cost of a link here
+    int64_t mean;         // cost of a link here, at the last tick
     int64_t tends_since;
     int32_t tended_load;
     uint32_t flips;           // times that it turned round
@@ -180,11 +180,10 @@ int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O bes
 int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
 void braid_adjust_price(braid *b);
 bool braid_not_worth(const braid *b, int64_t cost);  // to book a unit that has no place
-void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
+void braid_unsettle_price(braid *b);                 // neighbours came or went: look for the price anew
 int64_t braid_price_step(const braid *b);
 
 // braid_share.c
-void braid_share_labels(braid *b, uint32_t k);
 bool braid_share_open(const braid *b, uint32_t k, uint32_t slot);
 void braid_share_watch(braid *b, uint32_t k);
 uint32_t braid_share(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);

@@ -101,11 +101,8 @@ uint64_t braid_label_hash(const braid_label *label) {
 uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
     braid_commodity *c = &b->commodity[k];
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
-    int64_t plus = braid_one_more(b, 0), minus = braid_one_less(b, 0);
-    if (b->r.is_source) {
-        plus = braid_room(b) < 1 || !braid_wants_detour(b) ? BRAID_NOWHERE : -BRAID_BIG;
-        minus = BRAID_BIG;
-    }
+    int64_t plus = b->r.is_source ? -BRAID_BIG : 0, minus = b->r.is_source ? BRAID_BIG : 0;
+    if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
     search s = {b, 0, cycle, 0};
     walk out_direct = {0}, out_through = {0}, in_direct = {0}, in_through = {0};
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {

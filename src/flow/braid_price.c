@@ -40,11 +40,11 @@ static int64_t mean_cost(const braid *b) {
     return links == 0 || sum < links ? 1 : sum / links;
 }
 
-int64_t braid_price_step(const braid *b) { return 1 + mean_cost(b) * PUSH / 100; }
+int64_t braid_price_step(const braid *b) { return 1 + b->mean * PUSH / 100; }
 
-bool braid_not_worth(const braid *b, int64_t cost) { return cost > WORTH * mean_cost(b); }
+bool braid_not_worth(const braid *b, int64_t cost) { return cost > WORTH * b->mean; }
 
-static bool too_dear(const braid *b) { return b->price > TOO_DEAR * mean_cost(b); }
+static bool too_dear(const braid *b) { return b->price > TOO_DEAR * b->mean; }
 
 static int64_t most64(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -69,15 +69,15 @@ int64_t braid_one_less(const braid *b, int32_t reserved) {
 }
 
 static void turn(braid *b, int sign) {
-    int64_t mean = mean_cost(b), smallest = most64(1, mean * SMALLEST / 100);  // or a price would never be at rest
-    if (b->step == 0) b->step = mean * STEP / 100;
+    int64_t smallest = most64(1, b->mean * SMALLEST / 100);  // or a price would never be at rest
+    if (b->step == 0) b->step = b->mean * STEP / 100;
     if (b->last_turn == -sign) {
         b->step = b->step * SHRINK / 100;
         b->flips++;
     }
     if (b->step < smallest) b->step = smallest;
     b->last_turn = (int8_t)sign;
-    int64_t step = b->price > ABSURD * mean ? most64(b->step, b->price / 4) : b->step;
+    int64_t step = b->price > ABSURD * b->mean ? most64(b->step, b->price / 4) : b->step;
     b->price = sign > 0 ? b->price + step : most64(0, b->price - step);
 }
 
@@ -87,19 +87,19 @@ void braid_unsettle_price(braid *b) {
 }
 
 // The mean can fall a long way at once: when a neighbour leaves that named a huge cost. By itself no price comes so high.
-static void follow_mean(braid *b, int64_t mean) {
-    int64_t dearest = 2 * TOO_DEAR * mean;
-    if (mean != b->mean_seen) braid_unsettle_price(b);
-    b->mean_seen = mean;
-    if (b->price > dearest) b->price = dearest;
+static void follow_mean(braid *b) {
+    int64_t mean = mean_cost(b);
+    if (mean != b->mean) braid_unsettle_price(b);
+    b->mean = mean;
+    if (b->price > 2 * TOO_DEAR * mean) b->price = 2 * TOO_DEAR * mean;
     if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) b->price = 0;
 }
 
 void braid_adjust_price(braid *b) {
-    if (!braid_priced(b)) return;
+    if (!b->shared) return;
+    follow_mean(b);
+    if (b->r.is_source) return;
     int32_t load = braid_load(b), over = load - (int32_t)b->r.config.capacity;
-    int64_t mean = mean_cost(b);
-    follow_mean(b, mean);
     bool eases = over < 0 && b->price > 0 && b->flips < FLIPS;
     int sign = over > 0 && !too_dear(b) ? 1 : eases ? -1 : 0;
     if (sign == 0 || sign != b->tends || load != b->tended_load) b->tends_since = b->r.now;

@@ -34,7 +34,7 @@ static void follow(const braid *b, braid_label *label, int64_t own, int64_t link
     }
 }
 
-void braid_share_labels(braid *b, uint32_t k) {
+static void find_labels(braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
     if (b->r.is_source) return;
     int64_t least_cost = BRAID_NOWHERE, most_cost = -1, price = braid_one_more(b, 0);
@@ -131,7 +131,7 @@ static uint32_t write_cycle(const braid *b, uint32_t k, const detour *d, router_
 }
 
 uint32_t braid_share(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
-    braid_share_labels(b, k);
+    find_labels(b, k);
     braid_commodity *c = &b->commodity[k];
     detour d = best_detour(b, k);
     int64_t delay = b->r.config.delay, links = 2 + (int64_t)(d.old_steps + d.new_steps);

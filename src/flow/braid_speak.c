@@ -6,16 +6,9 @@ enum {
     SMALL_CHANGE = 30,  // ... per cent of a step of a price
 };
 
-static bool is_source(const router *r, router_peer peer) {
-    for (uint32_t i = 0; i < r->config.source_count; i++) {
-        if (r->config.source[i] == peer) return true;
-    }
-    return false;
-}
-
 // A data peer hears only of its own units.
 static bool concerns(const router *r, router_peer peer, uint32_t k) {
-    return peer == r->source[k] || !is_source(r, peer);
+    return peer == r->source[k] || !router_names_source(&r->config, peer);
 }
 
 // How far the sink is through me and peers with room, and how much I would take.

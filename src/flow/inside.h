@@ -73,6 +73,7 @@ static inline void router_want(router *r, int64_t at) {
     if (at < r->deadline) r->deadline = at;
 }
 
+bool router_names_source(const router_config *config, router_peer peer);
 int router_slot(const router *r, router_side side, router_peer peer);
 int router_commodity(const router *r, router_peer source);
 // A place for a message; only `to` and `kind` are set.

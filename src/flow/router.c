@@ -50,9 +50,16 @@ size_t router_bytes(const router_config *config) {
     return a.used;
 }
 
+bool router_names_source(const router_config *c, router_peer peer) {
+    for (uint32_t i = 0; i < c->source_count; i++) {
+        if (c->source[i] == peer) return true;
+    }
+    return false;
+}
+
 static void find_commodities(router *r) {
     const router_config *c = &r->config;
-    for (uint32_t i = 0; i < c->source_count; i++) r->is_source |= c->source[i] == c->self;
+    r->is_source = router_names_source(c, c->self);
     r->commodities = r->is_source ? 1 : c->source_count;
     for (uint32_t i = 0; i < r->commodities; i++) r->source[i] = r->is_source ? c->self : c->source[i];
 }
