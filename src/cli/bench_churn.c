@@ -1,6 +1,7 @@
 // braid bench churn: a settled swarm of F7 loses or gains relays; rounds and messages until all units have a way again, and
 // until the new optimum, against a fresh start of what is left.
 #include "cli/bench.h"
+#include "cli/figures.h"
 #include "cli/options.h"
 #include "base/rng.h"
 #include "format/json.h"
@@ -9,7 +10,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -131,17 +131,15 @@ static braid_err run_seed(churn_bench *b, uint32_t test, uint64_t seed, uint32_t
     return err;
 }
 
-static double part(double sum, double count) { return count > 0 ? sum / count : 0; }
-
 static void print_row(const churn_row *r, const char *name) {
-    double whole = part(r->whole_messages, r->whole), end = part(r->messages, r->runs);
-    double fresh = part(r->fresh_messages, r->runs);
+    double whole = figures_part(r->whole_messages, r->whole), end = figures_part(r->messages, r->runs);
+    double fresh = figures_part(r->fresh_messages, r->runs);
     printf("%-10s| %3u/%-3u %6.0f %6.1f %8.1f%% %8.3f | %3u/%-3u %6.0f %6.1f %8.1f%% | %6.0f %6.1f | %3u/%-3u | "
            "%016" PRIx64 "\n",
-           name, r->whole, r->runs, part(r->whole_rounds, r->whole), whole, 100 * part(whole, fresh),
-           part(r->whole_ratio, r->whole), r->optimal, r->runs, part(r->last_rounds, r->runs), end,
-           100 * part(end, fresh), part(r->fresh_rounds, r->runs), fresh, r->quiet, r->runs, r->hash);
-    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+           name, r->whole, r->runs, figures_part(r->whole_rounds, r->whole), whole, 100 * figures_part(whole, fresh),
+           figures_part(r->whole_ratio, r->whole), r->optimal, r->runs, figures_part(r->last_rounds, r->runs), end,
+           100 * figures_part(end, fresh), figures_part(r->fresh_rounds, r->runs), fresh, r->quiet, r->runs, r->hash);
+    figures_print_over_capacity(r->over_capacity);
 }
 
 static void print_table(const churn_bench *b, uint32_t test) {
@@ -158,8 +156,6 @@ static void print_table(const churn_bench *b, uint32_t test) {
 static void print_json(const churn_bench *b, uint32_t test, uint32_t k) {
     const churn_row *r = &b->row[k];
     json_out o = {0};
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "experiment", "churn");
     json_out_u64(&o, "test", test);
@@ -171,18 +167,15 @@ static void print_json(const churn_bench *b, uint32_t test, uint32_t k) {
     json_out_u64(&o, "optimal", r->optimal);
     json_out_u64(&o, "quiet", r->quiet);
     json_out_u64(&o, "over_capacity", r->over_capacity);
-    json_out_double(&o, "rounds_until_whole", part(r->whole_rounds, r->whole));
-    json_out_double(&o, "messages_until_whole", part(r->whole_messages, r->whole));
-    json_out_double(&o, "ratio_when_whole", part(r->whole_ratio, r->whole));
-    json_out_double(&o, "rounds_until_optimal", part(r->last_rounds, r->runs));
-    json_out_double(&o, "messages", part(r->messages, r->runs));
-    json_out_double(&o, "fresh_rounds", part(r->fresh_rounds, r->runs));
-    json_out_double(&o, "fresh_messages", part(r->fresh_messages, r->runs));
-    json_out_string(&o, "trace_hash", hash);
-    json_out_close(&o, '}');
-    char *text = json_out_take(&o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    json_out_double(&o, "rounds_until_whole", figures_part(r->whole_rounds, r->whole));
+    json_out_double(&o, "messages_until_whole", figures_part(r->whole_messages, r->whole));
+    json_out_double(&o, "ratio_when_whole", figures_part(r->whole_ratio, r->whole));
+    json_out_double(&o, "rounds_until_optimal", figures_part(r->last_rounds, r->runs));
+    json_out_double(&o, "messages", figures_part(r->messages, r->runs));
+    json_out_double(&o, "fresh_rounds", figures_part(r->fresh_rounds, r->runs));
+    json_out_double(&o, "fresh_messages", figures_part(r->fresh_messages, r->runs));
+    figures_put_hash(&o, r->hash);
+    figures_print_line(&o);
 }
 
 static int run_test(churn_bench *b, uint32_t test) {

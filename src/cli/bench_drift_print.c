@@ -1,6 +1,7 @@
 // The tables and JSON of braid bench drift.
 #include "cli/bench_drift_inside.h"
 
+#include "cli/figures.h"
 #include "cli/plot.h"
 #include "format/json.h"
 
@@ -17,7 +18,7 @@ static void print_row(const drift_bench *b, const drift_row *r, const char *name
     printf(" | %7.2f %6.1f%% | %7.1f %7.1f %7.1f | %6.2f%% | %016" PRIx64 "\n", r->told / minutes,
            100 * r->error / runs, r->messages / minutes, r->frames / minutes, r->bytes / minutes / 1000,
            100 * r->passing / (minutes * 60 * ROUTING_SECOND / ROUTING_ROUND), r->hash);
-    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+    figures_print_over_capacity(r->over_capacity);
 }
 
 // Of a row that was run; all rows are about the same instances.
@@ -76,8 +77,6 @@ static void print_json(const drift_bench *b, uint32_t test, uint32_t t) {
     const drift_row *r = &b->row[t];
     double runs = r->runs, minutes = b->drift.seconds / 60.0 * runs;
     json_out o = {0};
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
     json_out_open(&o, NULL, '{');
     put_settings(&o, b, test);
     json_out_string(&o, "told", routing_told_name((routing_told)t));
@@ -102,11 +101,8 @@ static void print_json(const drift_bench *b, uint32_t test, uint32_t t) {
     json_out_double(&o, "frames_per_peer_and_minute", r->frames / minutes);
     json_out_double(&o, "bytes_per_peer_and_minute", r->bytes / minutes);
     json_out_double(&o, "rounds_in_passing", r->passing / (minutes * 60 * ROUTING_SECOND / ROUTING_ROUND));
-    json_out_string(&o, "trace_hash", hash);
-    json_out_close(&o, '}');
-    char *text = json_out_take(&o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    figures_put_hash(&o, r->hash);
+    figures_print_line(&o);
 }
 
 void drift_print(const drift_bench *b, uint32_t test) {

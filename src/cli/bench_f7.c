@@ -69,12 +69,6 @@ static double ratio_of(const routing_sight *s, const routing_optimum *best) {
     return (double)s->cost / (double)s->units / (least / (double)best->units);
 }
 
-static void add_sample(f7_sample *s, double value) {
-    s->sum += value;
-    if (s->count == 0 || value > s->worst) s->worst = value;
-    s->count++;
-}
-
 static void add_result(f7_row *row, const routing_instance *instance, const routing_optimum *best,
                        const routing_result *r) {
     double peers = instance->problem.peers;
@@ -86,14 +80,14 @@ static void add_result(f7_row *row, const routing_instance *instance, const rout
     row->optimal += whole && best->proven && r->end.cost == best->cost;
     row->below += whole && (double)r->end.cost < (best->proven ? (double)best->cost : best->bound) - 0.5;
     row->over_capacity += r->over_capacity > 0;
-    if (r->end.units > 0) add_sample(&row->end, ratio_of(&r->end, best));
-    if (r->early.whole) add_sample(&row->early, ratio_of(&r->early, best));
-    if (r->whole >= 0) add_sample(&row->until_whole, (double)r->whole);
-    add_sample(&row->last_move, (double)r->last_move);
-    add_sample(&row->messages, (double)r->messages / peers);
-    add_sample(&row->early_messages, (double)r->early_messages / peers);
-    add_sample(&row->frames, (double)r->frames / peers);
-    add_sample(&row->kilobytes, (double)r->bytes / peers / 1000);
+    if (r->end.units > 0) figures_add(&row->end, ratio_of(&r->end, best));
+    if (r->early.whole) figures_add(&row->early, ratio_of(&r->early, best));
+    if (r->whole >= 0) figures_add(&row->until_whole, (double)r->whole);
+    figures_add(&row->last_move, (double)r->last_move);
+    figures_add(&row->messages, (double)r->messages / peers);
+    figures_add(&row->early_messages, (double)r->early_messages / peers);
+    figures_add(&row->frames, (double)r->frames / peers);
+    figures_add(&row->kilobytes, (double)r->bytes / peers / 1000);
     row->events += r->events;
     row->hash = rng_seed(row->hash, r->hash);
 }
@@ -144,7 +138,7 @@ static braid_err run_instance(f7_bench *b, uint32_t test, uint64_t seed, braid_e
         t->units += (double)best.units;
         t->per_unit += (best.proven ? (double)best.cost : best.bound) / (double)best.units / ROUTING_SCALE;
         t->proven += best.proven;
-        if (best.proven) add_sample(&t->relaxed, (double)best.relaxed / (double)best.cost);
+        if (best.proven) figures_add(&t->relaxed, (double)best.relaxed / (double)best.cost);
     }
     for (uint32_t d = 0; d < ROUTING_DELAYS && !err; d++)
         if (b->delay[d]) err = run_systems(b, test, seed, (routing_delay)d, &instance, &best, error);

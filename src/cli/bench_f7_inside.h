@@ -2,6 +2,7 @@
 #ifndef BRAID_CLI_BENCH_F7_INSIDE_H
 #define BRAID_CLI_BENCH_F7_INSIDE_H
 
+#include "cli/figures.h"
 #include "sim/routing.h"
 
 enum { F7_SYSTEMS = 3 };
@@ -13,17 +14,13 @@ typedef struct f7_system {
 } f7_system;
 extern const f7_system f7_systems[F7_SYSTEMS];
 
-typedef struct f7_sample {
-    uint32_t count;
-    double sum, worst;
-} f7_sample;
-
 // One system under one kind of delay on all instances of one test.
 typedef struct f7_row {
     uint32_t runs, whole, optimal, quiet, below, over_capacity, untidy;
-    f7_sample end, early;  // cost over the optimum at the end, and at round ROUTING_EARLY where all units had a way
-    f7_sample until_whole, last_move;                       // rounds
-    f7_sample messages, early_messages, frames, kilobytes;  // per peer
+    // Cost over the optimum at the end, and at round ROUTING_EARLY where all units had a way.
+    figures_sample end, early;
+    figures_sample until_whole, last_move;                       // rounds
+    figures_sample messages, early_messages, frames, kilobytes;  // per peer
     uint64_t events, hash;
 } f7_row;
 
@@ -31,7 +28,7 @@ typedef struct f7_row {
 typedef struct f7_test {
     double units, per_unit;
     uint32_t proven;
-    f7_sample relaxed;  // relaxed bound over optimum
+    figures_sample relaxed;  // relaxed bound over optimum
 } f7_test;
 
 typedef struct f7_bench {

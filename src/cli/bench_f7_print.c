@@ -5,9 +5,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-static double mean(const f7_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
 
 // --- tables
 
@@ -32,7 +29,8 @@ static void print_head(const f7_bench *b, uint32_t test) {
 #ifndef BRAID_HAVE_GLPK
     if (t->sources > 1) printf("; built without GLPK, the bound is what it would cost if any data peer were home");
 #endif
-    if (t->sources > 1 && a->relaxed.count > 0) printf("; if any data peer were home: %.4f of it", mean(&a->relaxed));
+    if (t->sources > 1 && a->relaxed.count > 0)
+        printf("; if any data peer were home: %.4f of it", figures_mean(&a->relaxed));
     printf("\n");
     if (gwtf_runs(b))
         printf("gwtf: the end is after 120 of its iterations, 480 rounds; round 120 is after 30 of them\n");
@@ -44,19 +42,15 @@ static void print_head(const f7_bench *b, uint32_t test) {
 }
 
 static void print_row(const f7_row *r, const char *system) {
-    printf("%-10s| %7.4f %7.4f %5u %8u | ", system, mean(&r->end), r->end.worst, r->whole, r->optimal);
-    if (r->early.count > 0)
-        printf("%7.4f %8.4f %6u | ", mean(&r->early), r->early.worst, r->early.count);
-    else
-        printf("%7s %8s %6u | ", "-", "-", r->early.count);
-    if (r->until_whole.count > 0)
-        printf("%5.0f ", mean(&r->until_whole));
-    else
-        printf("%5s ", "-");
-    printf("%6.0f %5.0f %6u | %6.0f %6.0f %7.0f %7.0f %8.1f | %016" PRIx64 "\n", mean(&r->last_move),
-           r->last_move.worst, r->quiet, mean(&r->messages), r->messages.worst, mean(&r->early_messages),
-           mean(&r->frames), mean(&r->kilobytes), r->hash);
-    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
+    printf("%-10s| %7.4f %7.4f %5u %8u | ", system, figures_mean(&r->end), r->end.worst, r->whole, r->optimal);
+    figures_print_mean(&r->early, 7, 4);
+    figures_print_worst(&r->early, 8, 4);
+    printf("%6u | ", r->early.count);
+    figures_print_mean(&r->until_whole, 5, 0);
+    printf("%6.0f %5.0f %6u | %6.0f %6.0f %7.0f %7.0f %8.1f | %016" PRIx64 "\n", figures_mean(&r->last_move),
+           r->last_move.worst, r->quiet, figures_mean(&r->messages), r->messages.worst,
+           figures_mean(&r->early_messages), figures_mean(&r->frames), figures_mean(&r->kilobytes), r->hash);
+    figures_print_over_capacity(r->over_capacity);
     if (r->untidy > 0) printf("! %u runs became quiet although two peers disagree, or a unit has no way\n", r->untidy);
     if (r->below > 0) printf("! %u runs ended below the optimum: one of the two is wrong\n", r->below);
 }
@@ -74,21 +68,9 @@ static void print_tables(const f7_bench *b, uint32_t test) {
 
 // --- JSON
 
-static void put_sample(json_out *o, const char *key, const f7_sample *s) {
-    json_out_open(o, key, '{');
-    json_out_u64(o, "count", s->count);
-    if (s->count > 0) {
-        json_out_double(o, "mean", mean(s));
-        json_out_double(o, "worst", s->worst);
-    }
-    json_out_close(o, '}');
-}
-
 static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, uint32_t system) {
     const f7_row *r = &b->row[test - 1][delay][system];
     json_out o = {0};
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "experiment", "f7");
     json_out_u64(&o, "test", test);
@@ -105,20 +87,17 @@ static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, ui
     json_out_u64(&o, "over_capacity", r->over_capacity);
     json_out_u64(&o, "untidy", r->untidy);
     json_out_u64(&o, "quiet", r->quiet);
-    put_sample(&o, "ratio", &r->end);
-    put_sample(&o, "ratio_at_120", &r->early);
-    put_sample(&o, "rounds_until_whole", &r->until_whole);
-    put_sample(&o, "rounds_to_last_move", &r->last_move);
-    put_sample(&o, "messages_per_peer", &r->messages);
-    put_sample(&o, "messages_per_peer_at_120", &r->early_messages);
-    put_sample(&o, "frames_per_peer", &r->frames);
-    put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
+    figures_put_sample(&o, "ratio", &r->end);
+    figures_put_sample(&o, "ratio_at_120", &r->early);
+    figures_put_sample(&o, "rounds_until_whole", &r->until_whole);
+    figures_put_sample(&o, "rounds_to_last_move", &r->last_move);
+    figures_put_sample(&o, "messages_per_peer", &r->messages);
+    figures_put_sample(&o, "messages_per_peer_at_120", &r->early_messages);
+    figures_put_sample(&o, "frames_per_peer", &r->frames);
+    figures_put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
     json_out_u64(&o, "events", r->events);
-    json_out_string(&o, "trace_hash", hash);
-    json_out_close(&o, '}');
-    char *text = json_out_take(&o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    figures_put_hash(&o, r->hash);
+    figures_print_line(&o);
 }
 
 void f7_print(const f7_bench *b, uint32_t test) {
@@ -151,10 +130,8 @@ braid_err f7_plot(const f7_bench *b, braid_error *error) {
             snprintf(label[p.groups], sizeof label[0], "test %u, %s", t + 1, routing_delay_name((routing_delay)d));
             group[p.groups] = label[p.groups];
             uint32_t at = p.groups++ * p.series;
-            for (uint32_t s = 0; s < F7_SYSTEMS; s++) {
-                const f7_sample *e = &b->row[t][d][s].end;
-                if (b->system[s]) bar[at++] = (plot_bar){(mean(e) - 1) * 100, (e->worst - 1) * 100, e->count > 0};
-            }
+            for (uint32_t s = 0; s < F7_SYSTEMS; s++)
+                if (b->system[s]) bar[at++] = figures_bar_above(&b->row[t][d][s].end);
         }
     return plot_bars_write(&p, b->plot, error);
 }

@@ -51,12 +51,6 @@ static bool read_delay(scale_bench *b, const char *delay) {
 
 // --- one swarm
 
-static void add(scale_sample *s, double value) {
-    s->sum += value;
-    if (s->count == 0 || value > s->worst) s->worst = value;
-    s->count++;
-}
-
 static void add_result(scale_row *row, const routing_instance *instance, const routing_optimum *best,
                        const routing_result *r, double seconds) {
     double peers = instance->problem.peers;
@@ -66,21 +60,21 @@ static void add_result(scale_row *row, const routing_instance *instance, const r
     row->links += instance->problem.links;
     row->units += (uint64_t)best->units;
     if (r->whole >= 0) {
-        add(&row->whole_rounds, (double)r->whole);
-        add(&row->whole_messages, (double)r->whole_messages / peers);
+        figures_add(&row->whole_rounds, (double)r->whole);
+        figures_add(&row->whole_messages, (double)r->whole_messages / peers);
     }
     if (r->near >= 0) {
-        add(&row->near_rounds, (double)r->near);
-        add(&row->near_messages, (double)r->near_messages / peers);
+        figures_add(&row->near_rounds, (double)r->near);
+        figures_add(&row->near_messages, (double)r->near_messages / peers);
     }
-    if (r->end.placed) add(&row->ratio, (double)r->end.paid / (double)best->cost);
-    add(&row->last_move, (double)r->last_move);
-    add(&row->messages, (double)r->messages / peers);
-    add(&row->labels, (double)r->by_kind[ROUTER_LABEL] / peers);
-    add(&row->frames, (double)r->frames / peers);
-    add(&row->kilobytes, (double)r->bytes / peers / 1000);
-    add(&row->router_kib, (double)r->router_bytes / peers / 1024);
-    add(&row->run_kib, (double)r->run_bytes / peers / 1024);
+    if (r->end.placed) figures_add(&row->ratio, (double)r->end.paid / (double)best->cost);
+    figures_add(&row->last_move, (double)r->last_move);
+    figures_add(&row->messages, (double)r->messages / peers);
+    figures_add(&row->labels, (double)r->by_kind[ROUTER_LABEL] / peers);
+    figures_add(&row->frames, (double)r->frames / peers);
+    figures_add(&row->kilobytes, (double)r->bytes / peers / 1000);
+    figures_add(&row->router_kib, (double)r->router_bytes / peers / 1024);
+    figures_add(&row->run_kib, (double)r->run_bytes / peers / 1024);
     row->events += r->events;
     row->seconds += seconds;
     row->hash = rng_seed(row->hash, r->hash);
@@ -116,7 +110,8 @@ static int run(scale_bench *b) {
     for (uint32_t i = 0; i < b->sizes; i++) {
         scale_row *row = &b->row[i];
         for (uint64_t s = 0; s < b->seeds; s++) {
-            if (progress) fprintf(stderr, "\r%" PRIu32 " peers, seed %" PRIu64 " of %" PRIu64 " ", row->peers, s + 1, b->seeds);
+            if (progress)
+                fprintf(stderr, "\r%" PRIu32 " peers, seed %" PRIu64 " of %" PRIu64 " ", row->peers, s + 1, b->seeds);
             if (run_seed(b, row, b->first + s, &error))
                 return cli_complain(CLI_FAILED, "bench scale", "%u peers: %s", row->peers, error.text);
         }

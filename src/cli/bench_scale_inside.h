@@ -2,22 +2,18 @@
 #ifndef BRAID_CLI_BENCH_SCALE_INSIDE_H
 #define BRAID_CLI_BENCH_SCALE_INSIDE_H
 
+#include "cli/figures.h"
 #include "sim/routing.h"
 
 enum { SCALE_SIZES = 12 };
-
-typedef struct scale_sample {
-    uint32_t count;
-    double sum, worst;
-} scale_sample;
 
 // All swarms of one size.
 typedef struct scale_row {
     uint32_t peers, runs, quiet, over_capacity;
     uint64_t links, units;
-    scale_sample whole_rounds, near_rounds, last_move, ratio;
-    scale_sample whole_messages, near_messages, messages, labels, frames, kilobytes;  // per peer
-    scale_sample router_kib, run_kib;                                                 // per peer
+    figures_sample whole_rounds, near_rounds, last_move, ratio;
+    figures_sample whole_messages, near_messages, messages, labels, frames, kilobytes;  // per peer
+    figures_sample router_kib, run_kib;                                                 // per peer
     uint64_t events, hash;
     double seconds, optimum_seconds;
 } scale_row;

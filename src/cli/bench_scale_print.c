@@ -6,10 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-
-static double mean(const scale_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
 
 // Of the process so far; sizes are best measured one a process.
 static double resident_kib(void) {
@@ -33,44 +30,28 @@ void scale_print_head(const scale_bench *b) {
     printf("hash of the trace\n");
 }
 
-static void print_pair(const scale_sample *rounds, const scale_sample *messages) {
-    if (rounds->count > 0)
-        printf("%6.0f %5.0f | ", mean(rounds), mean(messages));
-    else
-        printf("%6s %5s | ", "-", "-");
+static void print_pair(const figures_sample *rounds, const figures_sample *messages) {
+    figures_print_mean(rounds, 6, 0);
+    figures_print_mean(messages, 5, 0);
+    printf("| ");
 }
 
 static void print_table_row(const scale_bench *b, const scale_row *r) {
     printf("%6u %7.0f %6.0f | ", r->peers, (double)r->links / r->runs, (double)r->units / r->runs);
     print_pair(&r->whole_rounds, &r->whole_messages);
     print_pair(&r->near_rounds, &r->near_messages);
-    printf("%6.0f %5.0f %6.0f %6.0f %7.1f %2u/%-2u | ", mean(&r->last_move), mean(&r->messages), mean(&r->labels),
-           mean(&r->frames), mean(&r->kilobytes), r->quiet, r->runs);
-    if (r->ratio.count > 0)
-        printf("%8.4f | ", mean(&r->ratio));
-    else
-        printf("%8s | ", "-");
-    printf("%6.1f %4.1f | ", mean(&r->router_kib), mean(&r->run_kib));
+    printf("%6.0f %5.0f %6.0f %6.0f %7.1f %2u/%-2u | ", figures_mean(&r->last_move), figures_mean(&r->messages),
+           figures_mean(&r->labels), figures_mean(&r->frames), figures_mean(&r->kilobytes), r->quiet, r->runs);
+    figures_print_mean(&r->ratio, 8, 4);
+    printf("| %6.1f %4.1f | ", figures_mean(&r->router_kib), figures_mean(&r->run_kib));
     if (b->timing)
         printf("%9" PRIu64 " %7.2f %5.2f %12.2f | ", r->events, r->seconds, (double)r->events / r->seconds / 1e6,
                r->optimum_seconds);
     printf("%016" PRIx64 "\n", r->hash);
-    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
-}
-
-static void put_sample(json_out *o, const char *key, const scale_sample *s) {
-    json_out_open(o, key, '{');
-    json_out_u64(o, "count", s->count);
-    if (s->count > 0) {
-        json_out_double(o, "mean", mean(s));
-        json_out_double(o, "worst", s->worst);
-    }
-    json_out_close(o, '}');
+    figures_print_over_capacity(r->over_capacity);
 }
 
 static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
     json_out_string(o, "experiment", "scale");
     json_out_u64(o, "peers", r->peers);
     json_out_u64(o, "neighbours", b->neighbours);
@@ -83,20 +64,20 @@ static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
     json_out_double(o, "units", (double)r->units / r->runs);
     json_out_u64(o, "quiet", r->quiet);
     json_out_u64(o, "over_capacity", r->over_capacity);
-    put_sample(o, "ratio", &r->ratio);
-    put_sample(o, "rounds_until_whole", &r->whole_rounds);
-    put_sample(o, "messages_until_whole", &r->whole_messages);
-    put_sample(o, "rounds_until_near", &r->near_rounds);
-    put_sample(o, "messages_until_near", &r->near_messages);
-    put_sample(o, "rounds_to_last_move", &r->last_move);
-    put_sample(o, "messages_per_peer", &r->messages);
-    put_sample(o, "labels_per_peer", &r->labels);
-    put_sample(o, "frames_per_peer", &r->frames);
-    put_sample(o, "kilobytes_per_peer", &r->kilobytes);
-    put_sample(o, "router_kib_per_peer", &r->router_kib);
-    put_sample(o, "run_kib_per_peer", &r->run_kib);
+    figures_put_sample(o, "ratio", &r->ratio);
+    figures_put_sample(o, "rounds_until_whole", &r->whole_rounds);
+    figures_put_sample(o, "messages_until_whole", &r->whole_messages);
+    figures_put_sample(o, "rounds_until_near", &r->near_rounds);
+    figures_put_sample(o, "messages_until_near", &r->near_messages);
+    figures_put_sample(o, "rounds_to_last_move", &r->last_move);
+    figures_put_sample(o, "messages_per_peer", &r->messages);
+    figures_put_sample(o, "labels_per_peer", &r->labels);
+    figures_put_sample(o, "frames_per_peer", &r->frames);
+    figures_put_sample(o, "kilobytes_per_peer", &r->kilobytes);
+    figures_put_sample(o, "router_kib_per_peer", &r->router_kib);
+    figures_put_sample(o, "run_kib_per_peer", &r->run_kib);
     json_out_u64(o, "events", r->events);
-    json_out_string(o, "trace_hash", hash);
+    figures_put_hash(o, r->hash);
     if (!b->timing) return;
     json_out_double(o, "seconds", r->seconds);
     json_out_double(o, "events_per_second", (double)r->events / r->seconds);
@@ -112,13 +93,8 @@ void scale_print_row(const scale_bench *b, const scale_row *r) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     put_row(&o, b, r);
-    json_out_close(&o, '}');
-    char *text = json_out_take(&o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    figures_print_line(&o);
 }
-
-static plot_bar bar_of(const scale_sample *s) { return (plot_bar){mean(s), s->worst, s->count > 0}; }
 
 braid_err scale_plot(const scale_bench *b, braid_error *error) {
     static const char *const name[] = {"until whole", "until within 5 % of the optimum", "until quiet"};
@@ -130,9 +106,9 @@ braid_err scale_plot(const scale_bench *b, braid_error *error) {
         const scale_row *r = &b->row[i];
         snprintf(label[i], sizeof label[i], "%u peers", r->peers);
         group[i] = label[i];
-        bar[i * SERIES] = bar_of(&r->whole_messages);
-        bar[i * SERIES + 1] = bar_of(&r->near_messages);
-        bar[i * SERIES + 2] = bar_of(&r->messages);
+        bar[i * SERIES] = figures_bar(&r->whole_messages);
+        bar[i * SERIES + 1] = figures_bar(&r->near_messages);
+        bar[i * SERIES + 2] = figures_bar(&r->messages);
     }
     plot_bars p = {.title = "Routing in growing swarms: what each peer sends",
                    .note = "bar: mean over the seeds, whisker: worst",

@@ -71,13 +71,6 @@ static int64_t cost_of(const trial *t, const int64_t *flow) {
 
 // --- sums
 
-static void add_sample(t6_sample *s, double value) {
-    s->sum += value;
-    s->squares += value * value;
-    if (s->count == 0 || value > s->worst) s->worst = value;
-    s->count++;
-}
-
 static double minutes_of(const t6_found *f) {
     return (double)f->time.iteration_ns / 60e9 / (double)f->time.microbatches;
 }
@@ -87,19 +80,19 @@ static void add_found(t6_row *row, const trial *t, const t6_found *found, const 
     row->runs++;
     row->hash = rng_seed(rng_seed(row->hash, (uint64_t)found->time.iteration_ns), (uint64_t)cost_of(t, found->flow));
     row->whole += found->time.microbatches == (uint32_t)t->best.units;
-    add_sample(&row->microbatches, per);
+    figures_add(&row->microbatches, per);
     if (found->time.microbatches == 0) return;
-    add_sample(&row->minutes, minutes_of(found));
-    add_sample(&row->over_dtfm, minutes_of(found) / minutes_of(dtfm));
+    figures_add(&row->minutes, minutes_of(found));
+    figures_add(&row->over_dtfm, minutes_of(found) / minutes_of(dtfm));
     // Compared without division, so that equal times are equal.
     row->no_slower += found->time.iteration_ns * (int64_t)dtfm->time.microbatches <=
                       dtfm->time.iteration_ns * (int64_t)found->time.microbatches;
-    add_sample(&row->cost, cost / per / ROUTING_SCALE);
+    figures_add(&row->cost, cost / per / ROUTING_SCALE);
     double least = t->best.proven ? (double)t->best.cost : t->best.bound;
-    if (found->time.microbatches == (uint32_t)t->best.units) add_sample(&row->over_optimum, cost / least);
+    if (found->time.microbatches == (uint32_t)t->best.units) figures_add(&row->over_optimum, cost / least);
     if (system == T6_PIPELINES || system == T6_OPTIMUM) return;
-    add_sample(&row->rounds, (double)found->rounds);
-    add_sample(&row->messages, (double)found->messages / T6_PEERS);
+    figures_add(&row->rounds, (double)found->rounds);
+    figures_add(&row->messages, (double)found->messages / T6_PEERS);
 }
 
 // --- one seed
@@ -109,7 +102,7 @@ static braid_err arrange(t6_bench *b, const t6_world *world, t6_arrangement arra
     plan_dtfm_answer answer;
     if (arrangement == T6_DTFM) return t6_arrange_dtfm(world, stage, &answer, error);
     if (arrangement == T6_TRADED)
-        add_sample(&b->trades, t6_arrange_traded(world, stage));
+        figures_add(&b->trades, t6_arrange_traded(world, stage));
     else
         t6_arrange_joined(stage);
     return BRAID_OK;

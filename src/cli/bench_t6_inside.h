@@ -2,6 +2,7 @@
 #ifndef BRAID_CLI_BENCH_T6_INSIDE_H
 #define BRAID_CLI_BENCH_T6_INSIDE_H
 
+#include "cli/figures.h"
 #include "sim/t6.h"
 
 typedef enum t6_arrangement { T6_DTFM, T6_JOINED, T6_TRADED, T6_ARRANGEMENTS } t6_arrangement;
@@ -10,21 +11,16 @@ extern const char *const t6_arrangement_names[T6_ARRANGEMENTS];
 typedef enum t6_system { T6_PIPELINES, T6_SWARM, T6_GWTF, T6_BRAID, T6_OPTIMUM, T6_SYSTEMS } t6_system;
 extern const char *const t6_system_names[T6_SYSTEMS];
 
-typedef struct t6_sample {
-    uint32_t count;
-    double sum, squares, worst;
-} t6_sample;
-
 // One system on one kind of arrangement, over all seeds.
 typedef struct t6_row {
     uint32_t runs, whole, quiet, over_capacity;
-    uint32_t no_slower;      // than DT-FM's pipelines on DT-FM's arrangement
-    t6_sample minutes;       // per microbatch
-    t6_sample over_dtfm;     // that, over DT-FM's
-    t6_sample microbatches;  // per iteration
-    t6_sample cost;          // seconds, the sum of d along a path
-    t6_sample over_optimum;  // that, over the least for the arrangement
-    t6_sample rounds, messages;
+    uint32_t no_slower;           // than DT-FM's pipelines on DT-FM's arrangement
+    figures_sample minutes;       // per microbatch
+    figures_sample over_dtfm;     // that, over DT-FM's
+    figures_sample microbatches;  // per iteration
+    figures_sample cost;          // seconds, the sum of d along a path
+    figures_sample over_optimum;  // that, over the least for the arrangement
+    figures_sample rounds, messages;
     uint64_t hash;
 } t6_row;
 
@@ -35,7 +31,7 @@ typedef struct t6_bench {
     t6_settings settings;
     routing_delay delay;
     uint32_t proven;  // optima, of all arrangements
-    t6_sample trades;
+    figures_sample trades;
     t6_row row[T6_ARRANGEMENTS][T6_SYSTEMS];
 } t6_bench;
 
@@ -48,7 +44,6 @@ typedef struct t6_found {
 } t6_found;
 
 // --- bench_t6_print.c
-double t6_mean(const t6_sample *s);
 void t6_print(const t6_bench *b);
 braid_err t6_plot(const t6_bench *b, braid_error *error);
 

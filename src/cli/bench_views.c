@@ -40,20 +40,14 @@ static bool read_costs(views_bench *b, const char *text) {
     return false;
 }
 
-static void add(views_sample *s, double value) {
-    s->sum += value;
-    if (s->count == 0 || value > s->worst) s->worst = value;
-    s->count++;
-}
-
 static void add_gossip(views_row *row, const views_swarm *s, const views_gossip *g) {
     row->links += g->links;
     row->one_sided += g->one_sided;
     if (g->most_links > row->most_links) row->most_links = g->most_links;
-    add(&row->gossip_rounds, (double)g->rounds);
-    add(&row->gossip_messages, (double)g->messages / s->peers);
-    add(&row->gossip_kilobytes, (double)g->bytes / s->peers / 1000);
-    add(&row->gossip_changes, (double)g->changes / s->peers);
+    figures_add(&row->gossip_rounds, (double)g->rounds);
+    figures_add(&row->gossip_messages, (double)g->messages / s->peers);
+    figures_add(&row->gossip_kilobytes, (double)g->bytes / s->peers / 1000);
+    figures_add(&row->gossip_changes, (double)g->changes / s->peers);
 }
 
 // A ratio counts only when all units that were wanted flow.
@@ -63,19 +57,19 @@ static void add_routing(views_row *row, const views_swarm *s, const views_optimu
     row->quiet += r->quiet;
     row->whole += whole;
     row->over_capacity += r->over_capacity > 0;
-    if (carried) add(&row->views, (double)best->cost / (double)global->cost);
+    if (carried) figures_add(&row->views, (double)best->cost / (double)global->cost);
     if (whole) {
-        add(&row->braid, (double)r->end.cost / (double)best->cost);
-        add(&row->product, (double)r->end.cost / (double)global->cost);
+        figures_add(&row->braid, (double)r->end.cost / (double)best->cost);
+        figures_add(&row->product, (double)r->end.cost / (double)global->cost);
     }
     if (r->near >= 0) {
-        add(&row->near_rounds, (double)r->near);
-        add(&row->near_messages, (double)r->near_messages / s->peers);
+        figures_add(&row->near_rounds, (double)r->near);
+        figures_add(&row->near_messages, (double)r->near_messages / s->peers);
     }
-    if (r->whole >= 0) add(&row->whole_messages, (double)r->whole_messages / s->peers);
-    add(&row->messages, (double)r->messages / s->peers);
-    add(&row->kilobytes, (double)r->bytes / s->peers / 1000);
-    add(&row->last_move, (double)r->last_move);
+    if (r->whole >= 0) figures_add(&row->whole_messages, (double)r->whole_messages / s->peers);
+    figures_add(&row->messages, (double)r->messages / s->peers);
+    figures_add(&row->kilobytes, (double)r->bytes / s->peers / 1000);
+    figures_add(&row->last_move, (double)r->last_move);
 }
 
 static braid_err route(views_bench *b, views_row *row, const views_swarm *s, const views_gossip *g,

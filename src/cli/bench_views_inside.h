@@ -2,14 +2,10 @@
 #ifndef BRAID_CLI_BENCH_VIEWS_INSIDE_H
 #define BRAID_CLI_BENCH_VIEWS_INSIDE_H
 
+#include "cli/figures.h"
 #include "sim/views.h"
 
 enum { VIEWS_SIZES = 8, VIEWS_NEAR_PERCENT = 3 };
-
-typedef struct views_sample {
-    uint32_t count;
-    double sum, worst;
-} views_sample;
 
 // All swarms of one size and kind of costs.
 typedef struct views_row {
@@ -17,11 +13,11 @@ typedef struct views_row {
     views_costs costs;
     uint32_t runs, quiet, whole, over_capacity, most_links, one_sided;
     uint64_t units, links, all_links;
-    views_sample views, braid,
+    figures_sample views, braid,
         product;  // best on the links / optimum over all; braid / best on the links; braid / optimum
-    views_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;  // the last three per peer
-    views_sample near_rounds, near_messages;  // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
-    views_sample whole_messages, messages, kilobytes, last_move;
+    figures_sample gossip_rounds, gossip_messages, gossip_kilobytes, gossip_changes;  // the last three per peer
+    figures_sample near_rounds, near_messages;  // until the cost is at most VIEWS_NEAR_PERCENT above the optimum
+    figures_sample whole_messages, messages, kilobytes, last_move;
     uint64_t hash;
 } views_row;
 

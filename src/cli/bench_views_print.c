@@ -5,10 +5,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-static double mean(const views_sample *s) { return s->count == 0 ? 0 : s->sum / s->count; }
-static double part(double sum, double count) { return count > 0 ? sum / count : 0; }
 
 void views_print_head(const views_bench *b) {
     if (b->json) return;
@@ -26,51 +22,33 @@ void views_print_head(const views_bench *b) {
            "rounds", "msgs", "rounds", "msgs", "KB", "whole", "quiet", "hash of the traces");
 }
 
-static void print_ratio(const views_sample *s) {
+static void print_ratio(const figures_sample *s) {
     if (s->count > 0)
-        printf("%5.3f/%5.3f ", mean(s), s->worst);
+        printf("%5.3f/%5.3f ", figures_mean(s), s->worst);
     else
         printf("%11s ", "-");
 }
 
-static void print_count(const views_sample *s, int width) {
-    if (s->count > 0)
-        printf("%*.0f ", width, mean(s));
-    else
-        printf("%*s ", width, "-");
-}
-
 static void print_table_row(const views_row *r) {
     printf("%-6s %6u %6.0f %5.0f | %5.0f %5.0f %7.0f %5u | ", views_costs_name(r->costs), r->relays,
-           part((double)r->links, r->runs), part((double)r->units, r->runs), mean(&r->gossip_messages),
-           mean(&r->gossip_kilobytes), mean(&r->gossip_changes), r->most_links);
+           figures_part((double)r->links, r->runs), figures_part((double)r->units, r->runs),
+           figures_mean(&r->gossip_messages), figures_mean(&r->gossip_kilobytes), figures_mean(&r->gossip_changes),
+           r->most_links);
     print_ratio(&r->views);
     print_ratio(&r->braid);
     print_ratio(&r->product);
     printf("| ");
-    print_count(&r->whole_messages, 5);
+    figures_print_mean(&r->whole_messages, 5, 0);
     printf("| ");
-    print_count(&r->near_rounds, 6);
-    print_count(&r->near_messages, 5);
-    printf("| %6.0f %5.0f %6.0f | %2u/%-2u %2u/%-2u | %016" PRIx64 "\n", mean(&r->last_move), mean(&r->messages),
-           mean(&r->kilobytes), r->whole, r->runs, r->quiet, r->runs, r->hash);
+    figures_print_mean(&r->near_rounds, 6, 0);
+    figures_print_mean(&r->near_messages, 5, 0);
+    printf("| %6.0f %5.0f %6.0f | %2u/%-2u %2u/%-2u | %016" PRIx64 "\n", figures_mean(&r->last_move),
+           figures_mean(&r->messages), figures_mean(&r->kilobytes), r->whole, r->runs, r->quiet, r->runs, r->hash);
     if (r->one_sided > 0) printf("! %u links had only one end\n", r->one_sided);
-    if (r->over_capacity > 0) printf("! in %u runs a peer carried more than its capacity\n", r->over_capacity);
-}
-
-static void put_sample(json_out *o, const char *key, const views_sample *s) {
-    json_out_open(o, key, '{');
-    json_out_u64(o, "count", s->count);
-    if (s->count > 0) {
-        json_out_double(o, "mean", mean(s));
-        json_out_double(o, "worst", s->worst);
-    }
-    json_out_close(o, '}');
+    figures_print_over_capacity(r->over_capacity);
 }
 
 static void put_head(json_out *o, const views_bench *b, const views_row *r, const char *experiment) {
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
     json_out_string(o, "experiment", experiment);
     json_out_string(o, "costs", views_costs_name(r->costs));
     json_out_u64(o, "relays", r->relays);
@@ -79,22 +57,15 @@ static void put_head(json_out *o, const views_bench *b, const views_row *r, cons
     json_out_u64(o, "demand_percent", b->demand);
     json_out_u64(o, "first_seed", b->first);
     json_out_u64(o, "runs", r->runs);
-    json_out_string(o, "trace_hash", hash);
-    json_out_double(o, "units", part((double)r->units, r->runs));
-    json_out_double(o, "links", part((double)r->links, r->runs));
+    figures_put_hash(o, r->hash);
+    json_out_double(o, "units", figures_part((double)r->units, r->runs));
+    json_out_double(o, "links", figures_part((double)r->links, r->runs));
     json_out_u64(o, "most_neighbours", r->most_links);
     json_out_u64(o, "one_sided_links", r->one_sided);
-    put_sample(o, "gossip_rounds", &r->gossip_rounds);
-    put_sample(o, "gossip_messages_per_peer", &r->gossip_messages);
-    put_sample(o, "gossip_kilobytes_per_peer", &r->gossip_kilobytes);
-    put_sample(o, "gossip_changes_per_peer", &r->gossip_changes);
-}
-
-static void print_line(json_out *o) {
-    json_out_close(o, '}');
-    char *text = json_out_take(o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    free(text);
+    figures_put_sample(o, "gossip_rounds", &r->gossip_rounds);
+    figures_put_sample(o, "gossip_messages_per_peer", &r->gossip_messages);
+    figures_put_sample(o, "gossip_kilobytes_per_peer", &r->gossip_kilobytes);
+    figures_put_sample(o, "gossip_changes_per_peer", &r->gossip_changes);
 }
 
 void views_print_row(const views_bench *b, const views_row *r) {
@@ -105,20 +76,20 @@ void views_print_row(const views_bench *b, const views_row *r) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
     put_head(&o, b, r, "views");
-    json_out_double(&o, "all_links", part((double)r->all_links, r->runs));
+    json_out_double(&o, "all_links", figures_part((double)r->all_links, r->runs));
     json_out_u64(&o, "whole", r->whole);
     json_out_u64(&o, "quiet", r->quiet);
     json_out_u64(&o, "over_capacity", r->over_capacity);
-    put_sample(&o, "views_over_optimum", &r->views);
-    put_sample(&o, "braid_over_views", &r->braid);
-    put_sample(&o, "braid_over_optimum", &r->product);
-    put_sample(&o, "messages_until_whole", &r->whole_messages);
-    put_sample(&o, "rounds_until_near", &r->near_rounds);
-    put_sample(&o, "messages_until_near", &r->near_messages);
-    put_sample(&o, "messages_per_peer", &r->messages);
-    put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
-    put_sample(&o, "rounds_to_last_move", &r->last_move);
-    print_line(&o);
+    figures_put_sample(&o, "views_over_optimum", &r->views);
+    figures_put_sample(&o, "braid_over_views", &r->braid);
+    figures_put_sample(&o, "braid_over_optimum", &r->product);
+    figures_put_sample(&o, "messages_until_whole", &r->whole_messages);
+    figures_put_sample(&o, "rounds_until_near", &r->near_rounds);
+    figures_put_sample(&o, "messages_until_near", &r->near_messages);
+    figures_put_sample(&o, "messages_per_peer", &r->messages);
+    figures_put_sample(&o, "kilobytes_per_peer", &r->kilobytes);
+    figures_put_sample(&o, "rounds_to_last_move", &r->last_move);
+    figures_print_line(&o);
 }
 
 // --- the loss of one relay
@@ -169,14 +140,10 @@ void views_print_distances(const views_bench *b, const views_row *r) {
     json_out_u64(&o, "skipped", b->distances.skipped);
     json_out_u64(&o, "whole", b->distances.whole);
     put_distances(&o, &b->distances);
-    print_line(&o);
+    figures_print_line(&o);
 }
 
 // --- the drawing: percent above the optimum
-
-static plot_bar bar_of(const views_sample *s) {
-    return (plot_bar){(mean(s) - 1) * 100, (s->worst - 1) * 100, s->count > 0};
-}
 
 braid_err views_plot(const views_bench *b, braid_error *error) {
     static const char *const name[] = {"best on the views' links", "braid on those links", "braid / optimum"};
@@ -190,9 +157,9 @@ braid_err views_plot(const views_bench *b, braid_error *error) {
             const views_row *r = &b->row[k][i];
             snprintf(label[groups], sizeof label[groups], "%u, %s", r->relays, views_costs_name(r->costs));
             group[groups] = label[groups];
-            bar[groups * SERIES] = bar_of(&r->views);
-            bar[groups * SERIES + 1] = bar_of(&r->braid);
-            bar[groups * SERIES + 2] = bar_of(&r->product);
+            bar[groups * SERIES] = figures_bar_above(&r->views);
+            bar[groups * SERIES + 1] = figures_bar_above(&r->braid);
+            bar[groups * SERIES + 2] = figures_bar_above(&r->product);
         }
     plot_bars p = {.title = "Partial views: cost above the optimum over all links",
                    .note = "bar: mean over the seeds, whisker: worst; the promise is 3 %",

@@ -1,10 +1,7 @@
 // braid sim --json (docs/simulator.md lists its members).
 #include "cli/sim_inside.h"
+#include "cli/figures.h"
 #include "format/json.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static double seconds(uint64_t ns) { return (double)ns / 1e9; }
 
@@ -114,8 +111,6 @@ static void put_plans(json_out *o, const sim_result *r) {
 bool sim_print_json(const sim_result *r) {
     const sim_summary *u = &r->summary;
     json_out o = {0};
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, r->report->hash);
     json_out_open(&o, NULL, '{');
     json_out_string(&o, "scenario", r->s->name);
     json_out_u64(&o, "seed", r->s->seed);
@@ -134,11 +129,6 @@ bool sim_print_json(const sim_result *r) {
     json_out_double(&o, "simulated_s", seconds(r->report->virtual_ns));
     json_out_u64(&o, "events", r->report->events);
     json_out_u64(&o, "messages", r->report->messages);
-    json_out_string(&o, "trace_hash", hash);
-    json_out_close(&o, '}');
-    char *text = json_out_take(&o, NULL);
-    if (text != NULL) printf("%s\n", text);
-    bool written = text != NULL;
-    free(text);
-    return written;
+    figures_put_hash(&o, r->report->hash);
+    return figures_print_line(&o);
 }
