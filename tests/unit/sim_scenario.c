@@ -8,6 +8,7 @@
 
 #include "sim/places.h"
 #include "sim/scenario.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,17 +39,11 @@ static void expect_refused(const char *text, const char *message) {
     if (scenario_parse(text, strlen(text), "s.yaml", NULL, &s, &error) != BRAID_CONFIG)
         fail_msg("accepted, not '%s'", message);
     assert_null(s);
-    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+    assert_text_holds(error.text, message);
 }
 
 // `small` with its first `old` replaced.
-static const char *changed(const char *old, const char *new) {
-    static char text[4096];
-    const char *at = strstr(small, old);
-    assert_non_null(at);
-    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - small), small, new, at + strlen(old));
-    return text;
-}
+static const char *changed(const char *old, const char *new) { return text_changed(small, old, new); }
 
 static const char *with(const char *more) {
     static char text[4096];
@@ -271,7 +266,7 @@ static void expect_trace_refused(const char *trace, const char *message) {
     write_file(in_folder("trace.txt"), trace);
     write_file(in_folder("s.yaml"), with("churn: {trace: trace.txt}\n"));
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
-    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+    assert_text_holds(error.text, message);
 }
 
 static void test_trace_file(void **state) {
@@ -327,15 +322,25 @@ static void test_run_description(void **state) {
     scenario_free(s);
     write_file(in_folder("run.yaml"), "model: {dim: wide, layers: 6, heads: 4}\n");
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
-    assert_non_null(strstr(error.text, "run.yaml:1:14: model.dim must be a whole number, not 'wide'"));
+    assert_text_holds(error.text, "run.yaml:1:14: model.dim must be a whole number, not 'wide'");
     unlink(in_folder("run.yaml"));
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
-    assert_non_null(strstr(error.text, "s.yaml:1:14: model.run: cannot read"));
+    assert_text_holds(error.text, "s.yaml:1:14: model.run: cannot read");
     assert_int_equal(scenario_load(in_folder("nowhere.yaml"), &s, &error), BRAID_IO);
-    assert_non_null(strstr(error.text, "nowhere.yaml': No such file or directory"));
+    assert_text_holds(error.text, "nowhere.yaml': No such file or directory");
 }
 
 // ---- mistakes
+
+// What is said when `old` in the small scenario is `new`, or when `new` is added to it.
+typedef struct mistake {
+    const char *old, *new, *message;
+} mistake;
+
+static void expect_mistakes(const mistake m[], size_t count) {
+    for (size_t i = 0; i < count; i++)
+        expect_refused(m[i].old == NULL ? with(m[i].new) : changed(m[i].old, m[i].new), m[i].message);
+}
 
 static void test_mistakes_of_the_file(void **state) {
     (void)state;
@@ -362,152 +367,156 @@ static void test_mistakes_of_the_file(void **state) {
 
 static void test_mistakes_of_the_model(void **state) {
     (void)state;
-    expect_refused(changed("demo", "gpt2-smal"),
-                   "s.yaml:4:8: model: no model 'gpt2-smal' is built in; did you mean 'gpt2-small'?");
-    expect_refused(changed("demo", "{preset: elephant}"), "choose one of demo, gpt2-small");
-    expect_refused(changed("demo", "{preset: demo, dims: 3}"), "unknown key 'dims' in 'model'; did you mean 'dim'?");
-    expect_refused(changed("demo", "{dim: 64, heads: 4}"),
-                   "model.layers is missing: add for example 'layers: 6' under 'model:'");
-    expect_refused(changed("demo", "{dim: 64, heads: 3, layers: 2}"),
-                   "s.yaml:4:8: model: dim (64) must be a multiple of heads (3)");
-    expect_refused(changed("demo", "{preset: demo, tokens: 200}"),
-                   "model.tokens is 200 but the model's context is 128: lower it");
-    expect_refused(changed("demo", "{preset: llama-7b, sequences: 64}"), "are too much for one microbatch");
-    expect_refused(changed("demo", "{preset: demo, run: x.yaml}"), "'preset' and 'run' both say what the model is");
-    expect_refused(changed("demo", "{run: x.yaml}"), "no other file can be named here");
+    static const mistake mistakes[] = {
+        {"demo", "gpt2-smal", "s.yaml:4:8: model: no model 'gpt2-smal' is built in; did you mean 'gpt2-small'?"},
+        {"demo", "{preset: elephant}", "choose one of demo, gpt2-small"},
+        {"demo", "{preset: demo, dims: 3}", "unknown key 'dims' in 'model'; did you mean 'dim'?"},
+        {"demo", "{dim: 64, heads: 4}", "model.layers is missing: add for example 'layers: 6' under 'model:'"},
+        {"demo", "{dim: 64, heads: 3, layers: 2}", "s.yaml:4:8: model: dim (64) must be a multiple of heads (3)"},
+        {"demo", "{preset: demo, tokens: 200}", "model.tokens is 200 but the model's context is 128: lower it"},
+        {"demo", "{preset: llama-7b, sequences: 64}", "are too much for one microbatch"},
+        {"demo", "{preset: demo, run: x.yaml}", "'preset' and 'run' both say what the model is"},
+        {"demo", "{run: x.yaml}", "no other file can be named here"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_stages(void **state) {
     (void)state;
-    expect_refused(changed("stages: 3", "stages: 4"), "s.yaml:8:1: stage 3 has no peer: add one with 'stage: 3'");
-    expect_refused(changed("stages: 3", "stages: 9"),
-                   "8 stages of relays share 6 layers, and each needs one: write at most 'stages: 7'");
-    expect_refused(changed("stages: 3", "stages: 0"), "stages must be from 1 to 64, not 0");
-    expect_refused(changed("stages: 3", "stages: 1"), "peers[first] is a relay, but the model is one stage");
-    expect_refused(changed("stages: 3", "stages: [0, 2, 2]"),
-                   "stages have 4 blocks in all but the model at line 4 has 6 layers");
-    expect_refused(changed("stages: 3", "stages: [0, 6, 0]"), "s.yaml:5:16: stages must be from 1 to 1024, not 0");
-    expect_refused(changed("stage: 1", "stage: 3"),
-                   "s.yaml:9:24: peers[first].stage: there is no stage '3': stages of relays are 1 to 2 (line 5)");
-    expect_refused(changed("stage: 1", "stage: 0"), "peers[first].stage: stage 0 is the data peers': choose 1 to 2");
-    expect_refused(changed("role: data", "role: data, stage: 1"),
-                   "peers[anna] is a data peer, which holds stage 0: leave 'stage' out");
-    expect_refused(changed("role: data", "stage: 1"),
-                   "stage 0 has no peer: somebody must have the data; add one with 'role: data'");
+    static const mistake mistakes[] = {
+        {"stages: 3", "stages: 4", "s.yaml:8:1: stage 3 has no peer: add one with 'stage: 3'"},
+        {"stages: 3", "stages: 9", "8 stages of relays share 6 layers, and each needs one: write at most 'stages: 7'"},
+        {"stages: 3", "stages: 0", "stages must be from 1 to 64, not 0"},
+        {"stages: 3", "stages: 1", "peers[first] is a relay, but the model is one stage"},
+        {"stages: 3", "stages: [0, 2, 2]", "stages have 4 blocks in all but the model at line 4 has 6 layers"},
+        {"stages: 3", "stages: [0, 6, 0]", "s.yaml:5:16: stages must be from 1 to 1024, not 0"},
+        {"stage: 1", "stage: 3",
+         "s.yaml:9:24: peers[first].stage: there is no stage '3': stages of relays are 1 to 2 (line 5)"},
+        {"stage: 1", "stage: 0", "peers[first].stage: stage 0 is the data peers': choose 1 to 2"},
+        {"role: data", "role: data, stage: 1", "peers[anna] is a data peer, which holds stage 0: leave 'stage' out"},
+        {"role: data", "stage: 1", "stage 0 has no peer: somebody must have the data; add one with 'role: data'"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_stage_names(void **state) {
     (void)state;
-    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: b, next: c}, {name: c, next: b}]"),
-                   "s.yaml:5:37: stages go round in a circle (b -> c -> b): each is passed once; leave 'next' out at "
-                   "the last one");
-    expect_refused(changed("stages: 3", "stages: [{name: a, next: b}, {name: b, next: b}]"),
-                   "stages go round in a circle (b -> b)");
-    expect_refused(changed("stages: 3", "stages: [{name: a, next: c}, {name: b}, {name: c}]"), "no stage leads to 'b'");
-    expect_refused(changed("stages: 3", "stages: [{name: a, next: beta}, {name: bet}]"),
-                   "no stage is called 'beta'; did you mean 'bet'?");
-    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: a}]"), "two stages are called 'a'");
-    expect_refused(changed("stages: 3", "stages: [{name: a}, {blocks: 2}]"), "stages[2].name is missing");
-    expect_refused(changed("stages: 3", "stages: [{name: a}, {name: b, blocks: 6}, {name: c}]"),
-                   "stages[c].blocks is missing: give it for every stage, or for none");
+    static const mistake mistakes[] = {
+        {"stages: 3", "stages: [{name: a}, {name: b, next: c}, {name: c, next: b}]",
+         "s.yaml:5:37: stages go round in a circle (b -> c -> b): each is passed once; leave 'next' out at "
+         "the last one"},
+        {"stages: 3", "stages: [{name: a, next: b}, {name: b, next: b}]", "stages go round in a circle (b -> b)"},
+        {"stages: 3", "stages: [{name: a, next: c}, {name: b}, {name: c}]", "no stage leads to 'b'"},
+        {"stages: 3", "stages: [{name: a, next: beta}, {name: bet}]", "no stage is called 'beta'; did you mean 'bet'?"},
+        {"stages: 3", "stages: [{name: a}, {name: a}]", "two stages are called 'a'"},
+        {"stages: 3", "stages: [{name: a}, {blocks: 2}]", "stages[2].name is missing"},
+        {"stages: 3", "stages: [{name: a}, {name: b, blocks: 6}, {name: c}]",
+         "stages[c].blocks is missing: give it for every stage, or for none"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_peers(void **state) {
     (void)state;
-    expect_refused(changed("capacity: 2", "capacity: 0"),
-                   "s.yaml:9:49: peers[first].capacity must be from 1 to 1024, not 0");
-    expect_refused(changed("capacity: 2", "capactiy: 2"),
-                   "s.yaml:9:39: unknown key 'capactiy' in 'peers[first]'; did you mean 'capacity'?");
-    expect_refused(changed("name: first", "name: anna"), "s.yaml:9:10: peers[anna].name: 'anna' is taken already");
-    expect_refused(changed("name: first", "name: second-2"), "'second-2' is taken already");
-    expect_refused(changed("name: first, ", ""), "s.yaml:9:3: peers[2].name is missing: add for example 'name: anna'");
-    expect_refused(changed("role: data", "role: boss"), "peers[anna].role must be relay or data, not 'boss'");
-    expect_refused(changed("gflops: 100", "place: Atlantis"), "no place 'Atlantis' is known; choose one of Oregon");
-    expect_refused(changed("gflops: 100", "place: Londn"),
-                   "peers[anna].place: no place 'Londn' is known; did you mean 'London'?");
-    expect_refused(changed("gflops: 50, capacity: 2", "capacity: 2"),
-                   "peers[first]: how fast does it compute? add 'gflops: 500'");
-    expect_refused(changed("gflops: 100", "forward_ms: 3"),
-                   "peers[anna]: how fast does it compute? add 'gflops: 500' (what it reaches, in "
-                   "thousand million operations a second), or 'loss_ms: 80'");
-    expect_refused(changed("gflops: 50", "gflops: 0"), "peers[first].gflops must be from 0.001 to 1e+09, not 0");
-    expect_refused(changed("gflops: 50", "loss_ms: 5"), "peers[first].loss_ms: only data peers compute the loss");
-    expect_refused(changed("gflops: 50", "gflops: 50, machine: tower"),
-                   "there is no machine 'tower': add '- {name: tower, cores: 8}' under 'machines:'");
-    expect_refused(changed("gflops: 100", "gflops: 100, start_s: 5"),
-                   "peers[anna].start_s: data peers are there from the start");
-    expect_refused(changed("gflops: 50", "gflops: 50, start_s: 5"), "stage 1 has no peer from the start");
-    expect_refused(changed("gflops: 50", "gflops: 50, count: 2, start_s: trace"), "stage 1 has no peer from the start");
-    expect_refused(with("- {name: third, gflops: 5, start_s: trace}\n"),
-                   "'third' has 'start_s: trace', but no trace under 'churn:' lets it join");
-    expect_refused(changed("count: 2", "count: 33"), "stage 2 has 33 peers, at most 32 are allowed");
-    expect_refused(changed("count: 2", "count: 513"), "peers[second].count must be from 1 to 512, not 513");
-    expect_refused(with("- {name: many, count: 509, gflops: 1}\n"), "s.yaml:11:3: more than 512 peers");
-    expect_refused(with("- {name: more, count: 62, gflops: 1}\n"),
-                   "62 relays without 'stage' are more than the stages have room for");
-    expect_refused(with("- {name: more, role: data, count: 8, gflops: 1}\n"),
-                   "more than 8 data peers: make the others relays");
-    expect_refused(with("- {name: a-name-that-is-much-longer-than-it-may-be}\n"), "is longer than 31 bytes");
-    expect_refused(with("- just text\n"), "s.yaml:11:3: peers[4] must be a group of keys, not 'just text'");
+    static const mistake mistakes[] = {
+        {"capacity: 2", "capacity: 0", "s.yaml:9:49: peers[first].capacity must be from 1 to 1024, not 0"},
+        {"capacity: 2", "capactiy: 2",
+         "s.yaml:9:39: unknown key 'capactiy' in 'peers[first]'; did you mean 'capacity'?"},
+        {"name: first", "name: anna", "s.yaml:9:10: peers[anna].name: 'anna' is taken already"},
+        {"name: first", "name: second-2", "'second-2' is taken already"},
+        {"name: first, ", "", "s.yaml:9:3: peers[2].name is missing: add for example 'name: anna'"},
+        {"role: data", "role: boss", "peers[anna].role must be relay or data, not 'boss'"},
+        {"gflops: 100", "place: Atlantis", "no place 'Atlantis' is known; choose one of Oregon"},
+        {"gflops: 100", "place: Londn", "peers[anna].place: no place 'Londn' is known; did you mean 'London'?"},
+        {"gflops: 50, capacity: 2", "capacity: 2", "peers[first]: how fast does it compute? add 'gflops: 500'"},
+        {"gflops: 100", "forward_ms: 3",
+         "peers[anna]: how fast does it compute? add 'gflops: 500' (what it reaches, in "
+         "thousand million operations a second), or 'loss_ms: 80'"},
+        {"gflops: 50", "gflops: 0", "peers[first].gflops must be from 0.001 to 1e+09, not 0"},
+        {"gflops: 50", "loss_ms: 5", "peers[first].loss_ms: only data peers compute the loss"},
+        {"gflops: 50", "gflops: 50, machine: tower",
+         "there is no machine 'tower': add '- {name: tower, cores: 8}' under 'machines:'"},
+        {"gflops: 100", "gflops: 100, start_s: 5", "peers[anna].start_s: data peers are there from the start"},
+        {"gflops: 50", "gflops: 50, start_s: 5", "stage 1 has no peer from the start"},
+        {"gflops: 50", "gflops: 50, count: 2, start_s: trace", "stage 1 has no peer from the start"},
+        {NULL, "- {name: third, gflops: 5, start_s: trace}\n",
+         "'third' has 'start_s: trace', but no trace under 'churn:' lets it join"},
+        {"count: 2", "count: 33", "stage 2 has 33 peers, at most 32 are allowed"},
+        {"count: 2", "count: 513", "peers[second].count must be from 1 to 512, not 513"},
+        {NULL, "- {name: many, count: 509, gflops: 1}\n", "s.yaml:11:3: more than 512 peers"},
+        {NULL, "- {name: more, count: 62, gflops: 1}\n",
+         "62 relays without 'stage' are more than the stages have room for"},
+        {NULL, "- {name: more, role: data, count: 8, gflops: 1}\n", "more than 8 data peers: make the others relays"},
+        {NULL, "- {name: a-name-that-is-much-longer-than-it-may-be}\n", "is longer than 31 bytes"},
+        {NULL, "- just text\n", "s.yaml:11:3: peers[4] must be a group of keys, not 'just text'"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_machines(void **state) {
     (void)state;
-    expect_refused(with("machines: [{name: a}]\n"), "machines[a].cores is missing");
-    expect_refused(with("machines: [{name: a, cores: 0}]\n"), "machines[a].cores must be from 0.01 to 1024, not 0");
-    expect_refused(with("machines: [{cores: 2}]\n"), "machines[1].name is missing");
-    expect_refused(with("machines: [{name: a, cores: 2}, {name: a, cores: 2}]\n"), "two machines are called 'a'");
-    expect_refused(with("- {name: x, machine: bx, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
-                   "there is no machine 'bx'; did you mean 'box'?");
-    expect_refused(with("- {name: x, machine: box, threads: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
-                   "peers[x].threads is 4 but machine 'box' has 2 cores");
-    expect_refused(with("- {name: x, machine: box, up_mbps: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n"),
-                   "peers[x].up_mbps: place and line belong to its machine");
-    expect_refused(with("machines: tower\n"), "machines must be a list: begin each of its items with '- '");
+    static const mistake mistakes[] = {
+        {NULL, "machines: [{name: a}]\n", "machines[a].cores is missing"},
+        {NULL, "machines: [{name: a, cores: 0}]\n", "machines[a].cores must be from 0.01 to 1024, not 0"},
+        {NULL, "machines: [{cores: 2}]\n", "machines[1].name is missing"},
+        {NULL, "machines: [{name: a, cores: 2}, {name: a, cores: 2}]\n", "two machines are called 'a'"},
+        {NULL, "- {name: x, machine: bx, gflops: 1}\nmachines: [{name: box, cores: 2}]\n",
+         "there is no machine 'bx'; did you mean 'box'?"},
+        {NULL, "- {name: x, machine: box, threads: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n",
+         "peers[x].threads is 4 but machine 'box' has 2 cores"},
+        {NULL, "- {name: x, machine: box, up_mbps: 4, gflops: 1}\nmachines: [{name: box, cores: 2}]\n",
+         "peers[x].up_mbps: place and line belong to its machine"},
+        {NULL, "machines: tower\n", "machines must be a list: begin each of its items with '- '"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_links(void **state) {
     (void)state;
-    expect_refused(with("links: {latency_ms: -5}\n"), "s.yaml:11:21: links.latency_ms must be from 0 to 60000, not -5");
-    expect_refused(with("links: {latency_ms: fast}\n"), "links.latency_ms must be a number, not 'fast'");
-    expect_refused(with("links: {latncy_ms: 5}\n"),
-                   "s.yaml:11:9: unknown key 'latncy_ms' in 'links'; did you mean 'latency_ms'?");
-    expect_refused(with("links: {up_mbps: 0}\n"), "links.up_mbps must be from 0.001 to 1e+06, not 0");
-    expect_refused(with("links: {pairs: [{between: [anna, firts], mbps: 1}]}\n"),
-                   "s.yaml:11:34: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?");
-    expect_refused(with("links: {pairs: [{between: [anna, Tokyo], mbps: 1}]}\n"),
-                   "no peer is in Tokyo: give some 'place: Tokyo'");
-    expect_refused(with("links: {pairs: [{between: [anna, zebra], mbps: 1}]}\n"),
-                   "nobody is called 'zebra': name peers, groups, machines or places");
-    expect_refused(with("links: {pairs: [{between: [anna], mbps: 1}]}\n"),
-                   "links.pairs[1].between must name two, like [anna, London]");
-    expect_refused(with("links: {pairs: [{from: anna, mbps: 1}]}\n"), "links.pairs[1].to is missing");
-    expect_refused(with("links: {pairs: [{mbps: 1}]}\n"),
-                   "write either 'between: [A, B]' for both ways, or 'from: A' and 'to: B'");
-    expect_refused(with("links: {pairs: [{between: [anna, first]}]}\n"),
-                   "says nothing about the link: add 'latency_ms', 'jitter_ms' or 'mbps'");
-    expect_refused(with("links: {partitions: [{start_s: 1}]}\n"),
-                   "links.partitions[1].from is missing: say who is cut off");
-    expect_refused(with("links: {partitions: [{from: first, start_s: 5, stop_s: 5}]}\n"),
-                   "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s");
-    expect_refused(with("links: {partitions: [{from: []}]}\n"),
-                   "links.partitions[1].from is an empty list: name somebody");
+    static const mistake mistakes[] = {
+        {NULL, "links: {latency_ms: -5}\n", "s.yaml:11:21: links.latency_ms must be from 0 to 60000, not -5"},
+        {NULL, "links: {latency_ms: fast}\n", "links.latency_ms must be a number, not 'fast'"},
+        {NULL, "links: {latncy_ms: 5}\n",
+         "s.yaml:11:9: unknown key 'latncy_ms' in 'links'; did you mean 'latency_ms'?"},
+        {NULL, "links: {up_mbps: 0}\n", "links.up_mbps must be from 0.001 to 1e+06, not 0"},
+        {NULL, "links: {pairs: [{between: [anna, firts], mbps: 1}]}\n",
+         "s.yaml:11:34: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?"},
+        {NULL, "links: {pairs: [{between: [anna, Tokyo], mbps: 1}]}\n",
+         "no peer is in Tokyo: give some 'place: Tokyo'"},
+        {NULL, "links: {pairs: [{between: [anna, zebra], mbps: 1}]}\n",
+         "nobody is called 'zebra': name peers, groups, machines or places"},
+        {NULL, "links: {pairs: [{between: [anna], mbps: 1}]}\n",
+         "links.pairs[1].between must name two, like [anna, London]"},
+        {NULL, "links: {pairs: [{from: anna, mbps: 1}]}\n", "links.pairs[1].to is missing"},
+        {NULL, "links: {pairs: [{mbps: 1}]}\n",
+         "write either 'between: [A, B]' for both ways, or 'from: A' and 'to: B'"},
+        {NULL, "links: {pairs: [{between: [anna, first]}]}\n",
+         "says nothing about the link: add 'latency_ms', 'jitter_ms' or 'mbps'"},
+        {NULL, "links: {partitions: [{start_s: 1}]}\n", "links.partitions[1].from is missing: say who is cut off"},
+        {NULL, "links: {partitions: [{from: first, start_s: 5, stop_s: 5}]}\n",
+         "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s"},
+        {NULL, "links: {partitions: [{from: []}]}\n", "links.partitions[1].from is an empty list: name somebody"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 static void test_mistakes_of_churn(void **state) {
     (void)state;
-    expect_refused(with("churn: {crash: 1.5}\n"), "churn.crash must be from 0 to 1, not 1.5");
-    expect_refused(with("churn: {crush: 0.5}\n"), "unknown key 'crush' in 'churn'; did you mean 'crash'?");
-    expect_refused(with("churn: {crash: 0.1, only: anna}\n"),
-                   "s.yaml:11:27: churn.only: 'anna' is a data peer, and only relays can come and go");
-    expect_refused(with("churn: {sessions: {shape: 2}}\n"), "churn.sessions.mean_s is missing");
-    expect_refused(with("churn: {sessions: {mean_s: 60, shape: 2}}\n"),
-                   "churn.sessions.shape belongs to 'distribution: weibull'");
-    expect_refused(with("churn: {sessions: {distribution: normal, mean_s: 60}}\n"),
-                   "churn.sessions.distribution must be exponential or weibull, not 'normal'");
-    expect_refused(with("churn: {dies: slowly}\n"), "churn.dies must be machine or process, not 'slowly'");
-    expect_refused(with("churn: {trace: x.txt}\n"), "churn.trace: no other file can be named here");
-    expect_refused(with("churn: 0.1\n"), "churn must be a group of keys, not '0.1'");
+    static const mistake mistakes[] = {
+        {NULL, "churn: {crash: 1.5}\n", "churn.crash must be from 0 to 1, not 1.5"},
+        {NULL, "churn: {crush: 0.5}\n", "unknown key 'crush' in 'churn'; did you mean 'crash'?"},
+        {NULL, "churn: {crash: 0.1, only: anna}\n",
+         "s.yaml:11:27: churn.only: 'anna' is a data peer, and only relays can come and go"},
+        {NULL, "churn: {sessions: {shape: 2}}\n", "churn.sessions.mean_s is missing"},
+        {NULL, "churn: {sessions: {mean_s: 60, shape: 2}}\n",
+         "churn.sessions.shape belongs to 'distribution: weibull'"},
+        {NULL, "churn: {sessions: {distribution: normal, mean_s: 60}}\n",
+         "churn.sessions.distribution must be exponential or weibull, not 'normal'"},
+        {NULL, "churn: {dies: slowly}\n", "churn.dies must be machine or process, not 'slowly'"},
+        {NULL, "churn: {trace: x.txt}\n", "churn.trace: no other file can be named here"},
+        {NULL, "churn: 0.1\n", "churn must be a group of keys, not '0.1'"},
+    };
+    expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
 
 int main(void) {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { PEERS = 4 };
+enum { PEERS = 4, SEEN = 8 };
 
 static const uint64_t MEGABIT = 1000000;
 
@@ -26,9 +26,13 @@ typedef struct world {
     swarm_machine machine[PEERS];
     uint32_t on[PEERS][PEERS];
     swarm_way *way[PEERS * PEERS];
+    // What came or was done, in order: by or for whom, and when.
+    uint32_t who[SEEN];
+    uint64_t at_ns[SEEN];
+    uint32_t seen;
 } world;
 
-static world *world_new(void) {
+static int world_begin(void **state) {
     world *d = calloc(1, sizeof *d);
     assert_non_null(d);
     d->w = (swarm){.core = &d->core, .s = &d->s, .out = &d->out, .options = &d->options, .peer = d->peer, .peers = PEERS, .machine = d->machine, .way = d->way};
@@ -42,10 +46,12 @@ static world *world_new(void) {
         d->machine[i] = (swarm_machine){.cores_milli = 1000, .at_ns = SWARM_BEGIN_NS, .peer = d->on[i], .peers = 1};
         d->on[i][0] = i;
     }
-    return d;
+    *state = d;
+    return 0;
 }
 
-static void world_free(world *d) {
+static int world_end(void **state) {
+    world *d = *state;
     void *item;
     uint64_t at;
     while (sim_queue_take(&d->w.queue, &at, &item)) swarm_item_free(item);
@@ -57,6 +63,23 @@ static void world_free(world *d) {
     for (uint32_t i = 0; i < PEERS; i++) swarm_list_clear(&d->peer[i].inbox);
     free(d->w.flow);
     free(d);
+    return 0;
+}
+
+static void see(world *d, uint32_t who, uint64_t now) {
+    if (d->seen == SEEN) fail_msg("more than %d", SEEN);
+    d->who[d->seen] = who;
+    d->at_ns[d->seen++] = now - SWARM_BEGIN_NS;
+}
+
+static void assert_near(uint64_t ns, double s) {
+    double got = (double)ns / 1e9;
+    if (got < s - 1e-6 || got > s + 1e-6) fail_msg("%.9f s, wanted %.9f s", got, s);
+}
+
+static void assert_seen(const world *d, uint32_t count, const double s[]) {
+    assert_int_equal(d->seen, count);
+    for (uint32_t i = 0; i < count; i++) assert_near(d->at_ns[i], s[i]);
 }
 
 static swarm_way *way(world *d, uint32_t from, uint32_t to) {
@@ -76,112 +99,73 @@ static void tensor(world *d, uint32_t from, uint32_t to, uint64_t bits) {
     swarm_flow_add(&d->w, way(d, from, to), item);
 }
 
-// Runs the clock for the lines alone; when each arrival came, by receiver, in `at_ns`.
-static uint32_t arrivals(world *d, uint64_t at_ns[], uint32_t who[], uint32_t most) {
+// Runs the clock for the lines alone, and expects tensors to arrive at these seconds, by receiver.
+static void expect_arrivals(world *d, uint32_t count, const double s[]) {
     void *taken;
     uint64_t at;
-    uint32_t count = 0;
+    d->seen = 0;
     while (sim_queue_take(&d->w.queue, &at, &taken)) {
         swarm_item *item = taken;
         d->core.now = at;
         if (item->kind == SWARM_FLOW) swarm_flow_done(&d->w, item);
         else if (item->kind == SWARM_LINES) swarm_flow_all(&d->w);
-        else if (count < most) {
-            who[count] = item->peer;
-            at_ns[count++] = at - SWARM_BEGIN_NS;
-        }
+        else see(d, item->peer, at);
         swarm_item_free(item);
     }
-    return count;
-}
-
-static void assert_near(uint64_t ns, double s) {
-    double got = (double)ns / 1e9;
-    if (got < s - 1e-6 || got > s + 1e-6) fail_msg("%.9f s, wanted %.9f s", got, s);
+    assert_seen(d, count, s);
 }
 
 static void test_one_tensor_has_the_line(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     d->machine[1].down_bps = 100 * MEGABIT;
     tensor(d, 0, 1, 8 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 1);
-    assert_near(at[0], 1.0);
-    world_free(d);
+    expect_arrivals(d, 1, (double[]){1.0});
 }
 
 // Two tensors leave by one line: half each; when the short one is through, the other has all of it.
 static void test_a_line_is_shared(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 2, 4 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 2);
-    assert_int_equal(who[0], 2);
-    assert_near(at[0], 1.0);
-    assert_near(at[1], 1.5);
-    world_free(d);
+    expect_arrivals(d, 2, (double[]){1.0, 1.5});
+    assert_int_equal(d->who[0], 2);
 }
 
 // What one cannot use, because its receiver is slow, the others have (max-min, not equal shares).
 static void test_what_one_cannot_use_others_have(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 9 * MEGABIT;
     d->machine[1].down_bps = MEGABIT;
     tensor(d, 0, 1, 1 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 2);
-    assert_near(at[0], 1.0);
-    assert_near(at[1], 1.0);
-    world_free(d);
+    expect_arrivals(d, 2, (double[]){1.0, 1.0});
 }
 
 // Three senders into one line, one of them slower than its third; the pair's own limit counts, too.
 static void test_the_receivers_line_is_shared(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[3].down_bps = 10 * MEGABIT;
     d->machine[0].up_bps = 2 * MEGABIT;
     way(d, 1, 3)->link.bps = 3 * MEGABIT;
     tensor(d, 0, 3, 2 * MEGABIT);
     tensor(d, 1, 3, 3 * MEGABIT);
     tensor(d, 2, 3, 5 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 3);
-    for (int i = 0; i < 3; i++) assert_near(at[i], 1.0);
-    world_free(d);
+    expect_arrivals(d, 3, (double[]){1.0, 1.0, 1.0});
 }
 
 static void test_tensors_of_one_way_go_in_order(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 1, 2 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 2);
-    assert_near(at[0], 1.0);
-    assert_near(at[1], 1.25);
+    expect_arrivals(d, 2, (double[]){1.0, 1.25});
     assert_int_equal(d->peer[0].sending.total_ns / 1000, 1250000);
-    world_free(d);
 }
 
 static void test_a_cut_way_stands_still(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     d->s.peers = PEERS;
     d->s.partitions = 1;
@@ -190,52 +174,40 @@ static void test_a_cut_way_stands_still(void **state) {
         sim_queue_put(&d->w.queue, SWARM_BEGIN_NS + (i ? d->s.partition[0].stop_ns : d->s.partition[0].start_ns), swarm_item_new(SWARM_LINES, 0, 0));
     tensor(d, 0, 1, 8 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
-    assert_int_equal(arrivals(d, at, who, 8), 2);
-    assert_int_equal(who[0], 2);  // half for 0.5 s, then all
-    assert_near(at[0], 1.25);
-    assert_near(at[1], 2.5 + 0.75);
-    world_free(d);
+    expect_arrivals(d, 2, (double[]){1.25, 2.5 + 0.75});
+    assert_int_equal(d->who[0], 2);  // half for 0.5 s, then all
 }
 
 static void test_a_cleared_way_gives_its_share_back(void **state) {
-    (void)state;
-    world *d = world_new();
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
     tensor(d, 0, 1, 80 * MEGABIT);
     tensor(d, 0, 2, 8 * MEGABIT);
     swarm_flow_clear(&d->w, way(d, 0, 1));
-    assert_int_equal(arrivals(d, at, who, 8), 1);
-    assert_near(at[0], 1.0);
-    world_free(d);
+    expect_arrivals(d, 1, (double[]){1.0});
 }
 
 // ---- machines
 
-// Jobs that are done, in order: the clock of the machines alone.
-static uint32_t jobs_done(world *d, uint64_t at_ns[], uint32_t who[], uint32_t most) {
+// Runs the clock for the machines alone, and expects jobs to be done at these seconds.
+static void expect_jobs(world *d, uint32_t count, const double s[]) {
     void *taken;
     uint64_t at;
-    uint32_t count = 0;
+    d->seen = 0;
     while (sim_queue_take(&d->w.queue, &at, &taken)) {
         swarm_item *item = taken;
         d->core.now = at;
         bool before[PEERS];
         for (uint32_t i = 0; i < PEERS; i++) before[i] = d->peer[i].task[TASK_JOB].active;
         swarm_machine_item(&d->w, item);
-        for (uint32_t i = 0; i < PEERS && count < most; i++) {
-            if (!before[i] || d->peer[i].task[TASK_JOB].active) continue;
-            who[count] = i;
-            at_ns[count++] = at - SWARM_BEGIN_NS;
-        }
+        for (uint32_t i = 0; i < PEERS; i++)
+            if (before[i] && !d->peer[i].task[TASK_JOB].active) see(d, i, at);
         swarm_item_free(item);
     }
-    return count;
+    assert_seen(d, count, s);
 }
 
-static world *on_one_machine(uint64_t cores_milli) {
-    world *d = world_new();
+static void on_one_machine(world *d, uint64_t cores_milli) {
     for (uint32_t i = 0; i < PEERS; i++) {
         d->peers[i].machine = 0;
         d->on[0][i] = i;
@@ -243,82 +215,61 @@ static world *on_one_machine(uint64_t cores_milli) {
     }
     d->machine[0].peers = PEERS;
     d->machine[0].cores_milli = cores_milli;
-    return d;
 }
 
 static void test_cores_enough(void **state) {
-    (void)state;
-    world *d = on_one_machine(2000);
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
+    on_one_machine(d, 2000);
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
     swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S / 2, 1);
-    assert_int_equal(jobs_done(d, at, who, 8), 2);
-    assert_int_equal(who[0], 1);
-    assert_near(at[0], 0.5);
-    assert_near(at[1], 1.0);
-    world_free(d);
+    expect_jobs(d, 2, (double[]){0.5, 1.0});
+    assert_int_equal(d->who[0], 1);
 }
 
 // Four jobs on a core and a half: each at 3/8 until the short ones are over.
 static void test_cores_too_few(void **state) {
-    (void)state;
-    world *d = on_one_machine(1500);
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
+    on_one_machine(d, 1500);
     for (uint32_t i = 0; i < PEERS; i++) swarm_task_start(&d->w, i, TASK_JOB, i < 2 ? 3 * SWARM_S / 8 : SWARM_S, 1);
-    assert_int_equal(jobs_done(d, at, who, 8), 4);
-    assert_near(at[0], 1.0);
-    assert_near(at[1], 1.0);
-    assert_near(at[2], 1.0 + 0.625 / 0.75);
-    assert_near(at[3], 1.0 + 0.625 / 0.75);
-    world_free(d);
+    expect_jobs(d, 4, (double[]){1.0, 1.0, 1.0 + 0.625 / 0.75, 1.0 + 0.625 / 0.75});
 }
 
 static void test_threads_weigh(void **state) {
-    (void)state;
-    world *d = on_one_machine(2000);
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
+    on_one_machine(d, 2000);
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 3);
     swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S, 1);
-    assert_int_equal(jobs_done(d, at, who, 8), 2);
-    assert_near(at[0], 2.0);
-    assert_near(at[1], 2.0);
-    world_free(d);
+    expect_jobs(d, 2, (double[]){2.0, 2.0});
 }
 
 static void test_who_stands_still_takes_nothing(void **state) {
-    (void)state;
-    world *d = on_one_machine(1000);
-    uint64_t at[8];
-    uint32_t who[8];
+    world *d = *state;
+    on_one_machine(d, 1000);
     swarm_task_start(&d->w, 0, TASK_JOB, SWARM_S, 1);
     swarm_task_start(&d->w, 1, TASK_JOB, SWARM_S, 1);
     swarm_task_stop(&d->w, 1, TASK_JOB);
     assert_true(d->peer[1].task[TASK_JOB].left_ps > 0);
-    assert_int_equal(jobs_done(d, at, who, 8), 1);
-    assert_near(at[0], 1.0);
+    expect_jobs(d, 1, (double[]){1.0});
     uint64_t resumed = d->core.now - SWARM_BEGIN_NS;
     swarm_task_go_on(&d->w, 1, TASK_JOB);
-    assert_int_equal(jobs_done(d, at, who, 8), 1);
-    assert_near(at[0] - resumed, 1.0);
-    world_free(d);
+    expect_jobs(d, 1, (double[]){(double)resumed / 1e9 + 1.0});
 }
+
+#define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_begin, world_end)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_tensor_has_the_line),
-        cmocka_unit_test(test_a_line_is_shared),
-        cmocka_unit_test(test_what_one_cannot_use_others_have),
-        cmocka_unit_test(test_the_receivers_line_is_shared),
-        cmocka_unit_test(test_tensors_of_one_way_go_in_order),
-        cmocka_unit_test(test_a_cut_way_stands_still),
-        cmocka_unit_test(test_a_cleared_way_gives_its_share_back),
-        cmocka_unit_test(test_cores_enough),
-        cmocka_unit_test(test_cores_too_few),
-        cmocka_unit_test(test_threads_weigh),
-        cmocka_unit_test(test_who_stands_still_takes_nothing),
+        WORLD_TEST(test_one_tensor_has_the_line),
+        WORLD_TEST(test_a_line_is_shared),
+        WORLD_TEST(test_what_one_cannot_use_others_have),
+        WORLD_TEST(test_the_receivers_line_is_shared),
+        WORLD_TEST(test_tensors_of_one_way_go_in_order),
+        WORLD_TEST(test_a_cut_way_stands_still),
+        WORLD_TEST(test_a_cleared_way_gives_its_share_back),
+        WORLD_TEST(test_cores_enough),
+        WORLD_TEST(test_cores_too_few),
+        WORLD_TEST(test_threads_weigh),
+        WORLD_TEST(test_who_stands_still_takes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

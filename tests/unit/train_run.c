@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "text.h"
 #include "train/run.h"
 
 #include <limits.h>
@@ -35,17 +36,11 @@ static void parse(const char *text) {
 static void expect_refused(const char *text, const char *message) {
     braid_error error = {0};
     assert_int_equal(run_config_parse(text, strlen(text), "run.yaml", "/base", &other, &error), BRAID_CONFIG);
-    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+    assert_text_holds(error.text, message);
 }
 
 // `small` with its first `old` replaced.
-static const char *changed(const char *old, const char *new) {
-    static char text[2048];
-    const char *at = strstr(small, old);
-    assert_non_null(at);
-    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - small), small, new, at + strlen(old));
-    return text;
-}
+static const char *changed(const char *old, const char *new) { return text_changed(small, old, new); }
 
 static void test_defaults(void **state) {
     (void)state;
@@ -206,7 +201,7 @@ static void expect_description_refused(const char *text, const char *message) {
     braid_error error = {0};
     braid_hash data;
     assert_int_not_equal(run_config_from_description(text, strlen(text), &other, &data, &error), BRAID_OK);
-    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+    assert_text_holds(error.text, message);
 }
 
 static void test_strange_descriptions(void **state) {
@@ -230,7 +225,7 @@ static void write_file(const char *path, const char *text) {
 static void expect_load(const char *path, braid_err code, const char *message) {
     braid_error error = {0};
     assert_int_equal(run_config_load(path, &other, &error), code);
-    if (strstr(error.text, message) == NULL) fail_msg("'%s' does not hold '%s'", error.text, message);
+    assert_text_holds(error.text, message);
 }
 
 static void test_files(void **state) {
