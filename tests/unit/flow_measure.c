@@ -111,6 +111,24 @@ static void test_a_real_change_arrives(void **state) {
     assert_int_equal(measure_value(&m), 7);
 }
 
+// However far the median is away, it counts as four times the average, or as a quarter of it.
+static void test_a_leap_is_capped(void **state) {
+    (void)state;
+    measure up = {0}, down = {0};
+    for (int i = 0; i < 5; i++) {
+        measure_add(&up, 8000);
+        measure_add(&down, 8000);
+    }
+    for (int i = 0; i < 3; i++) {  // more than half of the window
+        assert_int_equal(measure_value(&up), 8000);
+        assert_int_equal(measure_value(&down), 8000);
+        measure_add(&up, 30 * SECOND);
+        measure_add(&down, 1);
+    }
+    assert_int_equal(measure_value(&up), 8000 + (32000 - 8000) / 8);
+    assert_int_equal(measure_value(&down), 8000 - (8000 - 2000) / 8);
+}
+
 static const measure_rule rule = {.relative_ppm = 100000, .absolute = 10, .patience = 2 * SECOND};
 
 // Sets the smoothed round trip so that the link costs `cost`, and asks.
@@ -164,6 +182,7 @@ int main(void) {
         cmocka_unit_test(test_noise_is_smoothed),
         cmocka_unit_test(test_a_pause_moves_nothing),
         cmocka_unit_test(test_a_real_change_arrives),
+        cmocka_unit_test(test_a_leap_is_capped),
         cmocka_unit_test(test_hysteresis),
         cmocka_unit_test(test_steady_noise_is_never_announced),
     };

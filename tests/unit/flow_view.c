@@ -326,6 +326,35 @@ static void links_with_units_stay(void **state) {
     close_net(n);
 }
 
+// Whether `i` still has the link to `j` when that one asked it to give it up.
+static bool stays_when_asked(net *n, uint32_t i, uint32_t j) {
+    view_message m = {.from = j,
+                      .to = i,
+                      .kind = VIEW_PART,
+                      .side = ROUTER_PREVIOUS,
+                      .linked = 1 << ROUTER_PREVIOUS,
+                      .card = {.peer = j, .stage = stage_of(j)}};
+    view_receive(n->view[i], n->now, &m);
+    collect(n, i);
+    return n->linked[i][ROUTER_NEXT][j];
+}
+
+static void a_link_in_use_is_not_given_up_when_asked(void **state) {
+    (void)state;
+    net *n = open_net(test_seed() + 5, true, 0);
+    run(n, 150);
+    uint32_t i = 2, j = 1;
+    while (!n->linked[i][ROUTER_NEXT][j]) j++;
+    view_carries(n->view[i], n->now, ROUTER_NEXT, j, 1);
+    assert_true(stays_when_asked(n, i, j));
+    view_carries(n->view[i], n->now, ROUTER_NEXT, j, 0);
+    n->now += 8 * PERIOD - 1;  // it is kept for a while after
+    assert_true(stays_when_asked(n, i, j));
+    n->now++;
+    assert_false(stays_when_asked(n, i, j));
+    close_net(n);
+}
+
 static void the_same_twice(void **state) {
     (void)state;
     uint64_t hash[3];
@@ -391,10 +420,15 @@ static void bad_configurations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(views_agree_and_are_cheap), cmocka_unit_test(quiet_views_say_little),
-        cmocka_unit_test(lost_messages_are_mended),  cmocka_unit_test(the_dead_are_replaced),
-        cmocka_unit_test(links_with_units_stay),     cmocka_unit_test(the_same_twice),
-        cmocka_unit_test(nonsense_is_ignored),       cmocka_unit_test(bad_configurations),
+        cmocka_unit_test(views_agree_and_are_cheap),
+        cmocka_unit_test(quiet_views_say_little),
+        cmocka_unit_test(lost_messages_are_mended),
+        cmocka_unit_test(the_dead_are_replaced),
+        cmocka_unit_test(links_with_units_stay),
+        cmocka_unit_test(a_link_in_use_is_not_given_up_when_asked),
+        cmocka_unit_test(the_same_twice),
+        cmocka_unit_test(nonsense_is_ignored),
+        cmocka_unit_test(bad_configurations),
     };
     print_message("BRAID_TEST_SEED=%" PRIu64 "\n", test_seed());
     return cmocka_run_group_tests(tests, NULL, NULL);

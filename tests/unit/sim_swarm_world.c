@@ -155,6 +155,15 @@ static void test_the_receivers_line_is_shared(void **state) {
     expect_arrivals(d, 3, (double[]){1.0, 1.0, 1.0});
 }
 
+// Nothing but the receiver's line bounds two senders: half each.
+static void test_two_senders_share_alike(void **state) {
+    world *d = *state;
+    d->machine[3].down_bps = 8 * MEGABIT;
+    tensor(d, 0, 3, 8 * MEGABIT);
+    tensor(d, 1, 3, 4 * MEGABIT);
+    expect_arrivals(d, 2, (double[]){1.0, 1.5});
+}
+
 static void test_tensors_of_one_way_go_in_order(void **state) {
     world *d = *state;
     d->machine[0].up_bps = 8 * MEGABIT;
@@ -263,6 +272,7 @@ int main(void) {
         WORLD_TEST(test_a_line_is_shared),
         WORLD_TEST(test_what_one_cannot_use_others_have),
         WORLD_TEST(test_the_receivers_line_is_shared),
+        WORLD_TEST(test_two_senders_share_alike),
         WORLD_TEST(test_tensors_of_one_way_go_in_order),
         WORLD_TEST(test_a_cut_way_stands_still),
         WORLD_TEST(test_a_cleared_way_gives_its_share_back),
