@@ -63,6 +63,7 @@ int64_t measure_cost(const measure_link *l, int64_t mine, int64_t theirs, uint64
     if (mine + theirs + round_trip + to + from == 0) return 0;
     int64_t cost = (or_else(mine, theirs) + or_else(theirs, mine) + round_trip) / (2 * MEASURE_UNIT_NS);
     int64_t rates = or_else(to, from) + or_else(from, to);
+    if (rates == 0) rates = 2 * clamp(l->guessed_rate, 0, MEASURE_MAX);
     if (rates > 0) cost += (int64_t)(size < MOST_SIZE ? size : MOST_SIZE) * (2000000000 / MEASURE_UNIT_NS) / rates;
     return clamp(cost, 1, ROUTER_MAX_COST);
 }

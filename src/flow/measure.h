@@ -57,6 +57,7 @@ typedef enum measure_direction { MEASURE_TO, MEASURE_FROM, MEASURE_DIRECTIONS } 
 // A link to a neighbour as one end sees it.
 typedef struct measure_link {
     measure round_trip, rate[MEASURE_DIRECTIONS];  // ns; bytes a second
+    int64_t guessed_rate;                          // counts while none was measured; 0: no guess
     int64_t cost;                                  // announced; 0: nothing yet
     int64_t outside_since;
     int8_t side;  // of the band on which the cost is: -1, 0, 1

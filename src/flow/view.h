@@ -107,6 +107,9 @@ view *view_init(void *memory, const view_config *config, int64_t now);
 
 // Somebody whom the host heard of (the run's ticket, discovery, the run's data peers).
 void view_contact(view *v, int64_t now, router_peer peer, uint16_t stage);
+// A neighbour already, and I am its: both ends say so when they begin to choose, of links from a time when nobody had to.
+// False: the side is full, or it is one.
+bool view_adopt(view *v, int64_t now, router_side side, router_peer peer, uint16_t stage, int64_t cost);
 // What a link with this peer would cost.
 void view_measured(view *v, int64_t now, router_peer peer, int64_t cost);
 // Units that the router sends over, or takes from, this link now; at least 1 while router_link_busy.

@@ -75,6 +75,14 @@ static bond *new_bond(view *v, router_side side, const view_card *card, int64_t 
     return b;
 }
 
+bool view_adopt(view *v, int64_t now, router_side side, router_peer peer, uint16_t stage, int64_t cost) {
+    v->now = now;
+    if (side == ROUTER_SAME || full(v, side) || view_bond_find(v, side, peer) != NULL) return false;
+    view_card card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
+    new_bond(v, side, &card, cost, false)->up = true;
+    return true;
+}
+
 void view_bond_drop(view *v, router_side side, bond *b, bool tell_host) {
     bond gone = *b;
     *b = v->bond[side][--v->bonds[side]];
@@ -157,21 +165,27 @@ void view_bond_expire(view *v, router_side side) {
 
 // --- Answers -----------------------------------------------------------------------------------------------------------
 
-static bool acceptable(const view *v, router_side side, const view_message *m) {
-    if (full(v, side)) return false;
-    if (m->by_chance) return view_bond_chance(v, side);
-    return m->cost < view_bond_limit(v, side);
+// What the asker says, but not less than what I measured: nobody gets a close place by his word alone.
+static int64_t cost_of_asker(view *v, router_side side, const view_message *m) {
+    const contact *c = view_contact_find(v, side, m->from);
+    return c != NULL && c->cost > m->cost ? c->cost : m->cost;
+}
+
+static bool acceptable(const view *v, router_side side, int64_t cost, bool by_chance) {
+    if (full(v, side) || cost >= VIEW_ANY_COST) return false;
+    return by_chance ? view_bond_chance(v, side) : cost < view_bond_limit(v, side);
 }
 
 void view_bond_on_ask(view *v, router_side side, const view_message *m) {
     bond *b = view_bond_find(v, side, m->from);
-    if (b == NULL && !acceptable(v, side, m)) {
+    int64_t cost = b == NULL ? cost_of_asker(v, side, m) : b->cost;
+    if (b == NULL && !acceptable(v, side, cost, m->by_chance)) {
         contact *c = view_contact_find(v, side, m->from);
         if (c != NULL && c->cost == VIEW_UNKNOWN) view_contact_measured(v, side, c, m->cost);
         view_post(v, m->from, VIEW_NO, side, view_bond_limit(v, side), m->by_chance);
         return;
     }
-    if (b == NULL) b = new_bond(v, side, &m->card, m->cost, m->by_chance);
+    if (b == NULL) b = new_bond(v, side, &m->card, cost, m->by_chance);
     if (!b->up) {
         b->by_chance &= m->by_chance;  // both asked: close if it is for one of them
         come_up(v, side, b);

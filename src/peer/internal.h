@@ -20,10 +20,11 @@ enum {
     PEER_MAX_PULLS = 8,             // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
     PEER_LOG_ENTRIES = 256,         // newest entries, kept for those who missed them
-    ROUTE_NEIGHBOURS = 16,          // of the router, a side: of more members it sees a lasting choice
-    ROUTE_MAX_LINKS = 3 * ROUTE_NEIGHBOURS,
+    ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
+    ROUTE_MAX_LINKS = 2 * WIRE_MAX_STAGE_MEMBERS,  // a data peer has all of both its stages
+    ROUTE_MAX_KNOWN = 3 * WIRE_MAX_STAGE_MEMBERS,  // among whom a view chooses, and those of the own stage
     ROUTE_MAX_UNITS = 512,          // entries of router_units that are looked at
-    ROUTE_MAX_FLOWS = 2 * ROUTE_NEIGHBOURS,  // told to the user
+    ROUTE_MAX_FLOWS = 32,           // told to the user
     PEER_MAX_APPENDS = 80,          // entries appended in one step
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
@@ -285,8 +286,22 @@ typedef struct route_link {
     uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
 } route_link;
 
+// Somebody whom my view may choose, or of my own stage.
+typedef struct route_known {
+    member_id member;         // 0: nobody
+    uint16_t stage;
+    uint64_t paid_ns;         // of its words: who says more than the limit is not heard
+    measure_link measured;    // while it is no neighbour of the router
+    uint32_t rate_out, rate_in;  // bytes a millisecond of its line, as it says; 0: not seen
+    uint32_t rate_here;          // from it to me, as it measured
+} route_known;
+
 typedef struct routing {
-    void *memory;
+    void *memory, *view_memory;
+    struct view *view;        // NULL: nobody has to choose
+    route_known *known;       // [ROUTE_MAX_KNOWN]
+    uint32_t known_count;
+    bool crowded[2];          // the side has more members than a router has neighbours, or I stand among so many
     router *router;           // NULL: this peer has no place in the routing
     uint64_t epoch;           // names the sources
     bool stale;               // members or links changed since the neighbours were chosen
@@ -471,7 +486,7 @@ void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
 
-// ---- route.c: the router in this peer; route_link.c: its links ----------------------------------------------------
+// ---- route.c: the router in this peer; route_link.c: its links; route_view.c: who they lead to ---------------------
 void route_tick(peer *p);
 void on_route(peer *p, const message *msg);
 // Which of the next stage gets the microbatch by the router's units; 0: it has no unit, or nobody who has one can take it.
@@ -489,6 +504,16 @@ void route_link_close(peer *p, route_link *l);
 void route_links_tick(peer *p);
 void route_say(peer *p, route_link *l);  // a frame without parts
 void route_flush(peer *p);
+uint64_t route_time_at(const peer *p, const member *m);
+size_t route_view_bytes(const peer_run *run, const peer_config *config);
+void route_view_refresh(peer *p);  // members or links changed
+void route_view_stop(peer *p);
+bool route_view_wants(const peer *p, const member *m);  // a relay of a neighbouring stage
+void route_view_opens(peer *p, route_link *l);   // the router gets it, with what is known of it
+void route_view_closes(peer *p, const route_link *l);
+void route_view_look(peer *p);
+void route_view_tick(peer *p);
+void on_view(peer *p, const message *msg);
 bool route_is_next(const peer *p, member_id id);
 bool route_is_previous(const peer *p, member_id id);
 

@@ -56,6 +56,9 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     uint8_t *slots = carve(&c, config->capacity, 1);
     task *tasks = carve(&c, PEER_MAX_TASKS, sizeof(task));
     void *router_memory = carve(&c, 1, route_bytes(run, config));
+    size_t view_bytes = route_view_bytes(run, config);
+    void *view_memory = carve(&c, 1, view_bytes);
+    route_known *known = carve(&c, view_bytes > 0 ? ROUTE_MAX_KNOWN : 0, sizeof(route_known));
     if (p != NULL) {
         p->effects = effects;
         p->outbox = outbox;
@@ -67,6 +70,8 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->slot_taken = slots;
         p->tasks = tasks;
         p->routing.memory = router_memory;
+        p->routing.view_memory = view_memory;
+        p->routing.known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
     if (config->leader) carve_leader(&c, run, p, microbatches);
@@ -278,6 +283,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_HEARTBEAT: on_heartbeat(p, from, msg); break;
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
     case MESSAGE_ROUTE: on_route(p, msg); break;
+    case MESSAGE_VIEW: on_view(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
     case MESSAGE_LOG:
         if (from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->config.leader_id)) on_log(p, msg);

@@ -11,10 +11,12 @@ static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; 
 
 // ---- memory and life ----------------------------------------------------------------------------------------------
 
-static router_config config_of(const peer_run *run, uint32_t sources) {
+// A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all.
+static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
+    uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
         .algorithm = (router_algorithm)run->routing, .self = 1, .capacity = run->microbatches, .source_count = sources,
-        .max_neighbours = ROUTE_NEIGHBOURS, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
+        .max_neighbours = neighbours, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
         .slack = slack, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
         .temperature = gwtf_temperature, .cooling = gwtf_cooling};
 }
@@ -22,7 +24,7 @@ static router_config config_of(const peer_run *run, uint32_t sources) {
 static bool has_routers(const peer_run *run) { return run->stages > 1 && run->routing < ROUTER_ALGORITHMS; }
 
 static size_t bytes_for(const peer_run *run, const peer_config *config, uint32_t sources) {
-    router_config c = config_of(run, sources);
+    router_config c = config_of(run, config->kind, sources);
     if (config->kind == MEMBER_DATA) c.source[0] = c.self;
     return router_bytes(&c);
 }
@@ -60,6 +62,7 @@ static uint32_t source_index(const routing *r, member_id id) {
 
 static void stop(peer *p) {
     routing *r = &p->routing;
+    for (uint32_t i = 0; i < r->links; i++) route_view_closes(p, &r->link[i]);
     r->router = NULL;
     r->links = 0;
     r->epoch = 0;
@@ -69,7 +72,7 @@ static void stop(peer *p) {
 // ---- what it may carry --------------------------------------------------------------------------------------------
 
 // One microbatch's time at a member of my stage; 0: not known.
-static uint64_t time_at(const peer *p, const member *m) {
+uint64_t route_time_at(const peer *p, const member *m) {
     if (m->contact == NO_CONTACT) return p->forward_ns + p->backward_ns;
     const message_heartbeat *beat = &p->contacts[m->contact].beat;
     return beat->forward_ns + beat->backward_ns;
@@ -84,7 +87,7 @@ static uint64_t median_time(const peer *p) {
     uint64_t time[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++) {
-        uint64_t t = shares(p, &p->members[i]) ? time_at(p, &p->members[i]) : 0;
+        uint64_t t = shares(p, &p->members[i]) ? route_time_at(p, &p->members[i]) : 0;
         if (t == 0) continue;
         uint32_t at = count++;
         for (; at > 0 && time[at - 1] > t; at--) time[at] = time[at - 1];
@@ -112,7 +115,7 @@ static uint32_t capacity_now(const peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (!shares(p, m)) continue;
-        uint64_t speed = speed_of(time_at(p, m), median);
+        uint64_t speed = speed_of(route_time_at(p, m), median);
         all += speed;
         if (m->id == p->me) mine = speed;
     }
@@ -155,12 +158,18 @@ static bool among_first(const peer *p, member_id self, const member *other) {
     return before < ROUTE_NEIGHBOURS;
 }
 
+// gwtf asks those of its own stage, and of many a choice that both ends know from the member numbers alone.
+static bool wanted_beside(const peer *p, const member *m) {
+    if (p->run.routing != ROUTER_GWTF || p->stage == 0) return false;
+    return among_first(p, p->me, m) && among_first(p, m->id, member_find(p, p->me));
+}
+
 static bool wanted(const peer *p, const member *m) {
     if (m->contact == NO_CONTACT || !numbered(m->id)) return false;
     if (m->stage == 0 && !is_source(&p->routing, m->id)) return false;
-    bool same = m->stage == p->stage && p->stage > 0 && p->run.routing == ROUTER_GWTF;
-    if (!same && !route_is_next(p, m->id) && !route_is_previous(p, m->id)) return false;
-    return among_first(p, p->me, m) && among_first(p, m->id, member_find(p, p->me));
+    if (m->stage == p->stage) return wanted_beside(p, m);
+    if (!route_is_next(p, m->id) && !route_is_previous(p, m->id)) return false;
+    return m->stage == 0 || p->stage == 0 || route_view_wants(p, m);
 }
 
 static bool link_stands(const peer *p, member_id id) {
@@ -177,12 +186,14 @@ static void choose_neighbours(peer *p) {
             continue;
         }
         if (!peer_breaks(p, PEER_MUTANT_ROUTES_TO_THE_GONE)) route_link_close(p, &r->link[i]);
+        route_view_closes(p, &r->link[i]);
         r->link[i] = r->link[--r->links];
     }
     for (uint32_t i = 0; i < p->member_count && r->links < ROUTE_MAX_LINKS; i++) {
         const member *m = &p->members[i];
         if (!wanted(p, m) || route_find(p, m->id) != NULL) continue;
-        r->link[r->links++] = (route_link){.member = m->id};
+        r->link[r->links] = (route_link){.member = m->id};
+        route_view_opens(p, &r->link[r->links++]);
     }
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
@@ -200,18 +211,20 @@ static void refresh(peer *p) {
     uint64_t epoch = find_sources(p, source, &sources);
     epoch = rng_seed(epoch, p->run.routing);
     r->stale = false;
+    if (r->router != NULL && router_self(r->router) != p->me) route_view_stop(p);
     if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
     bool takes_part = run_goes_on(p) && has_routers(&p->run) && numbered(p->me) && sources > 0;
     r->sources = sources;
     for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
     if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {
+        route_view_stop(p);
         stop(p);
         return;
     }
     if (r->router == NULL) {
         r->epoch = epoch;
         r->serves = p->ready;
-        router_config c = config_of(&p->run, sources);
+        router_config c = config_of(&p->run, p->config.kind, sources);
         for (uint32_t i = 0; i < sources; i++) c.source[i] = source[i];
         c.self = (router_peer)p->me;
         c.seed = rng_next(&p->random);
@@ -220,6 +233,7 @@ static void refresh(peer *p) {
         r->capacity = r->bound = capacity_now(p);
         router_capacity(r->router, (int64_t)p->now, r->capacity);
     }
+    route_view_refresh(p);
     choose_neighbours(p);
 }
 
@@ -239,7 +253,7 @@ static void look_at_costs(peer *p) {
         route_link *l = &r->link[i];
         const member *m = member_find(p, l->member);
         if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
-        int64_t theirs = (int64_t)time_at(p, m);
+        int64_t theirs = (int64_t)route_time_at(p, m);
         if (!measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes)) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
         route_say(p, l);
@@ -250,11 +264,13 @@ static void look_at_costs(peer *p) {
 
 void route_tick(peer *p) {
     routing *r = &p->routing;
+    route_view_tick(p);
     if (r->stale || (r->router != NULL && p->me == 0)) refresh(p);
     if (r->router == NULL) return;
     if (p->now >= r->looked_ns + TIMING_ROUTE_LOOK_NS || (!r->serves && p->ready)) {
         r->looked_ns = p->now;
         look_at_capacity(p);
+        route_view_look(p);
         look_at_costs(p);
         route_tell(p);
     }

@@ -28,6 +28,8 @@
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // it waits so long for what else comes before it answers
 #define TIMING_ROUTE_LOOK_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
 #define TIMING_ROUTE_SAY_NS (2 * TIMING_S)         // a link between routers is not silent for longer: its delay is measured
+#define TIMING_VIEW_PERIOD_NS (1 * TIMING_S)       // how often a view looks for better neighbours, while that changes something
+#define TIMING_VIEW_PATIENCE_NS (3 * TIMING_S)     // who has not answered it by then will not
 #define TIMING_ROUTE_TELL_NS (2 * TIMING_S)        // the user is not told more often where units go
 #define TIMING_ROUTE_TELL_RESTLESS_NS (10 * TIMING_S) // ... and so often while it still improves
 #define TIMING_NO_PEER_NS (2 * TIMING_S)           // a stage empty for so long: DENY(NO_PEER) upstream

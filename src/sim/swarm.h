@@ -59,6 +59,13 @@ typedef struct sim_swarm_peer {
     uint64_t useful_ns, wasted_ns;
 } sim_swarm_peer;
 
+// Units that routers send over a link, of all data peers, at the end.
+typedef struct sim_swarm_flow {
+    uint32_t from, to;  // of `peer`
+    uint32_t units;
+    uint32_t cost_us;   // of the link, as the sender measured it
+} sim_swarm_flow;
+
 typedef struct sim_swarm_report {
     bool failed;
     char text[SIM_SWARM_TEXT];      // what went wrong, where and when
@@ -67,6 +74,8 @@ typedef struct sim_swarm_report {
     uint32_t iterations;
     sim_swarm_peer *peer;            // [peers], by name
     uint32_t peers;
+    sim_swarm_flow *flow;            // [flows], by sender
+    uint32_t flows;
     uint64_t events, messages, repairs, crashes, joins, leaves;
     uint64_t hash;                   // of every event in its order
     uint64_t virtual_ns, wall_ns;

@@ -189,6 +189,7 @@ static void add_message(line *l, const message *msg) {
                  msg->u.heartbeat.queued);
         break;
     case MESSAGE_CAN_TAKE: line_add(l, " iteration %" PRIu64 " s%u free %u", msg->u.can_take.iteration, msg->u.can_take.stage, msg->u.can_take.free_slots); break;
+    case MESSAGE_VIEW: line_add(l, " %s", gossip_kind_name(msg->u.view.kind)); break;
     case MESSAGE_ROUTE: {
         const message_route *r = &msg->u.route;
         line_add(l, " %08x/%08x %u cost %u:", r->session, r->heard, r->sequence, r->cost);

@@ -55,6 +55,7 @@ void codec_set(codec *c, message_set *set);
 void codec_path(codec *c, message_path *path);
 
 void codec_route(codec *c, message_route *route);
+void codec_view(codec *c, message_view *view);
 void codec_log_entry(codec *c, log_entry *entry);
 void codec_message(codec *c, message *msg);
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
@@ -17,6 +17,8 @@ enum {
     WIRE_MAX_ROUTE_PARTS = 64,               // router messages in one ROUTE
     WIRE_MAX_ROUTE_WORDS = 960,              // of all its parts: eight of the longest labels
     WIRE_MAX_ROUTE_UNITS = 4096,             // units of flow over one link
+    WIRE_VIEW_AXES = 3,                      // of a place, beside its height
+    WIRE_MAX_VIEW_CARDS = 8,                 // in one VIEW
     WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor
     WIRE_MAX_LOG_ENTRIES_PER_GET = 256,
@@ -27,6 +29,7 @@ enum {
     WIRE_MAX_CHUNK_BYTES = 16 * 1024 - 8,    // of a payload in one frame: with its header one full TLS record
 };
 
+#define WIRE_MAX_LINK_COST  ((uint32_t)1 << 30)  // of one link, in microseconds; also of a place's coordinates
 #define WIRE_MAX_ROUTE_COST ((int64_t)1 << 58)  // of a walk, either sign
 
 #endif

@@ -217,6 +217,8 @@ static void code_leave(codec *c, message_leave *leave) { codec_u8_below(c, &leav
 
 static void code_route(codec *c, message_route *route) { codec_route(c, route); }
 
+static void code_view(codec *c, message_view *view) { codec_view(c, view); }
+
 void codec_message(codec *c, message *msg) {
     codec_u8(c, &msg->kind);
     codec_u64(c, &msg->iteration);

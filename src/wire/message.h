@@ -18,7 +18,7 @@ typedef uint64_t member_id;
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
-    X(ROUTE, route)
+    X(ROUTE, route) X(VIEW, view)
 
 typedef enum message_kind {
     MESSAGE_NONE,
@@ -392,6 +392,45 @@ typedef struct message_route {
     uint32_t word[WIRE_MAX_ROUTE_WORDS];
 } message_route;
 
+// What a VIEW says (src/flow/view.h explains the messages). A kind that does not use a field leaves it zero.
+typedef enum gossip_kind {
+    GOSSIP_SAMPLE,                       // clock, rates, cards
+    GOSSIP_REPLY,                        // side, by_chance, cost, clock, rates, cards
+    GOSSIP_PING,                         // side, clock, rates
+    GOSSIP_PONG,                         // side, by_chance, cost, clock, rates
+    GOSSIP_ASK, GOSSIP_YES, GOSSIP_NO,   // side, by_chance, cost
+    GOSSIP_PART, GOSSIP_CUT,             // side
+    GOSSIP_KINDS
+} gossip_kind;
+
+// Where a member lies in the space of link costs.
+typedef struct message_place {
+    int32_t at[WIRE_VIEW_AXES], height;
+    uint16_t error;  // 1/1000
+} message_place;
+
+// What its sender knows of a member, which the log says the rest of.
+typedef struct message_card {
+    uint32_t member;  // from 1, below 2^31
+    uint16_t age;     // periods since the member itself said so
+    message_place place;
+} message_card;
+
+// Gossip between members of stages that have more members than a router has neighbours.
+typedef struct message_view {
+    uint8_t kind;
+    uint8_t side;       // of the receiver, as the sender sees it: before, behind, beside
+    bool by_chance;
+    uint8_t linked;     // bit s: the receiver is the sender's neighbour on its side s
+    uint32_t cost;      // in microseconds
+    uint32_t clock_us;  // SAMPLE, PING: the sender's; REPLY, PONG: what the question said
+    uint32_t rate_out, rate_in;  // bytes a millisecond that the sender's line was seen to carry; 0: not seen
+    uint32_t rate_here;          // to the receiver, as the sender measured it
+    message_place place;    // the sender's
+    uint16_t cards;
+    message_card card[WIRE_MAX_VIEW_CARDS];
+} message_view;
+
 typedef struct message {
     uint8_t kind;
     uint64_t iteration;
@@ -408,6 +447,7 @@ typedef struct message {
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
 const char *route_kind_name(uint8_t kind);
+const char *gossip_kind_name(uint8_t kind);
 // Whether a part with these words can be encoded at all.
 bool route_part_good(const route_part *part, const uint32_t *word);
 // Words of all parts before `part`.

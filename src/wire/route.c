@@ -109,7 +109,7 @@ void codec_route(codec *c, message_route *route) {
     codec_u32(c, &route->heard);
     codec_u32(c, &route->sequence);
     codec_u64(c, &route->epoch);
-    below(c, &route->cost, (1u << 30) + 1);
+    below(c, &route->cost, WIRE_MAX_LINK_COST + 1);
     codec_u32(c, &route->sent_us);
     codec_u32(c, &route->echo_us);
     codec_u32(c, &route->held_us);

@@ -387,6 +387,36 @@ static inline void random_route(wire_random *w, message_route *b) {
     }
 }
 
+static inline void random_place(wire_random *w, message_place *place) {
+    for (uint32_t i = 0; i < WIRE_VIEW_AXES; i++) place->at[i] = (int32_t)(random_u32(w) >> 2) * (random_bool(w) ? 1 : -1);
+    place->height = (int32_t)(random_u32(w) >> 2);
+    place->error = (uint16_t)rng_below(w->r, 1001);
+}
+
+static inline void random_view(wire_random *w, message_view *b) {
+    b->kind = w->full ? (uint8_t)GOSSIP_REPLY : random_below(w, GOSSIP_KINDS);
+    bool sample = b->kind == GOSSIP_SAMPLE, reply = b->kind == GOSSIP_REPLY, pong = b->kind == GOSSIP_PONG;
+    b->linked = random_below(w, 4);
+    random_place(w, &b->place);
+    if (!sample) b->side = random_below(w, 3);
+    if (reply || pong || (b->kind >= GOSSIP_ASK && b->kind <= GOSSIP_NO)) {
+        b->by_chance = random_bool(w);
+        b->cost = random_u32(w) >> 2;
+    }
+    if (sample || reply || pong || b->kind == GOSSIP_PING) {
+        b->clock_us = random_u32(w);
+        b->rate_out = random_u32(w);
+        b->rate_in = random_u32(w);
+        b->rate_here = random_u32(w);
+    }
+    b->cards = sample || reply ? random_count(w, WIRE_MAX_VIEW_CARDS) : 0;
+    for (uint32_t i = 0; i < b->cards; i++) {
+        b->card[i].member = 1 + (random_u32(w) >> 2);
+        b->card[i].age = (uint16_t)rng_below(w->r, 257);
+        random_place(w, &b->card[i].place);
+    }
+}
+
 static inline void random_message(wire_random *w, uint8_t kind, message *msg) {
     memset(msg, 0, sizeof *msg);
     msg->kind = kind;

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 2);
+    assert_int_equal(WIRE_VERSION, 3);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -112,6 +112,17 @@ static void test_route(void **state) {
                  "06 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000");
 }
 
+static void test_view(void **state) {
+    (void)state;
+    message m = header(MESSAGE_VIEW);
+    m.u.view = (message_view){.kind = GOSSIP_REPLY, .side = 1, .by_chance = true, .linked = 2, .cost = 3, .clock_us = 4,
+                              .rate_out = 5, .rate_in = 6, .rate_here = 7, .place = {.at = {8, -9, 10}, .height = 11, .error = 1000},
+                              .cards = 1, .card = {{.member = 12, .age = 13, .place = {.height = 14, .error = 15}}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "1d" HEADER_HEX "01 02 08000000 f7ffffff 0a000000 0b000000 e803 01 01 03000000 04000000"
+                 "05000000 06000000 07000000 0100 0c000000 0d00 00000000 00000000 00000000 0e000000 0f00");
+}
+
 static void test_final_in_the_log_file(void **state) {
     (void)state;
     log_entry e = {.index = 1, .term = 2, .kind = LOG_FINAL};
@@ -138,10 +149,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kind = MEMBER_DATA, .address = "a:1",
                              .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0200 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0300 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0200 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0300 03 0200 6e6f");
 }
 
 int main(void) {
@@ -154,6 +165,7 @@ int main(void) {
         cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_log_of_a_member),
         cmocka_unit_test(test_route),
+        cmocka_unit_test(test_view),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_handshake),

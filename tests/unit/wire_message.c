@@ -221,6 +221,39 @@ static void test_limits_of_a_route(void **state) {
     assert_string_equal(route_kind_name(ROUTE_KINDS), "unknown");
 }
 
+static void test_limits_of_a_view(void **state) {
+    (void)state;
+    const message_view bad[] = {
+        {.kind = GOSSIP_KINDS},
+        {.kind = GOSSIP_SAMPLE, .side = 1},  // not a field of this kind
+        {.kind = GOSSIP_PING, .by_chance = true},
+        {.kind = GOSSIP_PING, .cost = 1},
+        {.kind = GOSSIP_ASK, .clock_us = 1},
+        {.kind = GOSSIP_YES, .rate_out = 1},
+        {.kind = GOSSIP_NO, .rate_in = 1},
+        {.kind = GOSSIP_CUT, .rate_here = 1},
+        {.kind = GOSSIP_PONG, .cards = 1, .card = {{.member = 1}}},
+        {.kind = GOSSIP_PART, .side = 3},
+        {.kind = GOSSIP_PART, .linked = 4},
+        {.kind = GOSSIP_ASK, .cost = WIRE_MAX_LINK_COST + 1},
+        {.kind = GOSSIP_CUT, .place.error = 1001},
+        {.kind = GOSSIP_CUT, .place.height = -1},
+        {.kind = GOSSIP_CUT, .place.at[2] = (1 << 30) + 1},
+        {.kind = GOSSIP_CUT, .place.at[0] = INT32_MIN},
+        {.kind = GOSSIP_REPLY, .cards = WIRE_MAX_VIEW_CARDS + 1},
+        {.kind = GOSSIP_REPLY, .cards = 1},  // of nobody
+        {.kind = GOSSIP_REPLY, .cards = 1, .card = {{.member = 1u << 31}}},
+        {.kind = GOSSIP_REPLY, .cards = 1, .card = {{.member = 1, .age = 257}}},
+        {.kind = GOSSIP_REPLY, .cards = 1, .card = {{.member = 1, .place.height = -1}}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        message m = {.kind = MESSAGE_VIEW, .u.view = bad[i]};
+        assert_not_encoded(&m);
+    }
+    assert_string_equal(gossip_kind_name(GOSSIP_PONG), "pong");
+    assert_string_equal(gossip_kind_name(GOSSIP_KINDS), "unknown");
+}
+
 enum { HEADER = 1 + 8 + 8 + 8, SUBJECT = 4 + 2 + 4 + 8 };  // bytes
 
 // Changes one byte of a good message and expects a refusal.
@@ -258,6 +291,15 @@ static void test_limits_hold_when_decoding(void **state) {
     count = message_encode(&m, bytes, sizeof bytes);
     assert_refused(count, HEADER + 9 + 16, LOG_KINDS);
     assert_refused(count, HEADER + 9 + 17 + 8, EXPEL_REASONS);
+    m = (message){.kind = MESSAGE_VIEW, .u.view = {.kind = GOSSIP_ASK}};
+    count = message_encode(&m, bytes, sizeof bytes);
+    assert_refused(count, HEADER, GOSSIP_KINDS);
+    assert_refused(count, HEADER + 1, 4);
+    assert_refused(count, HEADER + 2 + 15, 0x80);       // the height
+    assert_refused(count, HEADER + 2 + 17, 0x04);       // the error
+    assert_refused(count, HEADER + 2 + 18, 3);          // the side
+    assert_refused(count, HEADER + 2 + 18 + 1, 2);      // by chance, or not
+    assert_refused(count, HEADER + 2 + 18 + 5, 0x41);   // the cost
 }
 
 // Counts that say more than there is, or more than is allowed, even with bytes enough behind them.
@@ -274,6 +316,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
         {MESSAGE_JOIN, HEADER + 1 + 2 + 4 + 8, WIRE_MAX_ADDRESS - 1},
         {MESSAGE_ROUTE, HEADER + 12 + 8 + 16, WIRE_MAX_ROUTE_PARTS},
+        {MESSAGE_VIEW, HEADER + 2 + 18 + 16, WIRE_MAX_VIEW_CARDS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (unsigned over = 1; over < 60000; over = over * 3 + 1) {
@@ -372,6 +415,7 @@ int main(void) {
 #endif
         cmocka_unit_test(test_limits_hold_when_encoding),
         cmocka_unit_test(test_limits_of_a_route),
+        cmocka_unit_test(test_limits_of_a_view),
         cmocka_unit_test(test_limits_hold_when_decoding),
         cmocka_unit_test(test_counts_of_a_peer_are_bounded),
         cmocka_unit_test(test_one_encoding_for_each_value),

@@ -128,6 +128,26 @@ static void peer_report(const swarm *w, uint32_t who, sim_swarm_peer *out) {
     out->wasted_ns += view->wasted_ns;
 }
 
+static uint32_t whose(const swarm *w, member_id id) {
+    uint32_t i = 0;
+    while (i < w->peers && (!w->peer[i].alive || w->core->node[w->peer[i].node].view.member != id)) i++;
+    return i;
+}
+
+static void flows_report(const swarm *w, sim_swarm_report *out) {
+    enum { MOST = 512 };  // of one peer
+    peer_flow flow[MOST];
+    for (uint32_t i = 0; i < w->peers; i++) {
+        uint32_t count = w->peer[i].alive ? peer_flows(w->core->node[w->peer[i].node].peer, flow, MOST) : 0;
+        out->flow = realloc(out->flow, (out->flows + count + 1) * sizeof *out->flow);
+        BRAID_ASSERT(out->flow);
+        for (uint32_t k = 0; k < count && k < MOST; k++) {
+            uint32_t to = flow[k].to ? whose(w, flow[k].to) : w->peers;
+            if (to < w->peers) out->flow[out->flows++] = (sim_swarm_flow){i, to, flow[k].units, flow[k].cost};
+        }
+    }
+}
+
 void swarm_report(swarm *w) {
     sim_swarm_report *out = w->out;
     if (out->iterations) book(w, &out->iteration[out->iterations - 1]);
@@ -139,6 +159,7 @@ void swarm_report(swarm *w) {
         out->crashes += out->peer[i].crashes;
         out->joins += out->peer[i].joins;
     }
+    flows_report(w, out);
     for (uint32_t i = 0; i < out->iterations; i++) out->leaves += out->iteration[i].leaves;
     out->hash = w->hash;
     out->virtual_ns = w->core->now - SWARM_BEGIN_NS;
@@ -147,5 +168,6 @@ void swarm_report(swarm *w) {
 void sim_swarm_report_free(sim_swarm_report *report) {
     free(report->iteration);
     free(report->peer);
+    free(report->flow);
     *report = (sim_swarm_report){0};
 }

@@ -1,0 +1,146 @@
+// Swarms whose stages have more relays than a router has neighbours: gossip chooses them, and the flow that comes out costs
+// little more than the cheapest over all links.
+#include "plan/problem.h"
+#include "sim/scenario.h"
+#include "sim/swarm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// 30 of 48 units that the relays have room for: most of those near are taken, and nobody need go far.
+static const char wide[] =
+    "model: demo\n"
+    "stages: 4\n"
+    "microbatches: 30\n"
+    "peers:\n"
+    "- {name: d, role: data, place: Ohio, gflops: 2000, capacity: 30}\n"
+    "- {name: v1, count: 8, stage: 1, place: Virginia, gflops: 80}\n"
+    "- {name: l1, count: 8, stage: 1, place: London, gflops: 80}\n"
+    "- {name: t1, count: 8, stage: 1, place: Tokyo, gflops: 80}\n"
+    "- {name: v2, count: 8, stage: 2, place: Virginia, gflops: 80}\n"
+    "- {name: l2, count: 8, stage: 2, place: London, gflops: 80}\n"
+    "- {name: t2, count: 8, stage: 2, place: Tokyo, gflops: 80}\n"
+    "- {name: v3, count: 8, stage: 3, place: Virginia, gflops: 80}\n"
+    "- {name: l3, count: 8, stage: 3, place: London, gflops: 80}\n"
+    "- {name: t3, count: 8, stage: 3, place: Tokyo, gflops: 80}\n";
+
+static scenario *parse(const char *more) {
+    char all[4096];
+    snprintf(all, sizeof all, "%s%s", wide, more);
+    scenario *s = NULL;
+    braid_error error = {0};
+    if (scenario_parse(all, strlen(all), "s.yaml", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return s;
+}
+
+static uint32_t peer_of(const scenario *s, const char *name) {
+    uint32_t i = 0;
+    while (i < s->peers && strcmp(s->peer[i].name, name) != 0) i++;
+    assert_true(i < s->peers);
+    return i;
+}
+
+static uint16_t stage_of(const scenario *s, uint32_t i) { return s->peer[i].data ? 0 : s->peer[i].stage; }
+
+static uint64_t least(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+// In microseconds: computing at both ends, the way there and back, the tensor over the slowest of both lines and the pair.
+static int64_t true_cost(const scenario *s, uint32_t from, uint32_t to) {
+    scenario_link there, back;
+    scenario_link_of(s, from, to, &there);
+    scenario_link_of(s, to, from, &back);
+    uint64_t ns = there.latency_ns + back.latency_ns + (there.jitter_ns + back.jitter_ns) / 2;
+    for (int end = 0; end < 2; end++) {
+        uint32_t who = end == 0 ? from : to;
+        ns += scenario_cost_ns(s, who, stage_of(s, who), WORK_FORWARD) + scenario_cost_ns(s, who, stage_of(s, who), WORK_BACKWARD);
+    }
+    uint64_t bps = least(there.bps, least(s->machine[s->peer[from].machine].up_bps, s->machine[s->peer[to].machine].down_bps));
+    return (int64_t)(ns / 2000 + (bps == 0 ? 0 : s->activation_bytes * 8 * 1000000 / bps));
+}
+
+// The cheapest way for so many units over all links between neighbouring stages, each relay carrying at most `each`.
+static int64_t optimum(const scenario *s, uint32_t units, uint32_t each) {
+    plan_peer *peer = calloc(s->peers, sizeof *peer);
+    plan_link *link = calloc((size_t)s->peers * s->peers, sizeof *link);
+    assert_true(peer && link);
+    plan_problem p = {.peer = peer, .link = link, .peers = s->peers, .stages = s->stages - 1u};
+    for (uint32_t i = 0; i < s->peers; i++) peer[i] = (plan_peer){stage_of(s, i), s->peer[i].data ? units : each};
+    for (uint32_t i = 0; i < s->peers; i++)
+        for (uint32_t k = 0; k < s->peers; k++)
+            if (stage_of(s, k) == (stage_of(s, i) + 1) % s->stages) link[p.links++] = (plan_link){i, k, true_cost(s, i, k)};
+    void *memory = malloc(plan_relaxed_bytes(&p));
+    int64_t *flow = calloc(p.links, sizeof *flow);
+    plan_answer answer;
+    braid_error error = {0};
+    assert_true(memory && flow);
+    if (plan_relaxed(&p, units, memory, flow, &answer, &error) != BRAID_OK) fail_msg("%s", error.text);
+    assert_int_equal(answer.units, units);
+    free(memory);
+    free(flow);
+    free(peer);
+    free(link);
+    return answer.cost;
+}
+
+static void run(const scenario *s, sim_swarm_report *report) {
+    const sim_swarm_options options = {.check = SIM_CHECK_LIVENESS, .replay = "the command"};
+    braid_error error = {0};
+    if (sim_swarm_run(s, &options, report, &error) != BRAID_OK) fail_msg("%s", error.text);
+    if (report->failed) fail_msg("%s", report->text);
+}
+
+// Of what the routers send in the end: what it truly costs over what it could cost; nobody has too many neighbours.
+static double over_the_optimum(const scenario *s, const sim_swarm_report *report, uint32_t each) {
+    int64_t cost = 0, measured = 0;
+    uint32_t units = 0;
+    for (uint32_t i = 0; i < report->flows; i++) {
+        const sim_swarm_flow *f = &report->flow[i];
+        uint32_t from = peer_of(s, report->peer[f->from].name), to = peer_of(s, report->peer[f->to].name);
+        cost += f->units * true_cost(s, from, to);
+        measured += (int64_t)f->units * f->cost_us;
+        units += s->peer[from].data ? f->units : 0;
+    }
+    int64_t best = optimum(s, units, each);
+    print_message("%.0f s: %u units cost %.1f ms (%.1f as measured), the cheapest way %.1f ms: %.4f\n", (double)report->virtual_ns / 1e9, units, (double)cost / 1e3, (double)measured / 1e3,
+                  (double)best / 1e3, (double)cost / (double)best);
+    assert_int_equal(units, s->microbatches);
+    return (double)cost / (double)best;
+}
+
+static void assert_near(const char *more, uint32_t iterations, double most) {
+    scenario *s = parse(more);
+    s->iterations = iterations;
+    sim_swarm_report report;
+    run(s, &report);
+    uint32_t each = (s->microbatches + 23) / 24;
+    double ratio = over_the_optimum(s, &report, each);
+    if (ratio > most) fail_msg("%.4f of the optimum", ratio);
+    sim_swarm_report_free(&report);
+    scenario_free(s);
+}
+
+static void test_among_places(void **state) {
+    (void)state;
+    assert_near("links: {jitter_ms: 1, up_mbps: 1000, down_mbps: 1000}\n", 80, 1.03);
+}
+
+// What a link carries is known once a tensor has gone there; before, from what both lines carried elsewhere.
+static void test_with_slow_lines(void **state) {
+    (void)state;
+    assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 12, 1.03);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_among_places),
+        cmocka_unit_test(test_with_slow_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
