@@ -19,13 +19,14 @@ static const experiment experiments[] = {
     {"drift", bench_drift, "routing: how it follows link costs that drift, without flapping"},
     {"views", bench_views, "routing: what it costs that peers know only some neighbours, chosen by gossip"},
     {"scale", bench_scale, "routing: what it costs each peer, from 100 peers to 10,000"},
+    {"step", bench_step, "computing: whole training steps on this machine, and where their time goes"},
 };
 
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: braid bench EXPERIMENT [FLAGS]\n\nRuns an experiment in a simulator, the same for the same "
-                 "seeds.\n\nExperiments:\n");
+    fprintf(out, "Usage: braid bench EXPERIMENT [FLAGS]\n\nRuns an experiment: in a simulator, the same for the same "
+                 "seeds, or on this machine.\n\nExperiments:\n");
     for (size_t i = 0; i < EXPERIMENTS; i++) fprintf(out, "  %-8s %s\n", experiments[i].name, experiments[i].help);
     fprintf(out, "\n'braid bench EXPERIMENT --help' shows its flags and examples.\n");
 }

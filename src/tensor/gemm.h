@@ -40,4 +40,8 @@ void tensor_gemm_setup(void);
 // The library and the kernels it chose, for people and for the name of a kernel class.
 const char *tensor_gemm_name(void);
 
+// Keeps the calling thread's core at nothing but fused multiply-adds for some milliseconds and returns how many operations
+// that were (two each), for who times it. `sink` gets a value that depends on all of them.
+double tensor_peak_burst(float *sink);
+
 #endif

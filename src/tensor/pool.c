@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { POOL_MAX_THREADS = 1024 };
 
@@ -13,6 +14,7 @@ struct tensor_pool {
     unsigned threads;
     unsigned started;  // workers that run
     pthread_t *workers;
+    const tensor_watch *watch;
     pthread_mutex_t lock;
     pthread_cond_t wake;  // a loop is open, or the pool closes
     pthread_cond_t idle;  // the last worker left the loop
@@ -36,6 +38,8 @@ typedef struct pool_start {
 unsigned tensor_pool_slot(void) { return pool_slot; }
 
 unsigned tensor_pool_threads(const tensor_pool *pool) { return pool->threads; }
+
+void tensor_pool_watch(tensor_pool *pool, const tensor_watch *watch) { pool->watch = watch; }
 
 static void pool_claim(tensor_pool *pool) {
     for (;;) {
@@ -120,7 +124,7 @@ void tensor_pool_free(tensor_pool *pool) {
     free(pool);
 }
 
-void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
+static void pool_loop(tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
     if (pool->threads == 1 || count < 2) {
         for (size_t i = 0; i < count; i++) task(context, i);
         return;
@@ -144,6 +148,18 @@ void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void 
     pthread_mutex_unlock(&pool->lock);
 }
 
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void tensor_pool_run_for(const char *function, tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
+    uint64_t start = pool->watch ? now_ns() : 0;
+    pool_loop(pool, count, task, context);
+    if (pool->watch) pool->watch->loop(pool->watch->context, function, now_ns() - start);
+}
+
 typedef struct range_job {
     size_t count, chunk;
     tensor_range_fn task;
@@ -156,7 +172,8 @@ static void range_task(void *context, size_t index) {
     job->task(job->context, begin, end < job->count ? end : job->count);
 }
 
-void tensor_pool_ranges(tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task, const void *context) {
+void tensor_pool_ranges_for(const char *function, tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task,
+                            const void *context) {
     range_job job = {count, chunk, task, context};
-    tensor_pool_run(pool, (count + chunk - 1) / chunk, range_task, &job);
+    tensor_pool_run_for(function, pool, (count + chunk - 1) / chunk, range_task, &job);
 }

@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct tensor_pool tensor_pool;
 typedef void (*tensor_task_fn)(void *context, size_t index);
@@ -16,10 +17,23 @@ typedef void (*tensor_range_fn)(const void *context, size_t begin, size_t end);
 braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error);
 void tensor_pool_free(tensor_pool *pool);
 unsigned tensor_pool_threads(const tensor_pool *pool);
+// Told on the calling thread of every loop that ends: the function that ran it, and how long it took.
+typedef struct tensor_watch {
+    void *context;
+    void (*loop)(void *context, const char *function, uint64_t nanoseconds);
+} tensor_watch;
+
+// Borrowed; NULL: nobody watches.
+void tensor_pool_watch(tensor_pool *pool, const tensor_watch *watch);
+
 // Calls task(context, 0 .. count - 1), each once, in any order, and returns when all are done. Not re-entrant.
-void tensor_pool_run(tensor_pool *pool, size_t count, tensor_task_fn task, void *context);
+#define tensor_pool_run(pool, count, task, context) tensor_pool_run_for(__func__, pool, count, task, context)
+void tensor_pool_run_for(const char *function, tensor_pool *pool, size_t count, tensor_task_fn task, void *context);
 // The same over the ranges [0, chunk), [chunk, 2 chunk), ... of 0 .. count - 1. `chunk` > 0 must follow from shapes alone.
-void tensor_pool_ranges(tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task, const void *context);
+#define tensor_pool_ranges(pool, count, chunk, task, context) \
+    tensor_pool_ranges_for(__func__, pool, count, chunk, task, context)
+void tensor_pool_ranges_for(const char *function, tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task,
+                            const void *context);
 // Inside a task: which of the pool's threads runs it, 0 .. threads - 1, to find its own scratch memory.
 unsigned tensor_pool_slot(void);
 

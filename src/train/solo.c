@@ -81,6 +81,7 @@ static job_result solo_job(solo *s, const job *work) {
     worker_blobs blobs = {.context = s, .read = blob_read, .write = blob_write};
     job_result result;
     worker_run(s->worker, work, &blobs, &result);
+    if (s->config.job_done) s->config.job_done(s->config.context, work->kind, result.cost_ns);
     return result;
 }
 
@@ -294,6 +295,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     braid_hash text = train_data_hash(s->config.data);
     s->run_hash = run_config_hash(run, &text);
     braid_err err = tensor_pool_new(s->config.threads, &s->pool, error);
+    if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.resume) err = resume(s, error);

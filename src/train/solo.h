@@ -5,6 +5,8 @@
 
 #include "base/err.h"
 #include "base/id.h"
+#include "peer/job.h"
+#include "tensor/pool.h"
 #include "train/data.h"
 #include "train/files.h"
 #include "train/run.h"
@@ -38,6 +40,9 @@ typedef struct solo_config {
     void *context;
     void (*tell)(void *context, const solo_event *event);
     bool (*stop)(void *context);  // asked after each iteration: finish, save, end
+    // For who measures; NULL: nobody.
+    const tensor_watch *watch;
+    void (*job_done)(void *context, job_kind kind, uint64_t cost_ns);
 } solo_config;
 
 typedef struct solo_result {

@@ -1,0 +1,66 @@
+// What the files of braid bench step share: models, measurements, how they are shown.
+#ifndef BRAID_CLI_BENCH_STEP_INSIDE_H
+#define BRAID_CLI_BENCH_STEP_INSIDE_H
+
+#include "peer/job.h"
+#include "tensor/gemm.h"
+#include "train/run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { STEP_MODELS = 4, STEP_MAX_REPS = 1000, STEP_MAX_LOOPS = 64, STEP_MAX_SHAPES = 20 };
+
+typedef struct step_model {
+    const char *name;
+    model_config model;
+    uint32_t sequences, tokens;
+} step_model;
+
+extern const step_model step_models[STEP_MODELS];
+
+// Time inside one function's loops, over the measured steps.
+typedef struct step_loop {
+    const char *function;
+    uint64_t calls, nanoseconds;
+} step_loop;
+
+// A matrix product of the step, timed by itself.
+typedef struct step_shape {
+    const char *what;
+    size_t m, n, k;
+    bool a_transposed, b_transposed;
+    uint32_t per_step;
+    double seconds;  // of one product, median
+} step_shape;
+
+typedef struct step_bench {
+    const step_model *model;
+    uint64_t threads, reps, warmup;
+    bool reproducible, recompute, shapes_wanted, json;
+    // measured
+    double seconds[STEP_MAX_REPS];  // of each step
+    uint32_t steps;
+    double loss;
+    uint64_t parameters;
+    step_loop loop[STEP_MAX_LOOPS];
+    uint32_t loops;
+    uint64_t job_ns[JOB_KINDS];
+    step_shape shape[STEP_MAX_SHAPES];
+    uint32_t shapes;
+    double peak;  // operations a second of one core
+    uint64_t peak_memory;
+} step_bench;
+
+// bench_step_gemm.c
+double step_peak(void);
+braid_err step_time_shapes(step_bench *b, braid_error *error);
+// Operations of one step's matrix products that are needed (recomputed ones not counted), attention's lower half too.
+double step_operations(const step_bench *b);
+double step_median(double *values, uint32_t count);  // sorts them
+double step_now(void);
+
+// bench_step_print.c
+bool step_print(const step_bench *b);
+
+#endif

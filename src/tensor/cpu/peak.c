@@ -1,0 +1,58 @@
+// The most multiplications and additions a core can do: nothing but fused multiply-adds between registers.
+#include "tensor/gemm.h"
+
+enum { PEAK_ROUNDS = 100000 };
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+// Twelve sums at once hide the latency of an instruction on every known core.
+enum { PEAK_SUMS = 12 };
+
+__attribute__((target("avx512f"))) static float burst_512(void) {
+    __m512 sum[PEAK_SUMS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
+    for (int i = 0; i < PEAK_SUMS; i++) sum[i] = _mm512_set1_ps((float)i);
+    for (int round = 0; round < PEAK_ROUNDS; round++)
+#pragma GCC unroll 12
+        for (int i = 0; i < PEAK_SUMS; i++) sum[i] = _mm512_fmadd_ps(sum[i], x, y);
+    for (int i = 1; i < PEAK_SUMS; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    return _mm512_reduce_add_ps(sum[0]);
+}
+
+__attribute__((target("avx2,fma"))) static float burst_256(void) {
+    __m256 sum[PEAK_SUMS], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
+    for (int i = 0; i < PEAK_SUMS; i++) sum[i] = _mm256_set1_ps((float)i);
+    for (int round = 0; round < PEAK_ROUNDS; round++)
+#pragma GCC unroll 12
+        for (int i = 0; i < PEAK_SUMS; i++) sum[i] = _mm256_fmadd_ps(sum[i], x, y);
+    for (int i = 1; i < PEAK_SUMS; i++) sum[0] = _mm256_add_ps(sum[0], sum[i]);
+    return sum[0][0] + sum[0][7];
+}
+#endif
+
+// Several vectors' worth of plain sums, for processors that the above does not know.
+static float burst_plain(void) {
+    enum { SUMS = 48 };
+    float sum[SUMS];
+    for (int i = 0; i < SUMS; i++) sum[i] = (float)i;
+    for (int round = 0; round < PEAK_ROUNDS; round++)
+        for (int i = 0; i < SUMS; i++) sum[i] = sum[i] * 0.999f + 0.001f;
+    float total = 0;
+    for (int i = 0; i < SUMS; i++) total += sum[i];
+    return total;
+}
+
+double tensor_peak_burst(float *sink) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        *sink = burst_512();
+        return 2.0 * PEAK_ROUNDS * PEAK_SUMS * 16;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        *sink = burst_256();
+        return 2.0 * PEAK_ROUNDS * PEAK_SUMS * 8;
+    }
+#endif
+    *sink = burst_plain();
+    return 2.0 * PEAK_ROUNDS * 48;
+}
