@@ -12,25 +12,6 @@ void ends_embed(stage *s, const int32_t *tokens, float *y) {
     tensor_embedding_forward(s->pool, &e, s->parameters + s->layout.embedding, positions, y);
 }
 
-// Logits and loss of rows [first, first + count); the gradient of the head's input when `d_input`.
-static void loss_rows(stage *s, const stash_view *v, size_t first, size_t count, float *d_input) {
-    size_t dim = s->config.dim, vocab = s->config.vocab;
-    const float *head = s->parameters + s->layout.head;
-    tensor_loss l = {.rows = count,
-                     .vocab = vocab,
-                     .targets = v->targets + first,
-                     .losses = s->losses + first,
-                     .maximum = v->head_maximum + first,
-                     .inverse = v->head_inverse + first,
-                     .gradient = d_input != NULL};
-    tensor_gemm_run(s->pool, &(tensor_gemm){count, vocab, dim, tensor_plain(v->head_input + first * dim, dim),
-                                            tensor_transposed(head, dim), s->logits, vocab, GEMM_SET});
-    tensor_loss_run(s->pool, &l, s->logits);
-    if (!d_input) return;
-    tensor_gemm_run(s->pool, &(tensor_gemm){count, dim, vocab, tensor_plain(s->logits, vocab), tensor_plain(head, dim),
-                                            d_input + first * dim, dim, GEMM_SET});
-}
-
 double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets, float *dx, uint32_t *tokens) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(s->shape.ends && v.header->phase != PHASE_EMPTY);
@@ -42,10 +23,7 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
     }
     memcpy(v.targets, targets, s->rows * sizeof *targets);
     tensor_norm_forward(s->pool, &norm, x, v.head_input);
-    for (size_t first = 0; first < s->rows; first += s->loss_rows)
-        loss_rows(s, &v, first, s->rows - first < s->loss_rows ? s->rows - first : s->loss_rows, dx ? s->narrow : NULL);
-    double sum = 0;
-    for (size_t r = 0; r < s->rows; r++) sum += s->losses[r];
+    double sum = head_loss(s, &v, dx ? s->narrow : NULL);
     if (!dx) return sum;
     tensor_norm_weight_gradient(s->pool, &norm, x, s->narrow, v.d_norm, v.d_norm_bias);
     tensor_norm_input_gradient(s->pool, &norm, x, s->narrow, NULL, dx);

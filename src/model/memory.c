@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64, LOGITS_ELEMENTS = 1 << 22, LOSS_ROWS_STEP = 64 };
+enum { ALIGNMENT = 64 };
 
 // Cuts pieces from `base`; with base NULL it only measures.
 typedef struct cutter {
@@ -66,6 +66,7 @@ static stash_view cut_stash(const stage *s, cutter *c) {
         v.head_input = cut_floats(c, activation);
         v.head_maximum = cut_floats(c, s->rows);
         v.head_inverse = cut_floats(c, s->rows);
+        v.d_head = s->shape.recompute ? NULL : cut_floats(c, (size_t)s->config.vocab * s->config.dim);
         v.d_norm = cut_floats(c, s->config.dim);
         v.d_norm_bias = s->config.arch == MODEL_GPT ? cut_floats(c, s->config.dim) : NULL;
     }
@@ -79,16 +80,13 @@ static stash_view cut_stash(const stage *s, cutter *c) {
     return v;
 }
 
-// Rows whose logits are held at once: from the shape alone, since the sum over them is cut there.
-static size_t loss_rows(const stage *s) {
-    size_t rows = LOGITS_ELEMENTS / s->config.vocab / LOSS_ROWS_STEP * LOSS_ROWS_STEP;
-    if (rows < LOSS_ROWS_STEP) rows = LOSS_ROWS_STEP;
-    return rows < s->rows ? rows : s->rows;
-}
-
 static void cut_ends(stage *s, cutter *c) {
-    s->loss_rows = loss_rows(s);
-    s->logits = cut_floats(c, s->loss_rows * s->config.vocab);
+    const head_cut *h = &s->head;
+    s->logits = cut_floats(c, h->rows * s->config.vocab);
+    s->head_tops = cut_floats(c, h->tiles * h->rows);
+    s->head_sums = cut_floats(c, h->tiles * h->rows);
+    s->head_targets = cut_floats(c, h->rows);
+    s->head_parts = cut_floats(c, h->groups * h->rows * s->config.dim);
     s->losses = cut_bytes(c, s->rows * sizeof *s->losses);
     s->head_mean = cut_floats(c, s->rows);
     s->head_scale = cut_floats(c, s->rows);

@@ -48,6 +48,7 @@ braid_err stage_new(const model_config *config, const stage_shape *shape, tensor
     s->pool = pool;
     s->rows = (size_t)shape->sequences * shape->tokens;
     s->qkv_dim = config->dim + 2 * (size_t)(config->dim / config->heads) * config->kv_heads;
+    s->head = head_cut_of(config, s->rows);
     s->up_dim = config->arch == MODEL_GPT ? config->ffn_dim : 2 * (size_t)config->ffn_dim;
     err = stage_build(s, error);
     if (err)

@@ -42,6 +42,7 @@ typedef struct stash_view {
     int32_t *tokens, *targets;           // [rows], stage 0
     float *head_input;                   // [rows, dim] after the final norm, stage 0
     float *head_maximum, *head_inverse;  // [rows]
+    float *d_head;                       // [vocab, dim] without recomputation, else NULL
     float *d_norm, *d_norm_bias;         // [dim]
     float *x, *dy;                       // [rows, dim] with recomputation (x: not in stage 0)
     stage_body body;                     // without
@@ -59,6 +60,13 @@ typedef struct gradient_tile {
     size_t offset;    // of the first element in the parameter array
 } gradient_tile;
 
+// How the head is cut: from the shape alone.
+typedef struct head_cut {
+    size_t rows;         // of the microbatch at a time
+    size_t cols, tiles;  // of the vocabulary
+    size_t groups;       // of tiles
+} head_cut;
+
 struct stage {
     model_config config;
     stage_shape shape;
@@ -74,8 +82,11 @@ struct stage {
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
-    float *logits;  // [loss_rows, vocab]
-    size_t loss_rows;
+    head_cut head;
+    float *logits;                  // [head.rows, vocab], tile by tile
+    float *head_tops, *head_sums;   // [head.tiles, head.rows]
+    float *head_targets;            // [head.rows]
+    float *head_parts;              // [head.groups, head.rows, dim]
     double *losses;                 // [rows]
     float *head_mean, *head_scale;  // [rows] statistics of the final norm
     // recomputation
@@ -105,6 +116,14 @@ braid_err tiles_new(stage *s, braid_error *error);
 // What one thread needs to make any tile.
 size_t tiles_scratch_floats(const stage *s);
 void tiles_run(stage *s, const stash_view *v, stage_gradient_fn sink, void *context);
+
+// head.c
+head_cut head_cut_of(const model_config *config, size_t rows);
+// Logits and loss of v->head_input against v->targets; sum of losses. With d_input also its gradient, and v->d_head.
+double head_loss(stage *s, const stash_view *v, float *d_input);
+// Without d_head: the gradient of one tile of the head's rows from what head_loss kept; scratch: head_recompute_floats.
+void head_recompute_tile(stage *s, const stash_view *v, size_t tile, float *scratch, float *gradient);
+size_t head_recompute_floats(const stage *s);
 
 // ends.c
 void ends_embed(stage *s, const int32_t *tokens, float *y);

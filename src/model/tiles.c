@@ -22,7 +22,7 @@ static size_t tile_rows(size_t rows, size_t cols) {
 
 // Counts the tiles of a tensor; writes them too once there is a list.
 static void tiles_add(stage *s, gradient_tile tile, size_t rows, size_t cols) {
-    size_t step = tile_rows(rows, cols), offset = tile.offset;
+    size_t step = tile.kind == TILE_HEAD ? s->head.cols : tile_rows(rows, cols), offset = tile.offset;
     for (size_t first = 0; first < rows; first += step, s->tile_count++) {
         if (!s->tiles) continue;
         tile.first = (uint32_t)first;
@@ -86,7 +86,8 @@ size_t tiles_scratch_floats(const stage *s) {
             const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
             cols = l->conv1d ? l->out : l->in;
         }
-        size_t floats = round_up(rows * cols, TILE_ROWS_STEP) + (t->kind == TILE_HEAD ? s->rows * rows : 0);
+        size_t floats = round_up(rows * cols, TILE_ROWS_STEP);
+        if (t->kind == TILE_HEAD) floats = s->shape.recompute ? floats + head_recompute_floats(s) : 0;
         if (floats > most) most = floats;
     }
     return round_up(most, TILE_ROWS_STEP);
@@ -123,35 +124,29 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
     tensor_gemm_tile(&g);
 }
 
-// The logits of the tile's part of the vocabulary once more, their gradient, and its product with the head's input.
-static void head_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
-    const stage *s = job->s;
-    size_t rows = t->last - t->first, dim = s->config.dim;
-    const float *input = job->v->head_input;
-    float *logits = gradient + round_up(rows * dim, TILE_ROWS_STEP);
-    tensor_gemm_tile(&(tensor_gemm){s->rows, rows, dim, tensor_plain(input, dim),
-                                    tensor_transposed(s->parameters + t->offset, dim), logits, rows, GEMM_SET});
-    tensor_loss l = {.rows = s->rows, .vocab = s->config.vocab, .targets = job->v->targets};
-    l.maximum = job->v->head_maximum;
-    l.inverse = job->v->head_inverse;
-    tensor_loss_columns(&l, logits, t->first, rows);
-    tensor_gemm_tile(&(tensor_gemm){rows, dim, s->rows, tensor_transposed(logits, rows), tensor_plain(input, dim),
-                                    gradient, dim, GEMM_SET});
+// Where the gradient of the head's rows lies: made with the loss, or now.
+static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
+    stage *s = job->s;
+    size_t dim = s->config.dim;
+    if (job->v->d_head) return job->v->d_head + t->first * dim;
+    size_t floats = round_up((t->last - t->first) * dim, TILE_ROWS_STEP);
+    head_recompute_tile(s, job->v, t->first / s->head.cols, scratch + floats, scratch);
+    return scratch;
 }
 
-static void embedding_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
+// A tied head's gradient gets the embedding's added.
+static float *ends_tile(const tiles_job *job, const gradient_tile *t, float *scratch) {
     const stage *s = job->s;
     tensor_embedding e = {.rows = s->rows, .dim = s->config.dim, .sequence = s->shape.tokens, .tokens = job->v->tokens};
     const float *dy = job->v->body.d_embedding;
     if (t->kind == TILE_POSITIONS) {
-        tensor_position_gradient(&e, dy, t->first, t->last, gradient);
-        return;
+        tensor_position_gradient(&e, dy, t->first, t->last, scratch);
+        return scratch;
     }
-    if (t->kind == TILE_HEAD)
-        head_tile(job, t, gradient);
-    else
-        memset(gradient, 0, (t->last - t->first) * e.dim * sizeof *gradient);
+    float *gradient = t->kind == TILE_HEAD ? head_tile(job, t, scratch) : scratch;
+    if (t->kind == TILE_EMBEDDING) memset(gradient, 0, (t->last - t->first) * e.dim * sizeof *gradient);
     if (t->kind == TILE_EMBEDDING || s->config.tied) tensor_embedding_gradient(&e, dy, t->first, t->last, gradient);
+    return gradient;
 }
 
 static void tile_task(void *context, size_t index) {
@@ -165,7 +160,7 @@ static void tile_task(void *context, size_t index) {
         cols = l->conv1d ? l->out : l->in;
         linear_tile(job, t, gradient);
     } else {
-        embedding_tile(job, t, gradient);
+        gradient = ends_tile(job, t, gradient);
     }
     job->sink(job->context, t->offset, gradient, (t->last - t->first) * cols);
 }

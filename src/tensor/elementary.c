@@ -1,5 +1,6 @@
 #include "tensor/elementary.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ static double polynomial(const double *coefficients, int count, double x) {
 }
 
 double elementary_log(double x) {
+    if (!(x < INFINITY)) return x;  // infinity, or not a number
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int exponent = (int)((bits >> 52) & 0x7ff) - 1023;

@@ -3,7 +3,7 @@
 #ifndef BRAID_TENSOR_ELEMENTARY_H
 #define BRAID_TENSOR_ELEMENTARY_H
 
-// x > 0 and normal.
+// x > 0 and normal; infinity and what is not a number come back.
 double elementary_log(double x);
 // |x| <= 700.
 double elementary_exp(double x);

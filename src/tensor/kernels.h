@@ -82,21 +82,35 @@ void tensor_embedding_gradient(const tensor_embedding *e, const float *dy, size_
 void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t first, size_t last,
                               float *d_positions);
 
-// Softmax cross-entropy of logits[rows, vocab] against targets (-1: not counted, no gradient). Writes each row's loss
-// in fp64 (0 when not counted), its largest logit and 1 / sum of exponentials, and turns logits into the gradient of the
-// summed loss in place when `gradient`.
+// Softmax cross-entropy of rows whose logits are made one tile of columns after another, so that all of a row's logits
+// need never be held: logits[rows, cols] are the columns first .. first + cols - 1.
+typedef struct tensor_loss_tile {
+    size_t rows, first, cols;
+    const int32_t *targets;  // [rows]; -1: not counted, no gradient
+    float *logits;
+    float *tops, *sums;  // [rows] the tile's largest logit and its sum of exponentials
+} tensor_loss_tile;
+
+// On the calling thread: logits become exp(logit - the row's largest here). Copies the logits of targets that lie in the
+// tile to target_logits[rows] unless NULL.
+void tensor_loss_exponentials(const tensor_loss_tile *t, float *target_logits);
+// After exponentials, from the whole row's numbers: the gradient of the summed loss in their place.
+void tensor_loss_gradient(const tensor_loss_tile *t, const float *maximum, const float *inverse);
+
+// From tops[tiles, rows] and sums[tiles, rows]: each row's largest logit, 1 / sum of exponentials and loss in fp64 (0 when
+// not counted).
 typedef struct tensor_loss {
-    size_t rows, vocab;
+    size_t rows, tiles;
     const int32_t *targets;
+    const float *tops, *sums, *target_logits;
     double *losses;
     float *maximum, *inverse;
-    bool gradient;
 } tensor_loss;
 
-void tensor_loss_run(tensor_pool *pool, const tensor_loss *l, float *logits);
-// The same gradient for the columns first .. first + cols - 1 alone, from the kept maximum and inverse, on the calling
-// thread: logits[rows, cols] in place.
-void tensor_loss_columns(const tensor_loss *l, float *logits, size_t first, size_t cols);
+void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l);
+
+// sum[i] = parts[i] + parts[count + i] + ..., of count elements each, in that order.
+void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum);
 
 // y = x, or x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
 void tensor_seed_rows(tensor_pool *pool, const float *x, const float *bias, float *y, size_t rows, size_t dim);

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "model/stage.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -266,11 +267,74 @@ static void test_several_tiles(void **state) {
     check_splits(&c, 2, 150, some, 1);
 }
 
+static double loss_at(swarm *w, const int32_t *tokens, const int32_t *targets, const float *direction, float step) {
+    part *p = &w->part[0];
+    float *y = floats_new(w->rows * w->config.dim);
+    uint32_t counted;
+    for (size_t i = 0; i < w->parameters; i++) p->weights[i] += step * direction[i];
+    stage_forward(p->s, p->stash[0], tokens, NULL, y);
+    double loss = stage_loss(p->s, p->stash[0], y, targets, NULL, &counted);
+    for (size_t i = 0; i < w->parameters; i++) p->weights[i] -= step * direction[i];
+    free(y);
+    return loss;
+}
+
+// When the head's rows of all targets grow, the loss changes as the gradient says: no row of the microbatch is left out.
+static void check_slope(const model_config *config, uint32_t tokens, const float *gradient) {
+    swarm w = {.config = *config, .sequences = 1, .tokens = tokens, .rows = tokens};
+    int32_t *inputs = calloc(2 * MICROBATCHES * w.rows, sizeof *inputs);
+    rng r = {1};  // as swarm_run
+    for (size_t i = 0; i < 2 * MICROBATCHES * w.rows; i++) inputs[i] = (int32_t)rng_below(&r, config->vocab);
+    tensor_pool *pool;
+    assert_int_equal(tensor_pool_new(1, &pool, NULL), BRAID_OK);
+    swarm_new(&w, 0, false, pool);
+    w.parameters = stage_parameters(w.part[0].s);
+    const int32_t *targets = inputs + MICROBATCHES * w.rows;
+    float *direction = calloc(w.parameters, sizeof *direction);
+    double slope = 0;
+    for (size_t t = 0; t < w.rows; t++)
+        for (size_t i = 0; i < config->dim; i++) direction[(size_t)targets[t] * config->dim + i] = i % 2 ? 1.0f : -0.5f;
+    for (size_t i = 0; i < w.parameters; i++) slope += (double)gradient[i] * (double)direction[i];
+    float step = (float)(0.02 / fabs(slope));
+    double found = loss_at(&w, inputs, targets, direction, step) - loss_at(&w, inputs, targets, direction, -step);
+    if (fabs(found / (2 * (double)step) - slope) > 0.02 * fabs(slope))
+        fail_msg("the loss rises by %g, the gradient says %g", found / (2 * (double)step), slope);
+    free(direction);
+    swarm_free(&w);
+    tensor_pool_free(pool);
+    free(inputs);
+}
+
+// A vocabulary so long that the logits of one microbatch are made in several parts of its rows.
+static void test_long_vocabulary(void **state) {
+    (void)state;
+    const model_config c = {.arch = MODEL_LLAMA,
+                            .dim = 4,
+                            .layers = 1,
+                            .heads = 1,
+                            .kv_heads = 1,
+                            .ffn_dim = 4,
+                            .vocab = 140001,
+                            .context = 121,
+                            .rope_theta = 10000,
+                            .norm_eps = 1e-5f,
+                            .tied = true};
+    const uint32_t cut = 0;
+    check_splits(&c, 1, 121, &cut, 1);
+    swarm w = {.config = c, .sequences = 1, .tokens = 121, .rows = 121};
+    outcome whole;
+    whole_model(&w, &whole);
+    check_slope(&c, 121, whole.gradient[0]);
+    outcome_free(&whole);
+    free(w.start);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama_every_boundary),
         cmocka_unit_test(test_gpt_every_boundary),
         cmocka_unit_test(test_several_tiles),
+        cmocka_unit_test(test_long_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

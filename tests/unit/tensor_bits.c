@@ -77,20 +77,19 @@ static void test_activation_bits(void **state) {
 
 static void test_loss_bits(void **state) {
     (void)state;
-    static float logits[COUNT], maximum[ROWS], inverse[ROWS];
+    static float logits[COUNT], tops[ROWS], sums[ROWS], target_logits[ROWS], maximum[ROWS], inverse[ROWS];
     static double losses[ROWS];
     int32_t targets[ROWS];
     for (int r = 0; r < ROWS; r++) targets[r] = r * 3;
     fill(logits, COUNT, 0);
     sha256_init(&hash);
-    tensor_loss l = {.rows = ROWS,
-                     .vocab = DIM,
-                     .targets = targets,
-                     .losses = losses,
-                     .maximum = maximum,
-                     .inverse = inverse,
-                     .gradient = true};
-    tensor_loss_run(pool, &l, logits);
+    tensor_loss_tile t = {.rows = ROWS, .cols = DIM, .targets = targets, .logits = logits, .tops = tops, .sums = sums};
+    tensor_loss l = {.rows = ROWS, .tiles = 1, .targets = targets, .tops = tops, .sums = sums};
+    l.target_logits = target_logits;
+    l.losses = losses, l.maximum = maximum, l.inverse = inverse;
+    tensor_loss_exponentials(&t, target_logits);
+    tensor_loss_rows(pool, &l);
+    tensor_loss_gradient(&t, maximum, inverse);
     keep(logits, COUNT);
     sha256_update(&hash, losses, sizeof losses);
     expect_hash(0x51b374e43382ceeau);

@@ -518,65 +518,115 @@ static double loss_scalar(const void *context) {
     return reference_loss(c->logits, c->targets, c->rows, c->vocab, NULL);
 }
 
-static void check_loss(size_t rows, size_t vocab, double spread, bool differences) {
+// What a loss leaves, and the tiles it was made of: logits cut at multiples of `cols`, tile after tile.
+typedef struct loss_run {
+    size_t rows, vocab, cols, tiles;
+    const int32_t *targets;
+    float *logits, *tops, *sums, *target_logits, *maximum, *inverse;
+    double *losses;
+} loss_run;
+
+static tensor_loss_tile loss_tile(const loss_run *l, size_t tile) {
+    size_t first = tile * l->cols, cols = l->vocab - first < l->cols ? l->vocab - first : l->cols;
+    return (tensor_loss_tile){.rows = l->rows,
+                              .first = first,
+                              .cols = cols,
+                              .targets = l->targets,
+                              .logits = l->logits + first * l->rows,
+                              .tops = l->tops + tile * l->rows,
+                              .sums = l->sums + tile * l->rows};
+}
+
+static void loss_new(loss_run *l, const float *logits) {
+    l->tiles = (l->vocab + l->cols - 1) / l->cols;
+    l->logits = floats(l->rows * l->vocab), l->losses = doubles(l->rows);
+    l->tops = floats(l->tiles * l->rows), l->sums = floats(l->tiles * l->rows), l->target_logits = floats(l->rows);
+    l->maximum = floats(l->rows), l->inverse = floats(l->rows);
+    for (size_t tile = 0; tile < l->tiles; tile++) {
+        tensor_loss_tile t = loss_tile(l, tile);
+        for (size_t r = 0; r < l->rows; r++)
+            memcpy(t.logits + r * t.cols, logits + r * l->vocab + t.first, t.cols * sizeof *logits);
+    }
+}
+
+static void loss_forward(const loss_run *l, tensor_pool *pool) {
+    for (size_t tile = 0; tile < l->tiles; tile++) {
+        tensor_loss_tile t = loss_tile(l, tile);
+        tensor_loss_exponentials(&t, l->target_logits);
+    }
+    tensor_loss loss = {.rows = l->rows, .tiles = l->tiles, .targets = l->targets, .tops = l->tops, .sums = l->sums};
+    loss.target_logits = l->target_logits;
+    loss.losses = l->losses, loss.maximum = l->maximum, loss.inverse = l->inverse;
+    tensor_loss_rows(pool, &loss);
+}
+
+// gradient[rows, vocab]
+static void loss_backward(const loss_run *l, float *gradient) {
+    for (size_t tile = 0; tile < l->tiles; tile++) {
+        tensor_loss_tile t = loss_tile(l, tile);
+        tensor_loss_gradient(&t, l->maximum, l->inverse);
+        for (size_t r = 0; r < l->rows; r++)
+            memcpy(gradient + r * l->vocab + t.first, t.logits + r * t.cols, t.cols * sizeof *gradient);
+    }
+}
+
+static void check_loss(size_t rows, size_t vocab, size_t cols, double spread, bool differences) {
     int32_t *targets = calloc(rows, sizeof *targets);
-    double *losses = calloc(rows, sizeof *losses), sum = 0;
     for (size_t r = 0; r < rows; r++) targets[r] = (int32_t)rng_below(&numbers, vocab + 1) - 1;
     pair logits = random_pair(rows * vocab, 0, spread);
-    float *found[POOLS], *columns = floats(rows * vocab), *alone = floats(rows * vocab);
-    tensor_loss l = {.rows = rows,
-                     .vocab = vocab,
-                     .targets = targets,
-                     .losses = losses,
-                     .maximum = floats(rows),
-                     .inverse = floats(rows),
-                     .gradient = true};
+    float *found[POOLS];
+    double sum[POOLS] = {0};
     for (int p = 0; p < POOLS; p++) {
-        found[p] = copy_of(logits.f, rows * vocab);
-        tensor_loss_run(pools[p], &l, found[p]);
+        loss_run l = {.rows = rows, .vocab = vocab, .cols = cols, .targets = targets};
+        loss_new(&l, logits.f);
+        loss_forward(&l, pools[p]);
+        for (size_t r = 0; r < rows; r++) sum[p] += l.losses[r];
+        found[p] = floats(rows * vocab);
+        loss_backward(&l, found[p]);
     }
-    for (size_t r = 0; r < rows; r++) sum += losses[r];
     double *expected = doubles(rows * vocab), expected_sum = reference_loss(logits.d, targets, rows, vocab, expected);
-    assert_true(fabs(sum - expected_sum) <= 1e-6 * fabs(expected_sum));
+    assert_true(fabs(sum[0] - expected_sum) <= 1e-6 * fabs(expected_sum) && sum[0] == sum[1]);
     expect_near("loss' gradient", found[0], expected, rows * vocab);
     assert_memory_equal(found[0], found[1], rows * vocab * sizeof(float));
     loss_case c = {rows, vocab, targets, logits.d};
     if (differences)
         expect_finite_difference("loss' gradient, differences", found[0], logits.d, rows * vocab, loss_scalar, &c);
-
-    size_t split = vocab / 3;  // the gradient by columns: the same bits
-    for (size_t part = 0; part < 2; part++) {
-        size_t first = part ? split : 0, cols = part ? vocab - split : split;
-        for (size_t r = 0; r < rows; r++)
-            memcpy(columns + r * cols, logits.f + r * vocab + first, cols * sizeof *columns);
-        tensor_loss_columns(&l, columns, first, cols);
-        for (size_t r = 0; r < rows; r++) memcpy(alone + r * vocab + first, columns + r * cols, cols * sizeof *columns);
-    }
-    assert_memory_equal(alone, found[0], rows * vocab * sizeof(float));
     free_arrays();
-    free(losses);
     free(targets);
 }
 
 static void test_loss(void **state) {
     (void)state;
-    check_loss(9, 23, 2, true);
-    check_loss(3, 5, 30, true);
-    check_loss(40, 9001, 5, false);
-    check_loss(300, 256, 300, false);
+    check_loss(9, 23, 23, 2, true);
+    check_loss(9, 23, 7, 2, true);
+    check_loss(3, 5, 2, 30, true);
+    check_loss(40, 9001, 256, 5, false);
+    check_loss(300, 256, 64, 300, false);
 }
 
 static void test_loss_shows_bad_numbers(void **state) {
     (void)state;
     const int32_t target = 1;
-    double loss;
-    float maximum, inverse, bad[2][3] = {{0, NAN, 1}, {INFINITY, 0, 1}};
-    for (int i = 0; i < 2; i++) {
-        tensor_loss l = {
-            .rows = 1, .vocab = 3, .targets = &target, .losses = &loss, .maximum = &maximum, .inverse = &inverse};
-        tensor_loss_run(pools[0], &l, bad[i]);
-        assert_true(isnan(loss) || isinf(loss));
+    const float bad[3][3] = {{0, NAN, 1}, {INFINITY, 0, 1}, {0, 1, NAN}};
+    for (int i = 0; i < 3; i++) {
+        loss_run l = {.rows = 1, .vocab = 3, .cols = 2, .targets = &target};
+        loss_new(&l, bad[i]);
+        loss_forward(&l, pools[0]);
+        assert_true(isnan(l.losses[0]) || isinf(l.losses[0]));
+        free_arrays();
     }
+}
+
+static void test_sum_parts(void **state) {
+    (void)state;
+    size_t parts = 5, count = 40000;
+    pair x = random_pair(parts * count, 0, 1);
+    double *expected = doubles(count);
+    for (size_t i = 0; i < parts * count; i++) expected[i % count] += x.d[i];
+    float *sum = floats(count);
+    tensor_sum_parts(pools[1], x.f, parts, count, sum);
+    expect_near("sum of parts", sum, expected, count);
+    free_arrays();
 }
 
 // ---- elementary functions
@@ -625,6 +675,7 @@ int main(void) {
         cmocka_unit_test(test_embedding_differences),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_loss_shows_bad_numbers),
+        cmocka_unit_test(test_sum_parts),
         cmocka_unit_test(test_elementary),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -2,12 +2,7 @@
 #include "tensor/elementary.h"
 #include "tensor/kernels.h"
 
-enum { ELEMENTS_PER_TASK = 1 << 14 };
-
-typedef struct loss_job {
-    const tensor_loss *l;
-    float *logits;
-} loss_job;
+enum { ROWS_PER_TASK = 32, ELEMENTS_PER_TASK = 1 << 14 };
 
 TENSOR_WIDE
 static float row_maximum(const float *x, size_t count) {
@@ -24,72 +19,94 @@ static float row_maximum(const float *x, size_t count) {
     return top;
 }
 
-// Up to 4,096 terms in sixteen fp32 lanes.
 TENSOR_WIDE
-static float exponential_part(const float *x, size_t count, float maximum) {
-    lanes sum = {0}, v;
-    for (size_t i = 0; i < count; i += LANES) {
-        float term[LANES] = {0};
-        if (i + LANES <= count)
-            for (size_t l = 0; l < LANES; l++) term[l] = wide_exp(x[i + l] - maximum);
-        else
-            for (size_t l = 0; i + l < count; l++) term[l] = wide_exp(x[i + l] - maximum);
-        lanes_load(&v, term);
-        sum += v;
-    }
-    return lanes_add(&sum);
+static float exponentials(float *x, size_t count, float top) {
+    for (size_t i = 0; i < count; i++) x[i] = wide_exp(x[i] - top);
+    return lanes_sum(x, count);
 }
 
-// The parts in fp64: a vocabulary of 10^5 small terms is summed as well as one of 10^2.
-static double exponential_sum(const float *x, size_t count, float maximum) {
-    double sum = 0;
-    for (size_t from = 0; from < count; from += 4096)
-        sum += (double)exponential_part(x + from, count - from < 4096 ? count - from : 4096, maximum);
-    return sum;
+void tensor_loss_exponentials(const tensor_loss_tile *t, float *target_logits) {
+    for (size_t r = 0; r < t->rows; r++) {
+        float *row = t->logits + r * t->cols;
+        size_t target = (size_t)t->targets[r] - t->first;  // beyond cols when not here
+        if (target_logits && t->targets[r] >= 0 && target < t->cols) target_logits[r] = row[target];
+        t->tops[r] = row_maximum(row, t->cols);
+        t->sums[r] = exponentials(row, t->cols, t->tops[r]);
+    }
 }
 
 TENSOR_WIDE
-static void probabilities(float *x, size_t count, float maximum, float inverse) {
-    for (size_t i = 0; i < count; i++) x[i] = wide_exp(x[i] - maximum) * inverse;
+static void scale_row(float *x, size_t count, float factor) {
+    for (size_t i = 0; i < count; i++) x[i] *= factor;
 }
 
-static void loss_row(const tensor_loss *l, float *logits, size_t r) {
-    int32_t target = l->targets[r];
-    float maximum = row_maximum(logits, l->vocab);
-    double sum = exponential_sum(logits, l->vocab, maximum);
-    l->maximum[r] = maximum;
-    l->inverse[r] = (float)(1.0 / sum);
-    l->losses[r] = target < 0 ? 0.0 : elementary_log(sum) + ((double)maximum - (double)logits[target]);
-    if (!l->gradient) return;
-    if (target < 0) {
-        memset(logits, 0, l->vocab * sizeof *logits);
-        return;
+void tensor_loss_gradient(const tensor_loss_tile *t, const float *maximum, const float *inverse) {
+    for (size_t r = 0; r < t->rows; r++) {
+        float *row = t->logits + r * t->cols;
+        size_t target = (size_t)t->targets[r] - t->first;
+        if (t->targets[r] < 0) {
+            memset(row, 0, t->cols * sizeof *row);
+            continue;
+        }
+        scale_row(row, t->cols, wide_exp(t->tops[r] - maximum[r]) * inverse[r]);
+        if (target < t->cols) row[target] -= 1.0f;
     }
-    probabilities(logits, l->vocab, maximum, l->inverse[r]);
-    logits[target] -= 1.0f;
+}
+
+TENSOR_WIDE
+static void raise_maximum(float *restrict maximum, const float *restrict tops, size_t count) {
+    for (size_t r = 0; r < count; r++) maximum[r] = tops[r] > maximum[r] ? tops[r] : maximum[r];
+}
+
+// Tiles in fp64: a vocabulary of 10^5 small terms is summed as well as one of 10^2.
+TENSOR_WIDE
+static void add_sums(double *restrict total, const float *restrict sums, const float *restrict tops,
+                     const float *restrict maximum, size_t count) {
+    for (size_t r = 0; r < count; r++) total[r] += (double)(sums[r] * wide_exp(tops[r] - maximum[r]));
 }
 
 static void loss_rows(const void *context, size_t begin, size_t end) {
-    const loss_job *job = context;
-    for (size_t r = begin; r < end; r++) loss_row(job->l, job->logits + r * job->l->vocab, r);
-}
-
-void tensor_loss_run(tensor_pool *pool, const tensor_loss *l, float *logits) {
-    loss_job job = {.l = l};
-    job.logits = logits;
-    size_t chunk = l->vocab < ELEMENTS_PER_TASK ? ELEMENTS_PER_TASK / l->vocab : 1;
-    tensor_pool_ranges(pool, l->rows, chunk, loss_rows, &job);
-}
-
-void tensor_loss_columns(const tensor_loss *l, float *logits, size_t first, size_t cols) {
-    for (size_t r = 0; r < l->rows; r++) {
-        float *row = logits + r * cols;
-        int32_t target = l->targets[r];
-        if (target < 0) {
-            memset(row, 0, cols * sizeof *row);
-            continue;
-        }
-        probabilities(row, cols, l->maximum[r], l->inverse[r]);
-        if ((size_t)target >= first && (size_t)target < first + cols) row[(size_t)target - first] -= 1.0f;
+    const tensor_loss *l = context;
+    size_t count = end - begin;
+    double total[ROWS_PER_TASK] = {0};
+    float *maximum = l->maximum + begin;
+    memcpy(maximum, l->tops + begin, count * sizeof *maximum);
+    for (size_t t = 1; t < l->tiles; t++) raise_maximum(maximum, l->tops + t * l->rows + begin, count);
+    for (size_t t = 0; t < l->tiles; t++)
+        add_sums(total, l->sums + t * l->rows + begin, l->tops + t * l->rows + begin, maximum, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t r = begin + i;
+        l->inverse[r] = (float)(1.0 / total[i]);
+        l->losses[r] = 0;
+        if (l->targets[r] >= 0)
+            l->losses[r] = elementary_log(total[i]) + ((double)maximum[i] - (double)l->target_logits[r]);
     }
+}
+
+void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l) {
+    tensor_pool_ranges(pool, l->rows, ROWS_PER_TASK, loss_rows, l);
+}
+
+typedef struct parts_job {
+    const float *parts;
+    float *sum;
+    size_t part_count, count;
+} parts_job;
+
+TENSOR_WIDE
+static void add_elements(float *restrict sum, const float *restrict x, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += x[i];
+}
+
+static void sum_range(const void *context, size_t begin, size_t end) {
+    const parts_job *job = context;
+    memcpy(job->sum + begin, job->parts + begin, (end - begin) * sizeof *job->sum);
+    for (size_t p = 1; p < job->part_count; p++)
+        add_elements(job->sum + begin, job->parts + p * job->count + begin, end - begin);
+}
+
+void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum) {
+    parts_job job = {.parts = parts, .part_count = part_count, .count = count};
+    job.sum = sum;
+    tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, sum_range, &job);
 }

@@ -1,0 +1,155 @@
+// Head and cross-entropy together. Some rows at a time, the logits are made tile by tile of the vocabulary, and while they
+// are at hand both gradients follow: the head's input's, and the head's own, which waits in the stash for the commit.
+// What must not happen before the commit is adding it to the iteration's sum, not making it. Made afterwards instead, it
+// would need the logits once more, a third more work than the two gradients; a stage that recomputes does that, because
+// vocab * dim floats a microbatch are what it wants to save. Both ways do the same operations, so the bits agree.
+//
+// A tile of logits is read from memory twice, once for its row sums and once for the gradients. Rows are taken as many at a
+// time as LOGITS_ELEMENTS allow: each time costs one pass over the head's gradient.
+#include "model/stage_inner.h"
+#include "tensor/gemm.h"
+
+enum {
+    LOGITS_ELEMENTS = 1 << 24,
+    ROWS_STEP = 64,
+    COLS_LEAST = 64,
+    COLS_MOST = 256,
+    COLS_STEP = 16,
+    COLS_PIECES = 8,  // a short vocabulary is cut so that this many threads have something to do
+    GROUPS_MOST = 16,
+    GROUPS_LEAST = 2,
+    GROUP_ELEMENTS = 1 << 23,
+};
+
+static size_t pieces_of(size_t count, size_t most, size_t step) {
+    size_t pieces = (count + most - 1) / most, size = (count + pieces - 1) / pieces;
+    return (size + step - 1) / step * step;
+}
+
+static size_t clamp(size_t value, size_t least, size_t most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+head_cut head_cut_of(const model_config *config, size_t rows) {
+    head_cut cut;
+    size_t vocab = config->vocab, fitting = LOGITS_ELEMENTS / vocab;
+    cut.rows = pieces_of(rows, fitting > ROWS_STEP ? fitting : ROWS_STEP, ROWS_STEP);
+    if (cut.rows > rows) cut.rows = rows;
+    cut.cols = pieces_of(vocab, clamp(vocab / COLS_PIECES, COLS_LEAST, COLS_MOST), COLS_STEP);
+    cut.tiles = (vocab + cut.cols - 1) / cut.cols;
+    size_t groups = clamp(GROUP_ELEMENTS / (cut.rows * config->dim), GROUPS_LEAST, GROUPS_MOST);
+    cut.groups = groups < cut.tiles ? groups : cut.tiles;
+    return cut;
+}
+
+// Rows [first, first + count) of the microbatch.
+typedef struct head_rows {
+    stage *s;
+    const stash_view *v;
+    size_t first, count;
+} head_rows;
+
+static tensor_loss_tile tile_of(const head_rows *h, size_t tile) {
+    const stage *s = h->s;
+    size_t first = tile * s->head.cols, left = s->config.vocab - first;
+    return (tensor_loss_tile){.rows = h->count,
+                              .first = first,
+                              .cols = left < s->head.cols ? left : s->head.cols,
+                              .targets = h->v->targets + h->first,
+                              .logits = s->logits + first * h->count,
+                              .tops = s->head_tops + tile * h->count,
+                              .sums = s->head_sums + tile * h->count};
+}
+
+static const float *input_of(const head_rows *h) { return h->v->head_input + h->first * h->s->config.dim; }
+
+static const float *weight_of(const stage *s, const tensor_loss_tile *t) {
+    return s->parameters + s->layout.head + t->first * s->config.dim;
+}
+
+static void tile_logits(const head_rows *h, const tensor_loss_tile *t) {
+    size_t dim = h->s->config.dim;
+    tensor_gemm_tile(&(tensor_gemm){t->rows, t->cols, dim, tensor_plain(input_of(h), dim),
+                                    tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET});
+}
+
+// From the tile's exponentials: what these rows add to the gradient of the head's rows.
+static void tile_weight_gradient(const head_rows *h, const tensor_loss_tile *t, float *gradient) {
+    size_t dim = h->s->config.dim;
+    tensor_gemm_tile(&(tensor_gemm){t->cols, dim, t->rows, tensor_transposed(t->logits, t->cols),
+                                    tensor_plain(input_of(h), dim), gradient, dim,
+                                    h->first == 0 ? GEMM_SET : GEMM_ADD});
+}
+
+static void logits_task(void *context, size_t index) {
+    const head_rows *h = context;
+    tensor_loss_tile t = tile_of(h, index);
+    tile_logits(h, &t);
+    tensor_loss_exponentials(&t, h->s->head_targets);
+}
+
+// Each group of tiles has its own sum for the input's gradient: no two threads add to the same numbers, and the order of
+// all additions follows from the shape.
+static void gradient_task(void *context, size_t group) {
+    const head_rows *h = context;
+    stage *s = h->s;
+    size_t dim = s->config.dim, from = group * s->head.tiles / s->head.groups,
+           to = (group + 1) * s->head.tiles / s->head.groups;
+    float *d_input = s->head_parts + group * h->count * dim;
+    for (size_t tile = from; tile < to; tile++) {
+        tensor_loss_tile t = tile_of(h, tile);
+        tensor_loss_gradient(&t, h->v->head_maximum + h->first, h->v->head_inverse + h->first);
+        if (h->v->d_head) tile_weight_gradient(h, &t, h->v->d_head + t.first * dim);
+        tensor_gemm_tile(&(tensor_gemm){t.rows, dim, t.cols, tensor_plain(t.logits, t.cols),
+                                        tensor_plain(weight_of(s, &t), dim), d_input, dim,
+                                        tile == from ? GEMM_SET : GEMM_ADD});
+    }
+}
+
+static void rows_loss(head_rows *h, float *d_input) {
+    stage *s = h->s;
+    tensor_loss l = {.rows = h->count, .tiles = s->head.tiles, .targets = h->v->targets + h->first};
+    l.tops = s->head_tops;
+    l.sums = s->head_sums;
+    l.target_logits = s->head_targets;
+    l.losses = s->losses + h->first;
+    l.maximum = h->v->head_maximum + h->first;
+    l.inverse = h->v->head_inverse + h->first;
+    tensor_pool_run(s->pool, s->head.tiles, logits_task, h);
+    tensor_loss_rows(s->pool, &l);
+    if (!d_input) return;
+    tensor_pool_run(s->pool, s->head.groups, gradient_task, h);
+    size_t dim = s->config.dim;
+    tensor_sum_parts(s->pool, s->head_parts, s->head.groups, h->count * dim, d_input + h->first * dim);
+}
+
+static head_rows rows_from(stage *s, const stash_view *v, size_t first) {
+    size_t left = s->rows - first;
+    return (head_rows){s, v, first, left < s->head.rows ? left : s->head.rows};
+}
+
+double head_loss(stage *s, const stash_view *v, float *d_input) {
+    for (size_t first = 0; first < s->rows; first += s->head.rows) {
+        head_rows h = rows_from(s, v, first);
+        rows_loss(&h, d_input);
+    }
+    double sum = 0;
+    for (size_t r = 0; r < s->rows; r++) sum += s->losses[r];
+    return sum;
+}
+
+size_t head_recompute_floats(const stage *s) { return s->head.rows * (s->head.cols + 2); }
+
+void head_recompute_tile(stage *s, const stash_view *v, size_t tile, float *scratch, float *gradient) {
+    for (size_t first = 0; first < s->rows; first += s->head.rows) {
+        head_rows h = rows_from(s, v, first);
+        tensor_loss_tile t = tile_of(&h, tile);
+        t.logits = scratch;
+        t.tops = scratch + s->head.rows * s->head.cols;
+        t.sums = t.tops + s->head.rows;
+        tile_logits(&h, &t);
+        tensor_loss_exponentials(&t, NULL);
+        tensor_loss_gradient(&t, v->head_maximum + first, v->head_inverse + first);
+        tile_weight_gradient(&h, &t, gradient);
+    }
+}
