@@ -15,6 +15,7 @@
 
 static const char examples[] = "braid bench f7 --seeds 20\n"
                                "braid bench f7 --tests 1,3 --delays exponential,heavy-tailed\n"
+                               "braid bench f7 --tests 1,2,3,4 --objective worst\n"
                                "braid bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
 
 // 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
@@ -45,31 +46,41 @@ static bool read_set(const char *text, const char *const *names, uint32_t count,
     return true;
 }
 
-static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand) {
+static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand,
+                      const char *objective) {
     static const char *const numbers[ROUTING_TESTS] = {"1", "2", "3", "4", "5", "6"};
-    static const char *const demands[] = {"equal", "free"};
+    static const char *const demands[] = {"equal", "free"}, *const objectives[] = {"sum", "worst"};
     const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS];
-    bool free_demand[2] = {false};
+    bool free_demand[2] = {false}, objective_set[ROUTER_OBJECTIVES] = {false};
     for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
     for (uint32_t i = 0; i < F7_SYSTEMS; i++) system[i] = f7_systems[i].name;
     if (!read_set(tests, numbers, ROUTING_TESTS, b->test, "tests") ||
         !read_set(delays, delay, ROUTING_DELAYS, b->delay, "delays") ||
         !read_set(systems, system, F7_SYSTEMS, b->system, "systems") ||
-        !read_set(demand, demands, 2, free_demand, "demand"))
+        !read_set(demand, demands, 2, free_demand, "demand") ||
+        !read_set(objective, objectives, ROUTER_OBJECTIVES, objective_set, "objective"))
         return false;
+    b->settings.objective = objective_set[ROUTER_WORST] ? ROUTER_WORST : ROUTER_SUM;
     b->demand = free_demand[1] ? ROUTING_FREE : ROUTING_EQUAL;
     return true;
 }
 
 // --- one instance
 
-// The average cost of a microbatch over that of the optimum, both as far as they are known.
-static double ratio_of(const routing_sight *s, const routing_optimum *best) {
-    double least = best->proven ? (double)best->cost : best->bound;
-    return (double)s->cost / (double)s->units / (least / (double)best->units);
+static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_WORST; }
+
+// What the objective makes of a flow.
+static int64_t value_of(const f7_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }
+
+static double least_of(const routing_optimum *best) { return best->proven ? (double)best->cost : best->bound; }
+
+// The average cost of a microbatch, or the heaviest load of a link, over that of the optimum, both as far as they are known.
+static double ratio_of(const f7_bench *b, const routing_sight *s, const routing_optimum *best) {
+    if (by_worst(b)) return (double)s->worst / least_of(best);
+    return (double)s->cost / (double)s->units / (least_of(best) / (double)best->units);
 }
 
-static void add_result(f7_row *row, const routing_instance *instance, const routing_optimum *best,
+static void add_result(const f7_bench *b, f7_row *row, const routing_instance *instance, const routing_optimum *best,
                        const routing_result *r) {
     double peers = instance->problem.peers;
     bool whole = r->end.whole;
@@ -77,11 +88,12 @@ static void add_result(f7_row *row, const routing_instance *instance, const rout
     row->runs++;
     row->whole += whole;
     row->quiet += r->quiet;
-    row->optimal += whole && best->proven && r->end.cost == best->cost;
-    row->below += whole && (double)r->end.cost < (best->proven ? (double)best->cost : best->bound) - 0.5;
+    row->optimal += whole && best->proven && value_of(b, &r->end) == best->cost;
+    row->below += whole && (double)value_of(b, &r->end) < least_of(best) - 0.5;
     row->over_capacity += r->over_capacity > 0;
-    if (r->end.units > 0) figures_add(&row->end, ratio_of(&r->end, best));
-    if (r->early.whole) figures_add(&row->early, ratio_of(&r->early, best));
+    if (r->end.units > 0) figures_add(&row->end, ratio_of(b, &r->end, best));
+    if (by_worst(b) && whole) figures_add(&row->sum, (double)r->end.cost / (double)best->sum);
+    if (r->early.whole) figures_add(&row->early, ratio_of(b, &r->early, best));
     if (r->whole >= 0) figures_add(&row->until_whole, (double)r->whole);
     figures_add(&row->last_move, (double)r->last_move);
     figures_add(&row->messages, (double)r->messages / peers);
@@ -119,7 +131,7 @@ static braid_err run_systems(f7_bench *b, uint32_t test, uint64_t seed, routing_
         settings.delay = delay;
         err = routing_run(instance, &settings, best->units, &result[s], error);
         if (err) break;
-        add_result(&b->row[test - 1][delay][s], instance, best, &result[s]);
+        add_result(b, &b->row[test - 1][delay][s], instance, best, &result[s]);
         found[count++] = (routing_found){f7_systems[s].name, result[s].flow, result[s].messages, result[s].bytes,
                                          (uint64_t)result[s].last_move};
     }
@@ -132,11 +144,12 @@ static braid_err run_instance(f7_bench *b, uint32_t test, uint64_t seed, braid_e
     routing_instance instance = {0};
     routing_optimum best = {0};
     braid_err err = routing_f7_make(test, seed, b->demand, b->listing, &instance, error);
-    if (!err) err = routing_optimum_find(&instance, (uint32_t)b->seconds, &best, error);
+    if (!err && by_worst(b)) err = routing_optimum_worst(&instance, &best, error);
+    if (!err && !by_worst(b)) err = routing_optimum_find(&instance, (uint32_t)b->seconds, &best, error);
     if (!err) {
         f7_test *t = &b->about[test - 1];
         t->units += (double)best.units;
-        t->per_unit += (best.proven ? (double)best.cost : best.bound) / (double)best.units / ROUTING_SCALE;
+        t->least += least_of(&best) / (by_worst(b) ? 1 : (double)best.units) / ROUTING_SCALE;
         t->proven += best.proven;
         if (best.proven) figures_add(&t->relaxed, (double)best.relaxed / (double)best.cost);
     }
@@ -182,6 +195,7 @@ int bench_f7(int argc, char **argv) {
     double slack = 0.05;
     bool gather = true;
     const char *tests = "1,2,3,4,5,6", *delays = "lockstep", *systems = "swarm,gwtf,braid", *demand = "equal";
+    const char *objective = "sum";
     option table[] = {
         {"tests", OPTION_TEXT, &tests, .unit = "LIST", .help = "which of the tests 1 to 6, separated by commas"},
         {"seeds", OPTION_COUNT, &b->seeds, .help = "instances of each test", .min = 1, .max = 1e6},
@@ -191,6 +205,8 @@ int bench_f7(int argc, char **argv) {
          .help = "how long messages take: lockstep, uniform, exponential, heavy-tailed; mean always one round"},
         {"demand", OPTION_TEXT, &demand, .unit = "equal|free",
          .help = "several data peers: each sends its share, or as much as fits"},
+        {"objective", OPTION_TEXT, &objective, .unit = "sum|worst",
+         .help = "what is to be smallest: the sum of costs, or the heaviest link (units times cost)"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of tables"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the costs above the optimum"},
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every instance and every system's paths (JSON)"},
@@ -216,7 +232,7 @@ int bench_f7(int argc, char **argv) {
                                          .hold = (int64_t)hold,
                                          .path_limit = (uint32_t)path_limit,
                                          .gather = gather};
-        code = read_sets(b, tests, delays, systems, demand) ? run(b) : CLI_USAGE;
+        code = read_sets(b, tests, delays, systems, demand, objective) ? run(b) : CLI_USAGE;
         options_close(&o);
     }
     free(b);

@@ -14,35 +14,57 @@ static bool gwtf_runs(const f7_bench *b) {
     return runs;
 }
 
+static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_WORST; }
+
+static void print_optimum(const f7_bench *b, uint32_t test) {
+    const f7_test *a = &b->about[test - 1];
+    bool several = routing_f7_tests[test - 1].sources > 1;
+    double runs = (double)b->seeds;
+    printf("on average %.1f units", a->units / runs);
+    if (by_worst(b))
+        printf(" and a load of %.2f on the heaviest link", a->least / runs);
+    else
+        printf(" at %.2f each", a->least / runs);
+    printf(" in the %s (proven in %u of %" PRIu64 ")", a->proven == b->seeds ? "optimum" : "optimum or its bound",
+           a->proven, b->seeds);
+    if (several && by_worst(b)) printf("; the bound is what it would be if any data peer were home");
+#ifndef BRAID_HAVE_GLPK
+    if (several && !by_worst(b))
+        printf("; built without GLPK, the bound is what it would cost if any data peer were home");
+#endif
+    if (several && a->relaxed.count > 0)
+        printf("; if any data peer were home: %.4f of it", figures_mean(&a->relaxed));
+    printf("\n");
+}
+
 static void print_head(const f7_bench *b, uint32_t test) {
     const routing_f7 *t = &routing_f7_tests[test - 1];
-    const f7_test *a = &b->about[test - 1];
-    double runs = (double)b->seeds;
+    bool worst = by_worst(b);
     printf("F7 test %u: %u data peer%s, %u relays in %u stages, capacity %u..%u, link cost %u..%u; %" PRIu64
            " seeds from %" PRIu64 "\n",
            test, t->sources,
            t->sources > 1 ? (b->demand == ROUTING_EQUAL ? "s with equal demands" : "s with free demands") : "",
            t->relays, t->stages, t->capacity_low, t->capacity_high - 1, t->cost_low, t->cost_high - 1, b->seeds,
            b->first);
-    printf("on average %.1f units at %.2f each in the %s (proven in %u of %" PRIu64 ")", a->units / runs,
-           a->per_unit / runs, a->proven == b->seeds ? "optimum" : "optimum or its bound", a->proven, b->seeds);
-#ifndef BRAID_HAVE_GLPK
-    if (t->sources > 1) printf("; built without GLPK, the bound is what it would cost if any data peer were home");
-#endif
-    if (t->sources > 1 && a->relaxed.count > 0)
-        printf("; if any data peer were home: %.4f of it", figures_mean(&a->relaxed));
-    printf("\n");
+    print_optimum(b, test);
     if (gwtf_runs(b))
         printf("gwtf: the end is after 120 of its iterations, 480 rounds; round 120 is after 30 of them\n");
-    printf("%-10s| %-30s | %-23s | %-25s | %-38s |\n", "", "cost / optimum at the end", "at round 120", "rounds until",
-           "sent, per peer");
-    printf("%-10s| %7s %7s %5s %8s | %7s %8s %6s | %5s %6s %5s %6s | %6s %6s %7s %7s %8s | %s\n", "", "mean", "worst",
-           "whole", "optimal", "mean", "worst", "whole", "whole", "last", "worst", "quiet", "msgs", "worst", "at 120",
-           "frames", "KB", "hash of the trace");
+    printf("%-10s| %-30s | ", "", worst ? "heaviest / optimum at the end" : "cost / optimum at the end");
+    if (worst) printf("%-13s | ", "cost of that");
+    printf("%-23s | %-25s | %-38s |\n", "at round 120", "rounds until", "sent, per peer");
+    printf("%-10s| %7s %7s %5s %8s | ", "", "mean", "worst", "whole", "optimal");
+    if (worst) printf("%6s %6s | ", "mean", "worst");
+    printf("%7s %8s %6s | %5s %6s %5s %6s | %6s %6s %7s %7s %8s | %s\n", "mean", "worst", "whole", "whole", "last",
+           "worst", "quiet", "msgs", "worst", "at 120", "frames", "KB", "hash of the trace");
 }
 
-static void print_row(const f7_row *r, const char *system) {
+static void print_row(const f7_row *r, bool worst, const char *system) {
     printf("%-10s| %7.4f %7.4f %5u %8u | ", system, figures_mean(&r->end), r->end.worst, r->whole, r->optimal);
+    if (worst) {
+        figures_print_mean(&r->sum, 6, 3);
+        figures_print_worst(&r->sum, 6, 3);
+        printf("| ");
+    }
     figures_print_mean(&r->early, 7, 4);
     figures_print_worst(&r->early, 8, 4);
     printf("%6u | ", r->early.count);
@@ -61,7 +83,7 @@ static void print_tables(const f7_bench *b, uint32_t test) {
         if (!b->delay[d]) continue;
         printf("%s delays\n", routing_delay_name((routing_delay)d));
         for (uint32_t s = 0; s < F7_SYSTEMS; s++)
-            if (b->system[s]) print_row(&b->row[test - 1][d][s], f7_systems[s].name);
+            if (b->system[s]) print_row(&b->row[test - 1][d][s], by_worst(b), f7_systems[s].name);
     }
     printf("\n");
 }
@@ -80,7 +102,9 @@ static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, ui
     json_out_u64(&o, "first_seed", b->first);
     json_out_u64(&o, "runs", r->runs);
     json_out_u64(&o, "optima_proven", b->about[test - 1].proven);
-    json_out_double(&o, "optimum_per_unit", b->about[test - 1].per_unit / (double)b->seeds);
+    bool worst = by_worst(b);
+    if (worst) json_out_string(&o, "objective", "worst");
+    json_out_double(&o, worst ? "optimal_load" : "optimum_per_unit", b->about[test - 1].least / (double)b->seeds);
     json_out_u64(&o, "whole", r->whole);
     json_out_u64(&o, "optimal", r->optimal);
     json_out_u64(&o, "below_optimum", r->below);
@@ -89,6 +113,7 @@ static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, ui
     json_out_u64(&o, "quiet", r->quiet);
     figures_put_sample(&o, "ratio", &r->end);
     figures_put_sample(&o, "ratio_at_120", &r->early);
+    if (worst) figures_put_sample(&o, "sum_ratio", &r->sum);
     figures_put_sample(&o, "rounds_until_whole", &r->until_whole);
     figures_put_sample(&o, "rounds_to_last_move", &r->last_move);
     figures_put_sample(&o, "messages_per_peer", &r->messages);
@@ -116,7 +141,8 @@ braid_err f7_plot(const f7_bench *b, braid_error *error) {
     char label[ROUTING_TESTS * ROUTING_DELAYS][32];
     const char *group[ROUTING_TESTS * ROUTING_DELAYS], *name[F7_SYSTEMS];
     plot_bar bar[ROUTING_TESTS * ROUTING_DELAYS * F7_SYSTEMS];
-    plot_bars p = {.title = "F7: cost per microbatch above the optimum",
+    plot_bars p = {.title = by_worst(b) ? "F7: load of the heaviest link above the optimum"
+                                        : "F7: cost per microbatch above the optimum",
                    .note = "bar: mean over the seeds, whisker: worst; gwtf after 480 rounds, the others once quiet",
                    .unit = "% above the optimum",
                    .group = group,

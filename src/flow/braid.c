@@ -85,6 +85,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
 static void braid_init(router *r) {
     braid *b = self_of(r);
     b->greedy = r->config.algorithm == ROUTER_SWARM;
+    b->worst = r->config.objective == ROUTER_WORST && !b->greedy && !b->shared;
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -142,6 +143,7 @@ static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
     if (next < 0) return;
     down_of(b, k, (uint32_t)next)->distance = m->cost;
     down_of(b, k, (uint32_t)next)->room = (int32_t)m->units;
+    braid_hear_scale(down_of(b, k, (uint32_t)next), m->taken_back);
 }
 
 // What is about one commodity's links and not about a token.
@@ -182,6 +184,7 @@ static void tick(router *r) {
     braid_balance(b);
     braid_adjust_price(b);
     b->cycle_waits = false;
+    if (b->worst) braid_follow_scale(b);
     if (!b->greedy) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (r->now < b->speak_at)

@@ -18,6 +18,7 @@ enum {
 };
 
 #define BRAID_BIG     ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
+#define BRAID_BIG_LOADS ((int64_t)1 << 50)   // ... with the objective worst
 #define BRAID_DEFICIT (-((int64_t)1 << 37))  // the distance that a peer in deficit advertises: it is filled first
 #define BRAID_NOWHERE ((int64_t)1 << 56)     // no way
 #define BRAID_TOTALS  ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
@@ -42,6 +43,7 @@ typedef struct braid_up {
     int32_t going;                // removals I committed that it has not confirmed
     int32_t said_room;
     int64_t said_distance;
+    uint32_t said_scale;
     uint64_t said, said_stay;  // hashes of the labels it has from me
     int64_t said_cost;         // with several data peers: of the label it has from me
     int64_t said_stay_cost, said_at, said_stay_at;
@@ -62,6 +64,8 @@ typedef struct braid_down {
     braid_label label;  // its I half's; with several data peers: what one more unit costs from there
     braid_label stay;   // with several data peers: what the dearest unit there costs
     bool watched;       // ... and I asked it to tell me every change
+    int32_t adding;            // units that tokens reserved to put on it
+    uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
 } braid_down;
 
 // A visit of a token: a run of one peer's halves on the cycle.
@@ -108,6 +112,8 @@ typedef struct braid {
     braid_commodity *commodity;
     uint32_t label_limit;  // halves that a label here can hold
     bool shared;           // several data peers: prices, and labels that know forward ways only
+    bool worst;         // the objective: what a unit on a link costs depends on how many there are
+    uint16_t scale, heaviest;
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
 
@@ -167,8 +173,28 @@ void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arriv
 void braid_keep_capacity(braid *b);
 void braid_balance(braid *b);
 bool braid_wants_detour(const braid *b);
+int64_t braid_way(const braid *b, uint32_t k, uint32_t slot);  // how far home is over that next neighbour
 void braid_ledger_deadlines(braid *b);
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
+
+// braid_worst.c: the objective worst
+int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more);  // if so many units were added
+int64_t braid_worst_more(const braid *b, uint32_t slot);
+int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot);
+int64_t braid_worst_slack(const braid *b);
+void braid_follow_scale(braid *b);
+uint32_t braid_scale_word(const braid *b);
+void braid_hear_scale(braid_down *d, uint32_t word);
+
+// What one more unit to a next neighbour costs; what one less on a link saves; the gain per link that is left alone.
+static inline int64_t cost_of_more(const braid *b, uint32_t slot) {
+    return b->worst ? braid_worst_more(b, slot) : link_cost(b, ROUTER_NEXT, slot);
+}
+static inline int64_t cost_of_less(const braid *b, router_side side, uint32_t slot) {
+    return b->worst ? braid_worst_less(b, side, slot) : link_cost(b, side, slot);
+}
+static inline int64_t worth_of_unit(const braid *b) { return b->worst ? BRAID_BIG_LOADS : BRAID_BIG; }
+static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : b->r.config.slack; }
 
 // braid_speak.c
 void braid_speak(braid *b);

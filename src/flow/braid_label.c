@@ -45,7 +45,7 @@ static void found_cycle(search *s, int64_t cost, router_half start, router_half 
 // the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
                      const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
-    int64_t cost = link + far->cost + s->b->r.config.slack;
+    int64_t cost = link + far->cost + slack_of(s->b);
     int at = find_half(far, here);
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
     if (at >= 0) {
@@ -101,19 +101,19 @@ uint64_t braid_label_hash(const braid_label *label) {
 uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
     braid_commodity *c = &b->commodity[k];
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
-    int64_t plus = b->r.is_source ? -BRAID_BIG : 0, minus = b->r.is_source ? BRAID_BIG : 0;
+    int64_t minus = b->r.is_source ? worth_of_unit(b) : 0, plus = -minus;
     if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
     search s = {b, 0, cycle, 0};
     walk out_direct = {0}, out_through = {0}, in_direct = {0}, in_through = {0};
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         router_peer peer = b->r.slot[ROUTER_NEXT][slot].peer;
-        consider(&s, out, in, plus, link_cost(b, ROUTER_NEXT, slot), &down_of(b, k, slot)->label, peer,
+        consider(&s, out, in, plus, cost_of_more(b, slot), &down_of(b, k, slot)->label, peer,
                  peer == c->out_choice, &out_direct, &out_through);
     }
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         if (braid_free_in(b, k, slot) <= 0) continue;
         router_peer peer = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        consider(&s, in, out, minus, -link_cost(b, ROUTER_PREVIOUS, slot), &up_of(b, k, slot)->label, peer,
+        consider(&s, in, out, minus, -cost_of_less(b, ROUTER_PREVIOUS, slot), &up_of(b, k, slot)->label, peer,
                  peer == c->in_choice, &in_direct, &in_through);
     }
     c->out_choice = out_direct.over;

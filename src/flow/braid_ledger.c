@@ -143,13 +143,17 @@ void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m)
 
 // --- Excess and deficit ------------------------------------------------------------------------------------------------
 
+static int64_t weight(const braid *b, router_side side, uint32_t slot) {
+    return b->worst ? braid_link_load(b, side, slot, 0) : link_cost(b, side, slot);
+}
+
 // The costliest link of a side on which `free_units` finds something; -1: none.
 static int costliest(const braid *b, uint32_t k, router_side side,
                      int32_t (*free_units)(const braid *, uint32_t, uint32_t)) {
     int best = -1;
     EACH_NEIGHBOUR(&b->r, side, s) {
         if (free_units(b, k, s) <= 0) continue;
-        if (best < 0 || link_cost(b, side, s) > link_cost(b, side, (uint32_t)best)) best = (int)s;
+        if (best < 0 || weight(b, side, s) > weight(b, side, (uint32_t)best)) best = (int)s;
     }
     return best;
 }
@@ -195,13 +199,22 @@ static void give_up_passing(braid *b) {
     }
 }
 
+// With the objective worst: the heaviest link's load with one more unit. A deficit, which is below 0, still comes first.
+int64_t braid_way(const braid *b, uint32_t k, uint32_t slot) {
+    int64_t far = down_of(b, k, slot)->distance;
+    if (!b->worst) return link_cost(b, ROUTER_NEXT, slot) + far;
+    int64_t here = braid_link_load(b, ROUTER_NEXT, slot, 1);
+    if (far < 0) return far + here;
+    return here > far ? here : far;
+}
+
 static int best_way(const braid *b, uint32_t k) {
     int best = -1;
     int64_t best_cost = BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         const braid_down *d = down_of(b, k, s);
         if (d->room <= 0 || d->owed != 0 || d->distance >= BRAID_NOWHERE) continue;
-        int64_t cost = link_cost(b, ROUTER_NEXT, s) + d->distance;
+        int64_t cost = braid_way(b, k, s);
         if (b->greedy) cost = b->r.config.weighted ? d->virtual_time : link_cost(b, ROUTER_NEXT, s);
         if (cost >= best_cost) continue;
         best_cost = cost;
@@ -216,7 +229,7 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
         int s = best_way(b, k);
         if (s < 0) break;
         braid_down *d = down_of(b, k, (uint32_t)s);
-        int32_t n = least(b->greedy ? 1 : units, d->room);
+        int32_t n = least(b->greedy || b->worst ? 1 : units, d->room);
         d->virtual_time += link_cost(b, ROUTER_NEXT, (uint32_t)s);
         d->room -= n;
         d->out += n;

@@ -27,7 +27,7 @@ static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         const braid_down *d = down_of(b, k, slot);
         if (*room == 0 || d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
-        int64_t cost = link_cost(b, ROUTER_NEXT, slot) + d->distance;
+        int64_t cost = braid_way(b, k, slot);
         if (cost < distance) distance = cost;
     }
     if (distance >= BRAID_NOWHERE) *room = 0;
@@ -81,7 +81,8 @@ static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
 }
 
 static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
-    if (u->said_distance == distance && u->said_room == room) return false;
+    uint32_t scale = b->worst ? braid_scale_word(b) : 0;
+    if (u->said_distance == distance && u->said_room == room && u->said_scale == scale) return false;
     if (b->shared && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;
@@ -89,6 +90,7 @@ static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64
     o->units = (uint32_t)room;
     u->said_distance = distance;
     u->said_room = room;
+    o->taken_back = u->said_scale = scale;
     return true;
 }
 

@@ -43,6 +43,8 @@ static void hold(braid *b, const braid_visit *v, int32_t units) {
     int from = router_slot(&b->r, ROUTER_NEXT, v->before), to = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
     if (v->entry == BRAID_FROM_NEXT && from >= 0) down_of(b, v->k, (uint32_t)from)->reserved += units;
     if (v->exit == BRAID_TO_PREVIOUS && to >= 0) up_of(b, v->k, (uint32_t)to)->reserved += units;
+    int on = router_slot(&b->r, ROUTER_NEXT, v->after);
+    if (v->exit == BRAID_TO_NEXT && on >= 0) down_of(b, v->k, (uint32_t)on)->adding += units;
     if (v->adds) b->add += units;
     if (v->drops) b->drop += units;
 }
@@ -55,8 +57,14 @@ static void let_go(braid *b, braid_visit *v) {
     if (v->entry == BRAID_FROM_NEXT && from >= 0) braid_take_back(b, v->k, (uint32_t)from);
 }
 
+// With the objective worst the next unit over a link costs something else: one token at a time.
+static bool open_for_token(const braid *b, const braid_visit *v, uint32_t slot) {
+    const braid_down *d = down_of(b, v->k, slot);
+    return !b->worst || (d->adding == 0 && d->reserved == 0);
+}
+
 // Entry over the arc cycle[first - 1] -> cycle[first]; narrows v->units. False: not possible.
-static bool enter(braid *b, braid_visit *v) {
+static bool enter(braid *b, braid_visit *v, int64_t *cost) {
     if (v->first == 0) return true;
     router_half from = v->cycle[v->first - 1], at = v->cycle[v->first];
     v->before = router_owner(from);
@@ -66,7 +74,8 @@ static bool enter(braid *b, braid_visit *v) {
     }
     v->entry = BRAID_FROM_NEXT;
     int slot = router_slot(&b->r, ROUTER_NEXT, v->before);
-    if (at != router_out(b->r.config.self) || slot < 0) return false;
+    if (at != router_out(b->r.config.self) || slot < 0 || !open_for_token(b, v, (uint32_t)slot)) return false;
+    if (b->worst) *cost -= cost_of_less(b, ROUTER_NEXT, (uint32_t)slot);  // only who owns the count is sure of it
     v->units = least(v->units, braid_free_out(b, v->k, (uint32_t)slot));
     return v->units > 0;
 }
@@ -81,7 +90,7 @@ static bool cross(braid *b, braid_visit *v, int64_t *cost) {
     v->adds = next == out;
     v->drops = next == in && !b->r.is_source;
     if (b->r.is_source)
-        *cost += v->adds ? -BRAID_BIG : BRAID_BIG;
+        *cost += v->adds ? -worth_of_unit(b) : worth_of_unit(b);
     else
         *cost += v->adds ? braid_one_more(b, b->add) : braid_one_less(b, b->drop);
     if (v->adds && braid_priced(b) && b->add > 0) return false;  // or all that want a place would outbid each other
@@ -96,14 +105,14 @@ static bool leave(braid *b, braid_visit *v, int64_t *cost) {
     if (at == router_out(b->r.config.self)) {
         v->exit = BRAID_TO_NEXT;
         int slot = router_slot(&b->r, ROUTER_NEXT, v->after);
-        if (slot < 0 || next != router_in(v->after)) return false;
-        *cost += link_cost(b, ROUTER_NEXT, (uint32_t)slot);
+        if (slot < 0 || next != router_in(v->after) || !open_for_token(b, v, (uint32_t)slot)) return false;
+        *cost += cost_of_more(b, (uint32_t)slot);
         return true;
     }
     v->exit = BRAID_TO_PREVIOUS;
     int slot = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
     if (slot < 0 || next != router_out(v->after)) return false;
-    *cost -= link_cost(b, ROUTER_PREVIOUS, (uint32_t)slot);
+    if (!b->worst) *cost -= link_cost(b, ROUTER_PREVIOUS, (uint32_t)slot);
     v->units = least(v->units, braid_free_in(b, v->k, (uint32_t)slot));
     return v->units > 0;
 }
@@ -124,7 +133,7 @@ static braid_visit *reserve(braid *b, const braid_visit *wanted, int64_t *cost) 
     braid_visit *place = free_visit(b);
     if (place == NULL) return NULL;
     braid_visit v = *wanted;
-    if (!enter(b, &v) || !cross(b, &v, cost) || !leave(b, &v, cost)) return NULL;
+    if (!enter(b, &v, cost) || !cross(b, &v, cost) || !leave(b, &v, cost)) return NULL;
     v.lease = b->r.now + (4 * (int64_t)v.length + 20) * b->r.config.delay;
     router_want(&b->r, v.lease);
     *place = v;
@@ -154,7 +163,7 @@ void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t lengt
     braid_visit wanted = {.token = {b->r.config.self, b->serial + 1},
                           .k = (uint8_t)k,
                           .length = (uint16_t)length,
-                          .units = ROUTER_MAX_UNITS};
+                          .units = b->worst ? 1 : ROUTER_MAX_UNITS};
     for (uint32_t i = 0; i < length; i++) wanted.cycle[i] = cycle[i];
     int64_t cost = 0;
     const braid_visit *v = reserve(b, &wanted, &cost);

@@ -100,6 +100,8 @@ void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int prev
 void gwtf_on_flow_answer(gwtf *g, const router_message *m, gwtf_place *p);
 
 // --- gwtf_refine.c: which Change or Redirect to ask for
+// What a move gains that puts two links with costs `a` and `b` in the place of two with `old_a` and `old_b`: below 0 if it is good.
+int64_t gwtf_gain(const gwtf *g, int64_t a, int64_t b, int64_t old_a, int64_t old_b);
 void gwtf_query(gwtf *g);
 void gwtf_compose_units(const gwtf *g, router_message *out);
 void gwtf_on_units(gwtf *g, const router_message *m, int same);

@@ -50,7 +50,7 @@ void gwtf_on_request_change(gwtf *g, const router_message *m, uint32_t k) {
         return;
     }
     int64_t to_b = gwtf_cost(g, ROUTER_NEXT, p->next);
-    int64_t gain = (int64_t)m->u.word[4] - (int64_t)m->u.word[3] + to_a - to_b;
+    int64_t gain = gwtf_gain(g, (int64_t)m->u.word[4], to_a, (int64_t)m->u.word[3], to_b);
     if (gain > m->cost) {
         gwtf_answer(g, m, GWTF_REFUSED);
         return;

@@ -2,7 +2,7 @@
 #include "flow/gwtf.h"
 
 typedef struct candidate {
-    int64_t gain;  // what the sum of costs would change by
+    int64_t gain;  // what the objective would change by
     uint32_t kind;
     gwtf_place *mine;            // GWTF_CHANGE
     uint32_t slot, their_place;  // of whom; his place
@@ -64,6 +64,11 @@ static int64_t told_cost(const uint32_t *word, uint32_t count, router_peer peer)
     return -1;
 }
 
+int64_t gwtf_gain(const gwtf *g, int64_t a, int64_t b, int64_t old_a, int64_t old_b) {
+    if (g->r.config.objective == ROUTER_SUM) return a + b - old_a - old_b;
+    return (a > b ? a : b) - (old_a > old_b ? old_a : old_b);
+}
+
 static void better(gwtf *g, candidate *best, candidate c) {
     c.tie = rng_next(&g->r.random);
     if (best->kind == GWTF_REFUSED || c.gain < best->gain || (c.gain == best->gain && c.tie < best->tie)) *best = c;
@@ -80,7 +85,7 @@ static void try_changes(gwtf *g, const gwtf_told *t, candidate *best, candidate 
         if (mine_there < 0 || his_now < 0 || his_there < 0 || mine_now < 0) continue;
         c.kind = GWTF_CHANGE;
         c.mine = p;
-        c.gain = mine_there + his_there - mine_now - his_now;
+        c.gain = gwtf_gain(g, mine_there, his_there, mine_now, his_now);
         better(g, best, c);
     }
 }
@@ -92,7 +97,7 @@ static void try_redirect(gwtf *g, const gwtf_told *t, candidate *best, candidate
     int64_t his_in = told_cost(before, t->before, c.before), his_out = told_cost(after, t->after, c.after);
     if (c.before == 0 || in < 0 || out < 0 || his_in < 0 || his_out < 0) return;
     c.kind = GWTF_REDIRECT;
-    c.gain = in + out - his_in - his_out;
+    c.gain = gwtf_gain(g, in, out, his_in, his_out);
     better(g, best, c);
 }
 

@@ -18,7 +18,8 @@ void *arena_take(arena *a, size_t bytes) {
 }
 
 static bool config_good(const router_config *c) {
-    if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || c->self == 0 || c->self >= 1u << 31) return false;
+    if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || (uint32_t)c->objective >= ROUTER_OBJECTIVES) return false;
+    if (c->self == 0 || c->self >= 1u << 31) return false;
     if (c->source_count == 0 || c->source_count > ROUTER_MAX_SOURCES || c->capacity > ROUTER_MAX_UNITS) return false;
     if (c->max_neighbours == 0 || c->max_neighbours > ROUTER_MAX_NEIGHBOURS) return false;
     if (c->delay <= 0 || c->gather < 0 || c->slack < 0 || c->slack > ROUTER_MAX_COST || c->hold < 0) return false;
@@ -262,7 +263,7 @@ bool router_next(router *r, router_message *out) {
 static uint32_t body_bytes(const router_message *m) {
     switch (m->kind) {
     case ROUTER_LABEL: return 12 + 12u * m->length;           // source, cost; half, cost
-    case ROUTER_ADVERT: return 16;                            // source, cost, room
+    case ROUTER_ADVERT: return m->taken_back != 0 ? 20 : 16;  // source, cost, room; scale
     case ROUTER_FLOW: return m->token.origin != 0 ? 22 : 12;  // source, two counts; token, position
     case ROUTER_DENY: return 8;                               // source, units
     case ROUTER_LOCK: return 26 + 4u * m->length;             // token, source, position, cost, units; cycle

@@ -41,11 +41,19 @@ typedef uint32_t router_peer;  // the run's number of a peer, below 2^31; 0 is n
 
 typedef enum router_algorithm { ROUTER_BRAID, ROUTER_GWTF, ROUTER_SWARM, ROUTER_ALGORITHMS } router_algorithm;
 
+// What is to be smallest, once as many units are under way as fit (docs/routing.md).
+typedef enum router_objective {
+    ROUTER_SUM,    // the sum of units times costs over all links
+    ROUTER_WORST,  // the heaviest link: the largest product of a link's units and its cost
+    ROUTER_OBJECTIVES
+} router_objective;
+
 // Where a neighbour stands. With one relay stage the data peer is both PREVIOUS and NEXT: two links.
 typedef enum router_side { ROUTER_PREVIOUS, ROUTER_NEXT, ROUTER_SAME, ROUTER_SIDES } router_side;
 
 typedef struct router_config {
     router_algorithm algorithm;
+    router_objective objective;  // of braid and gwtf
     router_peer self;
     uint32_t capacity;                       // a relay: units through it; a data peer: units it wants to send
     uint32_t source_count;                   // data peers of the run, in the same order at every peer
@@ -138,7 +146,7 @@ typedef struct router_message {
     router_peer source;   // whose units
     int64_t cost;         // LABEL, ADVERT, LOCK
     uint32_t units;       // room, absolute count, or number of units
-    uint32_t taken_back;  // FLOW, COMMIT: handed-back units taken note of, in total
+    uint32_t taken_back;  // FLOW, COMMIT: handed-back units taken note of, in total; ADVERT: the scale of loads
     router_token token;   // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL

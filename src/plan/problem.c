@@ -36,12 +36,14 @@ size_t plan_relaxed_bytes(const plan_problem *p) {
     return arcs_of(p) * sizeof(plan_arc) + plan_min_cost_bytes(nodes_of(p), arcs_of(p));
 }
 
-static void fill_arcs(const plan_problem *p, plan_arc *arc) {
+// No link has room for more than what loads it with `most`.
+static void fill_arcs(const plan_problem *p, int64_t most, plan_arc *arc) {
     uint32_t source = 2 * p->peers, sink = source + 1;
     for (uint32_t l = 0; l < p->links; l++) {
         const plan_link *k = &p->link[l];
-        uint32_t a = p->peer[k->from].capacity, b = p->peer[k->to].capacity;
-        arc[l] = (plan_arc){half_out(k->from), half_in(k->to), a < b ? a : b, k->cost, 0};
+        int64_t a = p->peer[k->from].capacity, b = p->peer[k->to].capacity, room = a < b ? a : b;
+        if (k->cost > 0 && most / k->cost < room) room = most / k->cost;
+        arc[l] = (plan_arc){half_out(k->from), half_in(k->to), room, k->cost, 0};
     }
     for (uint32_t i = 0; i < p->peers; i++) {
         int64_t room = p->peer[i].capacity;
@@ -53,20 +55,51 @@ static void fill_arcs(const plan_problem *p, plan_arc *arc) {
     }
 }
 
-braid_err plan_relaxed(const plan_problem *p, int64_t limit, void *memory, int64_t *flow, plan_answer *answer,
-                       braid_error *error) {
-    *answer = (plan_answer){0};
+static braid_err check_size(const plan_problem *p, braid_error *error) {
     if (p->peers > PLAN_MAX_NODES / 4 || p->links > PLAN_MAX_ARCS / 2)
         return braid_fail(error, BRAID_LIMIT, "%u peers and %u links; at most %d and %d are planned", p->peers,
                           p->links, PLAN_MAX_NODES / 4, PLAN_MAX_ARCS / 2);
-    braid_err err = plan_check(p, error);
-    if (err) return err;
+    return plan_check(p, error);
+}
+
+static braid_err cheapest(const plan_problem *p, int64_t most, int64_t limit, void *memory, int64_t *flow,
+                          plan_answer *answer, braid_error *error) {
     plan_arc *arc = memory;
-    fill_arcs(p, arc);
+    fill_arcs(p, most, arc);
     plan_graph g = {nodes_of(p), arcs_of(p), 2 * p->peers, 2 * p->peers + 1, arc};
-    err = plan_min_cost(&g, limit, arc + g.arcs, answer, error);
+    braid_err err = plan_min_cost(&g, limit, arc + g.arcs, answer, error);
     for (uint32_t l = 0; !err && l < p->links; l++) flow[l] = arc[l].flow;
     return err;
+}
+
+braid_err plan_relaxed(const plan_problem *p, int64_t limit, void *memory, int64_t *flow, plan_answer *answer,
+                       braid_error *error) {
+    *answer = (plan_answer){0};
+    braid_err err = check_size(p, error);
+    return err ? err : cheapest(p, INT64_MAX, limit, memory, flow, answer, error);
+}
+
+static int64_t heaviest(const plan_problem *p, const int64_t *flow) {
+    int64_t most = 0;
+    for (uint32_t l = 0; l < p->links; l++)
+        if (flow[l] * p->link[l].cost > most) most = flow[l] * p->link[l].cost;
+    return most;
+}
+
+braid_err plan_worst(const plan_problem *p, int64_t limit, void *memory, int64_t *flow, int64_t *worst,
+                     plan_answer *answer, braid_error *error) {
+    braid_err err = plan_relaxed(p, limit, memory, flow, answer, error);
+    int64_t units = answer->units, low = 0, high = err ? 0 : heaviest(p, flow);
+    while (!err && low < high) {  // it is above low - 1, and high is enough
+        int64_t middle = low + (high - low) / 2;
+        err = cheapest(p, middle, units, memory, flow, answer, error);
+        if (!err && answer->units == units)
+            high = heaviest(p, flow);
+        else
+            low = middle + 1;
+    }
+    *worst = high;
+    return err ? err : cheapest(p, high, units, memory, flow, answer, error);
 }
 
 uint32_t plan_take_path(const plan_problem *p, uint32_t source, int64_t *flow, uint32_t *path) {

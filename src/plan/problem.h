@@ -33,6 +33,13 @@ size_t plan_relaxed_bytes(const plan_problem *p);
 braid_err plan_relaxed(const plan_problem *p, int64_t limit, void *memory, int64_t *flow, plan_answer *answer,
                        braid_error *error);
 
+// The load of a link is units * cost. As many units as plan_relaxed sends, so that the heaviest link's load, `*worst`, is as small
+// as it can be, and among all such flows the cheapest. A flow in which no load is above t exists exactly when one exists with
+// room for t / cost whole units on each link, and if it exists for t, then for all above: t is found by halving, so this is
+// exact for one data peer, and with several a lower bound. Otherwise as plan_relaxed.
+braid_err plan_worst(const plan_problem *p, int64_t limit, void *memory, int64_t *flow, int64_t *worst,
+                     plan_answer *answer, braid_error *error);
+
 // Takes one unit off `flow` that leaves `source`: path[0] is the source, path[stages + 1] the data peer it ends at.
 // Returns the number of peers written, stages + 2; 0: no unit leaves the source; fewer: the flow breaks off there.
 uint32_t plan_take_path(const plan_problem *p, uint32_t source, int64_t *flow, uint32_t *path);

@@ -56,12 +56,15 @@ typedef struct routing_optimum {
     int64_t relaxed;  // cost when a unit may come home to any data peer
     int64_t cost;     // of the best integer flow known; of the optimum when `proven`
     bool proven;
+    int64_t sum;    // of costs, of the flow that `relaxed` is about: ROUTER_WORST takes the cheapest
     int64_t *flow;  // [sources][links] of that flow, owned; NULL when there is none
 } routing_optimum;
 
 // One data peer: exact. Several: an integer program for GLPK, at most `seconds` of it; without GLPK only the bound.
 braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
                                braid_error *error);
+// The same of ROUTER_WORST: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: only the bound.
+braid_err routing_optimum_worst(const routing_instance *instance, routing_optimum *out, braid_error *error);
 void routing_optimum_close(routing_optimum *optimum);
 
 // --- runs
@@ -77,6 +80,7 @@ const char *routing_delay_name(routing_delay delay);
 
 typedef struct routing_settings {
     router_algorithm algorithm;
+    router_objective objective;
     routing_delay delay;
     int64_t limit_rounds;  // the run ends then, or when nothing is under way any more
     int64_t slack;         // in 1/ROUTING_SCALE of cost
@@ -92,6 +96,7 @@ typedef struct routing_settings {
 typedef struct routing_sight {
     int64_t units;    // that leave a data peer and come home to it
     int64_t cost;     // of those, and of what leaves and does not come home, as far as it comes
+    int64_t worst;    // the heaviest load of a link: units, of all data peers, times cost
     int64_t paid;     // cost of what the senders of all links say they send
     bool whole;       // all units that should flow do, and no peer is above capacity
     bool placed;      // the same, but for as many units as commits under way are moving just now

@@ -7,7 +7,8 @@
 #include <math.h>
 #endif
 
-static braid_err relaxed(const routing_instance *instance, routing_optimum *out, braid_error *error) {
+// When a unit may come home to any data peer.
+static braid_err relaxed(const routing_instance *instance, bool worst, routing_optimum *out, braid_error *error) {
     const plan_problem *p = &instance->problem;
     void *memory = malloc(plan_relaxed_bytes(p));
     out->flow = calloc((size_t)p->links * instance->sources, sizeof *out->flow);
@@ -16,10 +17,12 @@ static braid_err relaxed(const routing_instance *instance, routing_optimum *out,
         return braid_fail(error, BRAID_MEMORY, "no memory for the optimum of %u links", p->links);
     }
     plan_answer answer;
-    braid_err err = plan_relaxed(p, INT64_MAX, memory, out->flow, &answer, error);
+    braid_err err = worst ? plan_worst(p, INT64_MAX, memory, out->flow, &out->relaxed, &answer, error)
+                          : plan_relaxed(p, INT64_MAX, memory, out->flow, &answer, error);
     out->units = answer.units;
-    out->relaxed = answer.cost;
-    out->bound = (double)answer.cost;
+    if (!worst) out->relaxed = answer.cost;
+    out->sum = answer.cost;
+    out->bound = (double)out->relaxed;
     free(memory);
     return err;
 }
@@ -152,20 +155,34 @@ static braid_err several(const routing_instance *instance, uint32_t seconds, rou
 }
 #endif
 
-braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
-                               braid_error *error) {
-    *out = (routing_optimum){0};
-    braid_err err = relaxed(instance, out, error);
-    if (!err && instance->sources == 1) {
-        out->cost = out->relaxed;
-        out->proven = true;
-    } else if (!err) {
-        err = several(instance, seconds, out, error);
-    }
+static braid_err keep_flow(routing_optimum *out, braid_err err) {
     if (!err && out->cost >= 0) return BRAID_OK;
     free(out->flow);
     out->flow = NULL;
     return err;
+}
+
+static void is_exact(routing_optimum *out) {
+    out->cost = out->relaxed;
+    out->proven = true;
+}
+
+braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
+                               braid_error *error) {
+    *out = (routing_optimum){0};
+    braid_err err = relaxed(instance, false, out, error);
+    if (!err && instance->sources == 1)
+        is_exact(out);
+    else if (!err)
+        err = several(instance, seconds, out, error);
+    return keep_flow(out, err);
+}
+
+braid_err routing_optimum_worst(const routing_instance *instance, routing_optimum *out, braid_error *error) {
+    *out = (routing_optimum){.cost = -1};
+    braid_err err = relaxed(instance, true, out, error);
+    if (!err && instance->sources == 1) is_exact(out);
+    return keep_flow(out, err);
 }
 
 void routing_optimum_close(routing_optimum *optimum) {

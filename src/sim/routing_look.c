@@ -78,6 +78,17 @@ static void ask_all(routing_net *n, routing_sight *s) {
     }
 }
 
+static int64_t heaviest(const routing_net *n) {
+    const plan_problem *p = &n->instance->problem;
+    int64_t most = 0;
+    for (uint32_t l = 0; l < p->links; l++) {
+        int64_t units = 0;
+        for (uint32_t k = 0; k < n->instance->sources; k++) units += n->real[(size_t)k * p->links + l];
+        if (units * p->link[l].cost > most) most = units * p->link[l].cost;
+    }
+    return most;
+}
+
 static routing_sight sight(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links;
@@ -93,6 +104,7 @@ static routing_sight sight(routing_net *n) {
         s.paid += n->sent[c] * l->cost;
         if (p->peer[l->from].stage == 0) leaving += n->real[c];
     }
+    s.worst = heaviest(n);
     s.placed = s.units + n->moving >= n->units && leaving + n->moving >= n->units;
     s.whole &= s.units == n->units && leaving == n->units;
     return s;

@@ -96,6 +96,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
     const routing_settings *s = n->settings;
     router_config c = {
         .algorithm = s->algorithm,
+        .objective = s->objective,
         .self = i + 1,
         .capacity = n->instance->problem.peer[i].capacity,
         .source_count = n->instance->sources,

@@ -96,6 +96,7 @@ static void any_message(world *w, router_message *m) {
     m->position = (uint16_t)some_count(w, 4095);
     m->units = some_count(w, ROUTER_MAX_UNITS);
     m->taken_back = some_count(w, MOST_TAKEN);
+    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->taken_back = below(w, 800) << 16 | below(w, 800);  // a scale of loads
     m->cost = some_cost(w);
     m->token = (router_token){below(w, OTHERS), below(w, 8)};
     for (uint32_t i = 0; i < 4 * ROUTER_MAX_PATH; i++) m->u.word[i] = chance(w, 20) ? (uint32_t)rng_next(&w->random) : below(w, OTHERS);
@@ -223,11 +224,13 @@ static router_config config_of(router_algorithm algorithm, uint32_t sources, boo
     return c;
 }
 
-static void expect_to_stand(router_algorithm algorithm, uint32_t sources, bool data_peer, rng *r) {
+static void expect_to_stand(router_algorithm algorithm, router_objective objective, uint32_t sources, bool data_peer,
+                            rng *r) {
     _Alignas(16) static char memory[MEMORY];
     static world w;
     w = (world){.random = {rng_next(r)}, .config = config_of(algorithm, sources, data_peer)};
     w.config.seed = rng_next(r);
+    w.config.objective = objective;
     assert_in_range(router_bytes(&w.config), 1, MEMORY);
     for (uint32_t i = 0; i < HEARD; i++) w.heard[i] = (router_message){.to = 1, .source = w.config.source[0]};
     w.router = router_init(memory, &w.config, 0);
@@ -247,9 +250,13 @@ static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
     rng r = seeded_rng("hostile", 5);
     for (int algorithm = 0; algorithm < ROUTER_ALGORITHMS; algorithm++) {
         for (uint32_t sources = 1; sources <= 4; sources += 3) {
-            expect_to_stand((router_algorithm)algorithm, sources, false, &r);
-            expect_to_stand((router_algorithm)algorithm, sources, true, &r);
+            expect_to_stand((router_algorithm)algorithm, ROUTER_SUM, sources, false, &r);
+            expect_to_stand((router_algorithm)algorithm, ROUTER_SUM, sources, true, &r);
         }
+    }
+    for (uint32_t sources = 1; sources <= 4; sources += 3) {
+        expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, false, &r);
+        expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, true, &r);
     }
 }
 

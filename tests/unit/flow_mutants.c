@@ -7,6 +7,7 @@ enum { SCHEDULES = 60, PATIENCE = 20000 };  // rounds; whoever talks on after th
 
 typedef struct mutant {
     const char *name;
+    router_objective objective;
     router_kind kind;
     bool (*change)(router_message *m);  // false: swallow it
 } mutant;
@@ -36,6 +37,11 @@ static bool no_cycle_gains(router_message *m) {
     return true;
 }
 
+static bool no_load_gains(router_message *m) {
+    m->cost += (int64_t)1 << 40;
+    return true;
+}
+
 static bool forget_the_token(router_message *m) {
     if (m->token.origin != 0) m->token.serial++;
     return true;
@@ -52,18 +58,31 @@ static bool no_label(router_message *m) {
     return true;
 }
 
+static bool no_scale(router_message *m) {
+    m->taken_back &= 0xffff;
+    return true;
+}
+
+static bool no_heaviest_link(router_message *m) {
+    m->taken_back &= ~(uint32_t)0xffff;
+    return true;
+}
+
 static const mutant mutants[] = {
-    {"a FLOW that counts one unit too many", ROUTER_FLOW, one_more_unit},
-    {"a FLOW that is never sent", ROUTER_FLOW, swallow},
-    {"a FLOW that forgets which hand-backs are done", ROUTER_FLOW, forget_hand_backs},
-    {"a FLOW that confirms another token's removal", ROUTER_FLOW, forget_the_token},
-    {"a DENY that is never sent", ROUTER_DENY, swallow},
-    {"a DENY that is counted twice", ROUTER_DENY, hand_back_twice},
-    {"a LOCK that adds costs wrongly", ROUTER_LOCK, no_cycle_gains},
-    {"a COMMIT that is never sent", ROUTER_COMMIT, swallow},
-    {"a COMMIT with a wrong count", ROUTER_COMMIT, one_more_unit},
-    {"a LABEL that is too cheap", ROUTER_LABEL, cheap_to_everywhere},
-    {"a LABEL without its path", ROUTER_LABEL, no_label},
+    {"a FLOW that counts one unit too many", ROUTER_SUM, ROUTER_FLOW, one_more_unit},
+    {"a FLOW that is never sent", ROUTER_SUM, ROUTER_FLOW, swallow},
+    {"a FLOW that forgets which hand-backs are done", ROUTER_SUM, ROUTER_FLOW, forget_hand_backs},
+    {"a FLOW that confirms another token's removal", ROUTER_SUM, ROUTER_FLOW, forget_the_token},
+    {"a DENY that is never sent", ROUTER_SUM, ROUTER_DENY, swallow},
+    {"a DENY that is counted twice", ROUTER_SUM, ROUTER_DENY, hand_back_twice},
+    {"a LOCK that adds costs wrongly", ROUTER_SUM, ROUTER_LOCK, no_cycle_gains},
+    {"a COMMIT that is never sent", ROUTER_SUM, ROUTER_COMMIT, swallow},
+    {"a COMMIT with a wrong count", ROUTER_SUM, ROUTER_COMMIT, one_more_unit},
+    {"a LABEL that is too cheap", ROUTER_SUM, ROUTER_LABEL, cheap_to_everywhere},
+    {"a LABEL without its path", ROUTER_SUM, ROUTER_LABEL, no_label},
+    {"an ADVERT without the scale of loads", ROUTER_WORST, ROUTER_ADVERT, no_scale},
+    {"an ADVERT without the heaviest load", ROUTER_WORST, ROUTER_ADVERT, no_heaviest_link},
+    {"a LOCK that adds costs of loads wrongly", ROUTER_WORST, ROUTER_LOCK, no_load_gains},
 };
 
 // Every second message of the kind is wrong.
@@ -74,12 +93,14 @@ static bool tamper(net *n, router_message *m) {
 }
 
 static bool caught(const mutant *mut, net_case c) {
+    if (mut != NULL) c.config.objective = mut->objective;
     net *n = net_new(&c);
     n->tamper_state = (void *)(uintptr_t)mut;
     n->tamper = mut == NULL ? NULL : tamper;
     bool quiet = net_run(n, PATIENCE);
     net_result r = net_measure(n), best = net_optimum(n);
-    bool bad = n->broken != NULL || !quiet || !r.whole || r.units != best.units || r.cost != best.cost;
+    bool dear = c.config.objective == ROUTER_SUM ? r.cost != best.cost : r.worst != net_lightest(n, r.worst).worst;
+    bool bad = n->broken != NULL || !quiet || !r.whole || r.units != best.units || dear;
     net_free(n);
     return bad;
 }
@@ -103,7 +124,11 @@ static void test_each_planted_bug_is_caught(void **state) {
 static void test_without_a_bug_nothing_is_caught(void **state) {
     (void)state;
     rng r = seeded_rng("no bug", 5);
-    for (int j = 0; j < SCHEDULES; j++) assert_false(caught(NULL, schedule(&r)));
+    for (int j = 0; j < 2 * SCHEDULES; j++) {
+        net_case c = schedule(&r);
+        c.config.objective = (router_objective)(j % ROUTER_OBJECTIVES);
+        assert_false(caught(NULL, c));
+    }
 }
 
 int main(void) {

@@ -338,13 +338,16 @@ static inline void net_restart(net *n, router_peer p) {
 typedef struct net_result {
     uint32_t units;   // that data peers send
     int64_t cost;     // of all links' units, as their upstream ends count them
+    int64_t worst;    // the heaviest load of a link: units times cost
     bool whole;       // both ends of every link agree, no unit without a way, nothing under way
     const char *why;  // it is not
 } net_result;
 
 static inline net_result net_measure(const net *n) {
     static int32_t sent[ROUTER_MAX_SOURCES + 1][NET_PEERS][NET_PEERS];
+    static int64_t load[NET_PEERS][NET_PEERS];
     memset(sent, 0, sizeof sent);
+    memset(load, 0, sizeof load);
     net_result result = {.whole = true};
     for (router_peer p = 1; p <= n->peers; p++) {
         if (!n->alive[p]) continue;
@@ -359,6 +362,8 @@ static inline net_result net_measure(const net *n) {
             if (u->downstream != 0) {
                 sent[u->source][p][u->downstream] += (int32_t)u->count;
                 result.cost += u->count * n->cost[p][u->downstream];
+                load[p][u->downstream] += u->count * n->cost[p][u->downstream];
+                if (load[p][u->downstream] > result.worst) result.worst = load[p][u->downstream];
                 if (n->stage[p] == 0) result.units += u->count;
                 if (!n->alive[u->downstream]) result.why = "a unit goes to the dead";
             }
@@ -465,8 +470,9 @@ static inline bool net_augment(net_graph *g, uint32_t s, uint32_t t, int64_t *co
     return true;
 }
 
-// Most units at least cost over the living, for data peer 1 (with more data peers: whoever a unit returns to).
-static inline net_result net_optimum(const net *n) {
+// Most units at least cost over the living, for data peer 1 (with more data peers: whoever a unit returns to), while no
+// link's load is above `most`.
+static inline net_result net_optimum_below(const net *n, int64_t most) {
     net_graph *g = calloc(1, sizeof *g);
     BRAID_ASSERT(g != NULL);
     g->nodes = 2 * NET_PEERS + 2;
@@ -480,12 +486,32 @@ static inline net_result net_optimum(const net *n) {
             net_arc_add(g, 2 * p, 2 * p + 1, (int32_t)n->capacity[p], 0);
         }
         for (router_peer q = 1; q <= n->peers; q++) {
-            if (n->alive[q] && n->cost[p][q] >= 0) net_arc_add(g, 2 * p + 1, 2 * q, 1 << 20, n->cost[p][q]);
+            if (!n->alive[q] || n->cost[p][q] < 0) continue;
+            int64_t room = most / n->cost[p][q];
+            net_arc_add(g, 2 * p + 1, 2 * q, room < 1 << 20 ? (int32_t)room : 1 << 20, n->cost[p][q]);
         }
     }
     net_result best = {.whole = true};
     while (net_augment(g, s, t, &best.cost)) best.units++;
     free(g);
+    return best;
+}
+
+static inline net_result net_optimum(const net *n) { return net_optimum_below(n, INT64_MAX); }
+
+// Most units with the least heaviest load, and among those at least cost. `upto`: no flow needs a heavier link.
+static inline net_result net_lightest(const net *n, int64_t upto) {
+    uint32_t units = net_optimum(n).units;
+    int64_t low = 0, high = upto / NET_COST;  // all costs are multiples of it
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (net_optimum_below(n, middle * NET_COST).units == units)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    net_result best = net_optimum_below(n, high * NET_COST);
+    best.worst = high * NET_COST;
     return best;
 }
 

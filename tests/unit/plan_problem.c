@@ -92,6 +92,65 @@ static void test_nothing_is_cheaper(void **state) {
     assert_true(units > 100);
 }
 
+// Tries every way for unit `n` and all after it: the most units, then the lightest heaviest link, then the least cost.
+typedef struct loaded {
+    int64_t units, worst, cost;
+} loaded;
+
+static bool lighter(const loaded *a, const loaded *b) {
+    if (a->units != b->units) return a->units > b->units;
+    return a->worst != b->worst ? a->worst < b->worst : a->cost < b->cost;
+}
+
+static int64_t add_load(const tiny *t, int64_t *on, uint32_t from, uint32_t to, int64_t units) {
+    on[from * PEERS + to] += units;
+    return on[from * PEERS + to] * cost_of(t, from, to);
+}
+
+static void try_loads(const tiny *t, uint32_t *left, int64_t *on, loaded now, uint32_t first, loaded *best) {
+    if (lighter(&now, best)) *best = now;
+    for (uint32_t way = first; way < SOURCES * WIDTH * WIDTH * SOURCES; way++) {
+        uint32_t a = way % SOURCES, x = relay(1, way / SOURCES % WIDTH), y = relay(2, way / SOURCES / WIDTH % WIDTH);
+        uint32_t b = way / SOURCES / WIDTH / WIDTH, home = PEERS + b;
+        if (left[a] == 0 || left[x] == 0 || left[y] == 0 || left[home] == 0) continue;
+        left[a]--, left[x]--, left[y]--, left[home]--;
+        int64_t load[] = {add_load(t, on, a, x, 1), add_load(t, on, x, y, 1), add_load(t, on, y, b, 1)};
+        loaded next = {now.units + 1, now.worst, now.cost + cost_of(t, a, x) + cost_of(t, x, y) + cost_of(t, y, b)};
+        for (int i = 0; i < 3; i++) next.worst = load[i] > next.worst ? load[i] : next.worst;
+        try_loads(t, left, on, next, way, best);
+        add_load(t, on, a, x, -1), add_load(t, on, x, y, -1), add_load(t, on, y, b, -1);
+        left[a]++, left[x]++, left[y]++, left[home]++;
+    }
+}
+
+static void test_no_heaviest_link_is_lighter(void **state) {
+    (void)state;
+    int64_t shared = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        tiny t;
+        make_tiny(&t, seed);
+        uint32_t left[PEERS + SOURCES];
+        for (uint32_t i = 0; i < PEERS; i++) left[i] = t.peer[i].capacity;
+        for (uint32_t i = 0; i < SOURCES; i++) left[PEERS + i] = t.peer[i].capacity;
+        int64_t on[PEERS * PEERS] = {0}, flow[LINKS], worst, most = 0;
+        loaded best = {0};
+        try_loads(&t, left, on, (loaded){0}, 0, &best);
+        void *memory = malloc(plan_relaxed_bytes(&t.p));
+        assert_non_null(memory);
+        plan_answer answer;
+        braid_error error = {0};
+        if (plan_worst(&t.p, INT64_MAX, memory, flow, &worst, &answer, &error)) fail_msg("%s", error.text);
+        free(memory);
+        assert_int_equal(answer.units, best.units);
+        assert_int_equal(worst, best.worst);
+        assert_int_equal(answer.cost, best.cost);
+        for (uint32_t l = 0; l < t.p.links; l++) most = flow[l] * t.link[l].cost > most ? flow[l] * t.link[l].cost : most;
+        assert_int_equal(most, worst);
+        shared += answer.cost > relaxed(&t.p, flow).cost;
+    }
+    assert_true(shared > 5);  // the two objectives differ
+}
+
 static void test_paths_carry_the_flow(void **state) {
     (void)state;
     tiny t;
@@ -146,6 +205,7 @@ static void test_mistakes_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_cheaper),
+        cmocka_unit_test(test_no_heaviest_link_is_lighter),
         cmocka_unit_test(test_paths_carry_the_flow),
         cmocka_unit_test(test_a_broken_flow_is_seen),
         cmocka_unit_test(test_mistakes_are_named),

@@ -146,6 +146,59 @@ static void test_nobody_is_cheaper_than_the_optimum(void **state) {
     }
 }
 
+// The other objective, judged by other code: the heaviest link of each flow, and of the optimum.
+static int64_t heaviest(const routing_instance *i, const int64_t *flow) {
+    int64_t most = 0;
+    for (uint32_t l = 0; l < i->problem.links; l++) {
+        int64_t units = 0;
+        for (uint32_t k = 0; k < i->sources; k++) units += flow[(size_t)k * i->problem.links + l];
+        if (units * i->problem.link[l].cost > most) most = units * i->problem.link[l].cost;
+    }
+    return most;
+}
+
+static void check_worst(const routing_instance *i, const routing_optimum *best, routing_delay delay, uint64_t *hash) {
+    routing_settings settings = {.algorithm = ROUTER_BRAID, .objective = ROUTER_WORST, .delay = delay,
+                                 .slack = ROUTING_SCALE / 20, .gather = true, .limit_rounds = 16000};
+    routing_result r;
+    braid_error error = {0};
+    if (routing_run(i, &settings, best->units, &r, &error)) fail_msg("%s", error.text);
+    assert_true(r.quiet && r.end.whole && r.end.consistent && r.over_capacity == 0);
+    check_flow(i, r.flow, best->units, r.end.cost);
+    assert_int_equal(heaviest(i, r.flow), r.end.worst);
+    assert_int_equal(r.end.worst, best->cost);
+    assert_true(r.end.cost >= best->sum && (double)r.end.cost < 1.08 * (double)best->sum);
+    *hash = r.hash;
+    routing_result_close(&r);
+}
+
+static void test_the_heaviest_link_ends_as_light_as_it_can_be(void **state) {
+    (void)state;
+    for (uint32_t test = 1; test <= 4; test++) {
+        routing_instance i, listed;
+        routing_optimum best, cheapest;
+        braid_error error = {0};
+        make(test, 5 + test, 0, &i);
+        make(test, 5 + test, 7, &listed);
+        if (routing_optimum_worst(&i, &best, &error)) fail_msg("%s", error.text);
+        if (routing_optimum_find(&i, 10, &cheapest, &error)) fail_msg("%s", error.text);
+        assert_true(best.proven && best.units == cheapest.units && best.sum >= cheapest.cost);
+        assert_int_equal(heaviest(&i, best.flow), best.cost);
+        assert_true(best.cost <= heaviest(&i, cheapest.flow));
+        check_flow(&i, best.flow, best.units, best.sum);
+        for (int delay = 0; delay < ROUTING_DELAYS; delay++) {
+            uint64_t hash[2];
+            check_worst(&i, &best, (routing_delay)delay, &hash[0]);
+            check_worst(&listed, &best, (routing_delay)delay, &hash[1]);
+            assert_true(hash[0] == hash[1]);
+        }
+        routing_optimum_close(&best);
+        routing_optimum_close(&cheapest);
+        routing_instance_close(&i);
+        routing_instance_close(&listed);
+    }
+}
+
 static void test_runs_depend_on_seed_and_delay_not_on_listing(void **state) {
     (void)state;
     routing_instance a, b, other;
@@ -257,6 +310,7 @@ int main(void) {
         cmocka_unit_test(test_instances_are_as_the_table_says),
         cmocka_unit_test(test_listing_changes_nothing),
         cmocka_unit_test(test_nobody_is_cheaper_than_the_optimum),
+        cmocka_unit_test(test_the_heaviest_link_ends_as_light_as_it_can_be),
         cmocka_unit_test(test_runs_depend_on_seed_and_delay_not_on_listing),
         cmocka_unit_test(test_changes_end_at_the_new_optimum),
         cmocka_unit_test(test_dumps_hold_paths),
