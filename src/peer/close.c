@@ -9,7 +9,8 @@
 void on_settled(peer *p, const message *msg) {
     const message_settled *body = &msg->u.settled;
     uint32_t m = body->subject.m;
-    if (!peer_is_leader(p) || p->owner[m % p->run.slots] != msg->sender || body->path.stages != p->run.stages) return;
+    uint32_t slot = m % p->run.slots;
+    if (!peer_is_leader(p) || p->owner[slot] != msg->sender || p->owner_term[slot] != body->subject.owner_term || body->path.stages != p->run.stages) return;
     uint32_t sum = 0;
     for (uint16_t s = 0; s < p->run.stages; s++) sum += body->rev[s];
     settled *known = &p->leader.settled[m];
@@ -122,7 +123,8 @@ static void begin_round(peer *p, uint16_t s) {
     memset(b, 0, sizeof *b);
     b->stage = s;
     b->term = p->leader.term;
-    b->round = ++r->round;
+    if (r->round == 0 || !peer_breaks(p, PEER_MUTANT_ONE_ROUND)) r->round++;
+    b->round = r->round;
     b->close_index = p->leader.close_index;
     b->tokens = p->leader.close.tokens;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {

@@ -25,16 +25,16 @@ static void slot_free(peer *p, held *h) {
     can_take_update(p, true);
 }
 
-held *hold_open(peer *p, uint32_t m, uint64_t owner_term, uint32_t attempt, member_id owner) {
+held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
     held *h = &p->held[m];
     uint32_t serial = h->serial, refused = h->refused_rev;
     memset(h, 0, sizeof *h);
     h->used = true;
     h->serial = serial;
     h->refused_rev = refused;
-    h->owner_term = owner_term;
+    h->owner_term = p->owner_term[m % p->run.slots];
     h->attempt = attempt;
-    h->owner = owner;
+    h->owner = p->owner[m % p->run.slots];
     h->slot = NO_SLOT;
     h->path.stages = p->run.stages;
     h->touched_ns = p->now;
@@ -67,13 +67,6 @@ static void hold_drop(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
     else hold_free(p, m);
-}
-
-void hold_free_slot(peer *p, uint16_t run_slot) {
-    for (uint32_t m = run_slot; m < p->microbatches; m += p->run.slots) {
-        const held *h = &p->held[m];
-        if (h->used && !h->counted && h->weight == WORK_NONE && h->owner_term < p->owner_term[run_slot]) hold_drop(p, m);
-    }
 }
 
 // The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
@@ -185,12 +178,13 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     return true;
 }
 
-static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject, member_id owner) {
+static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
     if (msg->iteration != p->iteration || !p->ready || !p->run_started) return DENY_VERSION;
-    if (subject->m >= p->microbatches || owner != p->owner[subject->m % p->run.slots] || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
+    if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
+    // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
+    if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;
     const held *h = &p->held[subject->m];
-    if (h->used && (subject->owner_term < h->owner_term || (subject->owner_term == h->owner_term && subject->attempt < h->attempt)))
-        return DENY_STALE;
+    if (h->used && subject->attempt < h->attempt) return DENY_STALE;
     if (p->has_close) return DENY_CLOSED;
     return DENY_REASONS;
 }
@@ -218,8 +212,8 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
 static held *forward_entry(peer *p, const message_forward *body) {
     const message_subject *s = &body->subject;
     held *h = &p->held[s->m];
-    if (h->used && !h->counted && h->weight == WORK_NONE && (s->owner_term > h->owner_term || s->attempt > h->attempt)) hold_free(p, s->m);
-    if (!h->used) hold_open(p, s->m, s->owner_term, s->attempt, body->owner);
+    if (h->used && !h->counted && h->weight == WORK_NONE && s->attempt > h->attempt) hold_free(p, s->m);
+    if (!h->used) hold_open(p, s->m, s->attempt);
     return h;
 }
 
@@ -230,7 +224,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         else peer_release(p, &blob);
         return;
     }
-    uint8_t reason = refusal(p, msg, bytes, &body->subject, body->owner);
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
     // a repair after CLOSE replays what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
@@ -260,6 +254,11 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     hold_trace(p, body->subject.m, TRACE_ACCEPTED, hold_eta(p, PHASE_FORWARD), 0);
 }
 
+// Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.
+static bool backward_may_start(const peer *p, uint32_t m) {
+    return p->held[m].forward == WORK_DONE && (p->stage > 0 || p->owned[m].phase == OWNED_BACKWARD);
+}
+
 void held_forward_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
@@ -278,7 +277,7 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
         return;
     }
     if (p->stage > 0) answer_complete(p, h->upstream, m, PHASE_FORWARD, r->cost_ns);
-    if (h->dy != 0) h->backward = WORK_QUEUED;
+    if (h->dy != 0 && backward_may_start(p, m)) h->backward = WORK_QUEUED;
     send_forward(p, m);
     if (h->used) hold_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
 }
@@ -289,7 +288,8 @@ static void backward_again(peer *p, const message_backward *body, member_id send
     uint32_t m = body->subject.m;
     held *h = &p->held[m];
     h->downstream = sender;
-    if (h->backward != WORK_DONE) {
+    bool waits_at_home = p->stage == 0 && h->backward == WORK_NONE;
+    if (h->backward != WORK_DONE && !waits_at_home) {
         answer_accept(p, sender, &body->subject, PHASE_BACKWARD);
         return;
     }
@@ -304,17 +304,17 @@ static void backward_again(peer *p, const message_backward *body, member_id send
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
-    uint8_t reason = refusal(p, msg, bytes, &body->subject, body->owner);
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
-    if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
+    if (h != NULL && !h->used && (!body->repair || p->stage == 0)) reason = DENY_MISSING;
     if (reason != DENY_REASONS) {
         answer_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
         peer_release(p, &blob);
         return;
     }
     // in a repair the gradient may come before the activation
-    if (!h->used) h = hold_open(p, m, body->subject.owner_term, body->subject.attempt, body->owner);
+    if (!h->used) h = hold_open(p, m, body->subject.attempt);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);
         backward_again(p, body, msg->sender);
@@ -324,8 +324,9 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->path = body->path;
     h->back_to = body->back_to;
     h->downstream = msg->sender;
-    if (h->forward == WORK_DONE) h->backward = WORK_QUEUED;
-    answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
+    if (backward_may_start(p, m)) h->backward = WORK_QUEUED;
+    if (p->stage == 0 && h->backward == WORK_NONE) answer_complete(p, msg->sender, m, PHASE_BACKWARD, 0);  // it is home, and waits for its loss
+    else answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
     hold_trace(p, m, TRACE_RETURNING, hold_eta(p, PHASE_BACKWARD), 0);
 }
 
@@ -371,7 +372,7 @@ void on_commit(peer *p, const message *msg) {
     held *h = &p->held[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
-    bool stale = h->used && body->subject.owner_term < h->owner_term;
+    bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
     bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
@@ -379,7 +380,8 @@ void on_commit(peer *p, const message *msg) {
         deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
         return;
     }
-    if (body->rev > h->rev) h->rev = body->rev;
+    if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;
+    h->commit_term = body->subject.owner_term;
     bool again = peer_breaks(p, PEER_MUTANT_COMMITS_TWICE);
     if (h->counted && !again) {
         answer_counted(p, body->subject.m);
@@ -387,7 +389,6 @@ void on_commit(peer *p, const message *msg) {
     }
     if (h->weight != WORK_NONE && !again) return;
     reduce_open(p);
-    h->owner_term = body->subject.owner_term;
     h->weight = WORK_QUEUED;
     h->touched_ns = p->now;
     if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->slot_taken[h->slot] = 0;

@@ -106,6 +106,7 @@ typedef struct held {
     bool overflow;
     bool cancelled;          // free it as soon as its job ends
     uint32_t rev, refused_rev;
+    uint64_t commit_term;    // of the owner whose COMMIT gave `rev`
     member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
     sending on, back;
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE
@@ -147,8 +148,19 @@ typedef struct owned {
     uint64_t nonce;
     uint64_t settled_ns;         // when SETTLED was last sent
     uint32_t patience;           // probes that found nothing wrong
+    bool adopted;                // of another owner's: members hold it already
     owned_stage *stage;          // [stages]
 } owned;
+
+// Slots that became mine in the middle of an iteration: nothing is ordered before every member has told what it holds.
+typedef struct takeover {
+    bool open;
+    uint64_t term;               // of the newest OWNER entry
+    uint64_t asked_ns;
+    bool slot[WIRE_MAX_SLOTS];
+    uint32_t answers;
+    member_id *answer;           // [WIRE_MAX_MEMBERS]
+} takeover;
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -394,6 +406,8 @@ struct peer {
     bool sum_dirty;         // the host's sum holds something
 
     owned *owned;           // [microbatches]
+    takeover takeover;
+    uint64_t starved_ns;    // since when what I took over finds no slot, 0: nothing does
     aggregation aggregation;
     pull pulls[PEER_MAX_PULLS];
 
@@ -461,11 +475,10 @@ void on_cancel(peer *p, const message *msg);
 void on_commit(peer *p, const message *msg);
 void on_probe(peer *p, const message *msg);
 void on_resume(peer *p, const message *msg);
-held *hold_open(peer *p, uint32_t m, uint64_t owner_term, uint32_t attempt, member_id owner);
+held *hold_open(peer *p, uint32_t m, uint32_t attempt);
 bool hold_slot(peer *p, held *h);  // false: none free
 void hold_free(peer *p, uint32_t m);
 void hold_free_all(peer *p);
-void hold_free_slot(peer *p, uint16_t run_slot);  // what an older owner of the slot had begun and not committed
 void hold_tick(peer *p);
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
 void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
@@ -541,6 +554,17 @@ void repair_tick(peer *p, uint32_t m);
 void repair_member_gone(peer *p, member_id gone, bool expelled);
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);
+
+// ---- takeover.c: owners that die -----------------------------------------------------------------------------------
+void takeover_owner(peer *p, const log_entry *entry);  // OWNER
+void takeover_drop(peer *p);
+void takeover_tick(peer *p);
+// m's slot is mine, and not all have told what they hold of it.
+bool takeover_pending(const peer *p, uint32_t m);
+void on_survey(peer *p, const message *msg);
+void on_holdings(peer *p, const message *msg);
+void takeover_lead(peer *p);  // the leader gives away slots without an owner
+bool takeover_has_heir(const peer *p, const member *of);
 
 // ---- work.c -------------------------------------------------------------------------------------------------------
 task *task_add(peer *p, job_kind kind);  // NULL: too many wait

@@ -162,9 +162,8 @@ static bool stage_has_another(const peer *p, const member *m) {
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
-    bool owner = m->kind == MEMBER_DATA && p->run_started;
-    bool replaceable = p->iteration == p->run.start_version || stage_has_another(p, m);
-    if (refused || !p->run_started || (!owner && replaceable)) leader_expel(p, who, EXPEL_DEAD);
+    bool replaceable = (p->iteration == p->run.start_version && takeover_has_heir(p, m)) || stage_has_another(p, m);
+    if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
@@ -206,26 +205,6 @@ static void start_run(peer *p) {
     p->leader.phase = LEADER_RUNNING;
 }
 
-// A data peer that leaves gives its slots to the others of its kind. Only between two iterations, where nothing is under way.
-static bool bequeath(peer *p, const member *leaver) {
-    member_id heir[WIRE_MAX_STAGE_MEMBERS];
-    uint32_t heirs = 0, next = 0;
-    if (leaver->kind != MEMBER_DATA) return true;
-    for (uint32_t i = 0; i < p->member_count && heirs < WIRE_MAX_STAGE_MEMBERS; i++) {
-        const member *m = &p->members[i];
-        bool stays = m->contact == NO_CONTACT || !p->contacts[m->contact].departing;
-        if (m->stage == 0 && m->kind == MEMBER_DATA && !m->expelling && stays) heir[heirs++] = m->id;
-    }
-    if (heirs == 0 || p->ring->step_appends + p->run.slots + 1 > PEER_MAX_APPENDS) return false;
-    for (uint16_t s = 0; s < p->run.slots; s++) {
-        if (p->owner[s] != leaver->id) continue;
-        log_entry entry = {.kind = LOG_OWNER};
-        entry.u.owner = (log_owner){.slot = s, .member = heir[next++ % heirs]};
-        log_append(p, &entry);
-    }
-    return true;
-}
-
 // At FINAL: somebody else stays who has what version t + 1 is made of.
 static bool stage_keeps(const peer *p, const member *m) {
     const stage_round *r = &p->leader.round[m->stage];
@@ -245,7 +224,7 @@ void leader_let_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        if (!p->run_started || (stage_keeps(p, m) && bequeath(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
+        if (!p->run_started || (stage_keeps(p, m) && takeover_has_heir(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
 
@@ -270,6 +249,7 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
+    takeover_lead(p);
     close_tick(p);
     save_tick(p);
 }

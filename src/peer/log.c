@@ -25,6 +25,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     bool was_ready = p->ready && p->version == final->iteration;
     hold_free_all(p);
     own_free_all(p);
+    takeover_drop(p);
     p->final = *entry;
     p->has_final = true;
     if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
@@ -56,9 +57,7 @@ static void apply(peer *p, const log_entry *entry) {
     case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
     case LOG_OWNER:
         if (entry->u.owner.slot >= p->run.slots) break;
-        p->owner[entry->u.owner.slot] = entry->u.owner.member;
-        p->owner_term[entry->u.owner.slot] = entry->index;
-        hold_free_slot(p, entry->u.owner.slot);
+        takeover_owner(p, entry);
         break;
     case LOG_CLOSE:
         if (entry->u.close.iteration != p->iteration) break;

@@ -126,6 +126,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
+    if (older != 0 && peer_breaks(p, PEER_MUTANT_KEEPS_ITS_NUMBER)) return;
     if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
@@ -155,8 +156,9 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
 
 // I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission.
 static void forget_myself(peer *p) {
-    hold_free_all(p);
+    if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
     own_free_all(p);
+    takeover_drop(p);
     reduce_reset(p);
     p->me = 0;
     p->ready = p->can_take = p->initialised = false;

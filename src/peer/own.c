@@ -26,25 +26,106 @@ void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
     peer_wake_at(p, o->deadline_ns);
 }
 
-void own_launch(peer *p) {
-    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->iteration) return;
-    if (p->has_close || !run_goes_on(p)) return;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
-        owned *o = &p->owned[m];
-        if (!owns(p, m) || !microbatch_planned(p, m) || o->phase != OWNED_IDLE || p->held[m].used) continue;
-        held *h = hold_open(p, m, p->owner_term[m % p->run.slots], 1, p->me);
-        if (!hold_slot(p, h)) {
-            hold_free(p, m);
-            return;
-        }
-        h->forward_to = p->run.stages;
-        h->forward = WORK_QUEUED;
-        h->path.member[0] = p->me;
-        o->phase = OWNED_FORWARD;
-        for (uint16_t s = 0; s < p->run.stages; s++) o->stage[s].rev = 1;
-        o->stage[0].member = p->me;
-        own_touch(p, m, hold_eta(p, PHASE_FORWARD));
+static void owned_clear(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    owned_stage *stages = o->stage;
+    peer_release(p, &o->home);
+    peer_release(p, &o->gradient);
+    memset(stages, 0, p->run.stages * sizeof *stages);
+    *o = (owned){.stage = stages, .nonce = o->nonce};
+}
+
+// Of an iteration that is closed only what counts is needed any more, and that to the end.
+static bool wanted(const peer *p, uint32_t m) {
+    if (!owns(p, m) || takeover_pending(p, m) || p->owned[m].phase != OWNED_IDLE || p->held[m].used) return false;
+    if (p->has_close) return !is_eval(p, m) && bitset_has(p->close.counted.words, m);
+    return microbatch_planned(p, m);
+}
+
+// The furthest stage that has computed it; what is past home is further than any.
+static uint32_t front_of(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    uint32_t front = 0;
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        const owned_stage *st = &o->stage[s];
+        if (st->committed || st->backward_done || st->returning) return p->run.stages;
+        if (st->forward_done) front = s;
     }
+    return o->phase > OWNED_FORWARD ? p->run.stages : front;
+}
+
+// What is taken over holds slots of others, so it comes first, the furthest before all.
+static uint32_t next_to_launch(const peer *p) {
+    uint32_t best = UINT32_MAX, best_front = 0;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        if (!wanted(p, m)) continue;
+        uint32_t front = p->owned[m].adopted ? 1 + front_of(p, m) : 0;
+        if (best != UINT32_MAX && front <= best_front) continue;
+        best = m;
+        best_front = front;
+    }
+    return best;
+}
+
+// When no slot became free for long, what waits in others' slots may wait for this one's: the least advanced of those that
+// are not home begins again later.
+static void give_up_one(peer *p, uint32_t for_m) {
+    uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
+    for (uint32_t m = p->microbatches; m-- > 0;) {
+        const held *h = &p->held[m];
+        if (!h->used || p->owned[m].phase != OWNED_FORWARD || h->forward == WORK_RUNNING) continue;
+        uint32_t front = front_of(p, m);
+        if (front > least || (front == least && (victim != UINT32_MAX || m < for_m))) continue;
+        victim = m;
+        least = front;
+    }
+    if (victim == UINT32_MAX) return;
+    owned *o = &p->owned[victim];
+    if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
+        o->phase = OWNED_IDLE;
+        o->probe_ns = 0;
+    } else {
+        own_cancel_path(p, victim);
+        owned_clear(p, victim);
+    }
+    hold_free(p, victim);  // a free slot launches the next
+}
+
+static void starve(peer *p, uint32_t m) {
+    if (!p->owned[m].adopted) return;
+    if (p->starved_ns == 0) p->starved_ns = p->now;
+    if (p->now >= p->starved_ns + TIMING_STARVED_NS) {
+        p->starved_ns = p->now;
+        give_up_one(p, m);
+    }
+    if (p->starved_ns != 0) peer_wake_at(p, p->starved_ns + TIMING_STARVED_NS);
+}
+
+static bool launch(peer *p, uint32_t m) {
+    held *h = hold_open(p, m, 1);
+    if (!hold_slot(p, h)) {
+        hold_free(p, m);
+        starve(p, m);
+        return false;
+    }
+    p->starved_ns = 0;
+    owned *o = &p->owned[m];
+    h->forward_to = o->adopted ? 0 : p->run.stages;  // others have computed with y0 already
+    h->forward = WORK_QUEUED;
+    h->path.member[0] = p->me;
+    o->phase = OWNED_FORWARD;
+    for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].rev = 1;
+    o->stage[0].rev = 1;
+    o->stage[0].member = p->me;
+    own_touch(p, m, hold_eta(p, PHASE_FORWARD));
+    if (o->adopted) repair_begin(p, m);
+    return true;
+}
+
+void own_launch(peer *p) {
+    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->iteration || !run_goes_on(p)) return;
+    uint32_t m = next_to_launch(p);
+    while (m != UINT32_MAX && launch(p, m)) m = next_to_launch(p);
 }
 
 void own_cancel(peer *p, uint32_t m, member_id who) {
@@ -58,15 +139,6 @@ void own_cancel(peer *p, uint32_t m, member_id who) {
 
 void own_cancel_path(peer *p, uint32_t m) {
     for (uint16_t s = 1; s < p->run.stages; s++) own_cancel(p, m, p->owned[m].stage[s].member);
-}
-
-static void owned_clear(peer *p, uint32_t m) {
-    owned *o = &p->owned[m];
-    owned_stage *stages = o->stage;
-    peer_release(p, &o->home);
-    peer_release(p, &o->gradient);
-    memset(stages, 0, p->run.stages * sizeof *stages);
-    *o = (owned){.stage = stages, .nonce = o->nonce};
 }
 
 void own_free_all(peer *p) {
@@ -97,6 +169,7 @@ static void adopt_path(peer *p, uint32_t m, const message_path *path) {
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         member_id came = path->member[s];
+        if (st->committed && member_live(p, st->member)) continue;
         if (!member_at(p, came, s)) {
             if (!member_live(p, st->member)) *st = (owned_stage){.member = member_live(p, came) ? 0 : came, .rev = st->rev};
             continue;
@@ -165,8 +238,12 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
     o->gradient_hash = r->hash64;
     o->phase = OWNED_BACKWARD;
     own_touch(p, m, 0);
+    if (h->dy != 0) h->backward = WORK_QUEUED;
     if (p->run.stages > 1) {
-        own_send_gradient(p, m);
+        const owned_stage *last = &o->stage[p->run.stages - 1];
+        bool past = o->adopted && member_live(p, last->member) && last->backward_done;
+        if (past) repair_begin(p, m);  // it went home to the older owner
+        else own_send_gradient(p, m);
         return;
     }
     h->dy = o->gradient;
@@ -276,7 +353,8 @@ void on_trace(peer *p, const message *msg) {
     owned *o = &p->owned[m];
     owned_stage *st = &o->stage[s];
     bool chosen = st->member == msg->sender;
-    bool open = o->phase == OWNED_FORWARD && body->subject.attempt == p->held[m].attempt;
+    bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
+    bool open = waits || (o->phase == OWNED_FORWARD && body->subject.attempt == p->held[m].attempt);
     if (!open && (!chosen || o->is_void || is_eval(p, m) || o->phase == OWNED_IDLE)) {
         own_cancel(p, m, msg->sender);
         return;
@@ -286,7 +364,7 @@ void on_trace(peer *p, const message *msg) {
         return;
     }
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
-    if (trace_progress(st, body) && o->phase < OWNED_SETTLED) {
+    if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->patience = 0;
         own_touch(p, m, body->eta_ns);
     }

@@ -35,7 +35,9 @@ static void carve_leader(carver *c, const peer_run *run, peer *p, uint32_t micro
 static void carve_owner(carver *c, const peer_run *run, peer *p, uint32_t microbatches) {
     owned *all = carve(c, microbatches, sizeof(owned));
     owned_stage *stages = carve(c, (size_t)microbatches * run->stages, sizeof(owned_stage));
+    member_id *answers = carve(c, WIRE_MAX_MEMBERS, sizeof(member_id));
     if (p == NULL) return;
+    p->takeover.answer = answers;
     p->owned = all;
     for (uint32_t m = 0; m < microbatches; m++) all[m].stage = stages + (size_t)m * run->stages;
 }
@@ -222,12 +224,14 @@ static bool is_order(uint8_t kind) {
     return kind == MESSAGE_CANCEL || kind == MESSAGE_PROBE || kind == MESSAGE_RESUME || kind == MESSAGE_COMMIT;
 }
 
+static bool obeys_anybody(const peer *p, uint8_t kind) { return kind == MESSAGE_COMMIT && peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER); }
+
 static void dispatch_microbatch(peer *p, const message *msg) {
     // DENY of a block that was asked for has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
     if (!about_get && msg->iteration != p->iteration) return;
-    if (is_order(msg->kind) && p->owner[subject_of(msg)->m % p->run.slots] != msg->sender) return;
+    if (is_order(msg->kind) && p->owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_anybody(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -256,7 +260,7 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (blob != 0) p->blobs_held++;
-    if (needs_member(msg->kind) && !sender_speaks_for_itself(p, from, msg)) {
+    if (needs_member(msg->kind) && !sender_speaks_for_itself(p, from, msg) && !obeys_anybody(p, msg->kind)) {
         peer_release(p, &blob);
         return;
     }
@@ -284,6 +288,8 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
     case MESSAGE_ROUTE: on_route(p, msg); break;
     case MESSAGE_VIEW: on_view(p, msg); break;
+    case MESSAGE_SURVEY: on_survey(p, msg); break;
+    case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
     case MESSAGE_LOG:
         if (from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->config.leader_id)) on_log(p, msg);
@@ -367,6 +373,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         route_tick(p);
         transfer_tick(p);
         reduce_tick(p);
+        takeover_tick(p);
         own_tick(p);
         hold_tick(p);
         sends_tick(p);

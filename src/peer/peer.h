@@ -61,6 +61,12 @@ typedef enum peer_mutant {
     PEER_MUTANT_ROUTES_ACROSS_FALLS = 1 << 8, // a link between routers that fell goes on as if nothing had been lost
     PEER_MUTANT_ROUTES_TO_THE_GONE = 1 << 9,  // the router is not told that a neighbour was expelled
     PEER_MUTANT_ROUTES_TOO_MUCH = 1 << 10,    // the router may carry more than the relay says
+    PEER_MUTANT_COMMITS_UNANSWERED = 1 << 11, // a new owner gives orders when one member has answered, not all
+    PEER_MUTANT_OBEYS_OLDER_OWNER = 1 << 12,  // a COMMIT is kept whoever sends it
+    PEER_MUTANT_FORGETS_COMMITTED = 1 << 13,  // a new owner does not keep who was told to count
+    PEER_MUTANT_KEEPS_ITS_NUMBER = 1 << 14,   // a peer that comes back is the member that it was
+    PEER_MUTANT_KEEPS_ITS_SUM = 1 << 15,      // an expelled peer keeps what it had counted
+    PEER_MUTANT_ONE_ROUND = 1 << 16,          // another manifest bears the number of the one before
 } peer_mutant;
 
 typedef struct peer_config {

@@ -170,12 +170,21 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
     return h->on.state == SEND_WAITING || h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
 }
 
+static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
+    const held *h = &p->held[m];
+    if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
+    const owned_stage *st = &p->owned[m].stage[s];
+    return !st->counted && !st->backward_done && !st->has_dx && !st->has_dy;
+}
+
 static void repair_forward(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
     uint16_t front = 0;
     for (uint16_t s = 1; s < p->run.stages; s++)
         if (o->stage[s].member != 0 && usable(p, o, s)) front = s;
     fill_gaps(p, m, front);
+    bool returned = o->adopted && o->stage[1].member != 0 && o->stage[1].has_dx && lacks_gradient(p, m, 0);
+    if (returned) order_resend(p, m, 1, PHASE_BACKWARD, 0);  // its F and its loss may be computed meanwhile
     bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].working;
     if (moving) return;
     if (front + 1 < p->run.stages) tell_repair(p, m, (uint16_t)(front + 1), o->stage[front + 1].member);
@@ -188,13 +197,6 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
     const owned *o = &p->owned[m];
     if (s == p->run.stages) return o->gradient != 0;
     return member_live(p, o->stage[s].member) && (o->stage[s].has_dx || o->stage[s].backward_done);
-}
-
-static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
-    const held *h = &p->held[m];
-    if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
-    const owned_stage *st = &p->owned[m].stage[s];
-    return !st->counted && !st->backward_done && !st->has_dx && !st->has_dy;
 }
 
 // It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.

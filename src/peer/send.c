@@ -46,7 +46,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->owner = h->owner;
     body->forward_to = h->forward_to;
     body->home = home;
-    body->repair = h->forward_to < p->run.stages;
+    body->repair = h->forward_to < p->run.stages || p->has_close;
     body->hash = h->y_hash;
     body->path = h->path;
     body->path.member[p->stage] = p->me;
@@ -287,7 +287,7 @@ void send_member_gone(peer *p, member_id gone) {
 // A stage that has stayed empty: give the microbatch back, upstream may know somebody else.
 static bool nobody_left(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    if (p->stage == 0 || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
+    if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
     deny->subject = (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};

@@ -23,6 +23,7 @@
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement gets its activation within this, or another one is chosen
+#define TIMING_STARVED_NS (4 * TIMING_S)            // taken over and without a slot for so long: one less advanced gives its own
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: what the router counts its waiting in
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // it waits so long for what else comes before it answers

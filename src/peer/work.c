@@ -59,7 +59,7 @@ static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
 }
 
 static bool start_loss(peer *p, uint32_t m) {
-    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || !p->held[m].used) return false;
+    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || !p->held[m].used || p->held[m].forward != WORK_DONE) return false;
     task t = for_microbatch(p, m, JOB_LOSS);
     t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
     start(p, &t);

@@ -80,6 +80,7 @@ static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
     if (campaign->odd) sim_case_add_oddities(&c);
+    if (campaign->data_deaths) sim_case_add_data_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     return c;
 }
@@ -128,7 +129,7 @@ static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s --trace\n", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "");
+    fprintf(out, "%s%s%s --trace\n", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 

@@ -26,6 +26,7 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 typedef struct sim_campaign {
     uint64_t first, count;   // seeds
     bool real, flaps, odd;   // odd: less ordinary runs
+    bool data_deaths;        // data peers die, too
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full

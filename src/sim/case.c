@@ -18,14 +18,16 @@ const char *sim_moment_name(sim_moment moment) {
 
 const char *sim_trouble_name(sim_trouble_kind kind) {
     static const char *const names[SIM_TROUBLES] = {"a relay slows down", "a relay pauses", "a data peer pauses", "the leader pauses",
-                                                    "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end"};
+                                                    "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end",
+                                                    "a peer is cut off", "a peer is cut off in one direction", "a clock jumps"};
     return kind < SIM_TROUBLES ? names[kind] : "?";
 }
 
 const char *sim_mutant_name(sim_mutant mutant) {
     static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
-                                                    "routes-across-falls", "routes-to-the-gone", "routes-too-much"};
+                                                    "routes-across-falls", "routes-to-the-gone", "routes-too-much",
+                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -116,7 +118,7 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
-bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->troubles == 0 && !c->rough && c->mutant == SIM_MUTANT_NONE; }
+bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->lost_permille == 0 && c->doubled_permille == 0 && c->troubles == 0 && !c->rough && c->mutant == SIM_MUTANT_NONE; }
 
 static void odd_shape(rng *r, sim_case *c) {
     c->stages = (uint16_t)between(r, 1, 4);
@@ -166,6 +168,34 @@ void sim_case_add_oddities(sim_case *c) {
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
 }
 
+// The kinds of moments in which an owner does what another one must then know or do again.
+static void data_moment(rng *r, sim_crash *crash) {
+    static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_TRACE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_SETTLED, MESSAGE_SURVEY,
+                                       MESSAGE_HOLDINGS, MESSAGE_PROBE, MESSAGE_STATUS, MESSAGE_RESUME, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_LOG};
+    static const uint8_t jobs[] = {JOB_FORWARD, JOB_LOSS, JOB_BACKWARD, JOB_WEIGHT, JOB_PACK, JOB_REDUCE, JOB_NORM, JOB_APPLY};
+    crash->data = true;
+    crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
+    crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(r, sizeof jobs)] : messages[rng_below(r, sizeof messages)];
+}
+
+void sim_case_add_data_deaths(sim_case *c) {
+    static const sim_trouble_kind kinds[] = {SIM_PAUSE_DATA, SIM_PAUSE_DATA, SIM_DRAIN_DATA, SIM_CUT, SIM_CUT, SIM_CUT_ONE_WAY, SIM_CUT_ONE_WAY, SIM_CLOCK_JUMPS, SIM_PAUSE, SIM_SLOW};
+    rng r = {rng_seed(c->seed, 80)};
+    uint64_t span = sim_case_quiet_ns(c) / 2;
+    c->data_deaths = true;
+    c->data_peers = (uint32_t)between(&r, 2, 4);
+    c->slots = c->data_peers * (uint32_t)between(&r, 1, 2);
+    for (uint32_t i = 0; i < c->crashes; i++)
+        if (rng_below(&r, 3)) data_moment(&r, &c->crash[i]);
+    c->data_joins = (uint32_t)rng_below(&r, c->joins - c->awaited + 1);  // awaited are relays
+    for (uint32_t i = (uint32_t)rng_below(&r, 4); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
+        sim_trouble *t = &c->trouble[c->troubles++];
+        *t = (sim_trouble){kinds[rng_below(&r, sizeof kinds / sizeof *kinds)], (uint32_t)between(&r, 20, 50), between(&r, 0, span), between(&r, SECOND, 25 * SECOND)};
+    }
+    if (rng_below(&r, 3) == 0) c->lost_permille = (uint32_t)between(&r, 1, 20);
+    if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -183,9 +213,10 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s\n", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
+        ADD("%s%s%s%s\n", x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
     }
-    for (uint32_t i = 0; i < c->joins; i++) ADD("  joiner at %.3f s\n", (double)c->join_ns[i] / 1e9 + 1);
+    for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
+    if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
     if (c->fast || c->lopsided || c->start_version || c->awaited)
         ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
     if (c->routing != ROUTER_BRAID) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");

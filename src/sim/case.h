@@ -30,6 +30,7 @@ typedef struct sim_crash {
     uint64_t iteration;  // not before
     uint32_t skip;       // so many such moments pass first
     uint64_t at_ns;      // SIM_AT_TIME
+    bool data;           // a data peer dies, not a relay
     bool machine;        // dies without a word: links fall late, dials time out; else the kernel closes its links
     bool restart;        // a new process follows
     bool same_id;
@@ -45,6 +46,9 @@ typedef enum sim_trouble_kind {
     SIM_DRAIN,         // a relay is asked to leave
     SIM_DRAIN_DATA,    // a data peer other than the leader is
     SIM_DRAIN_LEADER,  // the run is asked to end
+    SIM_CUT,           // a peer other than the leader is cut off: what is sent arrives when that is over
+    SIM_CUT_ONE_WAY,   // in one direction only
+    SIM_CLOCK_JUMPS,   // a peer's clock jumps ahead by `for_ns`
     SIM_TROUBLES
 } sim_trouble_kind;
 
@@ -82,6 +86,12 @@ typedef enum sim_mutant {
     SIM_MUTANT_ROUTES_ACROSS_FALLS,
     SIM_MUTANT_ROUTES_TO_THE_GONE,
     SIM_MUTANT_ROUTES_TOO_MUCH,
+    SIM_MUTANT_COMMITS_UNANSWERED,
+    SIM_MUTANT_OBEYS_OLDER_OWNER,
+    SIM_MUTANT_FORGETS_COMMITTED,
+    SIM_MUTANT_KEEPS_ITS_NUMBER,
+    SIM_MUTANT_KEEPS_ITS_SUM,
+    SIM_MUTANT_ONE_ROUND,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -107,6 +117,9 @@ typedef struct sim_case {
     bool rough;                                  // so slow or shared that living peers may be suspected and repaired
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others
+    bool data_deaths;                            // data peers other than the leader may die, too
+    uint32_t data_joins;                         // of the joiners, the last ones are data peers
+    uint32_t lost_permille, doubled_permille;    // of the messages without a payload
     uint32_t awaited;                            // joiners without which the run does not start
     uint8_t routing;                             // router_algorithm
     sim_mutant mutant;
@@ -122,6 +135,8 @@ void sim_case_add_flaps(sim_case *c);
 // Turns it, from its seed, into one of the less ordinary runs: one or two stages, single slots, fast mode, from a
 // checkpoint, lopsided links, peers that pause, slow down or leave, losses in several stages at once. Fake kernels only.
 void sim_case_add_oddities(sim_case *c);
+// Lets data peers die, be cut off and come back as often as relays do; messages are lost and doubled, clocks jump.
+void sim_case_add_data_deaths(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

@@ -25,7 +25,8 @@ static uint32_t node_of(const sim_cluster *s, member_id id) {
 // Longer than any word is on its way, and than a peer needs to look at its capacity again.
 static uint64_t quiet_ns(const sim_cluster *s) {
     uint64_t way = (s->c->latency_ns + s->c->jitter_ns) * (s->c->lopsided ? 8 : 1);
-    return 600 * MILLISECOND + 2 * way;
+    uint64_t until_missed = s->c->lost_permille ? 8 * SECOND : 0;  // a lost word is noticed by the next, which may be lost too
+    return 600 * MILLISECOND + 2 * way + until_missed;
 }
 
 static const sim_node *standing(const sim_cluster *s, uint32_t node) {
@@ -97,7 +98,8 @@ static bool undisturbed(const sim_cluster *s) {
         }
         if (!n->alive && sim_check_member_live(s, n->view.member)) return false;
         if (n->alive && n->view.log_position < s->checker.committed) return false;
-        if (n->alive && (!n->view.route_linked || n->paused_until_ns + SECOND > s->now)) return false;
+        uint64_t cut = n->sends_cut_until_ns > n->hears_cut_until_ns ? n->sends_cut_until_ns : n->hears_cut_until_ns;
+        if (n->alive && (!n->view.route_linked || n->paused_until_ns + SECOND > s->now || cut + SECOND > s->now)) return false;
     }
     return true;
 }

@@ -135,6 +135,7 @@ static void tick_plan(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     uint64_t at = peer_deadline(n->peer);
     if (at == UINT64_MAX) return;
+    at = at > n->clock_ahead_ns ? at - n->clock_ahead_ns : 0;
     if (at < s->now) at = s->now;
     sim_item *item = sim_item_new(ITEM_TICK, node, 0);
     item->serial = ++n->tick_serial;
@@ -149,7 +150,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     sim_check_steps(s, node, e->kind);
     if (++n->steps_now > MAX_STEPS_AT_ONCE) sim_fail(s, "%s steps without end at one time", n->name);
     if (e->kind != EVENT_MESSAGE) sim_trace_event(s, node, e, node, s->now);
-    peer_step(n->peer, s->now, e);
+    peer_step(n->peer, s->now + n->clock_ahead_ns, e);
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
     peer_look(n->peer, &n->view);
@@ -194,7 +195,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
 static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
-    sim_start(s, MEMBER_RELAY, item->connection ? &item->id : NULL);
+    sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL);
 }
 
 static void item_do(sim_cluster *s, sim_item *item) {

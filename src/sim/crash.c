@@ -1,4 +1,4 @@
-// Who dies when. Only relays die, and only while their stage has another live member at the newest version that will
+// Who dies when. Relays die, and where the case says so data peers other than the leader, and only while their stage has another live member at the newest version that will
 // have what the others need (docs/protocol.md, Known limits).
 #include "sim/inside.h"
 
@@ -41,7 +41,7 @@ static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
 
 static bool may_die(const sim_cluster *s, uint32_t victim) {
     const sim_node *n = &s->node[victim];
-    if (!n->alive || n->config.kind != MEMBER_RELAY) return false;
+    if (!n->alive || n->config.leader || (n->config.kind == MEMBER_DATA && !s->c->data_deaths)) return false;
     const sim_log_member *member_of_log = membership(s, victim);
     if (!member_of_log || !s->checker.started) return true;
     if (n->view.member != member_of_log->member) return false;  // between two lives
@@ -55,6 +55,7 @@ bool sim_crash_allowed(const sim_cluster *s, uint32_t node) { return may_die(s, 
 static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash) {
     sim_item *item = sim_item_new(ITEM_START, victim, 0);
     item->connection = crash->same_id;
+    item->kind_of_member = s->node[victim].config.kind;
     item->id = s->node[victim].id;
     sim_item_put(s, s->now + crash->restart_ns, item);
 }
@@ -77,6 +78,7 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
         const sim_crash *crash = &s->c->crash[i];
         if (s->crash_done[i] || crash->moment != moment || crash->kind != kind) continue;
         if (!s->checker.started || s->checker.version < crash->iteration || !may_die(s, node)) continue;
+        if (crash->data != (s->node[node].config.kind == MEMBER_DATA)) continue;
         if (s->crash_seen[i]++ < crash->skip) continue;
         die(s, node, i);
         return;
@@ -86,7 +88,7 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
 void sim_crash_timed(sim_cluster *s, uint32_t index) {
     uint32_t candidates[SIM_MAX_NODES], count = 0;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (may_die(s, i)) candidates[count++] = i;
+        if (may_die(s, i) && s->c->crash[index].data == (s->node[i].config.kind == MEMBER_DATA)) candidates[count++] = i;
     if (count == 0) {
         s->stats->skipped_crashes++;
         return;
@@ -102,5 +104,9 @@ void sim_crash_plan(sim_cluster *s) {
         sim_item_put(s, SECOND + s->c->crash[i].at_ns, item);
     }
     for (uint32_t i = 0; i < s->c->flaps; i++) sim_item_put(s, SECOND + s->c->flap_ns[i], sim_item_new(ITEM_FLAP, 0, 0));
-    for (uint32_t i = 0; i < s->c->joins; i++) sim_item_put(s, SECOND + s->c->join_ns[i], sim_item_new(ITEM_START, 0, 0));
+    for (uint32_t i = 0; i < s->c->joins; i++) {
+        sim_item *item = sim_item_new(ITEM_START, 0, 0);
+        item->kind_of_member = i + s->c->data_joins >= s->c->joins ? MEMBER_DATA : MEMBER_RELAY;
+        sim_item_put(s, SECOND + s->c->join_ns[i], item);
+    }
 }

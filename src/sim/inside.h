@@ -39,6 +39,7 @@ typedef struct sim_item {
     sim_lane lane;
     bool refused;
     uint64_t sent_ns;
+    member_kind kind_of_member;  // ITEM_START
     uint64_t arrived_ns;     // at a peer that stood still, 0: now
     braid_id id;             // ITEM_DIAL: who is wanted
     sim_buffer *payload;
@@ -59,6 +60,8 @@ typedef struct sim_node {
     uint64_t speed;          // its time for one unit of compute, ns
     uint64_t slow_until_ns, slow_factor;
     uint64_t paused_until_ns;
+    uint64_t sends_cut_until_ns, hears_cut_until_ns;  // what goes out, what comes in, arrives then
+    uint64_t clock_ahead_ns;
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
     sim_blobs blobs;

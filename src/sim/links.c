@@ -19,7 +19,8 @@ static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_
 }
 
 static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) {
-    return pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1);
+    uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].hears_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].hears_cut_until_ns;
+    return (cut > s->now ? cut - s->now : 0) + pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1);
 }
 
 static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id *id) {
@@ -35,12 +36,9 @@ static uint32_t node_at(const sim_cluster *s, const char *address) {
     return SIM_MAX_NODES;
 }
 
-void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
-    uint32_t to = node_linked(s, from, &e->id);
-    if (to == SIM_MAX_NODES) {
-        sim_trace(s, from, "   lost: no link");
-        return;
-    }
+static bool happens(sim_cluster *s, uint32_t permille) { return permille != 0 && rng_below(&s->random, 1000) < permille; }
+
+static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect *e) {
     sim_item *item = sim_item_new(ITEM_MESSAGE, to, e->byte_count);
     memcpy(item->bytes, e->bytes, e->byte_count);
     item->from = from;
@@ -54,6 +52,20 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
     if (item->lane == LANE_BULK) at += pair_share(s, from, to, 2, s->c->payload_ns);
     *last = at;
     sim_item_put(s, at, item);
+}
+
+void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
+    uint32_t to = node_linked(s, from, &e->id);
+    if (to == SIM_MAX_NODES) {
+        sim_trace(s, from, "   lost: no link");
+        return;
+    }
+    if (happens(s, e->blob ? 0 : s->c->lost_permille)) {
+        sim_trace(s, from, "   lost: by chance");
+        return;
+    }
+    message_put(s, from, to, e);
+    if (happens(s, e->blob ? 0 : s->c->doubled_permille)) message_put(s, from, to, e);
 }
 
 static void down_put(sim_cluster *s, uint64_t at, uint32_t node, uint32_t from, const braid_id *id, uint32_t connection, bool refused) {
@@ -192,7 +204,8 @@ static void item_link_up(sim_cluster *s, const sim_item *item) {
         tell_up(s, item->node, item->from, item->connection);
         return;
     }
-    tell_down(s, item->node, &s->node[item->from].id, false);
+    // its next life may be linked already
+    if (node_linked(s, item->node, &s->node[item->from].id) == SIM_MAX_NODES) tell_down(s, item->node, &s->node[item->from].id, false);
 }
 
 static void item_link_down(sim_cluster *s, const sim_item *item) {

@@ -84,6 +84,16 @@ static void add_status(line *l, const message_status *x) {
              x->forward_done ? " F" : "", x->backward_done ? " B" : "", x->working ? " working" : "", x->counted ? " counted" : "", x->rev, milliseconds(x->eta_ns));
 }
 
+static void add_holdings(line *l, const message_holdings *x) {
+    const message_set *sets[] = {&x->held, &x->forward, &x->returning, &x->backward, &x->committed};
+    static const char *const names[] = {" x ", " y ", " dy ", " dx ", " committed "};
+    line_add(l, " term %" PRIu64, x->owner_term);
+    for (uint32_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        line_add(l, "%s", names[i]);
+        add_set(l, sets[i]);
+    }
+}
+
 static void add_entry(line *l, const log_entry *e) {
     line_add(l, " %" PRIu64 ":", e->index);
     switch (e->kind) {
@@ -196,6 +206,8 @@ static void add_message(line *l, const message *msg) {
         for (uint32_t i = 0; i < r->parts; i++) line_add(l, " %s of #%u (%u)", route_kind_name(r->part[i].kind), r->part[i].source, r->part[i].units);
         break;
     }
+    case MESSAGE_SURVEY: line_add(l, " term %" PRIu64, msg->u.survey.owner_term); break;
+    case MESSAGE_HOLDINGS: add_holdings(l, &msg->u.holdings); break;
     case MESSAGE_GET_LOG: line_add(l, " from %" PRIu64, msg->u.get_log.from); break;
     case MESSAGE_LOG: add_entry(l, &msg->u.log.entry); break;
     case MESSAGE_JOIN: line_add(l, " %s", msg->u.join.address); break;

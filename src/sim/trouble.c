@@ -11,6 +11,9 @@ static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node)
     case SIM_SLOW:
     case SIM_PAUSE: return n->config.kind == MEMBER_RELAY;
     case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started;  // a start would wait for it
+    case SIM_CUT:
+    case SIM_CUT_ONE_WAY: return !n->config.leader && s->checker.started;
+    case SIM_CLOCK_JUMPS: return true;
     case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
     case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0;
     default: return n->config.leader;
@@ -41,6 +44,9 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     case SIM_DRAIN:
     case SIM_DRAIN_DATA:
     case SIM_DRAIN_LEADER: drain(s, node); break;
+    case SIM_CUT: n->sends_cut_until_ns = n->hears_cut_until_ns = s->now + t->for_ns; break;
+    case SIM_CUT_ONE_WAY: *(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns) = s->now + t->for_ns; break;
+    case SIM_CLOCK_JUMPS: n->clock_ahead_ns += t->for_ns; break;
     default: n->paused_until_ns = s->now + t->for_ns;
     }
 }

@@ -219,6 +219,17 @@ static void code_route(codec *c, message_route *route) { codec_route(c, route); 
 
 static void code_view(codec *c, message_view *view) { codec_view(c, view); }
 
+static void code_survey(codec *c, message_survey *survey) { codec_u64(c, &survey->owner_term); }
+
+static void code_holdings(codec *c, message_holdings *holdings) {
+    codec_u64(c, &holdings->owner_term);
+    codec_set(c, &holdings->held);
+    codec_set(c, &holdings->forward);
+    codec_set(c, &holdings->returning);
+    codec_set(c, &holdings->backward);
+    codec_set(c, &holdings->committed);
+}
+
 void codec_message(codec *c, message *msg) {
     codec_u8(c, &msg->kind);
     codec_u64(c, &msg->iteration);

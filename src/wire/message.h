@@ -18,7 +18,7 @@ typedef uint64_t member_id;
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
-    X(ROUTE, route) X(VIEW, view)
+    X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings)
 
 typedef enum message_kind {
     MESSAGE_NONE,
@@ -354,6 +354,19 @@ typedef struct message_join {
 typedef struct message_leave {
     uint8_t reason;
 } message_leave;
+
+// A new owner to every live member: "which of my microbatches do you hold?" Answered by those who have applied the log up to
+// `owner_term`, so whoever answers obeys no older owner any more.
+typedef struct message_survey {
+    uint64_t owner_term;  // of its newest slot
+} message_survey;
+
+// The answer, of all microbatches of the asker's slots.
+typedef struct message_holdings {
+    uint64_t owner_term;
+    message_set held, forward, returning, backward;  // x at least; y; dy at least; dx
+    message_set committed;                           // told to count, or counted
+} message_holdings;
 
 // What a part of a ROUTE says (src/flow/router.h explains the messages). A kind that does not use a field leaves it zero.
 typedef enum route_kind {

@@ -209,6 +209,17 @@ static inline void random_probe(wire_random *w, message_probe *b) {
     b->nonce = random_u64(w);
 }
 
+static inline void random_survey(wire_random *w, message_survey *b) { b->owner_term = random_u64(w); }
+
+static inline void random_holdings(wire_random *w, message_holdings *b) {
+    b->owner_term = random_u64(w);
+    random_set(w, &b->held);
+    random_set(w, &b->forward);
+    random_set(w, &b->returning);
+    random_set(w, &b->backward);
+    random_set(w, &b->committed);
+}
+
 static inline void random_status(wire_random *w, message_status *b) {
     random_subject(w, &b->subject);
     b->nonce = random_u64(w);

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 3);
+    assert_int_equal(WIRE_VERSION, 4);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -123,6 +123,17 @@ static void test_view(void **state) {
                  "05000000 06000000 07000000 0100 0c000000 0d00 00000000 00000000 00000000 0e000000 0f00");
 }
 
+static void test_survey_and_holdings(void **state) {
+    (void)state;
+    message m = header(MESSAGE_SURVEY);
+    m.u.survey.owner_term = 11;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1e" HEADER_HEX "0b00000000000000");
+    m = header(MESSAGE_HOLDINGS);
+    m.u.holdings = (message_holdings){.owner_term = 11, .held = {{7}}, .forward = {{6}}, .returning = {{5}}, .backward = {{4}}, .committed = {{3}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "1f" HEADER_HEX "0b00000000000000 0100 0700000000000000 0100 0600000000000000"
+                 "0100 0500000000000000 0100 0400000000000000 0100 0300000000000000");
+}
+
 static void test_final_in_the_log_file(void **state) {
     (void)state;
     log_entry e = {.index = 1, .term = 2, .kind = LOG_FINAL};
@@ -149,10 +160,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kind = MEMBER_DATA, .address = "a:1",
                              .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0300 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0400 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0300 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0400 03 0200 6e6f");
 }
 
 int main(void) {
@@ -165,7 +176,7 @@ int main(void) {
         cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_log_of_a_member),
         cmocka_unit_test(test_route),
-        cmocka_unit_test(test_view),
+        cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_handshake),

@@ -1,0 +1,137 @@
+// Data peers that die, are cut off or stand still: another one takes their microbatches over, and what came out is what
+// would have come out anyway. One death at every moment of an iteration, random schedules, and broken variants.
+#include "sim/campaign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { RANDOM = 150, RANDOM_ODD = 150, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 40 };
+
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+
+static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
+    sim_bench_run(&bench, c, real, NULL, report);
+    if (!report->failed) return;
+    char text[2048];
+    sim_case_describe(c, text, sizeof text);
+    fail_msg("%s (%s): %s\n%s", name, real ? "real" : "fake", report->text, text);
+}
+
+// ---- one death
+
+typedef struct death {
+    const char *name;
+    sim_crash crash;
+} death;
+
+static const death deaths[] = {
+    {"before its own forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
+    {"with forwards under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 3}},
+    {"before one comes home", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_FORWARD, .skip = 1}},
+    {"in its loss", {.moment = SIM_BEFORE_JOB, .kind = JOB_LOSS, .skip = 1}},
+    {"with gradients under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 2}},
+    {"before a gradient comes home", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD, .skip = 1, .machine = true}},
+    {"in its last backward", {.moment = SIM_AFTER_JOB, .kind = JOB_BACKWARD, .skip = 1}},
+    {"between two COMMITs of one microbatch", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COMMIT}},
+    {"between COMMIT and its own weight gradient", {.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT}},
+    {"before it hears COUNTED", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COUNTED, .skip = 1}},
+    {"before it says SETTLED", {.moment = SIM_BEFORE_SEND, .kind = MESSAGE_SETTLED, .skip = 1}},
+    {"after it said SETTLED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_SETTLED, .skip = 3, .machine = true}},
+    {"at BEGIN AGGREGATION", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION}},
+    {"packing its part", {.moment = SIM_BEFORE_JOB, .kind = JOB_PACK}},
+    {"with its results", {.moment = SIM_AFTER_JOB, .kind = JOB_NORM}},
+    {"after REDUCED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_REDUCED}},
+    {"between FINAL and apply", {.moment = SIM_BEFORE_JOB, .kind = JOB_APPLY}},
+};
+
+enum { DEATHS = sizeof deaths / sizeof *deaths };
+
+static void every_death(bool real, bool returns) {
+    for (uint32_t i = 0; i < DEATHS; i++) {
+        sim_case c = sim_case_plain(60 + i, 3, 3, 6, 8, 3);
+        c.data_deaths = true;
+        c.crashes = 1;
+        c.crash[0] = deaths[i].crash;
+        c.crash[0].data = true;
+        c.crash[0].iteration = 1;
+        c.crash[0].restart = c.crash[0].same_id = returns;
+        c.crash[0].restart_ns = SECOND / 5;
+        sim_report report;
+        run(deaths[i].name, &c, real, &report);
+        if (report.stats.crashes != 1) fail_msg("%s: nobody died", deaths[i].name);
+    }
+}
+
+static void test_every_moment(void **state) {
+    (void)state;
+    every_death(false, false);
+    every_death(true, false);
+}
+
+static void test_every_moment_and_back_as_itself(void **state) {
+    (void)state;
+    every_death(false, true);
+}
+
+// ---- random schedules
+
+static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
+    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .data_deaths = true, .processes = 2, .print = 3,
+                                   .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
+                  (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs, r.virtual_hours);
+    assert_int_equal(r.runs, count);
+    assert_int_equal(r.failures, 0);
+    assert_true(r.crashes > count / 3);
+    assert_in_range(r.most_ticks, 1, MOST_STEPS);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    random_schedules(RANDOM, false, false, false);
+    random_schedules(RANDOM_ODD, false, true, true);
+    random_schedules(RANDOM_REAL, true, false, false);
+}
+
+// ---- broken variants
+
+// Found by hand with `sim_sim_cluster --data-deaths --odd --flaps --mutant NAME`: where the search begins.
+typedef struct broken {
+    sim_mutant mutant;
+    uint64_t first;
+} broken;
+
+static void test_mutants_are_noticed(void **state) {
+    (void)state;
+    static const broken all[] = {
+        {SIM_MUTANT_COMMITS_UNANSWERED, 1}, {SIM_MUTANT_FORGETS_COMMITTED, 1}, {SIM_MUTANT_KEEPS_ITS_NUMBER, 1},
+        {SIM_MUTANT_KEEPS_ITS_SUM, 1},      {SIM_MUTANT_ONE_ROUND, 1},
+    };
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .flaps = true, .odd = true, .data_deaths = true, .processes = 2,
+                                       .mutant = all[i].mutant, .replay = "sim_sim_cluster"};
+        sim_campaign_result r;
+        sim_campaign_run(&campaign, stdout, &r);
+        print_message("mutant %s: noticed in %llu of %llu schedules, first with seed %llu\n", sim_mutant_name(all[i].mutant), (unsigned long long)r.failures,
+                      (unsigned long long)r.runs, (unsigned long long)r.first_failure);
+        if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_and_back_as_itself),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_mutants_are_noticed),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
