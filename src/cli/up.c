@@ -13,7 +13,7 @@
 static const char examples[] =
     "braid up RUN.yaml --relays 6\n"
     "braid up RUN.yaml --relays 6 --kill relay2@iteration:10 --late 1@iteration:12\n"
-    "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,seed=7\n"
+    "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,seed=7\n"
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
 static void swarm_note(swarm *s, const char *text) {
@@ -146,15 +146,10 @@ static void tell_lost(swarm *s, const child *c, int64_t status, int signal_numbe
     else swarm_note(s, text);
 }
 
-// What a stage's last peer held, and what a data peer was doing, nobody can take over: better said than waited for.
+// What a stage's last peer held nobody can take over: better said than waited for.
 static void check_survival(swarm *s, const child *gone) {
     char text[160];
     if (s->ending || !s->started || !gone->joined) return;
-    if (gone->role == CHILD_DATA) {
-        snprintf(text, sizeof text, "%s is gone, and with it its share of the microbatches; go on from a checkpoint with --resume", gone->name);
-        swarm_fail(s, text);
-        return;
-    }
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *other = s->children[i];
         if (other != gone && other->alive && other->joined && other->stage == gone->stage) return;
@@ -299,9 +294,9 @@ int cli_up(int argc, char **argv) {
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
         {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
-        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay: relay3@iteration:12, any@iteration:5/weight (see docs)", .fallback = ""},
+        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay or a data peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7 (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
-        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,seed=N", .help = "kill and start relays at random", .fallback = "none"},
+        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,seed=N", .help = "kill and start relays, and data peers, at random", .fallback = "none"},
     };
     options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Train with a whole swarm of processes on this machine.",
                  .examples = examples, .table = table, .count = sizeof table / sizeof table[0], .min_given = 1, .max_given = 1};

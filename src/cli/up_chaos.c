@@ -1,5 +1,5 @@
 // Kills and late joins on order. A relay is killed only while its stage has another one that is alive, not about to
-// die itself, and as far as the leader: what the protocol promises to survive.
+// die itself, and as far as the leader: what the protocol promises to survive. Data peers have the leader.
 #include "cli/up_swarm.h"
 
 #include <math.h>
@@ -26,15 +26,20 @@ static bool number_read(const char *text, const char *end, uint64_t *out) {
     return true;
 }
 
-static bool who_read(const char *text, const char *end, uint32_t *relay) {
+static bool is_word(const char *text, const char *end, const char *word) {
+    return (size_t)(end - text) == strlen(word) && strncmp(text, word, strlen(word)) == 0;
+}
+
+// "any" relay, "data" for any data peer but the leader, relay3, data2.
+static bool who_read(const char *text, const char *end, action *a) {
     uint64_t number = 0;
-    if (end - text == 3 && strncmp(text, "any", 3) == 0) {
-        *relay = 0;
-        return true;
-    }
-    if (end - text < 6 || strncmp(text, "relay", 5) != 0 || !number_read(text + 5, end, &number) || number == 0) return false;
-    *relay = (uint32_t)number;
-    return true;
+    const char *digits = end;
+    while (digits > text && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    bool numbered = digits < end;
+    if (numbered && (!number_read(digits, end, &number) || number == 0)) return false;
+    a->number = (uint32_t)number;
+    a->role = is_word(text, digits, "data") ? CHILD_DATA : CHILD_RELAY;
+    return a->role == CHILD_DATA || is_word(text, digits, numbered ? "relay" : "any");
 }
 
 static const char iteration_word[] = "iteration:";
@@ -43,8 +48,8 @@ enum { ITERATION_WORD = sizeof iteration_word - 1 };
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     action a = {.kind = ACTION_KILL};
     const char *at = strchr(spec, '@');
-    if (!at || !who_read(spec, at, &a.relay))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight or any@iteration:5/final", spec);
+    if (!at || !who_read(spec, at, &a))
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final or data2@iteration:7", spec);
     at++;
     if (strncmp(at, iteration_word, ITERATION_WORD) == 0) {
         at += ITERATION_WORD;
@@ -59,7 +64,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
 }
 
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
-    action a = {.kind = ACTION_SPAWN};
+    action a = {.kind = ACTION_SPAWN, .role = CHILD_RELAY};
     const char *at = strchr(spec, '@');
     uint64_t count;
     bool good = at && number_read(spec, at, &count) && count > 0 && count <= UP_MAX_CHILDREN &&
@@ -71,7 +76,7 @@ braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
 }
 
 typedef struct chaos_spec {
-    uint64_t kills, joins, seed;
+    uint64_t kills, joins, data, seed;
 } chaos_spec;
 
 static bool chaos_read(const char *text, chaos_spec *out) {
@@ -81,11 +86,12 @@ static bool chaos_read(const char *text, chaos_spec *out) {
         if (name >= whole || !number_read(text + name + 1, text + whole, &value)) return false;
         if (name == 5 && strncmp(text, "kills", 5) == 0) out->kills = value;
         else if (name == 5 && strncmp(text, "joins", 5) == 0) out->joins = value;
+        else if (name == 4 && strncmp(text, "data", 4) == 0) out->data = value;
         else if (name == 4 && strncmp(text, "seed", 4) == 0) out->seed = value;
         else return false;
         text += whole + (text[whole] == ',');
     }
-    return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS;
+    return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS && out->data <= UP_MAX_ACTIONS;
 }
 
 // Every point of death once before any comes twice, in an order of the seed's.
@@ -100,66 +106,75 @@ static void points_shuffle(rng *random, fault_point points[FAULT_POINTS], uint32
     }
 }
 
-// The moments are spread over the run: one in each of as many parts as there are kills. Joins come in its first half,
-// so that the swarm does not run dry.
-braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
-    chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
-    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,seed=7", spec);
-    uint64_t last = iterations > 3 ? iterations - 3 : 1;
-    uint64_t span = last > from + 1 ? last - from - 1 : 1;
-    s->random.state = c.seed;
+typedef struct moments {
+    uint64_t first, span;  // of iterations
     fault_point points[FAULT_POINTS];
     uint32_t point_count;
-    points_shuffle(&s->random, points, &point_count);
+} moments;
+
+// Spread over the run: one in each of as many parts as there are deaths. A data peer that dies is followed by another one.
+static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_t deaths, braid_error *error) {
     braid_err err = BRAID_OK;
-    for (uint64_t i = 0; i < c.joins && !err; i++) {
-        uint64_t when = from + 1 + rng_below(&s->random, span / 2 + 1);
-        err = action_add(s, &(action){.kind = ACTION_SPAWN, .iteration = when, .count = 1}, error);
-    }
-    for (uint64_t i = 0; i < c.kills && !err; i++) {
-        uint64_t begin = span * i / c.kills, end = span * (i + 1) / c.kills;
-        uint64_t when = from + 1 + begin + rng_below(&s->random, end > begin ? end - begin : 1);
-        fault at = {points[i % point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
+    for (uint64_t i = 0; i < deaths && !err; i++) {
+        uint64_t begin = m->span * i / deaths, end = m->span * (i + 1) / deaths;
+        uint64_t when = m->first + begin + rng_below(&s->random, end > begin ? end - begin : 1);
+        fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
         if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
-        err = action_add(s, &(action){.kind = ACTION_ARM, .iteration = when, .at = at}, error);
+        err = action_add(s, &(action){.kind = ACTION_ARM, .role = role, .iteration = when, .at = at}, error);
+        if (!err && role == CHILD_DATA) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = role, .iteration = when + 1, .count = 1}, error);
     }
     return err;
 }
 
-static bool relay_stands(const child *c) {
-    return c->role == CHILD_RELAY && c->alive && !c->armed && !c->killed && c->joined && c->ready;
+// Joins come in the run's first half, so that the swarm does not run dry.
+braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
+    chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
+    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,seed=7", spec);
+    uint64_t last = iterations > 3 ? iterations - 3 : 1;
+    moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};
+    s->random.state = c.seed;
+    points_shuffle(&s->random, m.points, &m.point_count);
+    braid_err err = BRAID_OK;
+    for (uint64_t i = 0; i < c.joins && !err; i++) {
+        uint64_t when = m.first + rng_below(&s->random, m.span / 2 + 1);
+        err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_RELAY, .iteration = when, .count = 1}, error);
+    }
+    if (!err) err = add_deaths(s, &m, CHILD_RELAY, c.kills, error);
+    return err ? err : add_deaths(s, &m, CHILD_DATA, c.data, error);
 }
 
+static bool stands(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
+
 // Whether its stage goes on without it.
-static bool relay_spare(const swarm *s, const child *c) {
-    if (!relay_stands(c)) return false;
+static bool spare(const swarm *s, const child *c) {
+    if (!stands(c)) return false;
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *other = s->children[i];
-        if (other != c && relay_stands(other) && other->stage == c->stage && other->version >= s->iteration) return true;
+        if (other != c && stands(other) && other->stage == c->stage && other->version >= s->iteration) return true;
     }
     return false;
 }
 
-static child *relay_choose(swarm *s, uint32_t number) {
+static child *victim_choose(swarm *s, const action *a) {
     child *chosen = NULL;
-    uint64_t spare = 0;
+    uint64_t candidates = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        if (!relay_spare(s, c) || (number && c->number != number)) continue;
-        if (rng_below(&s->random, ++spare) == 0) chosen = c;
+        if (c->role != a->role || !spare(s, c) || (a->number && c->number != a->number)) continue;
+        if (rng_below(&s->random, ++candidates) == 0) chosen = c;
     }
     return chosen;
 }
 
 static bool do_kill(swarm *s, const action *a) {
-    child *victim = relay_choose(s, a->relay);
+    child *victim = victim_choose(s, a);
     if (!victim) return false;
     child_kill(victim);
     return true;
 }
 
 static bool do_arm(swarm *s, const action *a) {
-    child *victim = relay_choose(s, a->relay);
+    child *victim = victim_choose(s, a);
     if (!victim) return false;
     char command[64];
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
@@ -172,9 +187,9 @@ static bool do_arm(swarm *s, const action *a) {
 static bool do_spawn(swarm *s, const action *a) {
     braid_error error;
     for (uint32_t i = 0; i < a->count; i++) {
-        if (swarm_spawn(s, CHILD_RELAY, &error) == BRAID_OK) continue;
+        if (swarm_spawn(s, a->role, &error) == BRAID_OK) continue;
         report_event note = {.kind = REPORT_NOTE, .loss = NAN};
-        snprintf(note.text, sizeof note.text, "cannot start another relay: %.400s", error.text);
+        snprintf(note.text, sizeof note.text, "cannot start another process: %.400s", error.text);
         report_tell(s->report, &note);
     }
     return true;

@@ -94,7 +94,8 @@ typedef struct up_clock {
 typedef struct action {
     action_kind kind;
     uint64_t iteration;
-    uint32_t relay;   // its number, 0: any that can be spared
+    child_role role;  // of the victim, or of those who come
+    uint32_t number;  // the victim's, 0: any that can be spared
     uint32_t count;   // ACTION_SPAWN
     fault at;         // ACTION_ARM
     bool done;
@@ -142,11 +143,11 @@ void swarm_event(swarm *s, child *c, const report_event *news);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 
 // up_chaos.c
-// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN or any.
+// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN or data (any but the leader).
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
 // "N@iteration:K": N more relays.
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);
-// "kills=5,joins=2,seed=7" over `iterations`, of which the first `from` are done.
+// "kills=5,joins=2,data=1,seed=7" over `iterations`, of which the first `from` are done.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error);
 // Does what is due.
 void chaos_step(swarm *s);

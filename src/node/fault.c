@@ -44,7 +44,9 @@ static fault_point point_of_job(const job *work) {
     }
 }
 
+// A data peer commits; the others are committed to.
 static fault_point point_of_send(const effect *e, message *scratch) {
+    if (e->message_kind == MESSAGE_COMMIT) return FAULT_COMMITTED;
     if (e->message_kind != MESSAGE_COMPLETE || !message_decode(e->bytes, e->byte_count, scratch)) return FAULT_NEVER;
     return scratch->u.complete.phase == PHASE_FORWARD ? FAULT_COMPLETE_SENT : FAULT_NEVER;
 }

@@ -82,6 +82,8 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             *stage = s;
             return true;
         }
+        // of stages where nobody answers, the one that has nobody: the others may come back
+        capacity = 2 * capacity + (count > 0);
         if (capacity < least) {
             least = capacity;
             *stage = s;

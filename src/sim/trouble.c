@@ -10,7 +10,8 @@ static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node)
     switch (kind) {
     case SIM_SLOW:
     case SIM_PAUSE: return n->config.kind == MEMBER_RELAY;
-    case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started;  // a start would wait for it
+    // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
+    case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started && sim_check_member_live(s, n->view.member);
     case SIM_CUT:
     case SIM_CUT_ONE_WAY: return !n->config.leader && s->checker.started;
     case SIM_CLOCK_JUMPS: return true;

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Data peers other than the leader are killed at every point of the protocol; others take their microbatches over, and the
+weights are those of one process, bit for bit."""
+
+from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+
+POINTS = ("forward", "complete-sent", "backward", "committed", "weight", "reduction", "final")
+
+
+def main():
+    seed = seed_of_test()
+    with workplace() as directory:
+        # iterations long enough that a new data peer is there before the next death
+        run = write_run(directory, seed=seed, sequences=16, iterations=25, data_peers=3)
+        solo = Braid("train", "--solo", run).weights()
+
+        one = Braid("up", run, "--relays", "6", "--kill", "data2@iteration:5")
+        weights = one.weights()
+        expect(weights == solo, f"one data peer killed: {weights} is not {solo}")
+        expect(len(one.of("killed")) == 1, "nobody was killed")
+
+        wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},seed={seed}")
+        weights = wild.weights()
+        dead = wild.of("killed")
+        data = [event["phase"] for event in dead if event["stage"] == 0]
+        print(f"killed {len(dead)}, data peers at {sorted(data)}; repairs {wild.events[-1]['repairs']}; {wild.events[-1]['seconds']:.1f} s")
+        expect(weights == solo, f"data peers killed at {data}: {weights} is not {solo}")
+        expect(len(data) >= 3, f"only {len(data)} data peers died")
+
+
+main()
