@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t scenario_leader(const scenario *s) {
+    uint32_t leader = 0;
+    for (uint32_t i = 1; i < s->data_peers; i++)
+        if (strcmp(s->peer[i].name, s->peer[leader].name) < 0) leader = i;
+    return leader;
+}
+
 // ---- reading
 
 typedef struct top_level {
@@ -185,7 +192,7 @@ static void insert_everywhere(scenario *s, uint32_t at, uint32_t like) {
         set_insert(&s->partition[i].from, at, like);
         set_insert(&s->partition[i].to, at, like);
     }
-    set_insert(&s->churn.relays, at, like);
+    set_insert(&s->churn.who, at, like);
     for (uint32_t i = 0; i < s->churn.event_count; i++) s->churn.event[i].peer += s->churn.event[i].peer >= at;
 }
 

@@ -118,10 +118,10 @@ typedef struct scenario_event {
 
 typedef enum scenario_sessions { SESSIONS_NONE, SESSIONS_EXPONENTIAL, SESSIONS_WEIBULL } scenario_sessions;
 
-// Of relays; data peers do not come and go. The kinds may be combined; events that ask for what is already so (a crash of
+// Of relays, and of data peers that are named, but the leader. The kinds may be combined; events that ask for what is already so (a crash of
 // a dead peer) change nothing.
 typedef struct scenario_churn {
-    scenario_set relays;          // whom `crash`, `rejoin` and `sessions` befall
+    scenario_set who;             // whom `crash`, `rejoin` and `sessions` befall
     double crash, rejoin;         // each iteration, of each living and of each dead relay: 0 .. 1, at a uniform moment of it
     bool kill;                    // who crashes or ends a session dies as by SCENARIO_KILL, else as by SCENARIO_CRASH
     scenario_sessions sessions;   // how long a relay stays
@@ -189,6 +189,9 @@ uint64_t scenario_cost_ns(const scenario *s, uint32_t who, uint16_t index, scena
 // machine of its own. A data peer for stage 0, like a data peer (the microbatches are shared out anew), else a relay, like a
 // relay. BRAID_LIMIT when there is no room.
 braid_err scenario_with_one_more(const scenario *s, uint32_t like, uint16_t index, scenario **out, braid_error *error);
+
+// The data peer that leads: the first by name.
+uint32_t scenario_leader(const scenario *s);
 
 static inline bool scenario_set_has(const scenario_set *set, uint32_t who) {
     return (set->word[who / 64] >> (who % 64) & 1) != 0;

@@ -57,10 +57,10 @@ static braid_err read_event_peer(const trace_reader *t, const char *name, uint32
         return braid_fail(t->r->error, BRAID_CONFIG, "%.200s:%u: nobody is called '%.40s'%s%s%s", t->path, t->line,
                           name, near != NULL ? "; did you mean '" : ": name a peer of the scenario",
                           near != NULL ? near : "", near != NULL ? "'?" : "");
-    if (!s->peer[*peer].data) return BRAID_OK;
+    if (*peer != scenario_leader(s)) return BRAID_OK;
     return braid_fail(t->r->error, BRAID_CONFIG,
-                      "%.200s:%u: '%.40s' is a data peer, and only relays can come and go: name a relay", t->path,
-                      t->line, name);
+                      "%.200s:%u: '%.40s' leads the run, being the first data peer by name, and cannot come and go: name another peer",
+                      t->path, t->line, name);
 }
 
 static braid_err read_event_kind(const trace_reader *t, const char *word, scenario_event_kind *kind) {
@@ -145,14 +145,12 @@ static braid_err read_trace(const scenario_reader *r, const yaml_node *node) {
 
 static braid_err read_only(const scenario_reader *r, const yaml_node *node) {
     scenario *s = r->s;
-    braid_err code = scenario_read_who(r, node, "churn.only", &s->churn.relays);
-    for (uint32_t i = 0; i < s->data_peers && code == BRAID_OK; i++) {
-        if (!scenario_set_has(&s->churn.relays, i)) continue;
-        return yaml_fail(
-            r->file, node, r->error,
-            "churn.only: '%s' is a data peer, and only relays can come and go: name relays, or a group of them",
-            s->peer[i].name);
-    }
+    braid_err code = scenario_read_who(r, node, "churn.only", &s->churn.who);
+    uint32_t leader = scenario_leader(s);
+    if (code == BRAID_OK && scenario_set_has(&s->churn.who, leader))
+        return yaml_fail(r->file, node, r->error,
+                         "churn.only: '%s' leads the run, being the first data peer by name, and cannot come and go: name others, or a group without it",
+                         s->peer[leader].name);
     return code;
 }
 
@@ -185,7 +183,7 @@ braid_err scenario_read_churn(scenario_reader *r, const yaml_node *node) {
         {"only", KEY_NODE, &only, 0, 0},
         {"dies", KEY_NODE, &dies, 0, 0},
     };
-    for (uint32_t i = s->data_peers; i < s->peers; i++) scenario_set_add(&s->churn.relays, i);
+    for (uint32_t i = s->data_peers; i < s->peers; i++) scenario_set_add(&s->churn.who, i);
     if (node == NULL) return check_starts(r);
     braid_err code = scenario_read_keys(r, node, "churn", keys, sizeof keys / sizeof *keys);
     if (code == BRAID_OK && dies != NULL)

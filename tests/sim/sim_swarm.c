@@ -137,6 +137,7 @@ static void test_churn(void **state) {
     (void)state;
     static const char *const kinds[] = {
         "churn: {crash: 0.15, rejoin: 0.5, dies: process}\n",
+        "churn: {crash: 0.3, rejoin: 0.6, dies: process, only: [d-2, one, two]}\n",  // another data peer takes over
         "churn: {crash: 0.1, rejoin: 0.3}\n",
         "churn: {sessions: {distribution: exponential, mean_s: 15, away_s: 5}}\n",
         "churn: {dies: process, sessions: {distribution: weibull, mean_s: 10, shape: 0.6, away_s: 3}}\n",

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { RANDOM = 150, RANDOM_ODD = 150, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 40 };
+enum { RANDOM = 150, RANDOM_ODD = 120, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 8, MUTANT_MOST = 4000 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -107,21 +107,26 @@ static void test_random(void **state) {
 typedef struct broken {
     sim_mutant mutant;
     uint64_t first;
+    bool ordinary;  // without --odd and --flaps
 } broken;
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
     static const broken all[] = {
-        {SIM_MUTANT_COMMITS_UNANSWERED, 1}, {SIM_MUTANT_FORGETS_COMMITTED, 1}, {SIM_MUTANT_KEEPS_ITS_NUMBER, 1},
-        {SIM_MUTANT_KEEPS_ITS_SUM, 1},      {SIM_MUTANT_ONE_ROUND, 1},
+        {SIM_MUTANT_COMMITS_UNANSWERED, 1, false}, {SIM_MUTANT_FORGETS_COMMITTED, 1, false}, {SIM_MUTANT_KEEPS_ITS_NUMBER, 1, false},
+        {SIM_MUTANT_KEEPS_ITS_SUM, 21, false},     {SIM_MUTANT_ONE_ROUND, 10, false},
+        {SIM_MUTANT_OBEYS_OLDER_OWNER, 1985, true},  // 2 schedules in 3,000
     };
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .flaps = true, .odd = true, .data_deaths = true, .processes = 2,
-                                       .mutant = all[i].mutant, .replay = "sim_sim_cluster"};
+        sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .flaps = !all[i].ordinary, .odd = !all[i].ordinary, .data_deaths = true,
+                                 .processes = 2, .mutant = all[i].mutant, .replay = "sim_sim_cluster"};
         sim_campaign_result r;
-        sim_campaign_run(&campaign, stdout, &r);
-        print_message("mutant %s: noticed in %llu of %llu schedules, first with seed %llu\n", sim_mutant_name(all[i].mutant), (unsigned long long)r.failures,
-                      (unsigned long long)r.runs, (unsigned long long)r.first_failure);
+        uint64_t end = campaign.first + MUTANT_MOST;
+        do {
+            sim_campaign_run(&campaign, stdout, &r);
+            campaign.first += MUTANT_SEEDS;
+        } while (r.failures == 0 && campaign.first < end);
+        print_message("mutant %s: noticed with seed %llu\n", sim_mutant_name(all[i].mutant), (unsigned long long)r.first_failure);
         if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));
     }
 }

@@ -191,9 +191,9 @@ static void test_churn(void **state) {
     assert_int_equal(s->churn.sessions, SESSIONS_WEIBULL);
     assert_int_equal(s->churn.session_mean_ns / 1000000000, 3600);
     assert_int_equal(s->churn.away_mean_ns / 1000000000, 60);
-    assert_false(scenario_set_has(&s->churn.relays, 0));
-    assert_false(scenario_set_has(&s->churn.relays, 1));
-    assert_true(scenario_set_has(&s->churn.relays, 2));
+    assert_false(scenario_set_has(&s->churn.who, 0));
+    assert_false(scenario_set_has(&s->churn.who, 1));
+    assert_true(scenario_set_has(&s->churn.who, 2));
     scenario_free(s);
 }
 
@@ -214,7 +214,7 @@ static void test_one_more(void **state) {
     scenario_link link;
     scenario_link_of(more, 1, 4, &link);
     assert_int_equal(link.bps, 8000000);
-    assert_true(scenario_set_has(&more->churn.relays, 4));
+    assert_true(scenario_set_has(&more->churn.who, 4));
     scenario_free(more);
     assert_int_equal(scenario_with_one_more(s, 0, 0, &more, NULL), BRAID_OK);
     assert_int_equal(more->data_peers, 2);
@@ -225,8 +225,8 @@ static void test_one_more(void **state) {
     assert_int_equal(link.bps, 8000000);
     scenario_link_of(more, 1, 3, &link);
     assert_int_equal(link.bps, 0);
-    assert_false(scenario_set_has(&more->churn.relays, 1));
-    assert_true(scenario_set_has(&more->churn.relays, 2) && scenario_set_has(&more->churn.relays, 4));
+    assert_false(scenario_set_has(&more->churn.who, 1));
+    assert_true(scenario_set_has(&more->churn.who, 2) && scenario_set_has(&more->churn.who, 4));
     scenario_free(more);
     scenario_free(s);
 }
@@ -296,7 +296,7 @@ static void test_trace_file(void **state) {
     expect_trace_refused("1 first crash\n2 first\n", "trace.txt:2: write 'SECONDS PEER EVENT'");
     expect_trace_refused("1 first crash\n2 firts crash\n",
                          "trace.txt:2: nobody is called 'firts'; did you mean 'first'?");
-    expect_trace_refused("1 anna crash\n", "trace.txt:1: 'anna' is a data peer, and only relays can come and go");
+    expect_trace_refused("1 anna crash\n", "trace.txt:1: 'anna' leads the run, being the first data peer by name");
     expect_trace_refused("1 first crahs\n", "trace.txt:1: unknown event 'crahs'; did you mean 'crash'?");
     expect_trace_refused("-1 first crash\n", "trace.txt:1: '-1' is no time");
 }
@@ -506,7 +506,7 @@ static void test_mistakes_of_churn(void **state) {
         {NULL, "churn: {crash: 1.5}\n", "churn.crash must be from 0 to 1, not 1.5"},
         {NULL, "churn: {crush: 0.5}\n", "unknown key 'crush' in 'churn'; did you mean 'crash'?"},
         {NULL, "churn: {crash: 0.1, only: anna}\n",
-         "s.yaml:11:27: churn.only: 'anna' is a data peer, and only relays can come and go"},
+         "s.yaml:11:27: churn.only: 'anna' leads the run, being the first data peer by name"},
         {NULL, "churn: {sessions: {shape: 2}}\n", "churn.sessions.mean_s is missing"},
         {NULL, "churn: {sessions: {mean_s: 60, shape: 2}}\n",
          "churn.sessions.shape belongs to 'distribution: weibull'"},

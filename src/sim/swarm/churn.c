@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static bool befalls(const swarm *w, uint32_t who) { return scenario_set_has(&w->s->churn.relays, w->peer[who].index); }
+static bool befalls(const swarm *w, uint32_t who) { return scenario_set_has(&w->s->churn.who, w->peer[who].index); }
 
 static void plan(swarm *w, uint64_t at_ns, uint32_t who, scenario_event_kind what, bool chance) {
     swarm_item *item = swarm_item_new(SWARM_CHURN, who, 0);
@@ -34,7 +34,7 @@ void swarm_churn_plan(swarm *w) {
     }
 }
 
-// The paper's churn: each living relay crashes with one probability at some moment of the iteration, each dead one comes back
+// The paper's churn: each living one crashes with one probability at some moment of the iteration, each dead one comes back
 // with another. The moment is drawn over an iteration as long as the one before.
 void swarm_churn_iteration(swarm *w) {
     const scenario_churn *c = &w->s->churn;

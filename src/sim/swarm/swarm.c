@@ -90,7 +90,6 @@ static void peers_open(swarm *w) {
     memset(w->at, 0xff, w->slots * sizeof *w->at);
     for (uint32_t i = 0; i < s->peers; i++) sorted[i] = &s->peer[i];
     qsort(sorted, s->peers, sizeof *sorted, by_name);
-    w->leader = SWARM_NOBODY;
     for (uint32_t i = 0; i < s->peers; i++) {
         swarm_peer *p = &w->peer[i];
         p->s = sorted[i];
@@ -103,9 +102,8 @@ static void peers_open(swarm *w) {
         p->churn.state = rng_seed(rng_seed(s->seed, p->name_hash), UINT64_MAX);
         p->node = SWARM_NOBODY;
         w->at[id_slot(w, &p->id)] = i;
-        bool first = p->s->data && (w->leader == SWARM_NOBODY || p->s->start_ns < w->peer[w->leader].s->start_ns);
-        if (first) w->leader = i;
     }
+    w->leader = w->by_index[scenario_leader(s)];
     w->peer[w->leader].leader = true;
     free(sorted);
 }
@@ -151,6 +149,7 @@ static void shape_describe(swarm *w) {
     w->shape = (sim_case){.seed = s->seed, .stages = s->stages, .microbatches = s->microbatches, .iterations = s->iterations, .rough = true};
     for (uint32_t i = 0; i < s->peers; i++) {
         if (s->peer[i].start_ns > start_of_run(w)) continue;
+        w->shape.data_deaths |= s->peer[i].data && scenario_set_has(&s->churn.who, i);
         if (s->peer[i].data) w->shape.data_peers++;
         else w->shape.relays++;
     }
