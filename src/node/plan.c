@@ -6,12 +6,14 @@
 
 enum { DEFAULT_CAPACITY = 16 };
 _Static_assert((int)RUN_ROUTING_BRAID == ROUTER_BRAID && (int)RUN_ROUTING_GWTF == ROUTER_GWTF && (int)RUN_ROUTING_SWARM == ROUTER_SWARM, "one order");
+_Static_assert((int)RUN_OBJECTIVE_SUM == ROUTER_SUM && (int)RUN_OBJECTIVE_WORST == ROUTER_WORST, "one order");
 
 void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out) {
     *out = (peer_run){
         .description = *description, .seed = run->seed, .iterations = run->recipe.iterations,
         .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots,
-        .routing = (uint8_t)run->routing, .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
+        .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective,
+        .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
         .save = run->checkpoint[0] != 0,
         .activation_bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float),

@@ -35,6 +35,7 @@ typedef struct peer_run {
     uint16_t slots;             // m belongs to slot m mod slots
     bool reproducible;
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch goes to the cheapest peer
+    uint8_t objective;          // router_objective
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end

@@ -15,7 +15,7 @@ static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; 
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
     uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
-        .algorithm = (router_algorithm)run->routing, .self = 1, .capacity = run->microbatches, .source_count = sources,
+        .algorithm = (router_algorithm)run->routing, .objective = (router_objective)run->objective, .self = 1, .capacity = run->microbatches, .source_count = sources,
         .max_neighbours = neighbours, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
         .slack = slack, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
         .temperature = gwtf_temperature, .cooling = gwtf_cooling};

@@ -62,9 +62,12 @@ void route_say(peer *p, route_link *l) {
 
 static bool cost_good(int64_t cost) { return cost >= -MOST_COST && cost <= MOST_COST; }
 
+enum { ONLY_ON_THE_WIRE = ROUTE_ADVERT_OF_LOADS - ROUTE_FLOW };  // kinds of parts that are two ways to carry one message
+
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
-    return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + 1);
+    if (m->kind == ROUTER_ADVERT && m->taken_back != 0) return ROUTE_ADVERT_OF_LOADS;
+    return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + ONLY_ON_THE_WIRE);
 }
 
 static uint32_t words_of(const router_message *m) {
@@ -100,7 +103,7 @@ static route_part part_of(const router_message *m) {
     if (counts || m->kind == ROUTER_ABORT) p.why = m->why;
     if (m->kind != ROUTER_ABORT) p.source = m->source;
     if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ABORT) p.units = m->units;
-    if (counts) p.taken_back = m->taken_back;
+    if (counts || p.kind == ROUTE_ADVERT_OF_LOADS) p.taken_back = m->taken_back;
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
     if (token) {
@@ -141,10 +144,16 @@ void route_flush(peer *p) {
 
 // ---- frames in ----------------------------------------------------------------------------------------------------
 
+static router_kind kind_of(uint8_t part) {
+    if (part == ROUTE_FLOW_OF_TOKEN) return ROUTER_FLOW;
+    if (part == ROUTE_ADVERT_OF_LOADS) return ROUTER_ADVERT;
+    return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
+}
+
 // False: nothing an honest router says.
 static bool message_of(const route_part *part, const uint32_t *word, router_message *m) {
     memset(m, 0, sizeof *m);  // a part may have fewer words than its reader looks at
-    m->kind = (router_kind)(part->kind <= ROUTE_FLOW ? part->kind : part->kind - 1);
+    m->kind = kind_of(part->kind);
     m->side = part->side;
     m->why = part->why;
     m->position = part->position;

@@ -121,7 +121,7 @@ typedef struct sim_case {
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
     uint32_t awaited;                            // joiners without which the run does not start
-    uint8_t routing;                             // router_algorithm
+    uint8_t routing, objective;                  // router_algorithm, router_objective
     sim_mutant mutant;
 } sim_case;
 

@@ -149,6 +149,7 @@ typedef struct scenario {
     uint32_t iterations;
     uint32_t microbatches;         // of an iteration, all data peers together
     scenario_routing routing;
+    router_objective objective;
     scenario_compute compute;      // kernels: the real CPU kernels on a tiny model; times are the cost model's all the same
     model_config model;
     uint32_t sequences, tokens;    // of one microbatch

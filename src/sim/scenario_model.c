@@ -78,6 +78,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->microbatches = run->microbatches;
         s->reproducible = run->recipe.reproducible;
         s->routing = (scenario_routing)run->routing;
+        s->objective = (router_objective)run->objective;
         m->recompute = run->recompute;
         m->described = true;
         m->stages = (uint16_t)run->stages;

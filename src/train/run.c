@@ -146,6 +146,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = yaml_read_choice(r->file, node, name, run_routing_names, RUN_ROUTINGS, &choice, r->error);
         if (code == BRAID_OK) *(run_routing *)place = (run_routing)choice;
         return code;
+    case FIELD_OBJECTIVE:
+        code = yaml_read_choice(r->file, node, name, run_objective_names, RUN_OBJECTIVES, &choice, r->error);
+        if (code == BRAID_OK) *(run_objective *)place = (run_objective)choice;
+        return code;
     default: return read_number(r, f, node, name, place);
     }
 }
@@ -268,6 +272,13 @@ static braid_err check_recipe(const run_reader *r) {
                      "train.min_learning_rate is above train.learning_rate");
 }
 
+static braid_err check_routing(const run_reader *r) {
+    if (r->run->routing != RUN_ROUTING_SWARM || r->run->objective == RUN_OBJECTIVE_SUM) return BRAID_OK;
+    return yaml_fail(r->file, place_of(r->file, "swarm", "objective"), r->error,
+                     "swarm.objective is for the routings braid and gwtf: 'swarm' sends each microbatch where it is "
+                     "soonest; leave the objective out, or choose another routing");
+}
+
 static braid_err check_run(const run_reader *r) {
     braid_error why = {0};
     braid_err code = model_config_check(&r->run->model, &why);
@@ -277,6 +288,7 @@ static braid_err check_run(const run_reader *r) {
     if (code == BRAID_OK) code = check_stages(r);
     if (code == BRAID_OK) code = check_sizes(r);
     if (code == BRAID_OK) code = check_recipe(r);
+    if (code == BRAID_OK) code = check_routing(r);
     return code == BRAID_OK ? check_swarm(r) : code;
 }
 

@@ -18,6 +18,9 @@ enum { RUN_MAX_TEXTS = 16, RUN_MAX_PATH = 1024, RUN_MAX_NAME = 64 };
 // Who takes which microbatch (docs/routing.md), in the order of the routers' algorithms.
 typedef enum run_routing { RUN_ROUTING_BRAID, RUN_ROUTING_GWTF, RUN_ROUTING_SWARM, RUN_ROUTINGS } run_routing;
 
+// What braid and gwtf make small, in the order of the routers' objectives.
+typedef enum run_objective { RUN_OBJECTIVE_SUM, RUN_OBJECTIVE_WORST, RUN_OBJECTIVES } run_objective;
+
 typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
@@ -31,6 +34,7 @@ typedef struct run_config {
     uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
     uint32_t slots;
     run_routing routing;
+    run_objective objective;
     bool recompute;
     uint32_t eval_every, eval_microbatches;
     char checkpoint[RUN_MAX_PATH];  // directory, "" : none

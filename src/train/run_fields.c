@@ -48,6 +48,7 @@ const run_field run_fields[] = {
     {"checkpoint", "every", FIELD_COUNT, AT(checkpoint_every), 0, RUN_MAX_ITERATIONS},
     {"swarm", "slots", FIELD_COUNT, AT(slots), 1, WIRE_MAX_SLOTS},
     {"swarm", "routing", FIELD_ROUTING, AT(routing)},
+    {"swarm", "objective", FIELD_OBJECTIVE, AT(objective)},
     {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
     {"swarm", "max_memory", FIELD_SIZE, AT(max_memory), .local = true},
@@ -60,6 +61,7 @@ const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
 const char *const run_arch_names[2] = {[MODEL_LLAMA] = "llama", [MODEL_GPT] = "gpt"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
 const char *const run_routing_names[RUN_ROUTINGS] = {"braid", "gwtf", "swarm"};
+const char *const run_objective_names[RUN_OBJECTIVES] = {"sum", "worst"};
 
 void run_set_defaults(run_config *run) {
     *run = (run_config){

@@ -16,6 +16,7 @@ typedef enum run_field_kind {
     FIELD_ARCH,    // model_arch: llama, gpt
     FIELD_MODE,    // bool: reproducible, fast
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
+    FIELD_OBJECTIVE,  // run_objective: sum, worst
     FIELD_BETAS,   // two floats
     FIELD_STAGES,  // run_config.stages and .blocks
     FIELD_TEXTS,   // run_config.text_count and .text
@@ -39,6 +40,7 @@ extern const size_t run_section_count;
 extern const char *const run_arch_names[2];
 extern const char *const run_mode_names[2];  // index 0: reproducible
 extern const char *const run_routing_names[RUN_ROUTINGS];
+extern const char *const run_objective_names[RUN_OBJECTIVES];
 
 // What is not written: derived from the rest (0, negative or all ones before).
 void run_fill_defaults(run_config *run);

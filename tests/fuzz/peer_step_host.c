@@ -210,6 +210,7 @@ void host_init(host *h, uint8_t flags) {
     }
     h->run.checkpoint_every = flags & CHOOSE_CHECKPOINTS ? 1 : 0;
     h->run.routing = (uint8_t)(flags / CHOOSE_ROUTING % 3);
+    h->run.objective = (uint8_t)(flags / CHOOSE_ROUTING / 3 % 2);
     h->run.save = flags & CHOOSE_CHECKPOINTS;
     bool leader = flags & CHOOSE_LEADER;
     h->config = (peer_config){.self = host_name_of(SELF),

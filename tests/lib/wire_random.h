@@ -355,7 +355,8 @@ static inline void random_leave(wire_random *w, message_leave *b) { b->reason = 
 
 // The fields that a part of each kind has, and the words: at most so many, in steps of so many.
 static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
-    bool any = p->kind >= ROUTE_OFFER, token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY);
+    bool any = p->kind >= ROUTE_OFFER, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
+    bool token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY && !loads);
     bool counts = any || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
     if (counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
@@ -363,10 +364,10 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     if (token) p->origin = random_u32(w) >> 1;
     if (token) p->serial = random_u32(w);
     if (p->kind != ROUTE_ABORT) p->source = random_u32(w) >> (w->below == 0);
-    bool cost = any || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || p->kind == ROUTE_LOCK;
+    bool cost = any || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
     if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
-    if (counts) p->taken_back = random_u32(w) >> !any;
+    if (counts || loads) p->taken_back = random_u32(w) >> !any;
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : any ? 160 : 0;
     uint32_t each = p->kind == ROUTE_LABEL ? 3 : 1;

@@ -90,6 +90,49 @@ static void test_a_quiet_swarm(void **state) {
     sim_swarm_report_free(&report);
 }
 
+static const char paired[] = "model: demo\n"
+                             "stages: 3\n"
+                             "iterations: 8\n"
+                             "microbatches: 8\n"
+                             "peers:\n"
+                             "- {name: d, role: data, gflops: 50, capacity: 8}\n"
+                             "- {name: one, stage: 1, gflops: 50, count: 2, capacity: 8}\n"
+                             "- {name: two, stage: 2, gflops: 50, count: 2, capacity: 8}\n"
+                             "links: {latency_ms: 5, up_mbps: 50, down_mbps: 200, pairs: [{from: [one], to: [two], latency_ms: 200}]}\n";
+
+// The most units that a relay of stage 1 sends to one of stage 2, once all iterations are done.
+static uint32_t most_between_relays(const char *more) {
+    const sim_swarm_options options = {.check = SIM_CHECK_LIVENESS, .replay = "the command"};
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", paired, more);
+    scenario *s = parse(text);
+    sim_swarm_report r;
+    braid_error error = {0};
+    if (sim_swarm_run(s, &options, &r, &error) != BRAID_OK || r.failed) fail_msg("%s%s", error.text, r.text);
+    uint32_t most = 0, all = 0;
+    for (uint32_t i = 0; i < r.flows; i++) {
+        const sim_swarm_flow *f = &r.flow[i];
+        if (r.peer[f->from].stage != 1) continue;
+        all += f->units;
+        if (f->units > most) most = f->units;
+    }
+    assert_int_equal(all, 8);
+    sim_swarm_report_free(&r);
+    scenario_free(s);
+    return most;
+}
+
+// Two relays a stage, four units each, slow links between them: where the heaviest link counts, each relay sends to both of
+// the next stage; where the sum does, the cheaper pairing takes all.
+static void test_real_peers_lighten_the_heaviest_link(void **state) {
+    (void)state;
+    assert_int_equal(most_between_relays("objective: worst\n"), 2);
+    assert_int_equal(most_between_relays("objective: sum\n"), 4);
+    sim_swarm_report report;
+    run_well(paired, "objective: worst\nchurn: {crash: 0.1, rejoin: 0.5, dies: process}\n", 3, &report);
+    sim_swarm_report_free(&report);
+}
+
 static void test_names_and_seed_decide(void **state) {
     (void)state;
     static const char other_order[] = "model: demo\nstages: 3\niterations: 4\nmicrobatches: 4\n"
@@ -315,6 +358,7 @@ static void test_bad_paths_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_quiet_swarm),
+        cmocka_unit_test(test_real_peers_lighten_the_heaviest_link),
         cmocka_unit_test(test_names_and_seed_decide),
         cmocka_unit_test(test_lines_bound_the_swarm),
         cmocka_unit_test(test_churn),

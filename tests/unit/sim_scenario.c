@@ -74,6 +74,7 @@ static void test_small(void **state) {
     assert_string_equal(s->machine[s->peer[3].machine].name, "second-2");
     assert_int_equal(s->machine[0].up_bps, 100000000);
     assert_int_equal(s->routing, ROUTING_BRAID);
+    assert_int_equal(s->objective, ROUTER_SUM);
     assert_true(s->reproducible);
     assert_int_equal(s->churn.event_count, 0);
     scenario_free(s);
@@ -307,7 +308,7 @@ static void test_run_description(void **state) {
     braid_error error = {0};
     write_file(in_folder("run.yaml"),
                "stages: [1, 2, 3]\nmodel: {dim: 64, layers: 6, heads: 4}\ndata: {text: none.txt}\n"
-               "train: {microbatches: 6, sequences: 3, tokens: 32, mode: fast}\nswarm: {routing: gwtf}\n");
+               "train: {microbatches: 6, sequences: 3, tokens: 32, mode: fast}\nswarm: {routing: gwtf, objective: worst}\n");
     write_file(in_folder("s.yaml"),
                "model: {run: run.yaml}\npeers: [{name: a, role: data, gflops: 1}, {name: b, gflops: 1, count: 2}]\n");
     if (scenario_load(in_folder("s.yaml"), &s, &error) != BRAID_OK) fail_msg("%s", error.text);
@@ -319,6 +320,7 @@ static void test_run_description(void **state) {
     assert_int_equal(s->activation_bytes, 3 * 32 * 64 * 4);
     assert_false(s->reproducible);
     assert_int_equal(s->routing, ROUTING_GWTF);
+    assert_int_equal(s->objective, ROUTER_WORST);
     scenario_free(s);
     write_file(in_folder("run.yaml"), "model: {dim: wide, layers: 6, heads: 4}\n");
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
@@ -356,6 +358,9 @@ static void test_mistakes_of_the_file(void **state) {
     expect_refused(changed("name: small", "name: a b"), "s.yaml:1:7: name: 'a b' is no name: use letters");
     expect_refused(with("routing: shortest\n"),
                    "s.yaml:11:10: routing must be braid, gwtf, swarm or cheapest, not 'shortest'");
+    expect_refused(with("objective: best\n"), "s.yaml:11:12: objective must be sum or worst, not 'best'");
+    expect_refused(with("routing: cheapest\nobjective: worst\n"),
+                   "s.yaml:12:12: objective is for the routings braid and gwtf, not for 'cheapest': leave it out");
     expect_refused(with("compute: [1]\n"), "s.yaml:11:10: compute must be model or kernels, not a list");
     expect_refused(with("mode: quick\n"), "s.yaml:11:7: mode must be reproducible or fast, not 'quick'");
     expect_refused("- a\n- b\n", "s.yaml:1:1: a list of 'key: value' lines is expected here");

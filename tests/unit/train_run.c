@@ -86,7 +86,7 @@ static void test_every_key(void **state) {
           "0, warmup: 0, betas: [0.8, 0.9],\n"
           "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, recompute: true}\n"
           "eval: {every: 0, microbatches: 3}\ncheckpoint: {dir: out, every: 4}\n"
-          "swarm: {data_peers: 2, slots: 3, capacity: 5, max_memory: 1.5G}\n");
+          "swarm: {data_peers: 2, slots: 3, capacity: 5, max_memory: 1.5G, routing: gwtf, objective: worst}\n");
     assert_true(run.seed == UINT64_MAX);
     assert_int_equal(run.model.arch, MODEL_GPT);
     assert_int_equal(run.model.ffn_dim, 96);
@@ -107,6 +107,8 @@ static void test_every_key(void **state) {
     assert_int_equal(run.data_peers, 2);
     assert_int_equal(run.capacity, 5);
     assert_int_equal(run.max_memory, 1610612736);
+    assert_int_equal(run.routing, RUN_ROUTING_GWTF);
+    assert_int_equal(run.objective, RUN_OBJECTIVE_WORST);
 }
 
 static void test_paths(void **state) {
@@ -148,6 +150,10 @@ static void test_mistakes(void **state) {
                    "min_learning_rate is above");
     expect_refused(changed("data:", "swarm: {slots: 9}\ndata:"), "swarm.slots is 9 but there are 8 microbatches");
     expect_refused(changed("data:", "swarm: {data_peers: 9}\ndata:"), "swarm.data_peers is 9 but swarm.slots is 8");
+    expect_refused(changed("data:", "swarm: {objective: least}\ndata:"),
+                   "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
+    expect_refused(changed("data:", "swarm: {routing: swarm, objective: worst}\ndata:"),
+                   "run.yaml:8:36: swarm.objective is for the routings braid and gwtf");
     expect_refused(changed("data:", "eval: {every: 3}\ndata:\n  holdout: 0"), "eval.every needs held-out text");
     expect_refused(changed("data:", "checkpoint: out\ndata:"),
                    "run.yaml:8:13: checkpoint must be a group of keys, not 'out'");
@@ -166,7 +172,7 @@ static void test_description_returns(void **state) {
     static char text[WIRE_MAX_DESCRIPTION_BYTES], again[WIRE_MAX_DESCRIPTION_BYTES];
     braid_error error = {0};
     braid_hash data = {{1, 2, 3, 255}}, found = {{0}};
-    parse(changed("train:", "train:\n  learning_rate: 0.3\n  clip: 0.1"));
+    parse(changed("train:", "swarm: {objective: worst}\ntrain:\n  learning_rate: 0.3\n  clip: 0.1"));
     size_t length = run_config_describe(&run, &data, text, sizeof text);
     assert_true(length > 0);
     assert_null(strstr(text, "words.txt"));
@@ -174,6 +180,7 @@ static void test_description_returns(void **state) {
     assert_true(hash_equal(&data, &found));
     assert_true(other.recipe.learning_rate == run.recipe.learning_rate);
     assert_true(other.recipe.clip == run.recipe.clip);
+    assert_int_equal(other.objective, RUN_OBJECTIVE_WORST);
     assert_memory_equal(&other.model, &run.model, sizeof run.model);
     assert_memory_equal(&other.recipe, &run.recipe, sizeof run.recipe);
     assert_int_equal(run_config_describe(&other, &found, again, sizeof again), length);
@@ -195,6 +202,9 @@ static void test_hash_names_the_result(void **state) {
     parse(changed("seed: 7", "seed: 8"));
     braid_hash seeded = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &seeded));
+    parse(changed("data:", "swarm: {objective: worst}\ndata:"));  // peers with another one do not understand each other
+    braid_hash routed = run_config_hash(&run, &data);
+    assert_false(hash_equal(&plain, &routed));
 }
 
 static void expect_description_refused(const char *text, const char *message) {

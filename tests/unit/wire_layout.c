@@ -95,21 +95,23 @@ static void test_log_of_a_member(void **state) {
 static void test_route(void **state) {
     (void)state;
     message m = header(MESSAGE_ROUTE);
-    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 4,
+    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 5,
                                 .part = {{.kind = ROUTE_LABEL, .side = 1, .source = 6, .cost = -7, .words = 3},
                                          {.kind = ROUTE_FLOW_OF_TOKEN, .why = 3, .position = 8, .source = 6, .units = 9,
                                           .taken_back = 10, .origin = 11, .serial = 12},
                                          {.kind = ROUTE_LOCK, .position = 1, .source = 6, .units = 1, .origin = 11,
                                           .serial = 12, .cost = 13, .words = 2},
                                          {.kind = ROUTE_COMMIT, .why = 1, .position = 1, .source = 6, .units = 2,
-                                          .taken_back = 3, .moved = 4, .origin = 11, .serial = 12}},
+                                          .taken_back = 3, .moved = 4, .origin = 11, .serial = 12},
+                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .taken_back = 0x90009}},
                                 .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "1c" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0400"
+                 "1c" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0500"
                  "00 01 06000000 f9ffffffffffffff 0300 14000000 f9ffffff ffffffff"
                  "03 03 0800 06000000 09000000 0a000000 0b000000 0c000000"
-                 "05 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
-                 "06 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000");
+                 "06 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
+                 "07 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000"
+                 "04 06000000 0700000000000000 08000000 09000900");
 }
 
 static void test_view(void **state) {
