@@ -189,11 +189,11 @@ static const char *const all_flags[] = {
     "band", "band-least", "capacity", "chaos", "check", "close", "costs", "crash", "data", "delay", "delays", "demand",
     "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "identity", "iterations", "join",
     "json", "kill", "lasts", "late", "lead", "leg", "limit-rounds", "link", "links", "listen", "listing", "log", "look",
-    "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "out", "path-limit", "patience", "peers",
-    "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays", "resume", "run", "sample", "save",
-    "seed", "seeds", "slack", "solo", "solver-time", "sources", "spikes", "supervised", "systems", "temperature",
-    "tests", "threads", "timing", "tokens", "told", "top-k", "top-p", "trace", "views", "wait-data-peers",
-    "wait-relays", "weights",
+    "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out", "path-limit",
+    "patience", "peers", "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays", "resume", "run",
+    "sample", "save", "seed", "seeds", "slack", "solo", "solver-time", "sources", "spikes", "supervised", "systems",
+    "temperature", "tests", "threads", "timing", "tokens", "told", "top-k", "top-p", "trace", "views",
+    "wait-data-peers", "wait-relays", "weights",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
