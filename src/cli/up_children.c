@@ -94,13 +94,12 @@ static void on_ended(uv_process_t *process, int64_t status, int signal_number) {
 static char **environment_make(void) {
     size_t count = 0;
     while (environ[count]) count++;
-    char **own = calloc(count + 3, sizeof *own);
+    char **own = calloc(count + 2, sizeof *own);
     if (!own) return NULL;
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (strncmp(environ[i], "BRAID_", 6) != 0) own[kept++] = environ[i];
-    own[kept++] = "BRAID_CONFIG=/dev/null";
-    own[kept] = "OPENBLAS_NUM_THREADS=1";  // its own threads would only take memory
+    own[kept] = "BRAID_CONFIG=/dev/null";
     return own;
 }
 

@@ -1,5 +1,4 @@
-// Matrix products whose bits depend on shapes and values alone: cut into tiles by shape, each tile one single-threaded
-// call (docs/protocol.md, arithmetic, 5).
+// Matrix products whose bits depend on values and on k alone (docs/protocol.md, arithmetic, 5).
 #ifndef BRAID_TENSOR_GEMM_H
 #define BRAID_TENSOR_GEMM_H
 
@@ -33,11 +32,9 @@ typedef struct tensor_gemm {
 
 // Over the pool's threads.
 void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g);
-// On the calling thread, as one call. Safe from several threads at once.
+// On the calling thread: the same bits. Takes 700 KB of its stack.
 void tensor_gemm_tile(const tensor_gemm *g);
-// Keeps the BLAS from starting threads of its own. tensor_pool_new calls it.
-void tensor_gemm_setup(void);
-// The library and the kernels it chose, for people and for the name of a kernel class.
+// The kernels that this processor gets, for people and for the name of a kernel class.
 const char *tensor_gemm_name(void);
 
 // Keeps the calling thread's core at nothing but fused multiply-adds for some milliseconds and returns how many operations

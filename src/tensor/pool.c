@@ -1,7 +1,5 @@
 #include "tensor/pool.h"
 
-#include "tensor/gemm.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -86,7 +84,6 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     if (threads < 1 || threads > POOL_MAX_THREADS)
         return braid_fail(error, BRAID_ARGUMENT, "%u compute threads asked for: give 1 to %d", threads,
                           POOL_MAX_THREADS);
-    tensor_gemm_setup();
     tensor_pool *pool = calloc(1, sizeof *pool);
     pthread_t *workers = calloc(threads, sizeof *workers);
     if (!pool || !workers) {

@@ -1,5 +1,5 @@
-// All kernels but the matrix products give the same bits with every compiler, optimisation and vector width: their results
-// on fixed numbers have a known hash. (A BLAS chooses its kernels by machine, so products cannot promise that.)
+// All kernels but the matrix products (tensor_gemm.c has their definition) give the same bits with every compiler,
+// optimisation and vector width: their results on fixed numbers have a known hash.
 #include "base/rng.h"
 #include "base/sha256.h"
 #include "tensor/cpu/wide.h"

@@ -1,40 +1,265 @@
+// How a product is cut: among threads into tiles, a tile into blocks of k and columns whose part of b is packed and stays in
+// the second cache, those into groups of rows. None of it shows in the bits (gemm_kernels.h).
+//
+// What is packed next is asked for while the kernels multiply, a little before each: packing would otherwise wait for memory.
 #include "tensor/gemm.h"
 
-// Large enough that packing the operands costs little beside the product, small enough to share a product among threads.
-enum { TILE_ROWS = 256, TILE_COLS = 512, TILE_STEP = 16 };
+#include "tensor/cpu/gemm_kernels.h"
+
+#include <string.h>
+
+enum {
+    BLOCK_FLOATS = DEPTH_MOST * PANEL_COLS * 8,  // of b, packed: 590 KB
+    GROUP_PANELS = 8,                            // of a, packed: 98 KB
+    GROUP_ROWS = GROUP_PANELS * PANEL_ROWS,
+    LINE_FLOATS = 16,  // what memory hands over at once
+    FEW_COLS = 6 * PANEL_COLS,
+    ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
+};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static size_t pieces_of(size_t count, size_t size) { return (count + size - 1) / size; }
+
+// A tile, and where the work on it is.
+typedef struct tile {
+    const gemm_kernels *kernels;
+    const tensor_gemm *g;
+    size_t first, depth;  // of k
+    size_t col, cols;     // of the block of b
+    size_t row, rows;     // of the group of a
+    bool add;
+    float *a, *b;  // packed
+} tile;
+
+// Part of a block of b: columns [col, col + width) of the tile, `cols` of them there.
+typedef struct panel {
+    size_t col, cols, steps, width;
+    float *b;
+} panel;
+
+// Three steps, but two and two rather than three and one at the end.
+static panel panel_at(const tile *t, size_t done) {
+    size_t left = pieces_of(t->cols - done, PANEL_STEP);
+    panel p = {.col = t->col + done, .steps = left == 4 ? 2 : least(left, PANEL_STEPS), .b = t->b + t->depth * done};
+    p.width = p.steps * PANEL_STEP;
+    p.cols = least(p.width, t->cols - done);
+    return p;
+}
+
+// --- packing
+
+// Rows [first, first + depth) of a matrix, `count` <= `width` of its columns from `col` on, the rest zero, to
+// to[depth][width]; `width` is a multiple of 8. Columns and rows change places when `across`.
+static void pack(const tile *t, const float *from, size_t stride, bool across, size_t count, size_t width, float *to) {
+    size_t whole = count / 8 * 8;
+    for (size_t j = 0; across && j < whole; j += 8)
+        t->kernels->turn(from + j * stride, stride, t->depth, to + j, width);
+    if (!across) t->kernels->copy(from, stride, t->depth, whole / 8, to, 8, width);
+    if (whole == width) return;
+    size_t right = across ? stride : 1, down = across ? 1 : stride;
+    for (size_t p = 0; p < t->depth; p++)
+        for (size_t j = whole; j < width; j++) to[p * width + j] = j < count ? from[p * down + j * right] : 0.0f;
+}
+
+static const float *source_of_b(const tile *t, size_t col) {
+    const tensor_matrix *b = &t->g->b;
+    return b->at + (b->transposed ? col * b->stride + t->first : t->first * b->stride + col);
+}
+
+static const float *source_of_a(const tile *t, size_t row) {
+    const tensor_matrix *a = &t->g->a;
+    return a->at + (a->transposed ? t->first * a->stride + row : row * a->stride + t->first);
+}
+
+static void pack_panel(const tile *t, const panel *p) {
+    const tensor_matrix *b = &t->g->b;
+    pack(t, source_of_b(t, p->col), b->stride, b->transposed, p->cols, p->width, p->b);
+}
+
+static void pack_group(const tile *t) {
+    const tensor_matrix *a = &t->g->a;
+    size_t panels = a->transposed ? t->rows / PANEL_ROWS : 0;
+    t->kernels->copy(source_of_a(t, t->row), a->stride, t->depth, panels, t->a, t->depth * PANEL_ROWS, PANEL_ROWS);
+    for (size_t i = panels * PANEL_ROWS; i < t->rows; i += PANEL_ROWS)
+        pack(t, source_of_a(t, t->row + i), a->stride, !a->transposed, least(PANEL_ROWS, t->rows - i), PANEL_ROWS,
+             t->a + i * t->depth);
+}
+
+// --- asking for what comes next
+
+typedef struct ahead {
+    const float *from;
+    size_t stride, lines;  // of a row
+    size_t line, left, at_once;
+} ahead;
+
+// `rows` rows of `floats`, spread over `calls` calls of fetch_ahead.
+static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t floats, size_t calls) {
+    ahead next = {.from = from, .stride = stride, .lines = pieces_of(floats, LINE_FLOATS)};
+    next.left = rows * next.lines;
+    next.at_once = pieces_of(next.left, calls);
+    return next;
+}
+
+static ahead look_at_group(const tile *t, size_t row, size_t calls) {
+    const tensor_matrix *a = &t->g->a;
+    if (row >= t->g->m) return (ahead){0};
+    size_t rows = least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
+    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, calls);
+}
+
+static ahead look_at_panel(const tile *t, size_t done, size_t calls) {
+    const tensor_matrix *b = &t->g->b;
+    if (done >= t->cols) return (ahead){0};
+    panel p = panel_at(t, done);
+    size_t down = b->transposed ? p.cols : t->depth;
+    return look_ahead(source_of_b(t, p.col), b->stride, down, b->transposed ? t->depth : p.cols, calls);
+}
+
+static void fetch_ahead(ahead *next) {
+    for (size_t i = least(next->at_once, next->left); i > 0; i--, next->left--) {
+        __builtin_prefetch(next->from + next->line * LINE_FLOATS, 0, 2);
+        if (++next->line < next->lines) continue;
+        next->line = 0;
+        next->from += next->stride;
+    }
+}
+
+// --- multiplying
+
+// A product that reaches over an edge of c: by way of one that does not.
+static void edge_product(const tile *t, gemm_panel product, size_t rows, const panel *p) {
+    float whole[PANEL_ROWS * PANEL_COLS] = {0}, *c = product.c;
+    size_t stride = product.c_stride, bytes = p->cols * sizeof *c;
+    for (size_t i = 0; product.add && i < rows; i++) memcpy(whole + i * PANEL_COLS, c + i * stride, bytes);
+    product.c = whole;
+    product.c_stride = PANEL_COLS;
+    t->kernels->product[p->steps - 1](&product);
+    for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * PANEL_COLS, bytes);
+}
+
+// Whether the kernels read the group's rows where they lie: not those at an edge, not rows that would push each other out of
+// the cache, and columns only if few panels of b read them again.
+static bool reads_in_place(const tile *t) {
+    const tensor_matrix *a = &t->g->a;
+    if (t->rows % PANEL_ROWS != 0 || a->stride % ALIAS_FLOATS == 0) return false;
+    return !a->transposed || t->g->n <= FEW_COLS;
+}
+
+// The group of rows against one panel of b.
+static void multiply_panel(const tile *t, const panel *p, bool in_place, ahead *next_a, ahead *next_b) {
+    const tensor_gemm *g = t->g;
+    size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
+    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS, .b = p->b, .add = t->add};
+    product.c_stride = g->c_stride;
+    if (in_place) {
+        product.a = source_of_a(t, t->row);
+        product.a_row = down;
+        product.a_step = right;
+    }
+    for (size_t i = 0; i < t->rows; i += PANEL_ROWS) {
+        size_t rows = least(PANEL_ROWS, t->rows - i);
+        product.c = g->c + (t->row + i) * g->c_stride + p->col;
+        fetch_ahead(next_a);
+        fetch_ahead(next_b);
+        if (rows == PANEL_ROWS && p->cols == p->width)
+            t->kernels->product[p->steps - 1](&product);
+        else
+            edge_product(t, product, rows, p);
+        product.a += PANEL_ROWS * (in_place ? down : t->depth);
+    }
+}
+
+// The first group finds each panel of b still to be packed.
+static void multiply_block(tile *t) {
+    for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
+        t->rows = least(GROUP_ROWS, t->g->m - t->row);
+        bool in_place = reads_in_place(t);
+        size_t calls = pieces_of(t->rows, PANEL_ROWS);
+        ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls * pieces_of(t->cols, PANEL_COLS)), next_b = {0};
+        if (!in_place) pack_group(t);
+        for (size_t done = 0; done < t->cols;) {
+            panel p = panel_at(t, done);
+            done += p.width;
+            if (t->row == 0) {
+                pack_panel(t, &p);
+                next_b = look_at_panel(t, done, calls);
+            }
+            multiply_panel(t, &p, in_place, &next_a, &next_b);
+        }
+    }
+}
+
+void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
+    _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST], b[BLOCK_FLOATS];
+    for (size_t i = 0; g->k == 0 && g->mode == GEMM_SET && i < g->m; i++)
+        memset(g->c + i * g->c_stride, 0, g->n * sizeof *g->c);
+    if (g->k == 0) return;
+    size_t depth = gemm_depth(g->k), most = BLOCK_FLOATS / depth / PANEL_COLS * PANEL_COLS;
+    for (size_t col = 0; col < g->n; col += most)
+        for (size_t first = 0; first < g->k; first += depth) {
+            tile t = {.kernels = kernels, .g = g, .first = first, .depth = least(depth, g->k - first), .a = a, .b = b};
+            t.col = col;
+            t.cols = least(most, g->n - col);
+            t.add = first > 0 || g->mode == GEMM_ADD;
+            multiply_block(&t);
+        }
+}
+
+static const gemm_kernels *kernels_here(void) {
+    size_t i = 0;
+    while (!gemm_kernels_all[i]->works_here()) i++;
+    return gemm_kernels_all[i];
+}
+
+void tensor_gemm_tile(const tensor_gemm *g) { gemm_tile_by(kernels_here(), g); }
+
+const char *tensor_gemm_name(void) { return kernels_here()->name; }
+
+// --- among threads
 
 typedef struct gemm_cut {
     const tensor_gemm *g;
+    const gemm_kernels *kernels;
     size_t rows, cols;  // of a tile
     size_t tiles_across;
 } gemm_cut;
 
-// Nearly equal pieces of at most `most`, a multiple of the vector width.
-static size_t gemm_piece(size_t count, size_t most) {
+// Tiles of this size cost little in packing; smaller ones when there are too few for the threads to share.
+enum { TILE_ROWS = 512, TILE_ROWS_LEAST = 128, TILE_COLS = 384, TILES_PER_THREAD = 4 };
+
+// Nearly equal pieces of at most `most`, a multiple of `step`.
+static size_t gemm_piece(size_t count, size_t most, size_t step) {
     size_t pieces = (count + most - 1) / most;
     size_t size = (count + pieces - 1) / pieces;
-    return (size + TILE_STEP - 1) / TILE_STEP * TILE_STEP;
+    return (size + step - 1) / step * step;
 }
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static void gemm_task(void *context, size_t index) {
     const gemm_cut *cut = context;
     const tensor_gemm *g = cut->g;
     size_t row = index / cut->tiles_across * cut->rows, col = index % cut->tiles_across * cut->cols;
-    tensor_gemm tile = *g;
-    tile.m = least(cut->rows, g->m - row);
-    tile.n = least(cut->cols, g->n - col);
-    tile.a.at += g->a.transposed ? row : row * g->a.stride;
-    tile.b.at += g->b.transposed ? col * g->b.stride : col;
-    tile.c += row * g->c_stride + col;
-    tensor_gemm_tile(&tile);
+    tensor_gemm part = *g;
+    part.m = least(cut->rows, g->m - row);
+    part.n = least(cut->cols, g->n - col);
+    part.a.at += g->a.transposed ? row : row * g->a.stride;
+    part.b.at += g->b.transposed ? col * g->b.stride : col;
+    part.c += row * g->c_stride + col;
+    gemm_tile_by(cut->kernels, &part);
 }
 
 void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g) {
     if (g->m == 0 || g->n == 0) return;
-    gemm_cut cut = {g, gemm_piece(g->m, TILE_ROWS), gemm_piece(g->n, TILE_COLS), 0};
-    cut.tiles_across = (g->n + cut.cols - 1) / cut.cols;
-    size_t tiles_down = (g->m + cut.rows - 1) / cut.rows;
-    tensor_pool_run(pool, tiles_down * cut.tiles_across, gemm_task, &cut);
+    gemm_cut cut = {g, kernels_here(), g->m, g->n, 1};
+    size_t threads = tensor_pool_threads(pool), tiles = 1;
+    if (threads > 1) {
+        cut.cols = gemm_piece(g->n, TILE_COLS, PANEL_COLS);
+        cut.tiles_across = pieces_of(g->n, cut.cols);
+        for (size_t rows = TILE_ROWS; rows >= TILE_ROWS_LEAST && tiles < TILES_PER_THREAD * threads; rows /= 2) {
+            cut.rows = gemm_piece(g->m, rows, PANEL_ROWS);
+            tiles = pieces_of(g->m, cut.rows) * cut.tiles_across;
+        }
+    }
+    tensor_pool_run(pool, tiles, gemm_task, &cut);
 }

@@ -1,0 +1,184 @@
+#include "tensor/cpu/gemm_kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_avx512, &gemm_avx2, &gemm_plain};
+
+static void turn_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t r = 0; r < PANEL_ROWS; r++) to[i * to_step + r] = from[r * from_stride + i];
+}
+
+static void copy_plain(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to, size_t chunk_step,
+                       size_t row_step) {
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < chunks; i++)
+            memcpy(to + i * chunk_step + r * row_step, from + r * from_stride + i * PANEL_ROWS,
+                   PANEL_ROWS * sizeof *to);
+}
+
+// --- any processor
+
+// Fused where that is an instruction. Elsewhere it would be a slow call: rounded twice, and so a kernel class of its own.
+#ifdef __FP_FAST_FMAF
+#define PLAIN_NAME "plain C"
+static inline float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
+#else
+#define PLAIN_NAME "plain C, not fused"
+static inline float multiply_add(float x, float y, float z) { return x * y + z; }
+#endif
+
+static inline __attribute__((always_inline)) void plain_product(const gemm_panel *p, size_t cols) {
+    float sum[PANEL_ROWS][PANEL_COLS] = {{0}};
+    const float *b = p->b;
+    for (size_t k = 0; k < p->depth; k++, b += cols)
+        for (size_t i = 0; i < PANEL_ROWS; i++) {
+            float x = p->a[i * p->a_row + k * p->a_step];
+            for (size_t j = 0; j < cols; j++) sum[i][j] = multiply_add(x, b[j], sum[i][j]);
+        }
+    for (size_t i = 0; i < PANEL_ROWS; i++)
+        for (size_t j = 0; j < cols; j++) {
+            float *c = p->c + i * p->c_stride + j;
+            *c = p->add ? *c + sum[i][j] : sum[i][j];
+        }
+}
+
+static void plain_1(const gemm_panel *p) { plain_product(p, 16); }
+static void plain_2(const gemm_panel *p) { plain_product(p, 32); }
+static void plain_3(const gemm_panel *p) { plain_product(p, 48); }
+
+static bool always(void) { return true; }
+
+const gemm_kernels gemm_plain = {PLAIN_NAME, always, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+// --- AVX2
+
+#define AVX2   __attribute__((target("avx2,fma")))
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline))
+
+enum { HALF = 4 };  // sixteen registers hold 4 x 24 sums, three of b and one of a
+
+AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, size_t cols, const size_t vectors) {
+    __m256 sum[HALF][3], b[3];
+    const float *a = p->a + row * p->a_row, *from = p->b + col;
+    for (size_t i = 0; i < HALF; i++)
+        for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
+    for (size_t k = 0; k < p->depth; k++, a += p->a_step, from += cols) {
+        for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
+        for (size_t i = 0; i < HALF; i++) {
+            __m256 x = _mm256_broadcast_ss(a + i * p->a_row);
+            for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(x, b[v], sum[i][v]);
+        }
+    }
+    for (size_t i = 0; i < HALF; i++)
+        for (size_t v = 0; v < vectors; v++) {
+            float *c = p->c + (row + i) * p->c_stride + col + 8 * v;
+            _mm256_storeu_ps(c, p->add ? _mm256_add_ps(_mm256_loadu_ps(c), sum[i][v]) : sum[i][v]);
+        }
+}
+
+AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
+    for (size_t col = 0; col < cols; col += 8 * vectors)
+        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, cols, vectors);
+}
+
+AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
+AVX2 static void avx2_2(const gemm_panel *p) { avx2_product(p, 32, 2); }
+AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
+
+// An 8 x 8 square: pairs, fours, halves.
+AVX2 INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
+    __m256 x[8], y[8];
+    for (size_t r = 0; r < 8; r++) x[r] = _mm256_loadu_ps(from + r * from_stride);
+    for (size_t r = 0; r < 8; r += 2) {
+        y[r] = _mm256_unpacklo_ps(x[r], x[r + 1]);
+        y[r + 1] = _mm256_unpackhi_ps(x[r], x[r + 1]);
+    }
+    for (size_t r = 0; r < 8; r += 4)
+        for (size_t h = 0; h < 2; h++) {
+            x[r + 2 * h] = _mm256_shuffle_ps(y[r + h], y[r + h + 2], 0x44);
+            x[r + 2 * h + 1] = _mm256_shuffle_ps(y[r + h], y[r + h + 2], 0xee);
+        }
+    for (size_t r = 0; r < 4; r++) {
+        _mm256_storeu_ps(to + r * to_step, _mm256_permute2f128_ps(x[r], x[r + 4], 0x20));
+        _mm256_storeu_ps(to + (r + 4) * to_step, _mm256_permute2f128_ps(x[r], x[r + 4], 0x31));
+    }
+}
+
+AVX2 static void avx2_turn(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) turn_square(from + i, from_stride, to + i * to_step, to_step);
+    turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
+}
+
+AVX2 INLINE void copy_chunks(const float *from, size_t from_stride, size_t rows, const size_t chunks, float *to,
+                             size_t chunk_step, size_t row_step) {
+    for (size_t r = 0; r < rows; r++, from += from_stride, to += row_step)
+        UNROLL for (size_t i = 0; i < chunks; i++) _mm256_storeu_ps(to + i * chunk_step, _mm256_loadu_ps(from + 8 * i));
+}
+
+AVX2 static void avx2_copy(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to,
+                           size_t chunk_step, size_t row_step) {
+    for (; chunks >= 4; chunks -= 4, from += 32, to += 4 * chunk_step)
+        copy_chunks(from, from_stride, rows, 4, to, chunk_step, row_step);
+    for (; chunks >= 2; chunks -= 2, from += 16, to += 2 * chunk_step)
+        copy_chunks(from, from_stride, rows, 2, to, chunk_step, row_step);
+    if (chunks > 0) copy_chunks(from, from_stride, rows, 1, to, chunk_step, row_step);
+}
+
+static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
+
+// --- AVX-512
+
+#define AVX512 __attribute__((target("avx512f,avx2,fma")))
+
+AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
+    __m512 sum[PANEL_ROWS][PANEL_STEPS], b[PANEL_STEPS];
+    const float *row[PANEL_ROWS], *from = p->b;
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
+        row[i] = p->a + i * p->a_row;
+        UNROLL for (size_t v = 0; v < vectors; v++) {
+            sum[i][v] = _mm512_setzero_ps();
+            __builtin_prefetch(p->c + i * p->c_stride + 16 * v, 1);
+        }
+    }
+    size_t step = p->a_step, end = p->depth * step;
+    for (size_t k = 0; k < end; k += step, from += 16 * vectors) {
+        UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm512_loadu_ps(from + 16 * v);
+        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
+            __m512 x = _mm512_set1_ps(row[i][k]);
+            UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm512_fmadd_ps(x, b[v], sum[i][v]);
+        }
+    }
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
+        float *c = p->c + i * p->c_stride;
+        UNROLL for (size_t v = 0; v < vectors; v++) {
+            if (p->add) sum[i][v] = _mm512_add_ps(_mm512_loadu_ps(c + 16 * v), sum[i][v]);
+            _mm512_storeu_ps(c + 16 * v, sum[i][v]);
+        }
+    }
+}
+
+AVX512 static void avx512_1(const gemm_panel *p) { avx512_product(p, 1); }
+AVX512 static void avx512_2(const gemm_panel *p) { avx512_product(p, 2); }
+AVX512 static void avx512_3(const gemm_panel *p) { avx512_product(p, 3); }
+
+static bool avx512_works(void) { return __builtin_cpu_supports("avx512f") && avx2_works(); }
+
+const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, {avx512_1, avx512_2, avx512_3}, avx2_turn, avx2_copy};
+
+#else
+
+static bool never(void) { return false; }
+
+const gemm_kernels gemm_avx512 = {"AVX-512", never, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+const gemm_kernels gemm_avx2 = {"AVX2", never, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+
+#endif

@@ -1,0 +1,53 @@
+// What a matrix product is made of: the innermost loop, once for each kind of processor.
+//
+// Every element of c is a sum over k in blocks of gemm_depth(k): within a block a chain of fused multiply-adds from zero,
+// in the order of k; blocks are added in order. So its bits follow from values and k alone: not from the tiles, the threads or
+// the width of the vectors.
+#ifndef BRAID_TENSOR_CPU_GEMM_KERNELS_H
+#define BRAID_TENSOR_CPU_GEMM_KERNELS_H
+
+#include "tensor/gemm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// A kernel makes PANEL_ROWS x (16, 32 or 48) elements of c at a time: as many sums as 32 registers hold.
+enum { PANEL_ROWS = 8, PANEL_STEP = 16, PANEL_STEPS = 3, PANEL_COLS = PANEL_STEP * PANEL_STEPS, DEPTH_MOST = 384 };
+
+typedef struct gemm_panel {
+    size_t depth;
+    const float *a;  // element (row, p) at a[row * a_row + p * a_step]
+    size_t a_row, a_step;
+    const float *b;  // [depth][cols], packed
+    float *c;
+    size_t c_stride;
+    bool add;
+} gemm_panel;
+
+typedef struct gemm_kernels {
+    const char *name;
+    bool (*works_here)(void);
+    // c = a b (+ c), by the number of steps of PANEL_STEP columns, less one
+    void (*product[PANEL_STEPS])(const gemm_panel *p);
+    // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
+    void (*turn)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
+    // `chunks` chunks of 8 from each of `rows` rows: chunk i of row r to to + i * chunk_step + r * row_step
+    void (*copy)(const float *from, size_t from_stride, size_t rows, size_t chunks, float *to, size_t chunk_step,
+                 size_t row_step);
+} gemm_kernels;
+
+// The fastest first; the last works everywhere.
+enum { GEMM_KERNELS = 3 };
+extern const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS];
+extern const gemm_kernels gemm_avx512, gemm_avx2, gemm_plain;
+
+// Nearly equal blocks of k.
+static inline size_t gemm_depth(size_t k) {
+    size_t blocks = (k + DEPTH_MOST - 1) / DEPTH_MOST;
+    return (k + blocks - 1) / blocks;
+}
+
+// tensor_gemm_tile by these kernels.
+void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g);
+
+#endif

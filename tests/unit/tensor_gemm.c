@@ -1,0 +1,232 @@
+// Every kernel of the matrix product against its definition (gemm_kernels.h), bit for bit, and against fp64: at all sizes from
+// 1 to 70, both transposes, both modes, strides wider than rows; at sizes that are cut into blocks; on any number of threads.
+#include "base/rng.h"
+#include "tensor/cpu/gemm_kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SMALL = 70, GAP = 5, FORMS = 8, POOLS = 2 };
+
+static const float untouched = 12345.678f;
+static const uint64_t seed = 20250401;
+static rng numbers;
+static tensor_pool *pools[POOLS];
+
+typedef struct product {
+    tensor_gemm g;
+    float *a, *b, *c;  // c as it was
+    size_t c_floats;
+} product;
+
+static float *random_floats(size_t count) {
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) values[i] = (float)(2 * rng_unit(&numbers) - 1);
+    return values;
+}
+
+static tensor_matrix random_matrix(bool transposed, size_t rows, size_t cols, float **memory) {
+    size_t across = transposed ? rows : cols, down = transposed ? cols : rows, stride = across + GAP;
+    // No more than is needed: a sanitizer notices whoever reads past the last element.
+    *memory = random_floats((down - 1) * stride + across);
+    return (tensor_matrix){*memory, stride, transposed};
+}
+
+// form: bits for a transposed, b transposed, added.
+static product product_new(size_t m, size_t n, size_t k, int form) {
+    product p = {.g = {.m = m, .n = n, .k = k, .c_stride = n + GAP, .mode = form & 4 ? GEMM_ADD : GEMM_SET}};
+    p.g.a = random_matrix(form & 1, m, k, &p.a);
+    p.g.b = random_matrix(form & 2, k, n, &p.b);
+    p.c_floats = (m - 1) * p.g.c_stride + n + GAP;
+    p.c = malloc(p.c_floats * sizeof *p.c);
+    assert_non_null(p.c);
+    for (size_t i = 0; i < p.c_floats; i++) p.c[i] = i % p.g.c_stride < n ? (float)rng_unit(&numbers) : untouched;
+    return p;
+}
+
+static void product_free(product *p) {
+    free(p->a);
+    free(p->b);
+    free(p->c);
+}
+
+static float element(const tensor_matrix *m, size_t row, size_t col) {
+    return m->transposed ? m->at[col * m->stride + row] : m->at[row * m->stride + col];
+}
+
+typedef struct expected {
+    float bits;            // by the definition
+    double exact, weight;  // in fp64; the sum of magnitudes
+} expected;
+
+static expected expect(const product *p, size_t row, size_t col) {
+    const tensor_gemm *g = &p->g;
+    bool added = g->mode == GEMM_ADD;
+    float before = p->c[row * g->c_stride + col], sum = added ? before : 0;
+    expected e = {.exact = added ? (double)before : 0};
+    e.weight = fabs(e.exact);
+    size_t depth = g->k > 0 ? gemm_depth(g->k) : 0;
+    for (size_t first = 0; first < g->k; first += depth) {
+        float block = 0;
+        for (size_t i = first; i < g->k && i < first + depth; i++) {
+            float x = element(&g->a, row, i), y = element(&g->b, i, col);
+            block = fmaf(x, y, block);
+            e.exact += (double)x * (double)y;
+            e.weight += fabs((double)x * (double)y);
+        }
+        sum = first > 0 || added ? sum + block : block;
+    }
+    e.bits = sum;
+    return e;
+}
+
+// The error of one sum is at most that of its longest chain of roundings: depth + blocks of half a unit each.
+static double bound_of(const tensor_gemm *g, const expected *e) {
+    size_t depth = g->k > 0 ? gemm_depth(g->k) : 1;
+    return (double)(2 * depth + g->k / depth + 2) * 0x1p-24 * e->weight;
+}
+
+static float *run_by(const gemm_kernels *kernels, const product *p) {
+    float *c = malloc(p->c_floats * sizeof *c);
+    assert_non_null(c);
+    memcpy(c, p->c, p->c_floats * sizeof *c);
+    tensor_gemm g = p->g;
+    g.c = c;
+    gemm_tile_by(kernels, &g);
+    return c;
+}
+
+static void check_element(const gemm_kernels *kernels, const product *p, size_t row, size_t col, float found) {
+    const tensor_gemm *g = &p->g;
+    expected e = expect(p, row, col);
+    bool fused = strstr(kernels->name, "not fused") == NULL;
+    bool fine = fabs((double)found - e.exact) <= bound_of(g, &e) && (!fused || found == e.bits);
+    if (!fine)
+        fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", kernels->name, g->m, g->n,
+                 g->k, g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found,
+                 (double)e.bits, e.exact);
+}
+
+// Every `step`-th element; all that must not be touched.
+static void check_product(const gemm_kernels *kernels, const product *p, size_t step) {
+    float *c = run_by(kernels, p);
+    for (size_t i = 0, there = 0; i < p->c_floats; i++) {
+        size_t row = i / p->g.c_stride, col = i % p->g.c_stride;
+        if (col >= p->g.n)
+            assert_true(c[i] == untouched);
+        else if (there++ % step == 0)
+            check_element(kernels, p, row, col, c[i]);
+    }
+    free(c);
+}
+
+static void check_shape(size_t m, size_t n, size_t k, size_t step) {
+    for (int form = 0; form < FORMS; form++) {
+        product p = product_new(m, n, k, form);
+        for (int i = 0; i < GEMM_KERNELS; i++)
+            if (gemm_kernels_all[i]->works_here()) check_product(gemm_kernels_all[i], &p, step);
+        product_free(&p);
+    }
+}
+
+static size_t any_size(void) { return 1 + (size_t)rng_below(&numbers, SMALL); }
+
+static void test_small(void **state) {
+    (void)state;
+    for (size_t size = 1; size <= SMALL; size++) {
+        check_shape(size, any_size(), any_size(), 1);
+        check_shape(any_size(), size, any_size(), 1);
+        check_shape(any_size(), any_size(), size, 1);
+    }
+}
+
+// More than one block of k, of columns and of rows; strides that are multiples of a page come from GAP + 1019.
+static void test_blocks(void **state) {
+    (void)state;
+    const size_t sizes[][3] = {{3, 50, DEPTH_MOST},
+                               {9, 17, DEPTH_MOST + 1},
+                               {130, 400, 2 * DEPTH_MOST + 5},
+                               {67, 1000, DEPTH_MOST - 1},
+                               {201, 20000, 3},
+                               {20, 31, 1019},
+                               {1019, 40, 33},
+                               {70, 1019, 20},
+                               {64, 288, 300}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], 61);
+}
+
+static void test_nothing_to_add(void **state) {
+    (void)state;
+    for (int form = 0; form < FORMS; form += 4) {
+        product p = product_new(9, 20, 1, form);
+        p.g.k = 0;
+        for (int i = 0; i < GEMM_KERNELS; i++)
+            if (gemm_kernels_all[i]->works_here()) check_product(gemm_kernels_all[i], &p, 1);
+        product_free(&p);
+    }
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    const size_t sizes[][3] = {{1, 1, 1}, {1000, 100, 50}, {300, 900, 400}, {5, 3000, 20}, {2000, 7, 31}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int form = 0; form < FORMS; form++) {
+            product p = product_new(sizes[i][0], sizes[i][1], sizes[i][2], form);
+            float *c[POOLS];
+            for (int j = 0; j < POOLS; j++) {
+                c[j] = malloc(p.c_floats * sizeof *c[j]);
+                assert_non_null(c[j]);
+                memcpy(c[j], p.c, p.c_floats * sizeof *c[j]);
+                p.g.c = c[j];
+                tensor_gemm_run(pools[j], &p.g);
+            }
+            assert_memory_equal(c[0], c[1], p.c_floats * sizeof *c[0]);
+            for (int j = 0; j < POOLS; j++) free(c[j]);
+            product_free(&p);
+        }
+}
+
+// Not a number and infinity are passed on, zeros do not hide them.
+static void test_bad_numbers(void **state) {
+    (void)state;
+    for (int i = 0; i < GEMM_KERNELS; i++) {
+        if (!gemm_kernels_all[i]->works_here()) continue;
+        product p = product_new(9, 20, 30, 0);
+        memset(p.b, 0, 30 * p.g.b.stride * sizeof *p.b - GAP * sizeof *p.b);
+        p.a[2 * p.g.a.stride + 7] = NAN;
+        p.a[5 * p.g.a.stride + 1] = INFINITY;
+        float *c = run_by(gemm_kernels_all[i], &p);
+        for (size_t row = 0; row < 9; row++)
+            for (size_t col = 0; col < 20; col++)
+                assert_int_equal(isnan(c[row * p.g.c_stride + col]), row == 2 || row == 5);
+        free(c);
+        product_free(&p);
+    }
+}
+
+static int setup(void **state) {
+    (void)state;
+    numbers = (rng){seed};
+    print_message("products by %s, seed %llu\n", tensor_gemm_name(), (unsigned long long)seed);
+    return tensor_pool_new(1, &pools[0], NULL) || tensor_pool_new(3, &pools[1], NULL);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    for (int p = 0; p < POOLS; p++) tensor_pool_free(pools[p]);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small),   cmocka_unit_test(test_blocks),      cmocka_unit_test(test_nothing_to_add),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_numbers),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
