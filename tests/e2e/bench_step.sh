@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # braid bench step: every model's name is known, a step is timed in both modes with the same loss, and the parts are told.
 set -eu
 
