@@ -214,6 +214,8 @@ typedef struct peer_view {
 void peer_look(const peer *p, peer_view *view);
 // What the router lets pass. Returns how many there are, at most `capacity` written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
+// What a relay holds of this iteration's microbatches, of one owner's or of all (0).
+void peer_holdings(const peer *p, member_id owner, message_holdings *out);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
 

@@ -45,6 +45,19 @@ void takeover_drop(peer *p) {
     memset(p->takeover.slot, 0, sizeof p->takeover.slot);
 }
 
+void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
+    memset(out, 0, sizeof *out);
+    for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
+        const held *h = &p->held[m];
+        if (!h->used || h->cancelled || (owner != 0 && p->owner[slot_of(p, m)] != owner)) continue;
+        bitset_add(out->held.words, m);
+        if (h->forward == WORK_DONE) bitset_add(out->forward.words, m);
+        if (h->dy != 0 || h->backward != WORK_NONE) bitset_add(out->returning.words, m);
+        if (h->backward == WORK_DONE) bitset_add(out->backward.words, m);
+        if (h->weight != WORK_NONE || h->counted) bitset_add(out->committed.words, m);
+    }
+}
+
 void on_survey(peer *p, const message *msg) {
     uint64_t term = msg->u.survey.owner_term;
     bool asks_rightly = false;
@@ -54,16 +67,8 @@ void on_survey(peer *p, const message *msg) {
         return;
     }
     message_holdings *body = &peer_compose(p, MESSAGE_HOLDINGS)->u.holdings;
+    peer_holdings(p, msg->sender, body);
     body->owner_term = term;
-    for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
-        const held *h = &p->held[m];
-        if (!h->used || h->cancelled || p->owner[slot_of(p, m)] != msg->sender) continue;
-        bitset_add(body->held.words, m);
-        if (h->forward == WORK_DONE) bitset_add(body->forward.words, m);
-        if (h->dy != 0 || h->backward != WORK_NONE) bitset_add(body->returning.words, m);
-        if (h->backward == WORK_DONE) bitset_add(body->backward.words, m);
-        if (h->weight != WORK_NONE || h->counted) bitset_add(body->committed.words, m);
-    }
     peer_send_member(p, msg->sender, 0);
 }
 

@@ -143,6 +143,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->events += stats->events;
     r->messages += stats->messages;
     r->quiet_looks += stats->quiet_looks;
+    r->relay_jobs += stats->relay_jobs;
+    r->again += stats->again;
     r->routed += stats->routed;
     r->unrouted += stats->unrouted;
     if (stats->most_ticks > r->most_ticks) r->most_ticks = stats->most_ticks;

@@ -39,7 +39,7 @@ typedef struct sim_campaign_result {
     uint64_t first_failure;  // its seed
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second
-    uint64_t quiet_looks, routed, unrouted;
+    uint64_t quiet_looks, routed, unrouted, relay_jobs, again;
     uint64_t quiet;          // runs in which nothing befell anybody
 } sim_campaign_result;
 

@@ -58,6 +58,22 @@ static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
         job_fail(s, node, work, "I7: other factors than FINAL's");
 }
 
+// Counted only: a hedge against a slow peer may do again what nobody has lost.
+static void note_again(sim_cluster *s, uint32_t node, const job *work) {
+    s->stats->relay_jobs++;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        message_holdings holds;
+        if (i == node || !n->alive || n->view.stage != work->stage || n->view.iteration != work->iteration || !sim_check_member_live(s, n->view.member)) continue;
+        peer_holdings(n->peer, 0, &holds);
+        const message_set *results = work->kind == JOB_FORWARD ? &holds.forward : &holds.backward;
+        if (!bitset_has(results->words, work->m)) continue;
+        s->stats->again++;
+        sim_trace(s, node, "   again, %s has it", n->name);
+        return;
+    }
+}
+
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     if (work->iteration > s->c->iterations) job_fail(s, node, work, "no such iteration");
     if (sim_failed(s)) return;
@@ -69,6 +85,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         check_versions(s, node, work);
         check_stash(s, node, work);
         if (work->kind == JOB_WEIGHT) check_weight(s, node, work);
+        if (work->stage > 0 && (work->kind == JOB_FORWARD || work->kind == JOB_BACKWARD)) note_again(s, node, work);
         break;
     case JOB_PACK:
         if (s->checker.watch[node].sum_iteration != work->iteration) job_fail(s, node, work, "the sum is of another iteration");

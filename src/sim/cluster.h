@@ -17,6 +17,7 @@ typedef struct sim_stats {
     uint64_t ticks, most_ticks;  // steps that a peer asked for itself; of one peer in one virtual second
     uint32_t crashes, joins, repairs, skipped_crashes;
     uint64_t repairs_in[REPAIR_PHASES];
+    uint64_t relay_jobs, again;  // F and B in relays; those whose result another living member of the stage still had
     uint64_t quiet_looks;        // at routing that had nothing more to say
     uint64_t routed, unrouted;   // microbatches sent by the routers' units, and otherwise
 } sim_stats;

@@ -362,11 +362,12 @@ static int by_hand(const options *o) {
     const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .data_deaths = o->data_deaths, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
-    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times\n",
+    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them\n",
            (unsigned long long)r.runs, (unsigned long long)r.failures, (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs,
            (unsigned long long)r.repairs_in[0], (unsigned long long)r.repairs_in[1], (unsigned long long)r.repairs_in[2], (unsigned long long)r.repairs_in[3],
            (unsigned long long)r.events, (unsigned long long)r.most_ticks, (unsigned long long)r.quiet, r.virtual_hours,
-           (unsigned long long)r.routed, (unsigned long long)(r.routed + r.unrouted), (unsigned long long)r.quiet_looks);
+           (unsigned long long)r.routed, (unsigned long long)(r.routed + r.unrouted), (unsigned long long)r.quiet_looks,
+           (unsigned long long)r.relay_jobs, (unsigned long long)r.again);
     return r.failures > 0;
 }
 

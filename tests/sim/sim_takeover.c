@@ -65,6 +65,9 @@ static void every_death(bool real, bool returns) {
         sim_report report;
         run(deaths[i].name, &c, real, &report);
         if (report.stats.crashes != 1) fail_msg("%s: nobody died", deaths[i].name);
+        // relays keep what they have: each microbatch goes once through each, forward and backward
+        if (report.stats.relay_jobs != c.microbatches * c.iterations * (c.stages - 1u) * 2u || report.stats.again != 0)
+            fail_msg("%s: relays ran %llu F and B, %llu of them again", deaths[i].name, (unsigned long long)report.stats.relay_jobs, (unsigned long long)report.stats.again);
     }
 }
 
