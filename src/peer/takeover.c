@@ -80,8 +80,9 @@ static uint32_t progress_of(const owned_stage *st) {
     return st->committed ? 5 : st->backward_done ? 4 : st->returning ? 3 : st->forward_done ? 2 : 1;
 }
 
+// With a revision as if a repair had chosen it: no TRACE of a slower copy takes its place.
 static owned_stage told_of(const message_holdings *body, uint32_t m, member_id who) {
-    return (owned_stage){.member = who, .forward_done = bitset_has(body->forward.words, m), .returning = bitset_has(body->returning.words, m),
+    return (owned_stage){.member = who, .rev = 2, .forward_done = bitset_has(body->forward.words, m), .returning = bitset_has(body->returning.words, m),
                          .backward_done = bitset_has(body->backward.words, m), .committed = bitset_has(body->committed.words, m)};
 }
 
@@ -129,7 +130,7 @@ static void adopt(peer *p, uint32_t m) {
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
         if (!member_live(p, st->member)) *st = (owned_stage){0};
-        st->rev = st->member == 0 ? 1 : 2;  // as if chosen by a repair: no TRACE of a slower copy takes its place
+        if (st->rev == 0) st->rev = 1;
         o->adopted |= st->member != 0;
     }
 }

@@ -52,8 +52,11 @@ def main():
         expect_ended(swarm, "lost its last peer")
 
         swarm, processes = running(run)
-        os.kill(processes["data2"], signal.SIGKILL)
-        expect_ended(swarm, "data2 is gone")
+        os.kill(processes["data2"], signal.SIGKILL)  # another data peer takes over
+        swarm.wait_for("expelled", reason="it died")
+        swarm.wait_for("iteration", iteration=swarm.of("iteration")[-1]["iteration"] + 3)
+        swarm.interrupt()
+        expect_ended(swarm, "", code=0)
 
         swarm, _ = running(run)
         swarm.process.kill()
