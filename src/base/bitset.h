@@ -11,6 +11,19 @@ static inline bool bitset_has(const uint64_t *set, uint32_t i) { return (set[i /
 static inline void bitset_add(uint64_t *set, uint32_t i) { set[i / 64] |= (uint64_t)1 << (i % 64); }
 static inline void bitset_remove(uint64_t *set, uint32_t i) { set[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
+// The first of the set that is `from` or more; `end` when there is none below it.
+static inline uint32_t bitset_next(const uint64_t *set, uint32_t from, uint32_t end) {
+    while (from < end) {
+        uint64_t word = set[from / 64] >> (from % 64);
+        if (word != 0) {
+            from += (uint32_t)__builtin_ctzll(word);
+            return from < end ? from : end;
+        }
+        from = (from / 64 + 1) * 64;
+    }
+    return end;
+}
+
 static inline uint32_t bitset_count(const uint64_t *set, uint32_t words) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < words; i++) n += (uint32_t)__builtin_popcountll(set[i]);

@@ -30,6 +30,7 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
     uint32_t serial = h->serial, refused = h->refused_rev;
     memset(h, 0, sizeof *h);
     h->used = true;
+    bitset_add(p->held_set, m);
     h->serial = serial;
     h->refused_rev = refused;
     h->owner_term = p->owner_term[m % p->run.slots];
@@ -50,6 +51,7 @@ void hold_free(peer *p, uint32_t m) {
     peer_release(p, &h->dy);
     peer_release(p, &h->dx);
     h->used = false;
+    bitset_remove(p->held_set, m);
     h->serial++;
     slot_free(p, h);
 }
@@ -103,9 +105,8 @@ static void answer_deny(peer *p, member_id to, const message_subject *subject, u
 // Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
 uint64_t hold_eta(const peer *p, uint8_t phase) {
     uint64_t forward = 0, backward = 0, weight = 0;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
+    EACH_HELD(p, m) {
         const held *h = &p->held[m];
-        if (!h->used) continue;
         forward += h->forward == WORK_QUEUED || h->forward == WORK_RUNNING;
         backward += h->backward == WORK_QUEUED || h->backward == WORK_RUNNING;
         weight += h->weight == WORK_QUEUED || h->weight == WORK_RUNNING;
@@ -159,9 +160,9 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
     uint32_t victim = UINT32_MAX;
     bool victim_backward = true;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
+    EACH_HELD(p, m) {
         const held *h = &p->held[m];
-        if (!h->used || h->slot == NO_SLOT || h->weight != WORK_NONE || m == for_m) continue;
+        if (h->slot == NO_SLOT || h->weight != WORK_NONE || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
         bool backward = (h->repair && path_whole(&h->path)) || h->dy != 0 || h->backward != WORK_NONE;
         if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
@@ -475,9 +476,9 @@ void on_resume(peer *p, const message *msg) {
 // A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
 void hold_tick(peer *p) {
     if (p->stage == 0 || p->me == 0) return;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
+    EACH_HELD(p, m) {
         held *h = &p->held[m];
-        if (!h->used || h->counted) continue;
+        if (h->counted) continue;
         if (p->now >= h->touched_ns + TIMING_TRACE_NS) {
             uint8_t phase = h->backward == WORK_DONE ? TRACE_BACKWARD_DONE
                           : h->dy != 0               ? TRACE_RETURNING

@@ -12,6 +12,9 @@
 
 enum {
     PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
+    PEER_CONTACT_BLOCK = 16,        // contacts that are looked at together
+    PEER_CONTACT_BLOCKS = (PEER_MAX_CONTACTS + PEER_CONTACT_BLOCK - 1) / PEER_CONTACT_BLOCK,
+    PEER_CONTACT_HINTS = 1024,      // a power of two
     PEER_MAX_EFFECTS = 8192,
     PEER_OUTBOX_BYTES = 4 << 20,    // encoded messages of one step; what does not fit is lost, like on a link
     PEER_MAX_TASKS = 512,           // jobs that wait; more requests of others are denied
@@ -55,6 +58,11 @@ typedef struct contact {
     uint64_t log_sent_ns;
     message_heartbeat beat;
 } contact;
+
+// Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
+typedef struct contact_block {
+    uint64_t due_ns, wake_ns;
+} contact_block;
 
 typedef struct member {
     member_id id;
@@ -214,6 +222,8 @@ typedef struct aggregation {
     message_reduced reduced;
     uint64_t results;       // iteration of the result blocks
     uint32_t done;          // finished segments
+    uint64_t calm_until_ns; // before this reduce_tick has nothing to do, unless something other than a trifle comes
+    uint64_t calm_wake_ns;  // ... but to wake then
     segment *segment;       // [segments of this stage]
 } aggregation;
 
@@ -356,6 +366,8 @@ struct peer {
 
     contact *contacts;      // [PEER_MAX_CONTACTS]
     uint32_t contact_high;  // all used ones lie below
+    contact_block contact_block[PEER_CONTACT_BLOCKS];
+    uint16_t contact_at[PEER_CONTACT_HINTS];  // where an id that begins like this was put last
     member *members;        // [WIRE_MAX_MEMBERS], ascending id
     uint32_t member_count;
     member_id owner[WIRE_MAX_SLOTS];
@@ -397,6 +409,7 @@ struct peer {
     routing routing;
     uint32_t microbatches;  // planned and held-out
     held *held;             // [microbatches]
+    uint64_t held_set[WIRE_SET_WORDS];  // those that are used
     uint32_t slots_used;
     uint8_t *slot_taken;    // [capacity]
     uint64_t forward_ns, backward_ns, weight_ns;
@@ -443,6 +456,8 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_C
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
+void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
+void contacts_touch(peer *p);
 void contacts_tick(peer *p);
 void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
 member *member_find(const peer *p, member_id id);
@@ -450,6 +465,8 @@ bool member_live(const peer *p, member_id id);
 bool member_at(const peer *p, member_id id, uint16_t stage);  // live, of that stage, and not myself
 // Live and, as far as this peer can see, answering.
 bool member_answers(const peer *p, member_id id);
+// Until when the answer stays the same if nothing is heard; 0: nobody can tell.
+uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
@@ -467,6 +484,10 @@ void on_get_log(peer *p, uint32_t from, const message *msg);
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
 void log_tick(peer *p);
 void log_compare(peer *p, uint64_t newest);  // the leader says that its log goes so far
+
+// Each microbatch that is held here, in order; the loop may free it.
+#define EACH_HELD(p, m) \
+    for (uint32_t m = bitset_next((p)->held_set, 0, (p)->microbatches); m < (p)->microbatches; m = bitset_next((p)->held_set, m + 1, (p)->microbatches))
 
 // ---- hold.c: a microbatch at a member -----------------------------------------------------------------------------
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes);
@@ -578,6 +599,7 @@ void on_result(peer *p, const message *msg);
 void reduce_tick(peer *p);
 void reduce_open(peer *p);           // a COMMIT came after the freeze
 void reduce_reset(peer *p);
+void reduce_stir(peer *p);           // something came that it may have to do with
 void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
 void reduce_denied(peer *p, pull *q);

@@ -24,8 +24,9 @@ static void leave_tick(peer *p) {
 
 // The last FINAL is in the log and its writer is gone: there is nobody left to say goodbye.
 static bool leader_has_gone_home(const peer *p) {
+    if (!p->has_final || !p->final.u.final.last) return false;
     uint32_t at = contact_find(p, &p->config.leader_id);
-    return p->has_final && p->final.u.final.last && at != NO_CONTACT && p->contacts[at].refused_ns != 0;
+    return at != NO_CONTACT && p->contacts[at].refused_ns != 0;
 }
 
 void join_tick(peer *p) {

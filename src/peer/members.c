@@ -3,7 +3,17 @@
 
 #include <string.h>
 
+void contact_touch(peer *p, uint32_t index) { p->contact_block[index / PEER_CONTACT_BLOCK].due_ns = 0; }
+
+void contacts_touch(peer *p) {
+    for (uint32_t i = 0; i < PEER_CONTACT_BLOCKS; i++) p->contact_block[i].due_ns = 0;
+}
+
+static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % PEER_CONTACT_HINTS; }
+
 uint32_t contact_find(const peer *p, const braid_id *id) {
+    uint32_t last = p->contact_at[hint_of(id)];
+    if (p->contacts[last].used && id_equal(&p->contacts[last].id, id)) return last;
     for (uint32_t i = 0; i < p->contact_high; i++)
         if (p->contacts[i].used && id_equal(&p->contacts[i].id, id)) return i;
     return NO_CONTACT;
@@ -21,6 +31,8 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
         c->id = *id;
         c->down_ns = p->now;
         if (unused >= p->contact_high) p->contact_high = unused + 1;
+        p->contact_at[hint_of(id)] = (uint16_t)unused;
+        contact_touch(p, unused);
     }
     if (address != NULL && address[0] != '\0') memcpy(c->address, address, sizeof c->address);
     return (uint32_t)(c - p->contacts);
@@ -40,6 +52,7 @@ void contact_up(peer *p, const braid_id *id) {
         return;
     }
     contact *c = &p->contacts[index];
+    contact_touch(p, index);
     c->link = LINK_UP;
     c->refused_ns = 0;
     c->redial_delay_ns = 0;
@@ -58,6 +71,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     uint32_t index = contact_find(p, id);
     if (index == NO_CONTACT) return;
     contact *c = &p->contacts[index];
+    contact_touch(p, index);
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
     if (!refused) c->refused_ns = 0;
@@ -79,6 +93,7 @@ void contact_dial(peer *p, uint32_t index) {
     effect *e = peer_effect(p, EFFECT_DIAL);
     if (e == NULL) return;
     c->link = LINK_DIALING;
+    contact_touch(p, index);
     e->id = c->id;
     e->address = c->address;
 }
@@ -114,6 +129,15 @@ bool member_answers(const peer *p, member_id id) {
     return m->contact == NO_CONTACT || contact_answers(p, &p->contacts[m->contact]);
 }
 
+// Somebody who does not answer may be heard at any time, so that may change; who is no member stays none.
+uint64_t member_answers_until(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    if (m == NULL || m->contact == NO_CONTACT) return UINT64_MAX;
+    const contact *c = &p->contacts[m->contact];
+    uint64_t sure = c->link == LINK_UP ? timing_sure_until(&c->timing) : 0;
+    return sure > p->now ? sure : 0;
+}
+
 uint32_t member_count_stage(const peer *p, uint16_t stage) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].stage == stage;
@@ -131,6 +155,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     member *m = &p->members[p->member_count++];
+    contacts_touch(p);
     *m = (member){.id = index, .contact = c, .stage = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
     tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .iteration = p->iteration};
     peer_tell(p, &t);
@@ -178,6 +203,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     uint32_t at = (uint32_t)(m - p->members);
     memmove(m, m + 1, (p->member_count - at - 1) * sizeof *m);
     p->member_count--;
+    contacts_touch(p);
     tell t = {.kind = TELL_EXPELLED, .member = id, .stage = gone.stage, .reason = reason, .iteration = p->iteration};
     t.id = gone.contact == NO_CONTACT ? p->config.self : p->contacts[gone.contact].id;
     peer_tell(p, &t);
@@ -311,6 +337,7 @@ void on_suspect(peer *p, const message *msg) {
     if (m != NULL && m->contact != NO_CONTACT) {
         contact *c = &p->contacts[m->contact];
         if (c->link == LINK_NONE) c->redial_ns = p->now;
+        contact_touch(p, m->contact);
     }
     if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->iteration) repair_suspect(p, msg);
 }
@@ -321,17 +348,19 @@ static bool dead(const peer *p, const contact *c) {
     return p->now - c->down_ns >= TIMING_EXPEL_SILENCE_NS;
 }
 
-static void contact_tick(peer *p, uint32_t index) {
-    contact *c = &p->contacts[index];
+static uint64_t dial_due(const peer *p, const contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
-    bool wanted = c->member != 0 || leads;
+    if (c->link != LINK_NONE || (c->member == 0 && !leads)) return UINT64_MAX;
     // the newer member dials, the older one only when that has not worked for a while
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0;
-    if (wanted && c->link == LINK_NONE) {
-        uint64_t due = patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
-        if (due <= p->now) contact_dial(p, index);
-        else peer_wake_at(p, due);
-    }
+    return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
+}
+
+static void contact_tick(peer *p, uint32_t index) {
+    contact *c = &p->contacts[index];
+    uint64_t dial = dial_due(p, c);
+    if (dial <= p->now) contact_dial(p, index);
+    else peer_wake_at(p, dial);
     bool due = p->now >= c->sent_ns + TIMING_HEARTBEAT_NS || p->now >= c->beat_sent_ns + TIMING_BEAT_NS;
     if (c->link == LINK_UP && due) send_heartbeat(p, index);
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
@@ -348,9 +377,34 @@ void contacts_forgive(peer *p, uint64_t late_ns) {
         c->down_ns += late_ns;
         if (c->refused_ns != 0) c->refused_ns += late_ns;
     }
+    contacts_touch(p);
 }
 
+// When contact_tick has to do something for it.
+static uint64_t contact_due(const peer *p, const contact *c) {
+    if (c->link != LINK_UP) return dial_due(p, c);
+    uint64_t silent = c->sent_ns + TIMING_HEARTBEAT_NS, beat = c->beat_sent_ns + TIMING_BEAT_NS;
+    return silent < beat ? silent : beat;
+}
+
+static void contact_block_tick(peer *p, contact_block *block, uint32_t first) {
+    uint64_t deadline = p->deadline, due = UINT64_MAX;
+    p->deadline = UINT64_MAX;
+    for (uint32_t i = first; i < first + PEER_CONTACT_BLOCK && i < p->contact_high; i++) {
+        if (!p->contacts[i].used) continue;
+        contact_tick(p, i);
+        uint64_t its = contact_due(p, &p->contacts[i]);
+        if (its < due) due = its;
+    }
+    *block = (contact_block){due, p->deadline};
+    p->deadline = deadline;
+}
+
+// The leader looks at everybody each time: who is dead is a matter of what was heard.
 void contacts_tick(peer *p) {
-    for (uint32_t i = 0; i < p->contact_high; i++)
-        if (p->contacts[i].used) contact_tick(p, i);
+    for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->contact_high; b++) {
+        contact_block *block = &p->contact_block[b];
+        if (block->due_ns <= p->now || peer_is_leader(p)) contact_block_tick(p, block, b * PEER_CONTACT_BLOCK);
+        peer_wake_at(p, block->wake_ns);
+    }
 }

@@ -186,6 +186,7 @@ bool peer_send(peer *p, uint32_t contact_index, blob_id blob) {
     e->message_kind = p->scratch.kind;
     e->blob = blob;
     c->sent_ns = p->now;
+    contact_touch(p, contact_index);
     return true;
 }
 
@@ -258,7 +259,11 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
+// Words about who is there, which no reduction waits for.
+static bool is_trifle(uint8_t kind) { return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW; }
+
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
+    if (!is_trifle(msg->kind)) reduce_stir(p);
     if (blob != 0) p->blobs_held++;
     if (needs_member(msg->kind) && !sender_speaks_for_itself(p, from, msg) && !obeys_anybody(p, msg->kind)) {
         peer_release(p, &blob);
@@ -308,8 +313,10 @@ static void deliver_remote(peer *p, const event *e) {
         peer_release(p, &blob);
         return;
     }
-    timing_heard(&p->contacts[from].timing, p->now);
     contact *c = &p->contacts[from];
+    uint64_t sure_ns = timing_sure_until(&c->timing);
+    timing_heard(&c->timing, p->now);
+    if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
     if (!p->floor_known && id_equal(&c->id, &p->config.leader_id)) {
         p->floor_known = true;
         p->join_floor = e->msg->log_position;
@@ -343,6 +350,7 @@ static void drain(peer *p) {
 }
 
 static void handle(peer *p, const event *e) {
+    if (e->kind != EVENT_TICK && e->kind != EVENT_MESSAGE) reduce_stir(p);
     switch (e->kind) {
     case EVENT_LINK_UP: contact_up(p, &e->id); break;
     case EVENT_LINK_DOWN: contact_down(p, &e->id, e->refused); break;

@@ -121,8 +121,8 @@ static void send_mismatch(peer *p) {
 }
 
 bool weights_pending(const peer *p) {
-    for (uint32_t m = 0; m < p->microbatches; m++)
-        if (p->held[m].used && (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING)) return true;
+    EACH_HELD(p, m)
+        if (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING) return true;
     return false;
 }
 
@@ -187,6 +187,16 @@ static void start_reduce(peer *p, uint32_t g) {
     a->segment[g].state = SEGMENT_WORKING;
 }
 
+void reduce_stir(peer *p) { p->aggregation.calm_until_ns = 0; }
+
+// As member_answers; what is done by it is good for as long as the answer is.
+static bool answers(peer *p, member_id id) {
+    aggregation *a = &p->aggregation;
+    uint64_t until = member_answers_until(p, id);
+    if (until < a->calm_until_ns) a->calm_until_ns = until;
+    return member_answers(p, id);
+}
+
 static void collect_parts(peer *p, uint32_t g) {
     aggregation *a = &p->aggregation;
     bool all = true;
@@ -195,18 +205,22 @@ static void collect_parts(peer *p, uint32_t g) {
         if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
         all = false;
         if (part_pull_under_way(p, segment_first(g), i)) continue;
-        if (!member_answers(p, part->member)) {  // it would answer every question when it wakes
+        if (!answers(p, part->member)) {  // it would answer every question when it wakes
             peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
+            reduce_stir(p);
             continue;
         }
         pull *q = pull_start(p, GET_PART, p->stage, part->member, segment_first(g), segment_count(p, g), p->iteration);
         if (q == NULL) return;
+        reduce_stir(p);
         q->part = i;
         q->round = a->begin.round;
         q->digest = set_digest(&part->set);
         pull_send(p, q);
     }
-    if (all) start_reduce(p, g);
+    if (!all) return;
+    reduce_stir(p);
+    start_reduce(p, g);
 }
 
 // ---- segments that others add up ----------------------------------------------------------------------------------
@@ -250,7 +264,7 @@ static void fetch_result(peer *p, uint32_t index) {
     segment *g = &a->segment[index];
     bool decided = p->has_final && p->final.u.final.iteration == a->results;
     member_id from = g->holder;
-    if (!member_answers(p, from)) {
+    if (!answers(p, from)) {
         // before FINAL most will announce it by themselves
         uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
         uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS / 5);
@@ -258,12 +272,14 @@ static void fetch_result(peer *p, uint32_t index) {
             peer_wake_at(p, due);
             return;
         }
+        reduce_stir(p);
         g->asked_ns = p->now;
         from = somebody(p, g);
     }
     if (from == 0) return;
     pull *q = pull_start(p, GET_RESULT, p->stage, from, segment_first(index), segment_count(p, index), a->results);
     if (q == NULL) return;
+    reduce_stir(p);
     q->round = a->begin.round;
     g->state = SEGMENT_PULLING;
     pull_send(p, q);
@@ -272,6 +288,7 @@ static void fetch_result(peer *p, uint32_t index) {
 void reduce_denied(peer *p, pull *q) {
     pull was = *q;
     q->used = false;
+    reduce_stir(p);
     if (was.what == GET_STATE) {
         save_denied(p, &was);
         return;
@@ -424,6 +441,7 @@ static void send_reduced(peer *p) {
         peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
         return;
     }
+    reduce_stir(p);
     a->reduced_ns = p->now;
     message *msg = peer_compose(p, MESSAGE_REDUCED);
     msg->u.reduced = a->reduced;
@@ -444,23 +462,41 @@ static void segments_tick(peer *p) {
     }
 }
 
-void reduce_tick(peer *p) {
+// False: it would be another thing at the next step, though nothing comes.
+static bool reduce(peer *p) {
     aggregation *a = &p->aggregation;
-    if (p->me == 0) return;
     if (a->begun && !a->adopted && a->results == p->iteration) {
         adopt(p);
-        if (!a->adopted) peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+        if (!a->adopted) {
+            peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+            return false;
+        }
     }
     bool decided = p->has_final && a->results == p->final.u.final.iteration && a->results + 1 == p->iteration;
     bool wanted = (a->adopted && a->results == p->iteration) || (decided && behind(p, a->results) && !a->given_up);
-    if (!wanted) return;
+    if (!wanted) return true;
     if (!reduce_complete(p)) segments_tick(p);
-    if (reduce_complete(p) && !a->normed && !a->norm_asked) {
-        task *t = task_add(p, JOB_NORM);
-        if (t != NULL) {
-            t->work.iteration = a->results;
-            a->norm_asked = true;
-        }
+    bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;
+    task *t = norm ? task_add(p, JOB_NORM) : NULL;
+    if (t != NULL) {
+        t->work.iteration = a->results;
+        a->norm_asked = true;
     }
     send_reduced(p);
+    return !norm;
+}
+
+// Most steps are about other things, and a stage has many segments: what is not yet due is not looked at again.
+void reduce_tick(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (p->me == 0) return;
+    if (p->now >= a->calm_until_ns) {
+        uint64_t deadline = p->deadline;
+        p->deadline = a->calm_until_ns = UINT64_MAX;
+        if (!reduce(p)) reduce_stir(p);
+        a->calm_wake_ns = p->deadline;
+        if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;
+        p->deadline = deadline;
+    }
+    peer_wake_at(p, a->calm_wake_ns);
 }

@@ -275,8 +275,10 @@ void route_tick(peer *p) {
         route_tell(p);
     }
     route_links_tick(p);
-    uint32_t load = router_load(r->router);
-    if (load < r->bound) r->bound = load > r->capacity ? load : r->capacity;
+    if (r->bound > r->capacity) {
+        uint32_t load = router_load(r->router);
+        if (load < r->bound) r->bound = load > r->capacity ? load : r->capacity;
+    }
     if (router_deadline(r->router) <= (int64_t)p->now) {
         router_tick(r->router, (int64_t)p->now);
         route_flush(p);

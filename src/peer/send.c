@@ -255,17 +255,14 @@ void on_deny(peer *p, const message *msg) {
 
 void send_retry_waiting(peer *p) {
     if (p->me == 0) return;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
-        held *h = &p->held[m];
-        if (h->used && h->on.state == SEND_WAITING) send_forward(p, m);
-    }
+    EACH_HELD(p, m)
+        if (p->held[m].on.state == SEND_WAITING) send_forward(p, m);
 }
 
 void send_member_gone(peer *p, member_id gone) {
     if (p->me == 0) return;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
+    EACH_HELD(p, m) {
         held *h = &p->held[m];
-        if (!h->used) continue;
         bool on_way = h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
         if (on_way && h->on.to == gone) {
             add_tried(&h->on, gone);
@@ -347,9 +344,8 @@ static bool guarded(const sending *s, uint64_t now, peer *p) {
 
 void sends_tick(peer *p) {
     if (p->me == 0) return;
-    for (uint32_t m = 0; m < p->microbatches; m++) {
+    EACH_HELD(p, m) {
         held *h = &p->held[m];
-        if (!h->used) continue;
         if (guarded(&h->on, p->now, p)) forward_overdue(p, m);
         if (h->used && guarded(&h->back, p->now, p)) backward_overdue(p, m);
     }

@@ -5,6 +5,7 @@
 enum { GAP_WEIGHT_SHIFT = 4 };  // a gap counts 1/16
 
 static const double phi_suspect = 4.0;            // one wrong alarm in 10^4: it costs one forward
+static const double sure_deviations = 3.5;        // phi is 3.6 there
 static const double deviation_floor_ns = 150e6;   // a busy core delays a thread by this much without meaning anything
 static const uint64_t accept_floor_ns = 2 * TIMING_S;
 static const uint64_t unmeasured_bytes_per_s = 1000 * 1000;
@@ -27,18 +28,29 @@ void timing_heard(timing_link *link, uint64_t now_ns) {
     link->heard_ns = now_ns;
 }
 
+// Heartbeats bound the gap of an idle link: never expect a shorter one.
+static double mean_of(const timing_link *link) {
+    return link->gap_mean_ns > (double)TIMING_HEARTBEAT_NS ? link->gap_mean_ns : (double)TIMING_HEARTBEAT_NS;
+}
+
+static double deviation_of(const timing_link *link) {
+    double deviation = link->gap_deviation_ns > deviation_floor_ns ? link->gap_deviation_ns : deviation_floor_ns;
+    return deviation * (double)(1u << link->false_alarms);
+}
+
 double timing_phi(const timing_link *link, uint64_t now_ns) {
     if (link->heard_ns == 0 || now_ns <= link->heard_ns) return 0;
-    double deviation = link->gap_deviation_ns > deviation_floor_ns ? link->gap_deviation_ns : deviation_floor_ns;
-    // heartbeats bound the gap of an idle link: never expect a shorter one
-    double mean = link->gap_mean_ns > (double)TIMING_HEARTBEAT_NS ? link->gap_mean_ns : (double)TIMING_HEARTBEAT_NS;
-    double z = ((double)(now_ns - link->heard_ns) - mean) / (deviation * (double)(1u << link->false_alarms));
+    double z = ((double)(now_ns - link->heard_ns) - mean_of(link)) / deviation_of(link);
     if (z <= 0) return 0;
     double tail = 0.5 * erfc(z / 1.4142135623730951);
     return tail > 1e-300 ? -log10(tail) : 300;
 }
 
 bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_phi(link, now_ns) >= phi_suspect; }
+
+uint64_t timing_sure_until(const timing_link *link) {
+    return link->heard_ns + (uint64_t)(mean_of(link) + sure_deviations * deviation_of(link));
+}
 
 uint64_t timing_smooth(uint64_t old_ns, uint64_t new_ns) { return old_ns == 0 ? new_ns : old_ns - old_ns / 8 + new_ns / 8; }
 

@@ -48,6 +48,8 @@ void timing_heard(timing_link *link, uint64_t now_ns);
 // -log10 of the probability that a living peer is silent for so long (phi accrual, normal tail).
 double timing_phi(const timing_link *link, uint64_t now_ns);
 bool timing_suspect(const timing_link *link, uint64_t now_ns);
+// Before this, silence is no suspicion for sure.
+uint64_t timing_sure_until(const timing_link *link);
 void timing_accepted(timing_link *link, uint64_t delay_ns);
 
 void timing_got(timing_link *link, uint64_t delay_ns);

@@ -272,6 +272,7 @@ void transfer_check_ready(peer *p) {
     can_take_update(p, false);
     // the others learn from the next heartbeat whom they may ask; let it come at once
     for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].sent_ns = 0;
+    contacts_touch(p);
     own_launch(p);
 }
 

@@ -59,7 +59,7 @@ static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
 }
 
 static bool start_loss(peer *p, uint32_t m) {
-    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || !p->held[m].used || p->held[m].forward != WORK_DONE) return false;
+    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || p->held[m].forward != WORK_DONE) return false;
     task t = for_microbatch(p, m, JOB_LOSS);
     t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
     start(p, &t);
@@ -68,7 +68,7 @@ static bool start_loss(peer *p, uint32_t m) {
 
 static bool start_backward(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    if (!h->used || h->backward != WORK_QUEUED) return false;
+    if (h->backward != WORK_QUEUED) return false;
     task t = for_microbatch(p, m, JOB_BACKWARD);
     t.work.in = h->dy;
     h->backward = WORK_RUNNING;
@@ -78,7 +78,7 @@ static bool start_backward(peer *p, uint32_t m) {
 
 static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
     held *h = &p->held[m];
-    if (!h->used || h->forward != WORK_QUEUED || (repairs_only && !h->repair)) return false;
+    if (h->forward != WORK_QUEUED || (repairs_only && !h->repair)) return false;
     task t = for_microbatch(p, m, JOB_FORWARD);
     t.work.in = h->x;
     h->forward = WORK_RUNNING;
@@ -88,7 +88,7 @@ static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
 
 static bool start_weight(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    if (!h->used || h->weight != WORK_QUEUED) return false;
+    if (h->weight != WORK_QUEUED) return false;
     task t = for_microbatch(p, m, JOB_WEIGHT);
     h->weight = WORK_RUNNING;
     p->sum_dirty = true;
@@ -97,16 +97,16 @@ static bool start_weight(peer *p, uint32_t m) {
 }
 
 static bool start_microbatch(peer *p) {
-    for (uint32_t m = 0; m < p->microbatches; m++)
+    EACH_HELD(p, m)
         if (start_loss(p, m) || start_backward(p, m)) return true;
-    for (uint32_t m = 0; m < p->microbatches; m++)
+    EACH_HELD(p, m)
         if (start_forward(p, m, true)) return true;
-    bool full = p->slots_used == p->config.capacity;
-    for (uint32_t m = 0; full && m < p->microbatches; m++)
-        if (start_weight(p, m)) return true;
-    for (uint32_t m = 0; m < p->microbatches; m++)
+    if (p->slots_used == p->config.capacity)
+        EACH_HELD(p, m)
+            if (start_weight(p, m)) return true;
+    EACH_HELD(p, m)
         if (start_forward(p, m, false)) return true;
-    for (uint32_t m = 0; m < p->microbatches; m++)
+    EACH_HELD(p, m)
         if (start_weight(p, m)) return true;
     return false;
 }
