@@ -228,8 +228,9 @@ static bool settled(const router *r) {
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         if (b->visit[i].token.origin != 0 || b->going[i].units != 0) return false;
     }
+    if (!r->is_source && braid_room(b) < 0) return false;
     for (uint32_t k = 0; k < r->commodities; k++) {
-        if (!r->is_source && (braid_excess(b, k) != 0 || braid_room(b) < 0)) return false;
+        if (!r->is_source && braid_excess(b, k) != 0) return false;
         EACH_NEIGHBOUR(r, ROUTER_NEXT, slot) {
             if (down_of(b, k, slot)->owed != 0) return false;
         }

@@ -43,6 +43,8 @@ struct router {
     bool flush;           // the step is over: messages may leave
     router_peer last_to;  // of the frame that is leaving
     bool is_source;
+    bool looked, rules_settled;  // looked: what `load` and `settled` of the rules say, since nothing has happened
+    uint32_t rules_load;
     uint32_t commodities;                    // a data peer knows only its own
     router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
     rng random;

@@ -104,6 +104,7 @@ int router_commodity(const router *r, router_peer source) {
 }
 
 static void changed(router *r, int64_t now) {
+    r->looked = false;
     r->now = now;
     router_want(r, now + r->config.gather);
 }
@@ -192,6 +193,7 @@ void router_receive(router *r, int64_t now, const router_message *m) {
 }
 
 void router_tick(router *r, int64_t now) {
+    r->looked = false;
     r->now = now;
     r->deadline = ROUTER_NEVER;
     rules_of(r)->tick(r);
@@ -252,6 +254,7 @@ static bool next_message(router *r, router_message *out) {
 
 bool router_next(router *r, router_message *out) {
     if (!r->flush) return false;
+    r->looked = false;
     if (r->queue_next == 0) sort_queue(r);
     if (next_message(r, out)) return true;
     r->queue_count = r->queue_next = 0;
@@ -294,8 +297,19 @@ void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit 
 }
 
 uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return rules_of(r)->units(r, units, max); }
-uint32_t router_load(const router *r) { return rules_of(r)->load(r); }
-bool router_settled(const router *r) { return r->queue_count == 0 && rules_of(r)->settled(r); }
+
+// Hosts ask after every step, and most steps are not the router's.
+static const router *looked_at(const router *r) {
+    if (r->looked) return r;
+    router *mine = (router *)r;  // no router is const where it lies
+    mine->rules_load = rules_of(r)->load(r);
+    mine->rules_settled = rules_of(r)->settled(r);
+    mine->looked = true;
+    return r;
+}
+
+uint32_t router_load(const router *r) { return looked_at(r)->rules_load; }
+bool router_settled(const router *r) { return r->queue_count == 0 && looked_at(r)->rules_settled; }
 
 bool router_link_busy(const router *r, router_side side, router_peer peer) {
     return r->config.algorithm == ROUTER_GWTF || braid_link_busy(r, side, peer);

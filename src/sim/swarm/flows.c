@@ -40,14 +40,14 @@ static void settle(const swarm *w, swarm_way *way, uint64_t rate) {
 }
 
 static void lines_open(swarm *w) {
-    for (uint32_t i = 0; i < w->flows; i++) {
-        swarm_machine *a = sender_of(w, w->flow[i]), *b = receiver_of(w, w->flow[i]);
+    for (uint32_t i = 0; i < w->shares; i++) {
+        swarm_machine *a = sender_of(w, w->share[i]), *b = receiver_of(w, w->share[i]);
         a->up_left = a->up_bps;
         b->down_left = b->down_bps;
         a->up_flows = b->down_flows = 0;
     }
-    for (uint32_t i = 0; i < w->flows; i++) {
-        swarm_way *way = w->flow[i];
+    for (uint32_t i = 0; i < w->shares; i++) {
+        swarm_way *way = w->share[i];
         way->settled = cut(w, way);
         if (way->settled) way->rate = 0;
         if (way->settled || way->local) continue;
@@ -61,17 +61,71 @@ static void rates(swarm *w) {
     for (;;) {
         uint64_t least = NO_LIMIT;
         bool any = false;
-        for (uint32_t i = 0; i < w->flows; i++) {
-            if (w->flow[i]->settled) continue;
-            uint64_t mine = share(w, w->flow[i]);
+        for (uint32_t i = 0; i < w->shares; i++) {
+            if (w->share[i]->settled) continue;
+            uint64_t mine = share(w, w->share[i]);
             least = mine < least ? mine : least;
             any = true;
         }
         if (!any) return;
         // all whose share is the least one are bounded by a line that is full with them
-        for (uint32_t i = 0; i < w->flows; i++)
-            if (!w->flow[i]->settled && share(w, w->flow[i]) <= least) settle(w, w->flow[i], least);
+        for (uint32_t i = 0; i < w->shares; i++)
+            if (!w->share[i]->settled && share(w, w->share[i]) <= least) settle(w, w->share[i], least);
     }
+}
+
+// ---- whose rates may be others now: those who share a line with a tensor that came or went, and those who share one with
+// them; the rest divide their lines as before
+
+static void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size) {
+    if (wanted <= *room) return array;
+    *room = 2 * wanted + 64;
+    void *larger = realloc(array, *room * size);
+    BRAID_ASSERT(larger);
+    return larger;
+}
+
+static void line_touch(swarm *w, swarm_line *line) {
+    if (line->touched) return;
+    line->touched = true;
+    w->touched = grown(w->touched, &w->touch_room, w->touches + 1, sizeof(swarm_line *));
+    w->touched[w->touches++] = line;
+}
+
+static void share_add(swarm *w, swarm_way *way) {
+    if (way->seen == w->looks) return;
+    way->seen = w->looks;
+    w->share = grown(w->share, &w->share_room, w->shares + 1, sizeof(swarm_way *));
+    w->share[w->shares++] = way;
+}
+
+static void line_visit(swarm *w, swarm_line *line) {
+    if (line->seen == w->looks) return;
+    line->seen = w->looks;
+    for (uint32_t i = 0; i < line->ways; i++) share_add(w, line->way[i]);
+}
+
+static int by_order(const void *a, const void *b) {
+    uint64_t x = (*(swarm_way *const *)a)->order, y = (*(swarm_way *const *)b)->order;
+    return x < y ? -1 : x > y;
+}
+
+static void find_shares(swarm *w) {
+    w->looks++;
+    w->shares = 0;
+    bool all = w->all_touched || w->s->partitions > 0;
+    for (uint32_t i = 0; all && i < w->flows; i++) share_add(w, w->flow[i]);
+    for (uint32_t i = 0; i < w->touches; i++) {
+        w->touched[i]->touched = false;
+        if (!all) line_visit(w, w->touched[i]);
+    }
+    for (uint32_t i = 0; !all && i < w->shares; i++) {
+        line_visit(w, &sender_of(w, w->share[i])->up);
+        line_visit(w, &receiver_of(w, w->share[i])->down);
+    }
+    w->touches = 0;
+    w->all_touched = false;
+    qsort(w->share, w->shares, sizeof(swarm_way *), by_order);
 }
 
 static void way_advance(swarm_way *way, uint64_t now_ns) {
@@ -93,13 +147,14 @@ static void way_plan(swarm *w, swarm_way *way) {
 
 void swarm_flow_all(swarm *w) {
     w->lines_planned = false;
-    for (uint32_t i = 0; i < w->flows; i++) {
-        way_advance(w->flow[i], w->core->now);
-        w->flow[i]->rate_before = w->flow[i]->rate;
+    find_shares(w);
+    for (uint32_t i = 0; i < w->shares; i++) {
+        way_advance(w->share[i], w->core->now);
+        w->share[i]->rate_before = w->share[i]->rate;
     }
     rates(w);
-    for (uint32_t i = 0; i < w->flows; i++)
-        if (w->flow[i]->rate != w->flow[i]->rate_before) way_plan(w, w->flow[i]);
+    for (uint32_t i = 0; i < w->shares; i++)
+        if (w->share[i]->rate != w->share[i]->rate_before) way_plan(w, w->share[i]);
 }
 
 // What changes at one time is worked out once, when all of it is known.
@@ -114,13 +169,30 @@ static void busy_both(swarm *w, const swarm_way *way, void (*change)(swarm_busy 
     change(&w->peer[way->to].receiving, w->core->now);
 }
 
+static void line_add(swarm *w, swarm_line *line, swarm_way *way) {
+    line->way = grown(line->way, &line->room, line->ways + 1, sizeof(swarm_way *));
+    line->way[line->ways++] = way;
+    line_touch(w, line);
+}
+
+static void line_remove(swarm *w, swarm_line *line, const swarm_way *way) {
+    uint32_t at = 0;
+    while (line->way[at] != way) at++;
+    line->way[at] = line->way[--line->ways];
+    line_touch(w, line);
+}
+
 static void way_begin(swarm *w, swarm_way *way) {
-    if (w->flows == w->flow_room) {
-        w->flow_room = w->flow_room ? 2 * w->flow_room : 64;
-        w->flow = realloc(w->flow, w->flow_room * sizeof *w->flow);
-        BRAID_ASSERT(w->flow);
-    }
+    w->flow = grown(w->flow, &w->flow_room, w->flows + 1, sizeof(swarm_way *));
+    way->place = w->flows;
     w->flow[w->flows++] = way;
+    way->order = ++w->set_out;
+    if (!way->local) {
+        line_add(w, &sender_of(w, way)->up, way);
+        line_add(w, &receiver_of(w, way)->down, way);
+    } else {
+        w->all_touched = true;
+    }
     way->flowing = true;
     way->left = way->waiting.first->wire_bytes * 8 * 1000000000u;
     way->rate = 0;
@@ -131,9 +203,12 @@ static void way_begin(swarm *w, swarm_way *way) {
 }
 
 static void way_end(swarm *w, swarm_way *way) {
-    uint32_t at = 0;
-    while (w->flow[at] != way) at++;
-    for (w->flows--; at < w->flows; at++) w->flow[at] = w->flow[at + 1];  // their order is part of the result
+    w->flow[way->place] = w->flow[--w->flows];
+    w->flow[way->place]->place = way->place;
+    if (!way->local) {
+        line_remove(w, &sender_of(w, way)->up, way);
+        line_remove(w, &receiver_of(w, way)->down, way);
+    }
     way->flowing = false;
     way->serial++;
     busy_both(w, way, swarm_busy_remove);

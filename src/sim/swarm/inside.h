@@ -56,6 +56,14 @@ typedef struct swarm_task {
 
 typedef enum swarm_task_kind { TASK_JOB, TASK_LOOP, TASKS } swarm_task_kind;
 
+// The tensors on a machine's line, in any order.
+typedef struct swarm_line {
+    struct swarm_way **way;
+    uint32_t ways, room;
+    uint64_t seen;        // the look that met it last
+    bool touched;         // a tensor has come or gone since rates were worked out
+} swarm_line;
+
 typedef struct swarm_machine {
     uint64_t cores_milli;
     uint64_t clock_ps, at_ns;  // work that each task has had, as of `at_ns`
@@ -67,6 +75,7 @@ typedef struct swarm_machine {
     uint64_t control_ns;       // until when its uplink is busy with messages
     uint64_t up_left, down_left;      // while rates are worked out: what nobody has yet
     uint32_t up_flows, down_flows;    // and who still wants some
+    swarm_line up, down;
 } swarm_machine;
 
 // ---- links
@@ -82,6 +91,9 @@ typedef struct swarm_way {
     bool local;               // both ends on one machine
     swarm_list waiting;       // payloads in their order; the first is on its way
     bool flowing, settled;    // settled: its rate is known in this round
+    uint32_t place;           // in `flow`
+    uint64_t order;           // of the tensors that set out
+    uint64_t seen;            // the look that met it last
     uint64_t left, rate, rate_before;  // of the first: 10^-9 bits, bits per second
     uint64_t at_ns;           // when `left` was true
     uint64_t serial;
@@ -130,9 +142,14 @@ struct swarm {
     uint32_t slots;           // of that table, a power of two
     swarm_machine *machine;   // [machines]
     swarm_way **way;          // [peers][peers], NULL: never met
-    swarm_way **flow;         // [flows]: ways with a tensor under way
+    swarm_way **flow;         // [flows]: ways with a tensor under way, in any order
     uint32_t flows, flow_room;
-    bool lines_planned;
+    uint64_t set_out, looks;
+    swarm_line **touched;     // [touches]: lines whose rates are to be worked out again
+    uint32_t touches, touch_room;
+    swarm_way **share;        // [shares]: those who share lines with them, directly or not
+    uint32_t shares, share_room;
+    bool lines_planned, all_touched;
     uint32_t connections;
     uint64_t begun_ns, begun_events;  // of the present iteration
     uint64_t progress_ns, patience_ns;

@@ -219,9 +219,15 @@ static void world_close(swarm *w) {
     }
     while (sim_queue_take(&w->queue, &at, &item)) swarm_item_free(item);
     sim_queue_close(&w->queue);
-    for (uint32_t i = 0; i < w->s->machines; i++) free(w->machine[i].peer);
+    for (uint32_t i = 0; i < w->s->machines; i++) {
+        free(w->machine[i].peer);
+        free(w->machine[i].up.way);
+        free(w->machine[i].down.way);
+    }
     free(w->machine);
     free(w->flow);
+    free(w->touched);
+    free(w->share);
     free(w->way);
     free(w->at);
     free(w->by_index);
