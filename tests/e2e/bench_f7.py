@@ -1,5 +1,6 @@
 # braid bench f7: the same trace twice and for any listing of the peers; every dumped flow is checked here, by other code
 # than the program's: conserved, within capacity, every unit home at its own data peer, no cheaper than the optimum.
+import collections
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 
 BRAID = os.environ["BRAID"]
 FOLDER = "flows"
+WORST = "worst"
 
 
 def bench(*flags):
@@ -18,13 +20,14 @@ def bench(*flags):
 
 
 def cost_of(instance, system):
-    """Checks a system's paths and returns (units, cost)."""
+    """Checks a system's paths and returns (units, cost, load of the heaviest link)."""
     stage = {p["name"]: p["stage"] for p in instance["peers"]}
     capacity = {p["name"]: p["capacity"] for p in instance["peers"]}
     cost = {(l["from"], l["to"]): l["cost"] for l in instance["links"]}
     stages = max(stage.values())
     load = dict.fromkeys(stage, 0)
     total = 0
+    on_link = collections.Counter()
     for path in system["paths"]:
         assert len(path) == stages + 2, f"a path that breaks off: {path}"
         assert path[0] == path[-1] and stage[path[0]] == 0, f"not home again: {path}"
@@ -32,9 +35,10 @@ def cost_of(instance, system):
         for name in path[:-1]:
             load[name] += 1
         total += sum(cost[link] for link in zip(path, path[1:]))
+        on_link.update(zip(path, path[1:]))
     for name, carried in load.items():
         assert carried <= capacity[name], f"{name} carries {carried} of {capacity[name]}"
-    return len(system["paths"]), total
+    return len(system["paths"]), total, max(units * cost[link] for link, units in on_link.items())
 
 
 def check_file(path, test):
@@ -51,7 +55,7 @@ def check_file(path, test):
     for name, system in systems.items():
         if name == "gwtf" and any(path[0] != path[-1] for path in system["paths"]):
             continue  # it does not stop by itself, and was never whole
-        units, cost = cost_of(instance, system)
+        units, cost, _ = cost_of(instance, system)
         assert units <= best[0], f"{path}: {name} sends {units} units, but only {best[0]} fit"
         assert units < best[0] or cost >= best[1], f"{path}: {name} costs {cost}, the optimum {best[1]}"
         if name == "braid":
@@ -61,7 +65,18 @@ def check_file(path, test):
     assert seen == systems_run | {"optimum"}, f"{path}: {seen}"
 
 
-shutil.rmtree(FOLDER, ignore_errors=True)  # an earlier run of this test
+def check_worst():
+    """The other objective: braid's heaviest link is the optimum's, and nobody's is lighter; cost is not what counts."""
+    for name in sorted(os.listdir(WORST)):
+        with open(os.path.join(WORST, name), encoding="utf-8") as file:
+            instance = json.load(file)
+        best, ours, swarm = (cost_of(instance, instance["systems"][s]) for s in ("optimum", "braid", "swarm"))
+        assert ours[0] == best[0] and ours[2] == best[2], f"{name}: braid {ours}, the optimum {best}"
+        assert swarm[2] >= best[2] and ours[1] >= best[1] - 1e-6, f"{name}: better than the optimum"
+
+
+for folder in (FOLDER, WORST):
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier run of this test
 flags = ["--seeds", "2", "--delays", "lockstep,heavy-tailed"]
 rows = bench(*flags, "--dump", FOLDER, "--plot", "f7.svg")
 assert rows == bench(*flags), "the second run differs"
@@ -85,3 +100,15 @@ for name in files:
 with open("f7.svg", encoding="utf-8") as drawing:
     text = drawing.read()
 assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and text.count("<rect") > len(parsed), "no drawing"
+
+flags = ["--seeds", "2", "--tests", "1,2,3,4", "--delays", "lockstep,heavy-tailed", "--objective", "worst"]
+rows = bench(*flags, "--dump", WORST)
+assert rows == bench(*flags, "--listing", "42"), "the order of the listing matters to the heaviest link"
+parsed = [json.loads(line) for line in rows.splitlines()]
+assert len(parsed) == 4 * 2 * len(systems_run) and len(os.listdir(WORST)) == 4 * 2 * 2
+for row in parsed:
+    where = f"test {row['test']}, {row['delay']}, {row['system']}"
+    assert row["objective"] == "worst" and row["optima_proven"] == 2 and row["below_optimum"] == row["untidy"] == 0, where
+    if row["system"] == "braid":
+        assert row["optimal"] == row["quiet"] == 2 and row["sum_ratio"]["worst"] < 1.08, where
+check_worst()

@@ -39,13 +39,14 @@ static uint64_t digest(const routing_result *r) {
     return hash;
 }
 
-static uint64_t f7(uint32_t test, router_algorithm algorithm, uint64_t listing) {
+static uint64_t f7(uint32_t test, router_algorithm algorithm, router_objective objective, uint64_t listing) {
     uint64_t hash = 0;
     braid_error error = {0};
     routing_instance i;
     good(routing_f7_make(test, SEED, ROUTING_EQUAL, listing, &i, &error), &error);
     for (int delay = 0; delay < ROUTING_DELAYS; delay++) {
         routing_settings settings = settings_of(algorithm, (routing_delay)delay);
+        settings.objective = objective;
         routing_result r;
         good(routing_run(&i, &settings, i.problem.peer[0].capacity, &r, &error), &error);
         hash = rng_seed(hash, digest(&r));
@@ -115,7 +116,11 @@ static uint64_t views(views_costs costs) {
 static void print_all(void) {
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++)
         for (int a = 0; a < ROUTER_ALGORITHMS; a++)
-            printf("f7 test %u, algorithm %d: %016" PRIx64 "\n", test, a, f7(test, (router_algorithm)a, 0));
+            printf("f7 test %u, algorithm %d: %016" PRIx64 "\n", test, a, f7(test, (router_algorithm)a, ROUTER_SUM, 0));
+    for (uint32_t test = 1; test <= ROUTING_TESTS; test += 2)
+        for (int a = ROUTER_BRAID; a <= ROUTER_GWTF; a++)
+            printf("f7 test %u for the heaviest link, algorithm %d: %016" PRIx64 "\n", test, a,
+                   f7(test, (router_algorithm)a, ROUTER_WORST, 0));
     for (int join = 0; join < 2; join++) printf("churn, join %d: %016" PRIx64 "\n", join, churn(join != 0, 0));
     for (int delay = 0; delay < ROUTING_DELAYS; delay++)
         printf("scale, %s: %016" PRIx64 "\n", routing_delay_name((routing_delay)delay), scale(99, (routing_delay)delay));
@@ -128,8 +133,12 @@ static void test_f7_does_not_depend_on_the_listing(void **state) {
     for (uint32_t test = 1; test <= 5; test += 2)
         for (int a = 0; a < ROUTER_ALGORITHMS; a++)
             for (uint64_t listing = 1; listing <= LISTINGS; listing++)
-                assert_true(f7(test, (router_algorithm)a, listing) == f7(test, (router_algorithm)a, 0));
-    assert_true(f7(1, ROUTER_BRAID, 0) != f7(2, ROUTER_BRAID, 0));
+                assert_true(f7(test, (router_algorithm)a, ROUTER_SUM, listing) == f7(test, (router_algorithm)a, ROUTER_SUM, 0));
+    for (uint64_t listing = 1; listing <= LISTINGS; listing++)
+        assert_true(f7(3, ROUTER_BRAID, ROUTER_WORST, listing) == f7(3, ROUTER_BRAID, ROUTER_WORST, 0));
+    assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(2, ROUTER_BRAID, ROUTER_SUM, 0));
+    assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(1, ROUTER_BRAID, ROUTER_WORST, 0));
+    assert_true(f7(1, ROUTER_GWTF, ROUTER_SUM, 0) != f7(1, ROUTER_GWTF, ROUTER_WORST, 0));
 }
 
 static void test_churn_does_not_depend_on_the_listing(void **state) {
