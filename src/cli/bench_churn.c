@@ -22,7 +22,8 @@ static const struct churn_kind {
 } kinds[CHANGES] = {{"one dies", 0, false}, {"10 % die", 0.1, false}, {"one joins", 0, true}};
 
 static const char examples[] = "braid bench churn --seeds 20\n"
-                               "braid bench churn --tests 1,2,3,4 --delay exponential --json\n";
+                               "braid bench churn --tests 1,2,3,4 --delay exponential --json\n"
+                               "braid bench churn --objective worst\n";
 
 typedef struct churn_row {
     uint32_t runs, whole, optimal, quiet, over_capacity;
@@ -77,13 +78,21 @@ static braid_err fresh_start(const churn_bench *b, const routing_instance *insta
     return routing_run(instance, &b->settings, units, out, error);
 }
 
-static void add_run(churn_row *row, const routing_instance *i, const routing_optimum *best,
+static bool by_worst(const churn_bench *b) { return b->settings.objective == ROUTER_WORST; }
+
+static int64_t value_of(const churn_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }
+
+static braid_err find_optimum(const churn_bench *b, const routing_instance *i, routing_optimum *out, braid_error *error) {
+    return by_worst(b) ? routing_optimum_worst(i, out, error) : routing_optimum_find(i, 1, out, error);
+}
+
+static void add_run(const churn_bench *b, churn_row *row, const routing_instance *i, const routing_optimum *best,
                     const routing_result *before, const routing_result *after, const routing_result *fresh) {
     double peers = i->problem.peers;
     row->runs++;
     row->quiet += before->quiet && after->quiet && fresh->quiet;
     row->over_capacity += before->over_capacity + after->over_capacity > 0;
-    row->optimal += after->end.consistent && after->end.whole && after->end.cost == best->cost;
+    row->optimal += after->end.consistent && after->end.whole && value_of(b, &after->end) == best->cost;
     row->last_rounds += (double)after->last_move;
     row->messages += (double)after->messages / peers;
     row->fresh_rounds += (double)fresh->last_move;
@@ -93,7 +102,7 @@ static void add_run(churn_row *row, const routing_instance *i, const routing_opt
     row->whole++;
     row->whole_rounds += (double)after->whole;
     row->whole_messages += (double)after->whole_messages / peers;
-    row->whole_ratio += (double)after->whole_cost / (double)best->cost;
+    row->whole_ratio += (double)value_of(b, &after->whole_sight) / (double)best->cost;
 }
 
 // `smaller`: without the peers that come or go.
@@ -101,13 +110,13 @@ static braid_err run_change(churn_bench *b, uint32_t k, const routing_instance *
                             const routing_change *change, braid_error *error) {
     routing_optimum all = {0}, less = {0};
     routing_result before = {0}, after = {0}, fresh = {0};
-    braid_err err = routing_optimum_find(full, 1, &all, error);
-    if (!err) err = routing_optimum_find(smaller, 1, &less, error);
+    braid_err err = find_optimum(b, full, &all, error);
+    if (!err) err = find_optimum(b, smaller, &less, error);
     const routing_optimum *first = change->join ? &less : &all, *then = change->join ? &all : &less;
     if (!err) err = routing_run_change(full, &b->settings, change, first->units, then->units, &before, &after, error);
     const routing_instance *left = change->join ? full : smaller;
     if (!err) err = fresh_start(b, left, then->units, &fresh, error);
-    if (!err) add_run(&b->row[k], left, then, &before, &after, &fresh);
+    if (!err) add_run(b, &b->row[k], left, then, &before, &after, &fresh);
     routing_result_close(&before);
     routing_result_close(&after);
     routing_result_close(&fresh);
@@ -143,11 +152,11 @@ static void print_row(const churn_row *r, const char *name) {
 }
 
 static void print_table(const churn_bench *b, uint32_t test) {
-    printf("churn on F7 test %u, %s delays; %" PRIu64 " seeds from %" PRIu64 "; messages per peer\n", test,
-           routing_delay_name(b->settings.delay), b->seeds, b->first);
+    printf("churn on F7 test %u%s, %s delays; %" PRIu64 " seeds from %" PRIu64 "; messages per peer\n", test,
+           by_worst(b) ? " for the heaviest link" : "", routing_delay_name(b->settings.delay), b->seeds, b->first);
     printf("%-10s| %-40s | %-32s | %-13s | %-7s |\n", "", "whole again", "at the new optimum", "fresh start", "quiet");
     printf("%-10s| %7s %6s %6s %9s %8s | %7s %6s %6s %9s | %6s %6s | %7s | %s\n", "", "runs", "rounds", "msgs",
-           "of fresh", "cost/opt", "runs", "rounds", "msgs", "of fresh", "rounds", "msgs", "runs",
+           "of fresh", by_worst(b) ? "load/opt" : "cost/opt", "runs", "rounds", "msgs", "of fresh", "rounds", "msgs", "runs",
            "hash of the traces");
     for (uint32_t k = 0; k < CHANGES; k++) print_row(&b->row[k], kinds[k].name);
     printf("\n");
@@ -160,6 +169,7 @@ static void print_json(const churn_bench *b, uint32_t test, uint32_t k) {
     json_out_string(&o, "experiment", "churn");
     json_out_u64(&o, "test", test);
     json_out_string(&o, "delay", routing_delay_name(b->settings.delay));
+    if (by_worst(b)) json_out_string(&o, "objective", "worst");
     json_out_string(&o, "change", kinds[k].name);
     json_out_u64(&o, "first_seed", b->first);
     json_out_u64(&o, "runs", r->runs);
@@ -194,13 +204,18 @@ static int run_test(churn_bench *b, uint32_t test) {
     return CLI_OK;
 }
 
-static int run(churn_bench *b, const char *tests, const char *delay) {
+static int run(churn_bench *b, const char *tests, const char *delay, const char *objective) {
     uint32_t d = 0;
     while (d < ROUTING_DELAYS && strcmp(routing_delay_name((routing_delay)d), delay) != 0) d++;
     if (d == ROUTING_DELAYS)
         return cli_complain(CLI_USAGE, "bench churn",
                             "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'", delay);
     b->settings.delay = (routing_delay)d;
+    while (b->settings.objective < ROUTER_OBJECTIVES &&
+           strcmp(routing_objective_name(b->settings.objective), objective) != 0)
+        b->settings.objective++;
+    if (b->settings.objective == ROUTER_OBJECTIVES)
+        return cli_complain(CLI_USAGE, "bench churn", "--objective is sum or worst, not '%.64s'", objective);
     for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
         if (*t < '1' || *t > '0' + CHURN_TESTS || (t[1] != 0 && (t[1] != ',' || t[2] == 0)))
             return cli_complain(CLI_USAGE, "bench churn",
@@ -220,13 +235,15 @@ int bench_churn(int argc, char **argv) {
         .settings = {
             .algorithm = ROUTER_BRAID, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SCALE / 20, .gather = true}};
     uint64_t hold = 0;
-    const char *tests = "1,3", *delay = "lockstep";
+    const char *tests = "1,3", *delay = "lockstep", *objective = "sum";
     option table[] = {
         {"tests", OPTION_TEXT, &tests, .unit = "LIST", .help = "which of F7's tests 1 to 4, separated by commas"},
         {"seeds", OPTION_COUNT, &b.seeds, .help = "instances of each test", .min = 1, .max = 1e6},
         {"first", OPTION_COUNT, &b.first, .help = "the first seed", .max = 1e15},
         {"delay", OPTION_TEXT, &delay, .unit = "KIND",
          .help = "how long messages take: lockstep, uniform, exponential or heavy-tailed; mean always one round"},
+        {"objective", OPTION_TEXT, &objective, .unit = "sum|worst",
+         .help = "what is to be smallest: the sum of costs, or the heaviest link (units times cost)"},
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
@@ -239,7 +256,7 @@ int bench_churn(int argc, char **argv) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     b.settings.hold = (int64_t)hold;
-    code = run(&b, tests, delay);
+    code = run(&b, tests, delay, objective);
     options_close(&o);
     return code;
 }

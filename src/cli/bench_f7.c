@@ -49,10 +49,11 @@ static bool read_set(const char *text, const char *const *names, uint32_t count,
 static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand,
                       const char *objective) {
     static const char *const numbers[ROUTING_TESTS] = {"1", "2", "3", "4", "5", "6"};
-    static const char *const demands[] = {"equal", "free"}, *const objectives[] = {"sum", "worst"};
-    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS];
+    static const char *const demands[] = {"equal", "free"};
+    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS], *objectives[ROUTER_OBJECTIVES];
     bool free_demand[2] = {false}, objective_set[ROUTER_OBJECTIVES] = {false};
     for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
+    for (uint32_t i = 0; i < ROUTER_OBJECTIVES; i++) objectives[i] = routing_objective_name((router_objective)i);
     for (uint32_t i = 0; i < F7_SYSTEMS; i++) system[i] = f7_systems[i].name;
     if (!read_set(tests, numbers, ROUTING_TESTS, b->test, "tests") ||
         !read_set(delays, delay, ROUTING_DELAYS, b->delay, "delays") ||

@@ -77,6 +77,7 @@ typedef enum routing_delay {
     ROUTING_DELAYS
 } routing_delay;
 const char *routing_delay_name(routing_delay delay);
+const char *routing_objective_name(router_objective objective);
 
 typedef struct routing_settings {
     router_algorithm algorithm;
@@ -113,7 +114,7 @@ typedef struct routing_result {
     int64_t last_move, whole;  // rounds; `whole`: the first at which all units had a way, -1: never
     uint64_t messages, frames, bytes, early_messages, whole_messages, events;
     uint64_t by_kind[ROUTER_KINDS];
-    int64_t whole_cost;  // then
+    routing_sight whole_sight;  // then
     int64_t near;        // as `whole`, for settings.near_cost
     uint64_t near_messages;
     uint64_t router_bytes, run_bytes;  // memory of the routers; of all else that grows with the run, at its most

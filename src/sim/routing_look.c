@@ -117,7 +117,7 @@ static void note_first(routing_net *n, int64_t round) {
     if (placed && out->whole < 0) {
         out->whole = round;
         out->whole_messages = out->messages;
-        out->whole_cost = out->end.cost;
+        out->whole_sight = out->end;
     }
     if (placed && out->near < 0 && out->end.paid <= n->settings->near_cost) {
         out->near = round;

@@ -11,6 +11,11 @@ const char *routing_delay_name(routing_delay delay) {
     return names[delay];
 }
 
+const char *routing_objective_name(router_objective objective) {
+    static const char *const names[ROUTER_OBJECTIVES] = {[ROUTER_SUM] = "sum", [ROUTER_WORST] = "worst"};
+    return names[objective];
+}
+
 void routing_collect(routing_net *n, uint32_t peer, bool moved) {
     routing_node *node = &n->node[peer];
     routing_post(n, peer);
