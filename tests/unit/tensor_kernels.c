@@ -442,6 +442,8 @@ static void test_attention(void **state) {
     check_attention(2, 67, 2, 1, 8, false);
     check_attention(1, 64, 3, 1, 16, false);
     check_attention(3, 200, 4, 4, 32, false);
+    check_attention(1, 300, 2, 1, 50, false);
+    check_attention(1, 131, 1, 1, 65, false);
 }
 
 // ---- embedding

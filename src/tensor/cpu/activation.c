@@ -11,9 +11,21 @@ typedef struct activation_job {
 
 static size_t rows_per_task(size_t dim) { return dim < ELEMENTS_PER_TASK ? ELEMENTS_PER_TASK / dim : 1; }
 
+// Sixteen at a time, and what is left at the end of a row as sixteen, too: one by one it would take as long as the rest.
+LANES_INLINE void swiglu_lanes(const float *restrict gate, const float *restrict up, float *restrict y) {
+    for (size_t l = 0; l < LANES; l++) y[l] = gate[l] * wide_sigmoid(gate[l]) * up[l];
+}
+
 TENSOR_WIDE
 static void swiglu_row(const float *restrict gate, const float *restrict up, float *restrict y, size_t dim) {
-    for (size_t i = 0; i < dim; i++) y[i] = gate[i] * wide_sigmoid(gate[i]) * up[i];
+    size_t i = 0;
+    for (; i + LANES <= dim; i += LANES) swiglu_lanes(gate + i, up + i, y + i);
+    if (i == dim) return;
+    float some[3][LANES] = {{0}, {0}, {0}};
+    memcpy(some[0], gate + i, (dim - i) * sizeof *gate);
+    memcpy(some[1], up + i, (dim - i) * sizeof *up);
+    swiglu_lanes(some[0], some[1], some[2]);
+    memcpy(y + i, some[2], (dim - i) * sizeof *y);
 }
 
 static void swiglu_rows(const void *context, size_t begin, size_t end) {
@@ -29,28 +41,40 @@ void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t r
     tensor_pool_ranges(pool, rows, rows_per_task(dim), swiglu_rows, &job);
 }
 
-// Reads element i of each before it writes element i, so the output may lie on the input.
-TENSOR_WIDE
-static void swiglu_gradient_row(const float *gate, const float *up, const float *dy, float *d_gate, float *d_up,
-                                size_t dim) {
-    LANES_APART
-    for (size_t i = 0; i < dim; i++) {
-        float g = gate[i], s = wide_sigmoid(g), d = dy[i];
+// Replaces gate and up by their gradients.
+LANES_INLINE void swiglu_gradient_lanes(const float *restrict dy, float *restrict gate, float *restrict up) {
+    for (size_t l = 0; l < LANES; l++) {
+        float g = gate[l], s = wide_sigmoid(g), d = dy[l];
         float slope = s * (1.0f + g * (1.0f - s));
-        float dg = d * up[i] * slope;
-        d_up[i] = d * (g * s);
-        d_gate[i] = dg;
+        gate[l] = d * up[l] * slope;
+        up[l] = d * (g * s);
+    }
+}
+
+// The output may lie on the input.
+TENSOR_WIDE
+static void swiglu_gradient_row(const float *x, const float *dy, float *dx, size_t dim) {
+    float gate[LANES] = {0}, up[LANES] = {0}, d[LANES] = {0};
+    for (size_t i = 0; i < dim; i += LANES) {
+        size_t count = dim - i < LANES ? dim - i : LANES;
+        if (count == LANES) {
+            memcpy(gate, x + i, sizeof gate), memcpy(up, x + dim + i, sizeof up);
+            swiglu_gradient_lanes(dy + i, gate, up);
+            memcpy(dx + i, gate, sizeof gate), memcpy(dx + dim + i, up, sizeof up);
+        } else {
+            size_t bytes = count * sizeof *x;
+            memcpy(gate, x + i, bytes), memcpy(up, x + dim + i, bytes), memcpy(d, dy + i, bytes);
+            swiglu_gradient_lanes(d, gate, up);
+            memcpy(dx + i, gate, bytes), memcpy(dx + dim + i, up, bytes);
+        }
     }
 }
 
 static void swiglu_gradient_rows(const void *context, size_t begin, size_t end) {
     const activation_job *job = context;
     size_t dim = job->dim;
-    for (size_t r = begin; r < end; r++) {
-        const float *x = job->x + r * 2 * dim;
-        float *dx = job->out + r * 2 * dim;
-        swiglu_gradient_row(x, x + dim, job->dy + r * dim, dx, dx + dim, dim);
-    }
+    for (size_t r = begin; r < end; r++)
+        swiglu_gradient_row(job->x + r * 2 * dim, job->dy + r * dim, job->out + r * 2 * dim, dim);
 }
 
 void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows,

@@ -38,10 +38,9 @@ typedef struct panel {
     float *b;
 } panel;
 
-// Three steps, but two and two rather than three and one at the end.
 static panel panel_at(const tile *t, size_t done) {
     size_t left = pieces_of(t->cols - done, PANEL_STEP);
-    panel p = {.col = t->col + done, .steps = left == 4 ? 2 : least(left, PANEL_STEPS), .b = t->b + t->depth * done};
+    panel p = {.col = t->col + done, .steps = gemm_panel_steps(left), .b = t->b + t->depth * done};
     p.width = p.steps * PANEL_STEP;
     p.cols = least(p.width, t->cols - done);
     return p;
@@ -207,15 +206,15 @@ void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
         }
 }
 
-static const gemm_kernels *kernels_here(void) {
+const gemm_kernels *gemm_kernels_here(void) {
     size_t i = 0;
     while (!gemm_kernels_all[i]->works_here()) i++;
     return gemm_kernels_all[i];
 }
 
-void tensor_gemm_tile(const tensor_gemm *g) { gemm_tile_by(kernels_here(), g); }
+void tensor_gemm_tile(const tensor_gemm *g) { gemm_tile_by(gemm_kernels_here(), g); }
 
-const char *tensor_gemm_name(void) { return kernels_here()->name; }
+const char *tensor_gemm_name(void) { return gemm_kernels_here()->name; }
 
 // --- among threads
 
@@ -251,7 +250,7 @@ static void gemm_task(void *context, size_t index) {
 
 void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g) {
     if (g->m == 0 || g->n == 0) return;
-    gemm_cut cut = {g, kernels_here(), g->m, g->n, 1};
+    gemm_cut cut = {g, gemm_kernels_here(), g->m, g->n, 1};
     size_t threads = tensor_pool_threads(pool), tiles = 1;
     if (threads > 1) {
         cut.cols = gemm_piece(g->n, TILE_COLS, PANEL_COLS);

@@ -47,6 +47,14 @@ static inline size_t gemm_depth(size_t k) {
     return (k + blocks - 1) / blocks;
 }
 
+// Of the next panel when so many steps are left: three, but two and two rather than three and one at the end.
+static inline size_t gemm_panel_steps(size_t left) {
+    return left == 4 ? 2 : left < PANEL_STEPS ? left : (size_t)PANEL_STEPS;
+}
+
+// The fastest that this processor can run.
+const gemm_kernels *gemm_kernels_here(void);
+
 // tensor_gemm_tile by these kernels.
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g);
 

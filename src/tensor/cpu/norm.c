@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { ROWS_PER_TASK = 32, COLS_PER_TASK = 64 };
+enum { ROWS_PER_TASK = 32, COLS_PER_TASK = 256 };
 
 typedef struct norm_job {
     const tensor_norm *n;

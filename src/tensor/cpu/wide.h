@@ -103,7 +103,11 @@ LANES_INLINE float wide_exp(float x) {
     memcpy(&bits, &z, sizeof bits);
     bits = (bits + 127u) << 23;  // the low bits of z hold n
     memcpy(&power, &bits, sizeof power);
-    return x < bottom ? 0.0f : y * power;
+    y *= power;
+    memcpy(&bits, &y, sizeof bits);
+    bits &= x < bottom ? 0u : ~0u;  // not a choice of floats: compilers would make branches of it, all the way up
+    memcpy(&y, &bits, sizeof y);
+    return y;
 }
 
 LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
