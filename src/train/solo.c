@@ -284,6 +284,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
                             .seed = run->seed,
                             .microbatches = run->microbatches,
                             .capacity = 1,
+                            .alone = true,
                             .data = s->config.data,
                             .max_memory = run->max_memory};
     run_solo_shape(run, &config.shape);

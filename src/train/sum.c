@@ -1,5 +1,7 @@
 #include "train/sum.h"
 
+#include "tensor/cpu/wide.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ static inline int64_t bits_of(double x) {
 static inline int64_t to_fixed(float g) { return bits_of((double)g * scale + rounder) - bits_of(rounder); }
 
 // As integers, magnitudes order like the floats they are, with infinities and NaNs above all numbers.
+TENSOR_WIDE
 static bool chunk_fits(const float *gradient, size_t count) {
     uint32_t largest = 0, bound;
     memcpy(&bound, &limit, sizeof bound);
@@ -34,6 +37,7 @@ static bool chunk_fits(const float *gradient, size_t count) {
     return largest < bound;
 }
 
+TENSOR_WIDE
 static void add_chunk(int64_t *restrict sum, const float *restrict gradient, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += to_fixed(gradient[i]);
 }
@@ -57,9 +61,12 @@ bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count) {
     return overflow;
 }
 
-void sum_add_plain(float *sum, const float *gradient, size_t count) {
+TENSOR_WIDE
+static void add_floats(float *restrict sum, const float *restrict gradient, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += gradient[i];
 }
+
+void sum_add_plain(float *sum, const float *gradient, size_t count) { add_floats(sum, gradient, count); }
 
 // Bytes that the widest of these integers needs; 0 when all are zero.
 static unsigned group_width(const int64_t *sum, size_t count) {
@@ -177,6 +184,40 @@ static void add_words(uint64_t *sum, const int64_t *more, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += (uint64_t)more[i];
 }
 
+// One over the tokens where that is exact: then a product has the bits of the quotient, for a fraction of the time.
+static bool exact_inverse(uint64_t tokens, double *inverse) {
+    bool power_of_two = (tokens & (tokens - 1)) == 0;
+    *inverse = 1.0 / (double)tokens;
+    return power_of_two;
+}
+
+// Integers below 2^51 become doubles by the same trick as above, which every vector unit has.
+TENSOR_WIDE
+static bool small_words(const uint64_t *sum, size_t count) {
+    uint64_t magnitude = 0;
+    for (size_t i = 0; i < count; i++) magnitude |= sum[i] ^ (uint64_t)((int64_t)sum[i] >> 63);
+    return magnitude < (uint64_t)1 << 51;
+}
+
+TENSOR_WIDE
+static void small_words_scaled(const uint64_t *restrict sum, size_t count, double factor, float *restrict result) {
+    const uint64_t base = (uint64_t)bits_of(rounder);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = sum[i] + base;
+        double x;
+        memcpy(&x, &bits, sizeof x);
+        result[i] = (float)((x - rounder) * factor);
+    }
+}
+
+static void divide_words(const uint64_t *sum, size_t count, uint64_t tokens, float *result) {
+    double inverse;
+    if (exact_inverse(tokens, &inverse) && small_words(sum, count))
+        small_words_scaled(sum, count, unscale * inverse, result);
+    else
+        for (size_t i = 0; i < count; i++) result[i] = (float)((double)(int64_t)sum[i] * unscale / (double)tokens);
+}
+
 enum { PARTS_AT_ONCE = 32 };
 
 static void reduce_fixed(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
@@ -191,13 +232,26 @@ static void reduce_fixed(const sum_part *parts, uint32_t part_count, size_t coun
             if (cursor[p]) next_group(&cursor[p], n, group);
             add_words(sum, cursor[p] ? group : parts[p].own + at, n);
         }
-        for (size_t i = 0; i < n; i++) result[at + i] = (float)((double)(int64_t)sum[i] * unscale / (double)tokens);
+        divide_words(sum, n, tokens, result + at);
     }
 }
 
+// result may be where x is.
+TENSOR_WIDE
+static void scale_floats(const float *x, size_t count, double factor, float *result) {
+    LANES_APART
+    for (size_t i = 0; i < count; i++) result[i] = (float)((double)x[i] * factor);
+}
+
+TENSOR_WIDE
+static void divide_floats(const float *x, size_t count, double divisor, float *result) {
+    LANES_APART
+    for (size_t i = 0; i < count; i++) result[i] = (float)((double)x[i] / divisor);
+}
+
 static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
-    memset(result, 0, count * sizeof *result);
-    for (uint32_t p = 0; p < part_count; p++) {
+    if (parts[0].plain != (const uint8_t *)result) memcpy(result, parts[0].plain, count * sizeof *result);
+    for (uint32_t p = 1; p < part_count; p++) {
         const uint8_t *bytes = parts[p].plain;
         for (size_t i = 0; i < count; i++) {
             float more;
@@ -205,7 +259,11 @@ static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t coun
             result[i] += more;
         }
     }
-    for (size_t i = 0; i < count; i++) result[i] = (float)((double)result[i] / (double)tokens);
+    double inverse;
+    if (exact_inverse(tokens, &inverse))
+        scale_floats(result, count, inverse, result);
+    else
+        divide_floats(result, count, (double)tokens, result);
 }
 
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,

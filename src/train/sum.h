@@ -36,7 +36,8 @@ typedef struct sum_part {
     bool overflow;
 } sum_part;
 
-// result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing.
+// result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing. In fast mode the
+// result may be the first part itself.
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
                 float *result);
 

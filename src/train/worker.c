@@ -35,7 +35,7 @@ static void carve_all(worker *w, carver *c) {
     if (w->config.recipe.reproducible)
         w->fixed_sum = carve(c, p, sizeof *w->fixed_sum);
     else
-        w->plain_sum = carve(c, p, sizeof *w->plain_sum);
+        w->plain_sum = w->config.alone ? w->results : carve(c, p, sizeof *w->plain_sum);
     w->blocks = carve(c, w->block_count, sizeof *w->blocks);
     w->versions = carve(c, w->block_count, sizeof *w->versions);
     w->overflow = carve(c, w->block_count, sizeof *w->overflow);
@@ -87,6 +87,9 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
                           "cannot reserve %llu MiB for this stage: %s; lower the capacity or the microbatch",
                           (unsigned long long)(w->memory_bytes >> 20), strerror(errno));
     w->memory = memory;
+#ifdef MADV_HUGEPAGE
+    madvise(memory, w->memory_bytes, MADV_HUGEPAGE);  // fewer page faults and look-ups; without it all works as well
+#endif
     carver pieces = {memory, 0};
     carve_all(w, &pieces);
     blocks_fill(w->tensors, w->tensor_count, w->blocks);
@@ -116,14 +119,36 @@ void worker_free(worker *w) {
     free(w);
 }
 
-uint64_t worker_memory_bytes(const worker_config *config) {
+static void sizes_of(worker *w, worker_sizes *out) {
+    uint64_t p = w->parameters, sum = w->config.recipe.reproducible ? sizeof(int64_t)
+                                      : w->config.alone             ? 0
+                                                                    : sizeof(float);
+    *out = (worker_sizes){.parameters = p, .weights = p * sizeof(float), .optimizer = 2 * p * sizeof(float)};
+    out->gradients = p * (sizeof(float) + sum);
+    out->total = w->memory_bytes + stage_work_bytes(w->stage);
+    carver more = {NULL, 0};
+    w->config.capacity++;
+    carve_all(w, &more);
+    w->config.capacity--;
+    out->microbatch = more.used - w->memory_bytes;
+    out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
+}
+
+braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, braid_error *error) {
     tensor_pool *pool = NULL;
-    if (tensor_pool_new(config->threads ? config->threads : 1, &pool, NULL)) return 0;
-    worker w;
-    uint64_t bytes = worker_measure(&w, config, pool, NULL) ? 0 : w.memory_bytes + stage_work_bytes(w.stage);
+    worker w = {0};
+    *out = (worker_sizes){0};
+    braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &pool, error);
+    if (!err) err = worker_measure(&w, config, pool, error);
+    if (!err) sizes_of(&w, out);
     stage_free(w.stage);
-    tensor_pool_free(pool);
-    return bytes;
+    if (pool) tensor_pool_free(pool);
+    return err;
+}
+
+uint64_t worker_memory_bytes(const worker_config *config) {
+    worker_sizes sizes;
+    return worker_measure_sizes(config, &sizes, NULL) ? 0 : sizes.total;
 }
 
 uint32_t worker_fitting_capacity(const worker_config *config, uint64_t bytes, uint32_t most) {

@@ -24,6 +24,7 @@ typedef struct worker_config {
     uint32_t microbatches;   // of an iteration: a JOB_FORWARD for m >= microbatches draws held-out text
     uint32_t capacity;       // stashes
     unsigned threads;        // of the pool that worker_new will get: worker_memory_bytes counts their scratch; 0: one
+    bool alone;              // nobody else asks for sums or results: no hashes of them, and in fast mode one array for both
     const train_data *data;  // stage 0 only, borrowed; NULL elsewhere
     uint64_t max_memory;     // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
 } worker_config;
@@ -31,7 +32,20 @@ typedef struct worker_config {
 // Reserves all memory at once. `pool` is borrowed.
 braid_err worker_new(const worker_config *config, tensor_pool *pool, worker **out, braid_error *error);
 void worker_free(worker *w);
-// What worker_new would reserve, in bytes.
+
+// What worker_new would reserve, by purpose; all but `parameters` in bytes.
+typedef struct worker_sizes {
+    uint64_t parameters;  // elements
+    uint64_t weights;
+    uint64_t optimizer;   // the two moments
+    uint64_t gradients;   // the iteration's sum and its result
+    uint64_t microbatch;  // each of `capacity`
+    uint64_t work;        // the stage's work area, tables
+    uint64_t total;
+} worker_sizes;
+
+braid_err worker_measure_sizes(const worker_config *config, worker_sizes *out, braid_error *error);
+// The total; 0 when there is no memory even to count it.
 uint64_t worker_memory_bytes(const worker_config *config);
 
 // The largest capacity, at most `most`, with which the worker fits into `bytes`; 0 when not even one stash does.

@@ -159,7 +159,7 @@ static void norm_block(void *context, size_t i) {
     const block *range = &w->blocks[i];
     const float *values = w->results + range->offset;
     w->block_norm2[i] = sum_norm2(values, range->count);
-    w->block_hash[i] = sha256_of(values, range->count * sizeof *values);
+    if (!w->config.alone) w->block_hash[i] = sha256_of(values, range->count * sizeof *values);
 }
 
 void worker_norm(const worker_call *call) {
@@ -170,7 +170,7 @@ void worker_norm(const worker_call *call) {
         w->tensor_norm2[w->blocks[b].tensor] += w->block_norm2[b];
         if (!isfinite(w->block_norm2[b])) call->result->overflow = true;
     }
-    call->result->hash = worker_root(w->block_hash, w->block_count);
+    if (!w->config.alone) call->result->hash = worker_root(w->block_hash, w->block_count);
     call->result->norms = w->tensor_count;
     call->result->norm2 = w->tensor_norm2;
 }
