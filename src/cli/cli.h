@@ -13,6 +13,7 @@ enum {
 int cli_up(int argc, char **argv);
 int cli_node(int argc, char **argv);
 int cli_train(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_keygen(int argc, char **argv);
 int cli_bench(int argc, char **argv);

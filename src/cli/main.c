@@ -16,6 +16,7 @@ static const cli_verb verbs[] = {
     {"up", cli_up, "train with a swarm of processes on this machine"},
     {"node", cli_node, "run one peer: join a run, or begin one"},
     {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
+    {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
     {"generate", cli_generate, "continue a text with a trained model"},
     {"keygen", cli_keygen, "make a peer's key"},
     {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},

@@ -2,7 +2,6 @@
 
 #include "flow/router.h"
 #include "format/quantity.h"
-#include "train/worker.h"
 
 enum { DEFAULT_CAPACITY = 16 };
 _Static_assert((int)RUN_ROUTING_BRAID == ROUTER_BRAID && (int)RUN_ROUTING_GWTF == ROUTER_GWTF && (int)RUN_ROUTING_SWARM == ROUTER_SWARM, "one order");
@@ -29,10 +28,10 @@ uint64_t plan_parameters(const split *model) {
     return elements;
 }
 
-static void stage_config(const run_config *run, uint32_t s, uint32_t capacity, worker_config *config) {
-    *config = (worker_config){.model = run->model, .recipe = run->recipe, .seed = run->seed,
+void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity, worker_config *out) {
+    *out = (worker_config){.model = run->model, .recipe = run->recipe, .seed = run->seed,
                               .microbatches = run->microbatches, .capacity = capacity};
-    run_stage_shape(run, s, &config->shape);
+    run_stage_shape(run, number, &out->shape);
 }
 
 // A relay does not know yet where it will be placed: every stage must fit.
@@ -40,7 +39,7 @@ static braid_err capacity_fit(const run_config *run, uint32_t first, uint32_t la
                               uint32_t *capacity, braid_error *error) {
     for (uint32_t s = first; s <= last; s++) {
         worker_config config;
-        stage_config(run, s, fixed ? *capacity : 1, &config);
+        plan_stage_worker(run, s, fixed ? *capacity : 1, &config);
         uint64_t needed = worker_memory_bytes(&config);
         char need[QUANTITY_TEXT], limit[QUANTITY_TEXT];
         if (needed > max_memory)

@@ -20,7 +20,7 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train generate keygen sim "bench f7" "bench churn" "bench drift" "bench t6" "bench views" "bench scale"; do
+    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t6" "bench views" "bench scale"; do
         # shellcheck disable=SC2086 # an experiment is two words
         "$BRAID" $verb --help | sed -n 's/^  --\([a-z-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
@@ -63,6 +63,15 @@ expect 2 "bad.yaml:" solo bad.yaml
 # memory
 write_run run.yaml
 expect 1 "the limit is 64 KiB; raise --max-memory to at least" "$BRAID" train --solo run.yaml --max-memory 64K
+
+# what braid plan foretells
+expect 2 "RUN.yaml is missing" "$BRAID" plan
+expect 2 "none.yaml': No such file or directory" "$BRAID" plan none.yaml
+expect 0 "braid train --solo needs" "$BRAID" plan run.yaml
+expect 0 '"capacity":0}' "$BRAID" plan run.yaml --max-memory 64K --json
+solo_bytes=$("$BRAID" plan run.yaml --json --threads 2 | grep -o '"solo_bytes":[0-9]*' | grep -o '[0-9]*')
+expect 0 "weights " "$BRAID" train --solo run.yaml --threads 2 --max-memory "$solo_bytes"
+expect 1 "raise --max-memory" "$BRAID" train --solo run.yaml --threads 2 --max-memory $((solo_bytes - 1))
 
 # checkpoints
 expect 0 "weights " "$BRAID" train --solo run.yaml --save saved --threads 1

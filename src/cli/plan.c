@@ -1,0 +1,192 @@
+// braid plan: the memory of a run, stage by stage, before anything is started.
+#include "cli/cli.h"
+#include "cli/figures.h"
+#include "cli/options.h"
+#include "format/quantity.h"
+#include "node/plan.h"
+
+#include <stdio.h>
+
+static const char examples[] = "braid plan RUN.yaml\n"
+                               "braid plan RUN.yaml --max-memory 8G\n"
+                               "braid plan RUN.yaml --max-memory 2G --threads 4 --json\n";
+
+enum { PLAN_MAX_THREADS = 1024 };
+
+typedef struct plan_flags {
+    uint64_t threads, max_memory;
+    bool json;
+} plan_flags;
+
+// A stage as the run describes it and with its other choice: [0] everything kept, [1] only the input, the rest made again.
+typedef struct plan_stage {
+    stage_shape shape;
+    worker_sizes sizes[2];
+    uint32_t capacity[2];  // with max_memory
+} plan_stage;
+
+typedef struct plan {
+    run_config run;
+    plan_flags flags;
+    plan_stage stage[WIRE_MAX_STAGES];
+    worker_sizes solo;
+} plan;
+
+// --- measuring
+
+static braid_err measure_stage(plan *p, uint32_t number, braid_error *error) {
+    plan_stage *s = &p->stage[number];
+    braid_err err = BRAID_OK;
+    for (int again = 0; again < 2 && !err; again++) {
+        worker_config config;
+        plan_stage_worker(&p->run, number, 1, &config);
+        s->shape = config.shape;
+        config.shape.recompute = again == 1;
+        config.threads = (unsigned)p->flags.threads;
+        err = worker_measure_sizes(&config, &s->sizes[again], error);
+        if (!err && p->flags.max_memory)
+            s->capacity[again] = worker_fitting_capacity(&config, p->flags.max_memory, p->run.microbatches);
+    }
+    return err;
+}
+
+static braid_err measure(plan *p, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < p->run.stages && !err; i++) err = measure_stage(p, i, error);
+    worker_config solo = {.model = p->run.model, .recipe = p->run.recipe, .capacity = 1, .alone = true};
+    solo.threads = (unsigned)p->flags.threads;
+    run_solo_shape(&p->run, &solo.shape);
+    return err ? err : worker_measure_sizes(&solo, &p->solo, error);
+}
+
+// --- text
+
+static void print_size(uint64_t bytes) {
+    char text[QUANTITY_TEXT];
+    printf(" %10s", quantity_size_text(bytes, text));
+}
+
+static void print_layers(const stage_shape *shape) {
+    char text[32];
+    uint32_t first = shape->layer_begin, end = shape->layer_end;
+    if (first == end)
+        snprintf(text, sizeof text, "ends");
+    else
+        snprintf(text, sizeof text, "%u-%u%s", first, end - 1, shape->ends ? " + ends" : "");
+    printf(" %-14s", text);
+}
+
+static void print_stage(const plan *p, uint32_t number) {
+    const plan_stage *s = &p->stage[number];
+    char count[QUANTITY_TEXT];
+    printf("%5u", number);
+    print_layers(&s->shape);
+    printf(" %10s", quantity_count_text((double)s->sizes[0].parameters, count));
+    print_size(s->sizes[0].weights);
+    print_size(s->sizes[0].optimizer);
+    print_size(s->sizes[0].gradients);
+    for (int again = 0; again < 2; again++) {
+        const worker_sizes *z = &s->sizes[again];
+        print_size(z->work);
+        print_size(z->microbatch);
+        if (p->flags.max_memory)
+            printf(" %6u", s->capacity[again]);
+        else
+            print_size(z->total);
+    }
+    putchar('\n');
+}
+
+static void print_plan(const plan *p) {
+    const run_config *run = &p->run;
+    char text[QUANTITY_TEXT];
+    printf("Run %s: microbatches of %u x %u tokens, %s sums; %s.\n\n", run->name, run->sequences, run->tokens,
+           run->recipe.reproducible ? "exact" : "fp32",
+           run->recompute ? "activations are made again in backward" : "activations are kept");
+    printf("%75s%s\n", "",
+           p->flags.max_memory ? "kept                           made again"
+                               : "kept                               made again");
+    printf("stage layers         parameters    weights  optimizer  gradients");
+    for (int again = 0; again < 2; again++)
+        printf("       work microbatch %s", p->flags.max_memory ? " holds" : "  with one");
+    printf("\n");
+    for (uint32_t i = 0; i < run->stages; i++) print_stage(p, i);
+    if (p->flags.max_memory)
+        printf("\n'holds': microbatches at once that fit into %s, at most the run's %u; 0: not even one.\n",
+               quantity_size_text(p->flags.max_memory, text), run->microbatches);
+    printf("\nbraid train --solo needs %s.\n", quantity_size_text(p->solo.total, text));
+}
+
+// --- JSON
+
+static void put_choice(json_out *o, const plan *p, const plan_stage *s, int again) {
+    json_out_open(o, again ? "recomputed" : "kept", '{');
+    json_out_u64(o, "work_bytes", s->sizes[again].work);
+    json_out_u64(o, "microbatch_bytes", s->sizes[again].microbatch);
+    json_out_u64(o, "total_bytes", s->sizes[again].total);
+    if (p->flags.max_memory) json_out_u64(o, "capacity", s->capacity[again]);
+    json_out_close(o, '}');
+}
+
+static bool put_plan(const plan *p) {
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "name", p->run.name);
+    json_out_bool(&o, "recompute", p->run.recompute);
+    if (p->flags.max_memory) json_out_u64(&o, "max_memory_bytes", p->flags.max_memory);
+    json_out_u64(&o, "solo_bytes", p->solo.total);
+    json_out_open(&o, "stages", '[');
+    for (uint32_t i = 0; i < p->run.stages; i++) {
+        const plan_stage *s = &p->stage[i];
+        json_out_open(&o, NULL, '{');
+        json_out_u64(&o, "stage", i);
+        json_out_u64(&o, "layer_begin", s->shape.layer_begin);
+        json_out_u64(&o, "layer_end", s->shape.layer_end);
+        json_out_bool(&o, "ends", s->shape.ends);
+        json_out_u64(&o, "parameters", s->sizes[0].parameters);
+        json_out_u64(&o, "weight_bytes", s->sizes[0].weights);
+        json_out_u64(&o, "optimizer_bytes", s->sizes[0].optimizer);
+        json_out_u64(&o, "gradient_bytes", s->sizes[0].gradients);
+        for (int again = 0; again < 2; again++) put_choice(&o, p, s, again);
+        json_out_close(&o, '}');
+    }
+    json_out_close(&o, ']');
+    return figures_print_line(&o);
+}
+
+static int show(plan *p, const char *path) {
+    braid_error error = {0};
+    if (run_config_load(path, &p->run, &error)) return cli_complain(CLI_USAGE, "plan", "%s", error.text);
+    if (!p->flags.max_memory) p->flags.max_memory = p->run.max_memory;
+    if (measure(p, &error)) return cli_complain(CLI_FAILED, "plan", "%s", error.text);
+    bool written = true;
+    if (p->flags.json)
+        written = put_plan(p);
+    else
+        print_plan(p);
+    return written && fflush(stdout) == 0 ? CLI_OK : cli_complain(CLI_FAILED, "plan", "cannot write the plan");
+}
+
+int cli_plan(int argc, char **argv) {
+    static plan p = {.flags = {.threads = 1}};  // too large for a careful stack
+    option table[] = {
+        {"max-memory", OPTION_SIZE, &p.flags.max_memory,
+         .help = "how many microbatches a peer with so much memory holds", .fallback = "what the run says"},
+        {"threads", OPTION_COUNT, &p.flags.threads, .help = "threads that compute: each has its own scratch memory",
+         .min = 1, .max = PLAN_MAX_THREADS},
+        {"json", OPTION_SWITCH, &p.flags.json, .help = "one JSON object"},
+    };
+    options o = {.verb = "plan",
+                 .arguments = "RUN.yaml",
+                 .summary = "Shows the memory that a run needs, stage by stage, before anything is started.",
+                 .examples = examples,
+                 .table = table,
+                 .count = sizeof table / sizeof *table,
+                 .min_given = 1,
+                 .max_given = 1};
+    int code = CLI_OK;
+    if (!options_parse(&o, argc, argv, &code)) return code;
+    code = show(&p, o.given[0]);
+    options_close(&o);
+    return code;
+}
