@@ -10,16 +10,11 @@ enum { BUILDING = 16 };  // delays after the last unit was pushed or handed back
 
 static braid *self_of(router *r) { return (braid *)r; }
 
-static uint32_t commodities_of(const router_config *c) {
-    return router_names_source(c, c->self) ? 1 : c->source_count;
-}
-
-static bool shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
+static uint32_t commodities_of(const router_config *c) { return router_names_source(c, c->self) ? 1 : c->source_count; }
 
 static uint32_t label_limit_of(const router_config *c) {
     if (c->algorithm == ROUTER_SWARM) return 0;
-    uint32_t limit = c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
-    return shares(c) && limit > BRAID_SHARED_PATH ? BRAID_SHARED_PATH : limit;
+    return c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
 }
 
 static void give_room(braid_label *label, uint32_t limit, int64_t **at, router_half **half) {
@@ -42,8 +37,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     b->up = up;
     b->down = down;
     b->commodity = commodity;
-    b->label_limit = limit;
-    b->shared = shares(config);
+    b->label_room = limit;
+    b->shared_limit = limit < BRAID_SHARED_PATH ? limit : BRAID_SHARED_PATH;
+    b->shared = braid_shares(config);
+    b->label_limit = b->shared ? b->shared_limit : limit;
     for (size_t i = 0; i < links; i++) {
         give_room(&down[i].label, limit, &at, &half);
         give_room(b->shared ? &down[i].stay : &up[i].label, limit, &at, &half);
@@ -100,6 +97,7 @@ static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.co
 static void link_up(router *r, router_side side, uint32_t slot) {
     builds(self_of(r));
     braid_unsettle_price(self_of(r));
+    braid_mode_link_up(self_of(r), side, slot);
     for (uint32_t k = 0; k < r->commodities; k++) {
         if (side == ROUTER_PREVIOUS) forget_up(self_of(r), k, slot);
         if (side == ROUTER_NEXT) forget_down(self_of(r), k, slot);
@@ -110,6 +108,7 @@ static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
     builds(b);
     braid_unsettle_price(b);
+    b->neighbours_since = r->now;
     braid_tokens_link_gone(b, peer);
     int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -150,7 +149,7 @@ static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
 static void receive_about(braid *b, uint32_t k, const router_message *m, int previous, int next) {
     if (m->kind == ROUTER_LABEL) on_label(b, k, m, previous, next);
     if (m->kind == ROUTER_ADVERT) on_advert(b, k, m, next);
-    if (m->kind == ROUTER_QUERY && previous >= 0) up_of(b, k, (uint32_t)previous)->watches = m->why != 0;
+    if (m->kind == ROUTER_QUERY && previous >= 0) up_of(b, k, (uint32_t)previous)->watches = m->why == BRAID_WATCH;
     if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, k, (uint32_t)next, m);
     if (m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= BRAID_CANCELLED)) builds(b);
@@ -163,7 +162,10 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
-    if (k >= 0) receive_about(b, (uint32_t)k, m, previous, next);
+    if (m->kind == ROUTER_QUERY && m->why == BRAID_ERA)
+        braid_mode_heard(b, m, previous, next);
+    else if (k >= 0)
+        receive_about(b, (uint32_t)k, m, previous, next);
     if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT) braid_keep_capacity(b);  // those change no counter
 }
 // --- Ticks -------------------------------------------------------------------------------------------------------------
@@ -183,6 +185,7 @@ static void tick(router *r) {
     braid_expire(b);
     braid_balance(b);
     braid_adjust_price(b);
+    braid_mode_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
     if (!b->greedy) look_for_cycles(b);
@@ -219,7 +222,8 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
 static uint32_t load(const router *r) {
     const braid *b = (const braid *)r;
     int32_t booked = braid_load(b) + b->add;
-    return (uint32_t)(braid_priced(b) ? least(booked, (int32_t)r->config.capacity) : booked);
+    bool waits = braid_priced(b) || (r->is_source && braid_shares(&r->config));  // what is beyond the capacity
+    return (uint32_t)(waits ? least(booked, (int32_t)r->config.capacity) : booked);
 }
 
 static bool settled(const router *r) {

@@ -17,14 +17,16 @@ enum {
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
 };
 
-#define BRAID_BIG     ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
-#define BRAID_BIG_LOADS ((int64_t)1 << 50)   // ... with the objective worst
-#define BRAID_DEFICIT (-((int64_t)1 << 37))  // the distance that a peer in deficit advertises: it is filled first
-#define BRAID_NOWHERE ((int64_t)1 << 56)     // no way
-#define BRAID_TOTALS  ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
-#define BRAID_UNTOLD  (-((int64_t)1 << 57))  // the next advert goes out whatever it says
+#define BRAID_BIG       ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
+#define BRAID_BIG_LOADS ((int64_t)1 << 50)     // ... with the objective worst
+#define BRAID_DEFICIT   (-((int64_t)1 << 37))  // the distance that a peer in deficit advertises: it is filled first
+#define BRAID_NOWHERE   ((int64_t)1 << 56)     // no way
+#define BRAID_TOTALS    ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
+#define BRAID_LAST_ERA  ((int64_t)1 << 30)
+#define BRAID_UNTOLD    (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
 // Why a FLOW was sent.
+enum { BRAID_UNWATCH, BRAID_WATCH, BRAID_ERA };  // why a QUERY was
 enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED };
 
 // The cheapest residual walk from a half, never above 0 (the empty walk). Costs are from each half of the path on.
@@ -61,9 +63,9 @@ typedef struct braid_down {
     int64_t virtual_time;  // swarm's, if weighted
     int64_t distance;      // from it to the sink through free peers
     uint64_t said;
-    braid_label label;  // its I half's; with several data peers: what one more unit costs from there
-    braid_label stay;   // with several data peers: what the dearest unit there costs
-    bool watched;       // ... and I asked it to tell me every change
+    braid_label label;         // its I half's; with several data peers: what one more unit costs from there
+    braid_label stay;          // with several data peers: what the dearest unit there costs
+    bool watched;              // ... and I asked it to tell me every change
     int32_t adding;            // units that tokens reserved to put on it
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
 } braid_down;
@@ -110,18 +112,25 @@ typedef struct braid {
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
-    uint32_t label_limit;  // halves that a label here can hold
-    bool shared;           // several data peers: prices, and labels that know forward ways only
-    bool worst;         // the objective: what a unit on a link costs depends on how many there are
+    uint32_t label_room;    // halves that a label here can hold
+    uint32_t label_limit;   // ... and may
+    uint32_t shared_limit;  // ... with prices
+    bool shared;            // several data peers: prices, and labels that know forward ways only
+    bool worst;             // the objective: what a unit on a link costs depends on how many there are
     uint16_t scale, heaviest;
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
+
+    // braid_mode.c
+    uint32_t era;
+    int64_t era_since, neighbours_since;  // it began; the last neighbour came or went
 
     // braid_price.c
     int64_t price, step;  // of a unit through here; the last change
     int64_t mean;         // cost of a link here, at the last tick
     int64_t tends_since;
     int32_t tended_load;
+    uint32_t rises;           // of it since links or costs changed
     uint32_t flips;           // times that it turned round
     int8_t tends, last_turn;  // -1: to fall, 1: to rise
     uint32_t visits;          // in use
@@ -176,6 +185,7 @@ bool braid_wants_detour(const braid *b);
 int64_t braid_way(const braid *b, uint32_t k, uint32_t slot);  // how far home is over that next neighbour
 void braid_ledger_deadlines(braid *b);
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
+void braid_fit(braid *b);
 
 // braid_worst.c: the objective worst
 int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more);  // if so many units were added
@@ -196,6 +206,12 @@ static inline int64_t cost_of_less(const braid *b, router_side side, uint32_t sl
 static inline int64_t worth_of_unit(const braid *b) { return b->worst ? BRAID_BIG_LOADS : BRAID_BIG; }
 static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : b->r.config.slack; }
 
+// braid_mode.c
+bool braid_shares(const router_config *c);  // whether several data peers share relays here, with prices or without
+void braid_mode_tick(braid *b);
+void braid_mode_link_up(braid *b, router_side side, uint32_t slot);
+void braid_mode_heard(braid *b, const router_message *m, int previous, int next);
+
 // braid_speak.c
 void braid_speak(braid *b);
 
@@ -205,9 +221,9 @@ int32_t braid_bookable(const braid *b);                    // units that could s
 int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut
 int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
 void braid_adjust_price(braid *b);
-bool braid_not_worth(const braid *b, int64_t cost);  // to book a unit that has no place
-void braid_unsettle_price(braid *b);                 // neighbours came or went: look for the price anew
-int64_t braid_price_step(const braid *b);
+bool braid_hopeless(const braid *b);  // no price settles so high: there is not room for all
+void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
+int64_t braid_grain(const braid *b);  // of costs, while prices move: a difference that is small
 
 // braid_share.c
 bool braid_share_open(const braid *b, uint32_t k, uint32_t slot);

@@ -249,7 +249,7 @@ static int32_t book(braid *b, uint32_t k, int32_t units) {
         best_cost = cost;
         best = (int)s;
     }
-    if (best < 0 || braid_not_worth(b, best_cost)) return units;
+    if (best < 0) return units;
     down_of(b, k, (uint32_t)best)->out++;
     braid_say_flow(b, k, (uint32_t)best, BRAID_BOOKED);
     return units - 1;
@@ -295,13 +295,18 @@ static void balance_source(braid *b) {
         c->stuck_since = b->r.now;
 }
 
+// Nothing passes here beyond what may.
+void braid_fit(braid *b) {
+    braid_keep_capacity(b);
+    give_up_passing(b);
+}
+
 void braid_balance(braid *b) {
     if (b->r.is_source) {
         balance_source(b);
         return;
     }
-    braid_keep_capacity(b);
-    give_up_passing(b);
+    braid_fit(b);
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         mend_excess(b, k);
         mend_deficit(b, k);
@@ -375,7 +380,8 @@ static void view_commodity(const braid *b, uint32_t k, int32_t *room, router_uni
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max) {
     const braid *b = (const braid *)r;
     uint32_t n = 0;
-    int32_t room = braid_priced(b) ? (int32_t)r->config.capacity : INT32_MAX;  // what is booked beyond it waits
+    bool waits = braid_shares(&r->config) && !r->is_source;  // what is booked beyond the capacity
+    int32_t room = waits ? (int32_t)r->config.capacity : INT32_MAX;
     for (uint32_t k = 0; k < r->commodities; k++) view_commodity(b, k, &room, units, max, &n);
     return n;
 }

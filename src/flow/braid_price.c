@@ -15,16 +15,16 @@ enum {
     // labels and tokens have answered the last change. Shorter ones make prices overshoot: 12 and 16 never came to rest.
     RAISE = 60,
     EASE = 80,
-    // Per cent of a link's mean cost, as the relay sees its own links: what a unit above capacity costs beside the price, the first
-    // step of a price and the smallest
+    // Per cent of a link's mean cost, as the relay sees its own links: what a unit above capacity costs beside the price, what is
+    // added to that whenever the price rises after the first times, the first step of a price, and the smallest
     PUSH = 12,
-    STEP = 12,
+    PUSH_GROWS = 2,
+    RISES_FREE = 4,
+    STEP = 6,
     SMALLEST = 4,
-    SHRINK = 35,   // per cent of a step that remain when the price turns round
-    FLIPS = 6,     // a price that turned round so often falls no more until links or costs change
-    ABSURD = 4,    // links' mean costs: no price settles above; there it goes by quarters. There is not room for all
-    WORTH = 64,    // links' mean costs: what a unit is worth that has no place; there is not room for all
-    TOO_DEAR = 16  // links' mean costs: at this price a relay takes no more bookings
+    SHRINK = 35,  // per cent of a step that remain when the price turns round
+    FLIPS = 6,    // a price that turned round so often falls no more until links or costs change
+    HOPELESS = 4  // links' mean costs: no price settles so high
 };
 
 bool braid_priced(const braid *b) { return b->shared && !b->r.is_source; }
@@ -40,23 +40,24 @@ static int64_t mean_cost(const braid *b) {
     return links == 0 || sum < links ? 1 : sum / links;
 }
 
-int64_t braid_price_step(const braid *b) { return 1 + b->mean * PUSH / 100; }
+int64_t braid_grain(const braid *b) { return 1 + b->mean * PUSH / 100; }
 
-bool braid_not_worth(const braid *b, int64_t cost) { return cost > WORTH * b->mean; }
-
-static bool too_dear(const braid *b) { return b->price > TOO_DEAR * b->mean; }
+bool braid_hopeless(const braid *b) { return b->price >= HOPELESS * b->mean && b->price > 0; }
 
 static int64_t most64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-int32_t braid_bookable(const braid *b) {
-    int32_t more = braid_priced(b) && !too_dear(b) ? OVERBOOK : 0;
-    return braid_room(b) + more;
+int32_t braid_bookable(const braid *b) { return braid_room(b) + (braid_priced(b) ? OVERBOOK : 0); }
+
+// A low one lets units try many places, a high one sends them off; whoever is still overbooked after many rises needs that.
+static int64_t push(const braid *b) {
+    int64_t rises = b->rises > RISES_FREE ? b->rises - RISES_FREE : 0;
+    return 1 + b->mean * (PUSH + PUSH_GROWS * rises) / 100;
 }
 
 // The share of `load` units' price that the last of them makes.
 static int64_t price_of_last(const braid *b, int32_t load) {
     int64_t over = most(0, load - (int32_t)b->r.config.capacity);
-    return b->price + over * braid_price_step(b);
+    return b->price + over * push(b);
 }
 
 int64_t braid_one_more(const braid *b, int32_t reserved) {
@@ -77,21 +78,24 @@ static void turn(braid *b, int sign) {
     }
     if (b->step < smallest) b->step = smallest;
     b->last_turn = (int8_t)sign;
-    int64_t step = b->price > ABSURD * b->mean ? most64(b->step, b->price / 4) : b->step;
-    b->price = sign > 0 ? b->price + step : most64(0, b->price - step);
+    if (sign > 0) b->rises++;
+    b->price = sign > 0 ? b->price + b->step : most64(0, b->price - b->step);
 }
 
 void braid_unsettle_price(braid *b) {
     b->flips = 0;
+    b->rises = 0;
     b->step = 0;
 }
 
 // The mean can fall a long way at once: when a neighbour leaves that named a huge cost. By itself no price comes so high.
 static void follow_mean(braid *b) {
     int64_t mean = mean_cost(b);
-    if (mean != b->mean) braid_unsettle_price(b);
+    if (mean != b->mean) {
+        braid_unsettle_price(b);
+        if (b->price > (HOPELESS - 1) * mean) b->price = (HOPELESS - 1) * mean;
+    }
     b->mean = mean;
-    if (b->price > 2 * TOO_DEAR * mean) b->price = 2 * TOO_DEAR * mean;
     if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) b->price = 0;
 }
 
@@ -101,7 +105,7 @@ void braid_adjust_price(braid *b) {
     if (b->r.is_source) return;
     int32_t load = braid_load(b), over = load - (int32_t)b->r.config.capacity;
     bool eases = over < 0 && b->price > 0 && b->flips < FLIPS;
-    int sign = over > 0 && !too_dear(b) ? 1 : eases ? -1 : 0;
+    int sign = over > 0 ? 1 : eases ? -1 : 0;
     if (sign == 0 || sign != b->tends || load != b->tended_load) b->tends_since = b->r.now;
     b->tends = (int8_t)sign;
     b->tended_load = load;

@@ -59,7 +59,7 @@ static void watch(braid *b, uint32_t k, uint32_t slot, bool wanted) {
     down_of(b, k, slot)->watched = wanted;
     outgoing *o = router_post(&b->r, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_QUERY);
     o->k = (uint8_t)k;
-    o->why = wanted;
+    o->why = wanted ? BRAID_WATCH : BRAID_UNWATCH;
 }
 
 // Only those whose ways come first need to tell me of every change; from the others' words I know at least how cheap
@@ -140,8 +140,8 @@ uint32_t braid_share(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) 
         return 0;
     }
     if (c->shift_at == BRAID_NEVER_SINCE) {  // who gains most goes first
-        int64_t step = braid_price_step(b);
-        c->shift_at = b->r.now + BRAID_SHIFT_WAIT * delay * step / (step + d.gain) +
+        int64_t grain = braid_grain(b);
+        c->shift_at = b->r.now + BRAID_SHIFT_WAIT * delay * grain / (grain + d.gain) +
                       (int64_t)rng_below(&b->r.random, (uint64_t)(2 * delay));
     }
     if (!down_of(b, k, d.to)->watched && b->r.slot[ROUTER_NEXT][d.to].peer != b->r.source[k]) {

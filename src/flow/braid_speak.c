@@ -2,8 +2,7 @@
 #include "flow/braid.h"
 
 enum {
-    LAZY = 48,          // delays that a small change of a label may wait, with several data peers
-    SMALL_CHANGE = 30,  // ... per cent of a step of a price
+    LAZY = 48,  // delays that a small change of a label may wait, with several data peers
 };
 
 // A data peer hears only of its own units.
@@ -44,7 +43,7 @@ static int64_t label_value(const braid_label *label) { return label->length > 0 
 
 // Of a label's small changes others hear later, together.
 static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
-    int64_t small = braid_price_step(b) * SMALL_CHANGE / 100, until = at + LAZY * b->r.config.delay;
+    int64_t small = braid_grain(b), until = at + LAZY * b->r.config.delay;
     if (value > said + small || value < said - small || b->r.now >= until) return true;
     router_want(&b->r, until);
     return false;
@@ -54,7 +53,7 @@ static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
 static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
     int64_t value = label_value(&b->commodity[k].in);
     if (u->watches) return news(b, value, u->said_cost, u->said_at);
-    return value < u->said_cost - braid_price_step(b) * SMALL_CHANGE / 100;
+    return value < u->said_cost - braid_grain(b);
 }
 
 static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {

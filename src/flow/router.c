@@ -170,6 +170,12 @@ void router_capacity(router *r, int64_t now, uint32_t capacity) {
     changed(r, now);
 }
 
+void router_relays(router *r, int64_t now, uint32_t relays) {
+    if (r->config.relays == relays) return;
+    r->config.relays = relays;
+    changed(r, now);
+}
+
 void router_foresee(const router *r) {
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
         __builtin_prefetch(r->sorted[side]);

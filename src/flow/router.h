@@ -29,12 +29,12 @@
 
 enum {
     ROUTER_MAX_NEIGHBOURS = 2048,  // a side, and of the own stage: a lone data peer sees all of its two stages
-    ROUTER_MAX_SOURCES = 8,      // data peers
-    ROUTER_MAX_PATH = 40,        // halves of peers in a label
-    ROUTER_MAX_CYCLE = 44,       // a label's path, closed, and the inner arc
-    ROUTER_MAX_UNITS = 4096,     // a peer's capacity, a data peer's demand
-    ROUTER_MAX_COST = 1 << 30,   // of a link
-    ROUTER_FRAME_BYTES = 16,     // what a frame costs beside its messages
+    ROUTER_MAX_SOURCES = 8,        // data peers
+    ROUTER_MAX_PATH = 40,          // halves of peers in a label
+    ROUTER_MAX_CYCLE = 44,         // a label's path, closed, and the inner arc
+    ROUTER_MAX_UNITS = 4096,       // a peer's capacity, a data peer's demand
+    ROUTER_MAX_COST = 1 << 30,     // of a link
+    ROUTER_FRAME_BYTES = 16,       // what a frame costs beside its messages
 };
 
 typedef uint32_t router_peer;  // the run's number of a peer, below 2^31; 0 is nobody
@@ -67,6 +67,7 @@ typedef struct router_config {
     int64_t slack;        // gains of less than this per link are left alone; costs that differ in it are exact
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
+    uint32_t relays;      // of the run, as far as is known: very many that several data peers share go without prices
 
     // swarm
     bool weighted;  // stochastic wiring: the next peer by virtual time (a unit adds the link's cost); else the closest
@@ -92,6 +93,9 @@ void router_neighbour_gone(router *r, int64_t now, router_peer who);
 void router_cost(router *r, int64_t now, router_peer who, router_side side, int64_t cost);
 // A relay's capacity or a data peer's demand is another one now.
 void router_capacity(router *r, int64_t now, uint32_t capacity);
+
+// The run has so many relays now (router_config.relays).
+void router_relays(router *r, int64_t now, uint32_t relays);
 
 // --- Messages ----------------------------------------------------------------------------------------------------------
 
