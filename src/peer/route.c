@@ -233,6 +233,9 @@ static void refresh(peer *p) {
         r->capacity = r->bound = capacity_now(p);
         router_capacity(r->router, (int64_t)p->now, r->capacity);
     }
+    uint32_t relays = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) relays += p->members[i].stage != 0;
+    router_relays(r->router, (int64_t)p->now, relays);
     route_view_refresh(p);
     choose_neighbours(p);
 }

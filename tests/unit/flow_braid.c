@@ -1,6 +1,7 @@
 // braid's routers in a small network: the exact optimum for one source, always quiet, under any delays, crashes and joins.
 #include "flow_net.h"
 
+#include "flow/braid.h"
 #include "seed.h"
 
 static const net_case published[] = {{.sources = 1,
@@ -68,13 +69,14 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
 }
 
 // With several data peers the flow is whole and quiet; how cheap it is, unit_sim_glpk looks at.
-static void several_with_crashes(uint64_t seed, int cases) {
+static void several_with_crashes(uint64_t seed, int cases, uint32_t relays) {
     rng r = seeded_rng("several", seed);
     for (int i = 0; i < cases; i++) {
         net_case c = net_random_case(&r);
         c.sources = 2 + (uint32_t)rng_below(&r, 3);
         c.relays += 2 * c.stages;
         c.equal = true;
+        c.config.relays = relays;
         net *n = net_new(&c);
         net_churn(n, &r);
         net_settle(n, "several data peers");
@@ -85,8 +87,62 @@ static void several_with_crashes(uint64_t seed, int cases) {
 // Each of the two seeds notices rules of braid_share.c that the other does not.
 static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
-    several_with_crashes(9, 80);
-    several_with_crashes(6, 80);
+    several_with_crashes(9, 80, 0);
+    several_with_crashes(6, 80, 0);
+}
+
+// So many that nobody tries prices.
+static void test_several_data_peers_in_a_crowd(void **state) {
+    (void)state;
+    several_with_crashes(10, 400, 1000);
+}
+
+static uint32_t with_prices(const net *n) {
+    uint32_t count = 0;
+    for (router_peer p = 1; p <= n->peers; p++) count += ((const braid *)n->router[p])->shared;
+    return count;
+}
+
+static void wish(net *n, uint32_t units) {
+    for (router_peer p = 1; p <= n->c.sources; p++) {
+        n->capacity[p] = units;
+        router_capacity(n->router[p], n->now, units);
+        net_after(n, p);
+    }
+}
+
+// Two data peers that want twice of what fits: prices are given up. Somebody who comes then is told. When there is room, and
+// somebody came, all try prices again.
+static void test_prices_are_given_up_and_tried_again(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        net_case c = {.sources = 2,
+                      .relays = 12,
+                      .stages = 3,
+                      .capacity_from = 1,
+                      .capacity_below = 3,
+                      .cost_from = 1,
+                      .cost_below = 20,
+                      .delays = (net_delays)(seed % 4),
+                      .seed = seed};
+        net *n = net_new(&c);
+        assert_int_equal(with_prices(n), n->peers);
+        net_settle(n, "too much is wanted");
+        assert_int_equal(with_prices(n), 0);
+        uint32_t fits = net_fits(n);
+        wish(n, fits / 2);
+        net_settle(n, "less is wanted");
+        router_peer newcomer = n->peers;
+        net_crash(n, newcomer);
+        net_run(n, 20);
+        net_restart(n, newcomer);
+        net_run(n, 60);
+        assert_int_equal(with_prices(n), 0);
+        net_result r = net_settle(n, "prices again");
+        assert_int_equal(with_prices(n), n->peers);
+        assert_int_equal(r.units, fits / 2 * 2);
+        net_free(n);
+    }
 }
 
 typedef struct sums {
@@ -136,6 +192,8 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_reaches_the_optimum_of_the_published_tests),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
         cmocka_unit_test(test_several_data_peers_with_crashes),
+        cmocka_unit_test(test_several_data_peers_in_a_crowd),
+        cmocka_unit_test(test_prices_are_given_up_and_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
