@@ -437,9 +437,9 @@ void on_probe(peer *p, const message *msg) {
         status->has_dx = h->backward == WORK_DONE;
         status->forward_done = h->forward == WORK_DONE;
         status->backward_done = h->backward == WORK_DONE;
-        status->working = h->forward == WORK_QUEUED || h->forward == WORK_RUNNING || h->backward == WORK_QUEUED ||
-                          h->backward == WORK_RUNNING || h->weight == WORK_QUEUED || h->weight == WORK_RUNNING ||
-                          send_pending(&h->on) || send_pending(&h->back);
+        status->forwarding = h->forward == WORK_QUEUED || h->forward == WORK_RUNNING || send_pending(&h->on);
+        status->working = status->forwarding || h->backward == WORK_QUEUED || h->backward == WORK_RUNNING || h->weight == WORK_QUEUED ||
+                          h->weight == WORK_RUNNING || send_pending(&h->back);
         status->counted = h->counted;
         status->rev = h->rev;
         status->eta_ns = hold_eta(p, PHASE_BACKWARD);

@@ -140,7 +140,7 @@ typedef struct owned_stage {
     uint64_t chosen_ns;  // when a repair chose `member`, 0: routing did
     uint64_t eta_ns;     // 1 + what its last TRACE promised, 0: none came
     // answers to the present probe
-    bool answered, has_x, has_y, has_dy, has_dx, working;
+    bool answered, has_x, has_y, has_dy, has_dx, working, forwarding;
 } owned_stage;
 
 typedef struct owned {

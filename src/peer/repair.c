@@ -42,7 +42,7 @@ void repair_begin(peer *p, uint32_t m) {
     uint64_t slowest = 0;
     for (uint16_t s = 1; s < p->run.stages; s++) {
         owned_stage *st = &o->stage[s];
-        st->answered = st->has_x = st->has_y = st->has_dy = st->has_dx = st->working = false;
+        st->answered = st->has_x = st->has_y = st->has_dy = st->has_dx = st->working = st->forwarding = false;
         const member *who = member_find(p, st->member);
         if (who == NULL || who->contact == NO_CONTACT || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
@@ -70,6 +70,7 @@ void on_status(peer *p, const message *msg) {
     st->has_dy = body->has_dy;
     st->has_dx = body->has_dx;
     st->working = body->working;
+    st->forwarding = body->forwarding;
     st->forward_done |= body->forward_done;
     st->backward_done |= body->backward_done;
     for (s = 1; s < p->run.stages; s++) {
@@ -185,7 +186,7 @@ static void repair_forward(peer *p, uint32_t m) {
     fill_gaps(p, m, front);
     bool returned = o->adopted && o->stage[1].member != 0 && o->stage[1].has_dx && lacks_gradient(p, m, 0);
     if (returned) order_resend(p, m, 1, PHASE_BACKWARD, 0);  // its F and its loss may be computed meanwhile
-    bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].working;
+    bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].forwarding;
     if (moving) return;
     if (front + 1 < p->run.stages) tell_repair(p, m, (uint16_t)(front + 1), o->stage[front + 1].member);
     for (uint16_t s = (uint16_t)(front + 1); s < p->run.stages; s++) o->stage[s] = (owned_stage){.rev = o->stage[s].rev};

@@ -10,7 +10,8 @@ bool takeover_pending(const peer *p, uint32_t m) { return p->takeover.open && p-
 
 // ---- every member: OWNER is a fence -------------------------------------------------------------------------------
 
-// What is held does not depend on who owns it, so it stays; what was on its way to the older owner waits for orders.
+// What is held does not depend on who owns it, so it stays. What was on its way to the older owner, and gradients, which may be
+// on a way that it had mended, wait for orders.
 static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
     for (uint32_t m = slot; m < p->microbatches; m += p->run.slots) {
         held *h = &p->held[m];
@@ -20,7 +21,7 @@ static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
         h->owner_term = p->owner_term[slot];
         h->touched_ns = p->now;
         if (p->stage + 1 == p->run.stages && (h->on.to == older || h->on.state == SEND_LOST)) h->on = (sending){0};
-        if (p->stage == 1) h->back = (sending){0};
+        h->back = (sending){0};
     }
 }
 

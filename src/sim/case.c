@@ -192,6 +192,7 @@ void sim_case_add_data_deaths(sim_case *c) {
     for (uint32_t i = (uint32_t)rng_below(&r, 4); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
         sim_trouble *t = &c->trouble[c->troubles++];
         *t = (sim_trouble){kinds[rng_below(&r, sizeof kinds / sizeof *kinds)], (uint32_t)between(&r, 20, 50), between(&r, 0, span), between(&r, SECOND, 25 * SECOND)};
+        if (t->kind == SIM_PAUSE_DATA && rng_below(&r, 2)) t->for_ns = between(&r, 10 * SECOND, 12 * SECOND);  // back in the middle of the take-over
     }
     if (rng_below(&r, 3) == 0) c->lost_permille = (uint32_t)between(&r, 1, 20);
     if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);

@@ -151,13 +151,23 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     }
 }
 
+// A member that has read a newer OWNER of its slot must not obey it any more.
+static bool outdated(const sim_cluster *s, uint32_t node, const message_subject *subject) {
+    const sim_checker *k = &s->checker;
+    for (uint32_t i = 0; i < k->owners && i < SIM_KEPT_OWNERS; i++) {
+        const sim_owner *o = &k->owner[i];
+        if (o->slot == subject->m % s->c->slots && o->index > subject->owner_term && o->index <= s->node[node].view.log_position) return true;
+    }
+    return false;
+}
+
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
     sim_watch *w = &s->checker.watch[node];
     if (msg->kind == MESSAGE_FORWARD) {
         sim_commit *c = commit_at(s, &msg->u.forward.subject);
         if (c && c->evicted == s->node[node].view.member) c->evicted = 0;
     }
-    if (msg->kind != MESSAGE_COMMIT) return;
+    if (msg->kind != MESSAGE_COMMIT || outdated(s, node, &msg->u.commit.subject)) return;
     if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
     w->committed_iteration = msg->iteration;
     if (msg->u.commit.subject.m < WIRE_MAX_MICROBATCHES) bitset_add(w->committed.words, msg->u.commit.subject.m);

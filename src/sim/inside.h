@@ -9,6 +9,7 @@
 #include "sim/queue.h"
 
 enum {
+    SIM_KEPT_OWNERS = 256,
     SIM_MAX_NODES = 48,
     SIM_MAX_STAGE_BLOCKS = SIM_FAKE_BLOCKS,
     SIM_MAX_LOG_MEMBERS = 4 * WIRE_MAX_MEMBERS,  // who is expelled is forgotten when there is no room
@@ -113,7 +114,15 @@ typedef struct sim_commit {
     member_id evicted;  // who said last that it gave its stash up, and has not got another one since
 } sim_commit;
 
+// An OWNER entry.
+typedef struct sim_owner {
+    uint16_t slot;
+    uint64_t index;
+} sim_owner;
+
 typedef struct sim_checker {
+    sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
+    uint32_t owners;
     sim_watch *watch;         // [node_capacity]
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;

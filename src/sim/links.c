@@ -60,7 +60,8 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
         sim_trace(s, from, "   lost: no link");
         return;
     }
-    if (happens(s, e->blob ? 0 : s->c->lost_permille)) {
+    // but for the last word, after which nobody is there to say it again
+    if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->lost_permille)) {
         sim_trace(s, from, "   lost: by chance");
         return;
     }

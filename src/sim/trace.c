@@ -80,8 +80,8 @@ static void add_begin(line *l, const message_begin *b) {
 
 static void add_status(line *l, const message_status *x) {
     add_subject(l, &x->subject);
-    line_add(l, "%s%s%s%s%s%s%s%s rev %u eta %.1f ms", x->has_x ? " x" : "", x->has_y ? " y" : "", x->has_dy ? " dy" : "", x->has_dx ? " dx" : "",
-             x->forward_done ? " F" : "", x->backward_done ? " B" : "", x->working ? " working" : "", x->counted ? " counted" : "", x->rev, milliseconds(x->eta_ns));
+    line_add(l, "%s%s%s%s%s%s%s%s%s rev %u eta %.1f ms", x->has_x ? " x" : "", x->has_y ? " y" : "", x->has_dy ? " dy" : "", x->has_dx ? " dx" : "",
+             x->forward_done ? " F" : "", x->backward_done ? " B" : "", x->working ? " working" : "", x->forwarding ? " forwarding" : "", x->counted ? " counted" : "", x->rev, milliseconds(x->eta_ns));
 }
 
 static void add_holdings(line *l, const message_holdings *x) {

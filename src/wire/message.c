@@ -84,6 +84,7 @@ static void code_status(codec *c, message_status *status) {
     codec_bool(c, &status->forward_done);
     codec_bool(c, &status->backward_done);
     codec_bool(c, &status->working);
+    codec_bool(c, &status->forwarding);
     codec_bool(c, &status->counted);
     codec_u32(c, &status->rev);
     codec_u64(c, &status->eta_ns);

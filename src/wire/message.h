@@ -130,7 +130,9 @@ typedef struct message_probe {
 typedef struct message_status {
     message_subject subject;  // the receiver's own view: highest attempt and owner term seen
     uint64_t nonce;
-    bool has_x, has_y, has_dy, has_dx, forward_done, backward_done, working, counted;
+    bool has_x, has_y, has_dy, has_dx, forward_done, backward_done, counted;
+    bool working;     // something of it is computed, or on its way to somebody
+    bool forwarding;  // ... its x or y
     uint32_t rev;
     uint64_t eta_ns;
 } message_status;

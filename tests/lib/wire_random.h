@@ -230,6 +230,7 @@ static inline void random_status(wire_random *w, message_status *b) {
     b->forward_done = random_bool(w);
     b->backward_done = random_bool(w);
     b->working = random_bool(w);
+    b->forwarding = random_bool(w);
     b->counted = random_bool(w);
     b->rev = random_u32(w);
     b->eta_ns = random_u64(w);
