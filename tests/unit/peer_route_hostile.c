@@ -1,0 +1,230 @@
+// A relay in a crowded stage among hostile members: what they say of routes and views may be anything that can be
+// encoded, in any order and amid falling links. No assertion, nothing that cannot be sent, no more neighbours than there may
+// be, and no more words than were asked for.
+#include "peer/peer.h"
+
+#include "base/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire_random.h"
+
+enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, MY_STAGE = 2, STEPS = 60000 };
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint16_t tensor_stage[STAGES] = {0, 1, 2, 3};
+
+typedef struct other {
+    bool up;
+    uint32_t session, heard, sequence;  // of its end of the router's link; of the peer's as it said
+    uint64_t epoch;
+    uint32_t clock_us;                  // of the peer's last question
+    bool asked;
+} other;
+
+typedef struct world {
+    rng random;
+    peer *p;
+    uint64_t now, log, views, routes;
+    other other[OTHERS + 1];  // by number, which is also its member's; 1 is the data peer, who leads
+} world;
+
+static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
+static bool chance(world *w, uint32_t of) { return below(w, of) == 0; }
+static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
+static uint32_t number_of(const braid_id *id) { return id->bytes[0] | (uint32_t)id->bytes[1] << 8; }
+static uint16_t stage_of(uint32_t number) { return (uint16_t)(number == 1 ? 0 : number == SELF ? MY_STAGE : 1 + number % (STAGES - 1)); }
+
+static void step(world *w, const event *e);
+
+static void link_change(world *w, uint32_t number, bool up) {
+    if (w->other[number].up == up) return;
+    w->other[number] = (other){.up = up};
+    step(w, &(event){.kind = up ? EVENT_LINK_UP : EVENT_LINK_DOWN, .id = name_of(number)});
+}
+
+static void note_said(world *w, uint32_t to, const message *m) {
+    other *o = &w->other[to];
+    assert_true(o->up);
+    if (m->kind == MESSAGE_ROUTE) {
+        w->routes++;
+        o->heard = m->u.route.session;
+        o->epoch = m->u.route.epoch;
+    }
+    if (m->kind != MESSAGE_VIEW) return;
+    w->views++;
+    assert_true(stage_of(to) != 0);  // data peers hear no gossip
+    o->asked = m->u.view.kind == GOSSIP_SAMPLE || m->u.view.kind == GOSSIP_PING;
+    if (o->asked) o->clock_us = m->u.view.clock_us;
+}
+
+static void take_out(world *w) {
+    static message m;
+    effect e;
+    job work = {0};
+    uint32_t dial = 0;
+    while (peer_next_effect(w->p, &e)) {
+        if (e.kind == EFFECT_SEND) {
+            assert_true(message_decode(e.bytes, e.byte_count, &m));
+            note_said(w, number_of(&e.id), &m);
+        }
+        if (e.kind == EFFECT_DIAL) dial = number_of(&e.id);
+        if (e.kind == EFFECT_JOB) work = *e.job;
+        assert_true(e.kind != EFFECT_EXIT);
+    }
+    if (work.id != 0) {
+        const job_result r = {.id = work.id, .kind = work.kind, .cost_ns = MILLISECOND, .finite = true, .version = work.version};
+        step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+    }
+    if (dial != 0) link_change(w, dial, true);
+}
+
+static void step(world *w, const event *e) {
+    peer_view view;
+    peer_step(w->p, w->now, e);
+    take_out(w);
+    peer_look(w->p, &view);
+    assert_true(view.route_units <= view.route_bound || view.route_bound == 0);
+}
+
+static void deliver(world *w, uint32_t from, message *m) {
+    if (!w->other[from].up) return;
+    m->sender = from;
+    m->log_position = w->log;
+    step(w, &(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m});
+}
+
+static void append(world *w, log_entry entry) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = w->log, .entry = entry}};
+    m.u.log.entry.index = ++w->log;
+    m.u.log.entry.term = 1;
+    deliver(w, 1, &m);
+}
+
+static void admit(world *w, uint32_t number) {
+    log_entry entry = {.kind = LOG_MEMBER};
+    entry.u.member = (log_member){.peer = name_of(number), .stage = stage_of(number), .kind = number == 1 ? MEMBER_DATA : MEMBER_RELAY, .capacity = 4};
+    snprintf(entry.u.member.address, WIRE_MAX_ADDRESS, "peer-%u:1", number);
+    append(w, entry);
+}
+
+static void open_world(world *w, uint64_t seed, uint8_t routing) {
+    *w = (world){.random = {seed}, .now = 1000 * MILLISECOND};
+    const peer_run run = {.seed = 1, .iterations = 3, .microbatches = 30, .stages = STAGES, .slots = 1, .start_data_peers = 1, .start_relays = 3,
+                          .reproducible = true, .activation_bytes = 1 << 20, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
+                          .tensor_stage = tensor_stage, .routing = routing};
+    peer_config config = {.self = name_of(SELF), .address = "peer:1", .capacity = 4, .random_seed = seed, .stage = MY_STAGE, .leader_id = name_of(1), .leader_address = "peer-1:1"};
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&run, &config)), 0);
+    memset(memory, 0, peer_bytes(&run, &config));
+    w->p = peer_init(memory, &run, &config, w->now);
+    link_change(w, 1, true);
+    for (uint32_t i = 1; i <= OTHERS; i++) admit(w, i);
+    admit(w, SELF);
+    log_entry start = {.kind = LOG_RUN};
+    append(w, start);
+    log_entry owner = {.kind = LOG_OWNER, .u.owner = {.slot = 0, .member = 1}};
+    append(w, owner);
+    for (uint32_t i = 2; i <= OTHERS; i++) link_change(w, i, true);
+}
+
+// --- what they say
+
+static void say_route(world *w, uint32_t from) {
+    static message m;
+    wire_random r = {.r = &w->random, .below = chance(w, 2) ? 2 * SELF + 2 : 0};
+    memset(&m, 0, sizeof m);
+    m.kind = MESSAGE_ROUTE;
+    other *o = &w->other[from];
+    message_route *route = &m.u.route;
+    if (o->session == 0 || chance(w, 40)) *o = (other){.up = o->up, .heard = o->heard, .epoch = o->epoch, .session = 1 + below(w, 1000)};
+    if (o->heard != 0 && !chance(w, 4)) random_route(&r, route);
+    route->session = o->session;
+    route->heard = chance(w, 20) ? below(w, 5) : o->heard;
+    o->sequence += route->parts > 0 && !chance(w, 50);
+    route->sequence = o->sequence;
+    route->epoch = o->epoch;
+    if (route->cost > WIRE_MAX_LINK_COST) route->cost = 0;
+    deliver(w, from, &m);
+}
+
+static void say_view(world *w, uint32_t from) {
+    static message m;
+    wire_random r = {.r = &w->random, .below = chance(w, 2) ? SELF + 2 : 0};
+    memset(&m, 0, sizeof m);
+    m.kind = MESSAGE_VIEW;
+    random_view(&r, &m.u.view);
+    if (w->other[from].asked && chance(w, 2)) {
+        m.u.view = (message_view){.kind = GOSSIP_PONG, .side = (uint8_t)below(w, 3), .linked = (uint8_t)below(w, 4), .cost = below(w, 5000)};
+        if (chance(w, 3)) m.u.view.kind = GOSSIP_YES;
+    }
+    if (m.u.view.kind == GOSSIP_PONG || m.u.view.kind == GOSSIP_REPLY) m.u.view.clock_us = chance(w, 8) ? (uint32_t)rng_next(&w->random) : w->other[from].clock_us;
+    deliver(w, from, &m);
+}
+
+static void say_alive(world *w, uint32_t from) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = below(w, 2), .free_slots = below(w, 5), .forward_ns = below(w, 1000) * MILLISECOND, .backward_ns = rng_next(&w->random) >> below(w, 60)}};
+    deliver(w, from, &m);
+}
+
+static void let_time_pass(world *w) {
+    w->now += below(w, 20) * MILLISECOND;
+    if (peer_deadline(w->p) > w->now) return;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static void any_thing(world *w) {
+    uint32_t from = 1 + below(w, OTHERS);
+    if (chance(w, 3)) let_time_pass(w);
+    else if (chance(w, 200)) link_change(w, from, !w->other[from].up);
+    else if (chance(w, 6)) say_alive(w, from);
+    else if (chance(w, 2)) say_view(w, from);
+    else say_route(w, from);
+}
+
+static void test_any_word_at_any_time(void **state) {
+    (void)state;
+    static world w;
+    rng r = seeded_rng("hostile routes and views", 17);
+    for (uint8_t routing = 0; routing < 3; routing++) {
+        open_world(&w, rng_next(&r), routing);
+        for (int i = 0; i < STEPS; i++) any_thing(&w);
+        peer_view view;
+        peer_look(w.p, &view);
+        assert_true(view.member == SELF && view.routes);
+        print_message("%llu views, %llu routes\n", (unsigned long long)w.views, (unsigned long long)w.routes);
+        assert_true(w.views > 200 && w.routes > 200);
+        free(w.p);
+    }
+}
+
+// Whoever says ten times as much as he may is answered like one who keeps to it.
+static void test_a_chatterer_is_not_heard(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 5, 0);
+    uint32_t from = 3;
+    uint64_t before = w.views;
+    for (int i = 0; i < 1000; i++) {
+        message m = {.kind = MESSAGE_VIEW, .u.view = {.kind = GOSSIP_PING, .side = stage_of(from) < MY_STAGE ? 1 : 0, .clock_us = 1, .place.error = 1000}};
+        w.now += MILLISECOND;
+        deliver(&w, from, &m);
+    }
+    assert_in_range(w.views - before, 16, 16 + 8 + 8);  // the burst, a second's worth, and what it says by itself
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_word_at_any_time),
+        cmocka_unit_test(test_a_chatterer_is_not_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
