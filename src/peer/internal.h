@@ -12,7 +12,7 @@
 
 enum {
     PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
-    PEER_CONTACT_BLOCK = 16,        // contacts that are looked at together
+    PEER_CONTACT_BLOCK = 4,         // contacts that are looked at together
     PEER_CONTACT_BLOCKS = (PEER_MAX_CONTACTS + PEER_CONTACT_BLOCK - 1) / PEER_CONTACT_BLOCK,
     PEER_CONTACT_HINTS = 1024,      // a power of two
     PEER_MAX_EFFECTS = 8192,
@@ -45,7 +45,6 @@ typedef struct contact {
     uint16_t join_stage;
     uint32_t join_capacity;
     braid_id id;
-    char address[WIRE_MAX_ADDRESS];
     member_id member;   // its live member, 0: none
     link_state link;
     timing_link timing;
@@ -57,6 +56,7 @@ typedef struct contact {
     bool log_known;
     uint64_t log_sent_ns;
     message_heartbeat beat;
+    char address[WIRE_MAX_ADDRESS];
 } contact;
 
 // Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
@@ -224,6 +224,8 @@ typedef struct aggregation {
     uint32_t done;          // finished segments
     uint64_t calm_until_ns; // before this reduce_tick has nothing to do, unless something other than a trifle comes
     uint64_t calm_wake_ns;  // ... but to wake then
+    member_id asked_of;     // in this reduce_tick, of whom it was seen last whether he answers; 0: of nobody
+    bool it_answers;
     segment *segment;       // [segments of this stage]
 } aggregation;
 
@@ -334,6 +336,7 @@ typedef struct routing {
     route_link link[ROUTE_MAX_LINKS];
     uint32_t capacity, bound;  // what it may carry; what it may still carry of what it had before
     uint64_t iteration;       // of the links' shares
+    uint64_t say_ns;          // no link has anything to say before; 0: look
     uint64_t looked_ns;       // when costs and capacity were last looked at
     uint64_t routed, unrouted;  // microbatches sent by the router's units, and otherwise
     uint64_t changes;         // of who gets how many units

@@ -140,7 +140,7 @@ void peer_wake_at(peer *p, uint64_t when_ns) {
 }
 
 message *peer_compose(peer *p, message_kind kind) {
-    memset(&p->scratch, 0, sizeof p->scratch);
+    memset(&p->scratch, 0, offsetof(message, u) + message_body_bytes((uint8_t)kind));
     p->scratch.kind = (uint8_t)kind;
     return &p->scratch;
 }

@@ -189,12 +189,17 @@ static void start_reduce(peer *p, uint32_t g) {
 
 void reduce_stir(peer *p) { p->aggregation.calm_until_ns = 0; }
 
-// As member_answers; what is done by it is good for as long as the answer is.
+// As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
+// holder.
 static bool answers(peer *p, member_id id) {
     aggregation *a = &p->aggregation;
+    if (id == 0) return false;
+    if (id == a->asked_of) return a->it_answers;
     uint64_t until = member_answers_until(p, id);
     if (until < a->calm_until_ns) a->calm_until_ns = until;
-    return member_answers(p, id);
+    a->asked_of = id;
+    a->it_answers = member_answers(p, id);
+    return a->it_answers;
 }
 
 static void collect_parts(peer *p, uint32_t g) {
@@ -493,6 +498,7 @@ void reduce_tick(peer *p) {
     if (p->now >= a->calm_until_ns) {
         uint64_t deadline = p->deadline;
         p->deadline = a->calm_until_ns = UINT64_MAX;
+        a->asked_of = 0;
         if (!reduce(p)) reduce_stir(p);
         a->calm_wake_ns = p->deadline;
         if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;

@@ -15,6 +15,7 @@ route_link *route_find(peer *p, member_id id) {
 }
 
 void route_link_close(peer *p, route_link *l) {
+    p->routing.say_ns = 0;
     if (l->up) router_neighbour_gone(p->routing.router, (int64_t)p->now, (router_peer)l->member);
     l->up = l->broken = false;
     l->heard = l->sent = l->got = l->told = 0;
@@ -53,6 +54,7 @@ static void frame_send(peer *p, route_link *l) {
     bool sent = peer_send_member(p, l->member, 0);
     if (!sent && frame->parts > 0) l->broken = true;
     l->said_ns = p->now;
+    p->routing.say_ns = 0;
 }
 
 void route_say(peer *p, route_link *l) {
@@ -132,6 +134,7 @@ void route_flush(peer *p) {
         frame->part[frame->parts] = part_of(&out);
         put_words(&out, frame->word + words);
         if (!route_part_good(&frame->part[frame->parts], frame->word + words)) {
+            p->routing.say_ns = 0;
             l->broken = true;  // somebody's numbers led out of all bounds: begin anew without them
             frame->part[frame->parts] = (route_part){0};
             continue;
@@ -248,16 +251,20 @@ void on_route(peer *p, const message *msg) {
 
 // ---- time ---------------------------------------------------------------------------------------------------------
 
+static uint64_t link_due(const route_link *l) { return l->said_ns + (l->up ? TIMING_ROUTE_SAY_NS : TIMING_REPEAT_NS); }
+
 void route_links_tick(peer *p) {
-    for (uint32_t i = 0; i < p->routing.links; i++) {
-        route_link *l = &p->routing.link[i];
-        if (l->session == 0) continue;
-        if (l->broken) route_link_open(p, l);
-        uint64_t due = l->said_ns + (l->up ? TIMING_ROUTE_SAY_NS : TIMING_REPEAT_NS);
-        if (due <= p->now) {
-            route_say(p, l);
-            due = l->said_ns + (l->up ? TIMING_ROUTE_SAY_NS : TIMING_REPEAT_NS);
+    routing *r = &p->routing;
+    if (p->now >= r->say_ns) {
+        uint64_t first = UINT64_MAX;
+        for (uint32_t i = 0; i < r->links; i++) {
+            route_link *l = &r->link[i];
+            if (l->session == 0) continue;
+            if (l->broken) route_link_open(p, l);
+            if (link_due(l) <= p->now) route_say(p, l);
+            if (link_due(l) < first) first = link_due(l);
         }
-        peer_wake_at(p, due);
+        r->say_ns = first;
     }
+    peer_wake_at(p, r->say_ns);
 }

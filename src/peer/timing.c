@@ -46,7 +46,10 @@ double timing_phi(const timing_link *link, uint64_t now_ns) {
     return tail > 1e-300 ? -log10(tail) : 300;
 }
 
-bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_phi(link, now_ns) >= phi_suspect; }
+// (Most are asked about soon after they were heard.)
+bool timing_suspect(const timing_link *link, uint64_t now_ns) {
+    return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi_suspect;
+}
 
 uint64_t timing_sure_until(const timing_link *link) {
     return link->heard_ns + (uint64_t)(mean_of(link) + sure_deviations * deviation_of(link));

@@ -253,9 +253,18 @@ size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity) {
 
 bool message_decode(const uint8_t *bytes, size_t count, message *msg) {
     codec c = codec_reader(bytes, count);
-    memset(msg, 0, sizeof *msg);
+    memset(msg, 0, offsetof(message, u) + (count > 0 ? message_body_bytes(bytes[0]) : 0));
     codec_message(&c, msg);
     return codec_finished(&c);
+}
+
+size_t message_body_bytes(uint8_t kind) {
+    static const uint16_t bytes[MESSAGE_KINDS] = {
+#define X(upper, lower) [MESSAGE_##upper] = sizeof(message_##lower),
+        WIRE_MESSAGES(X)
+#undef X
+    };
+    return kind < MESSAGE_KINDS ? bytes[kind] : 0;
 }
 
 bool message_has_payload(uint8_t kind) {

@@ -475,12 +475,15 @@ uint32_t route_words_before(const message_route *route, uint32_t part);
 // inverse. Entries behind a count do not travel and come back zero. Whether a microbatch, member or block exists is for
 // the receiver to check. WIRE_MAX_CONTROL_BYTES is always enough.
 size_t message_encode(const message *msg, uint8_t *bytes, size_t capacity);
-// False when the bytes are not exactly one well-formed message within the limits; `msg` is then undefined.
+// False when the bytes are not exactly one well-formed message within the limits; `msg` is then undefined. What lies in `u`
+// behind the kind's body is left as it was.
 bool message_decode(const uint8_t *bytes, size_t count, message *msg);
 // The same for a log entry alone (the log file).
 size_t log_entry_encode(const log_entry *entry, uint8_t *bytes, size_t capacity);
 bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 
+// Bytes of a kind's body in `u`; 0: there is no such kind.
+size_t message_body_bytes(uint8_t kind);
 // FORWARD, BACKWARD and DATA carry a payload.
 bool message_has_payload(uint8_t kind);
 

@@ -25,7 +25,7 @@ static void test_round_trip_of_every_kind(void **state) {
             memset(&copy, 0xa5, sizeof copy);
             if (!message_decode(bytes, count, &copy)) fail_msg("%s was not decoded", message_kind_name(kind));
             // both began as zeros, so that padding is equal; NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
-            if (memcmp(&copy, &original, sizeof copy) != 0) fail_msg("%s came back different", message_kind_name(kind));
+            if (memcmp(&copy, &original, offsetof(message, u) + message_body_bytes(kind)) != 0) fail_msg("%s came back different", message_kind_name(kind));
             assert_int_equal(message_encode(&copy, again, sizeof again), count);
             assert_memory_equal(again, bytes, count);
         }
