@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { POOL_MAX_THREADS = 1024 };
+// A thread that waits looks for LOOK_NS before it sleeps: waking costs about as much. Never longer, since who is waited for
+// may not have a core at all. When that has cost LOST_NS, workers go to sleep at once for some loops: who has slept gets the
+// core sooner from another process, who has looked around loses it in the middle of a task.
+enum { POOL_MAX_THREADS = 1024, LOOK_NS = 50000, LOOKS_PER_CLOCK = 16, LOST_NS = 1000000, CROWDED_LOOPS = 256 };
 
 struct tensor_pool {
     unsigned threads;
@@ -16,9 +19,11 @@ struct tensor_pool {
     pthread_mutex_t lock;
     pthread_cond_t wake;  // a loop is open, or the pool closes
     pthread_cond_t idle;  // the last worker left the loop
-    // guarded by lock
-    bool closing, open;
-    unsigned active;  // workers inside the open loop
+    // written under lock
+    bool closing;
+    atomic_bool open;
+    atomic_uint active;   // workers inside the open loop
+    atomic_uint crowded;  // loops for which workers do not look
     // set while nobody is active, read by those inside
     size_t count;
     tensor_task_fn task;
@@ -39,6 +44,36 @@ unsigned tensor_pool_threads(const tensor_pool *pool) { return pool->threads; }
 
 void tensor_pool_watch(tensor_pool *pool, const tensor_watch *watch) { pool->watch = watch; }
 
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+typedef bool (*pool_fact)(tensor_pool *pool);
+
+static bool is_open(tensor_pool *pool) { return atomic_load_explicit(&pool->open, memory_order_acquire); }
+
+static bool is_quiet(tensor_pool *pool) { return atomic_load_explicit(&pool->active, memory_order_acquire) == 0; }
+
+// Looks for a moment whether it has become true.
+static bool pool_look(tensor_pool *pool, pool_fact fact) {
+    for (uint64_t end = now_ns() + LOOK_NS; now_ns() < end;)
+        for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+            if (fact(pool)) return true;
+            pause_briefly();
+        }
+    return false;
+}
+
 static void pool_claim(tensor_pool *pool) {
     for (;;) {
         size_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
@@ -54,14 +89,17 @@ static void *pool_work(void *argument) {
     free(start);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->closing && !pool->open) pthread_cond_wait(&pool->wake, &pool->lock);
+        while (!pool->closing && !is_open(pool)) pthread_cond_wait(&pool->wake, &pool->lock);
         if (pool->closing) break;
         pool->active++;
         pthread_mutex_unlock(&pool->lock);
         pool_claim(pool);
         pthread_mutex_lock(&pool->lock);
-        pool->open = false;  // every index is claimed: who wakes late has nothing to do
+        pool->open = false;  // every index is claimed: who comes late has nothing to do
         if (--pool->active == 0) pthread_cond_signal(&pool->idle);
+        pthread_mutex_unlock(&pool->lock);
+        if (atomic_load_explicit(&pool->crowded, memory_order_relaxed) == 0) pool_look(pool, is_open);
+        pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -97,6 +135,9 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->idle, NULL);
     atomic_init(&pool->next, 0);
+    atomic_init(&pool->open, false);
+    atomic_init(&pool->active, 0);
+    atomic_init(&pool->crowded, 0);
     for (unsigned slot = 1; slot < threads; slot++) {
         if (pool_start_worker(pool, slot)) continue;
         tensor_pool_free(pool);
@@ -121,6 +162,18 @@ void tensor_pool_free(tensor_pool *pool) {
     free(pool);
 }
 
+// Until the last worker has left the loop.
+static void pool_wait(tensor_pool *pool) {
+    unsigned crowded = atomic_load_explicit(&pool->crowded, memory_order_relaxed);
+    if (crowded > 0) atomic_store_explicit(&pool->crowded, crowded - 1, memory_order_relaxed);
+    if (pool_look(pool, is_quiet)) return;
+    uint64_t start = now_ns();
+    pthread_mutex_lock(&pool->lock);
+    while (!is_quiet(pool)) pthread_cond_wait(&pool->idle, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    if (now_ns() - start > LOST_NS) atomic_store_explicit(&pool->crowded, CROWDED_LOOPS, memory_order_relaxed);
+}
+
 static void pool_loop(tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
     if (pool->threads == 1 || count < 2) {
         for (size_t i = 0; i < count; i++) task(context, i);
@@ -141,14 +194,8 @@ static void pool_loop(tensor_pool *pool, size_t count, tensor_task_fn task, void
     pool_claim(pool);
     pthread_mutex_lock(&pool->lock);
     pool->open = false;
-    while (pool->active > 0) pthread_cond_wait(&pool->idle, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    pool_wait(pool);
 }
 
 void tensor_pool_run_for(const char *function, tensor_pool *pool, size_t count, tensor_task_fn task, void *context) {
