@@ -83,7 +83,7 @@ static bool by_worst(const churn_bench *b) { return b->settings.objective == ROU
 static int64_t value_of(const churn_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }
 
 static braid_err find_optimum(const churn_bench *b, const routing_instance *i, routing_optimum *out, braid_error *error) {
-    return by_worst(b) ? routing_optimum_worst(i, out, error) : routing_optimum_find(i, 1, out, error);
+    return by_worst(b) ? routing_optimum_worst(i, 1, out, error) : routing_optimum_find(i, 1, out, error);
 }
 
 static void add_run(const churn_bench *b, churn_row *row, const routing_instance *i, const routing_optimum *best,

@@ -145,7 +145,7 @@ static braid_err run_instance(f7_bench *b, uint32_t test, uint64_t seed, braid_e
     routing_instance instance = {0};
     routing_optimum best = {0};
     braid_err err = routing_f7_make(test, seed, b->demand, b->listing, &instance, error);
-    if (!err && by_worst(b)) err = routing_optimum_worst(&instance, &best, error);
+    if (!err && by_worst(b)) err = routing_optimum_worst(&instance, (uint32_t)b->seconds, &best, error);
     if (!err && !by_worst(b)) err = routing_optimum_find(&instance, (uint32_t)b->seconds, &best, error);
     if (!err) {
         f7_test *t = &b->about[test - 1];

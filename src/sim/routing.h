@@ -63,8 +63,10 @@ typedef struct routing_optimum {
 // One data peer: exact. Several: an integer program for GLPK, at most `seconds` of it; without GLPK only the bound.
 braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
                                braid_error *error);
-// The same of ROUTER_WORST: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: only the bound.
-braid_err routing_optimum_worst(const routing_instance *instance, routing_optimum *out, braid_error *error);
+// The same of ROUTER_WORST: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: integer programs
+// with rising limits of the load, each at most `seconds`.
+braid_err routing_optimum_worst(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
+                                braid_error *error);
 void routing_optimum_close(routing_optimum *optimum);
 
 // --- runs

@@ -147,6 +147,57 @@ static void test_several_sources(void **state) {
     assert_true(dearer > 20);  // instances where coming home to one's own data peer costs more
 }
 
+// The same for the heaviest link: most units, then the lightest heaviest load, then the least cost.
+typedef struct loaded {
+    int64_t units, worst, cost;
+} loaded;
+
+static int64_t put_on(const tiny *t, int64_t on[PEERS][PEERS], uint32_t from, uint32_t to, int64_t units) {
+    on[from][to] += units;
+    return on[from][to] * t->cost[from][to];
+}
+
+static void try_loads(const tiny *t, uint32_t *left, int64_t on[PEERS][PEERS], loaded now, uint32_t first, loaded *best) {
+    bool lighter = now.worst < best->worst || (now.worst == best->worst && now.cost < best->cost);
+    if (now.units > best->units || (now.units == best->units && lighter)) *best = now;
+    for (uint32_t way = first; way < SOURCES * WIDTH * WIDTH; way++) {
+        uint32_t a = way % SOURCES, x = SOURCES + way / SOURCES % WIDTH, y = SOURCES + WIDTH + way / SOURCES / WIDTH;
+        if (left[a] == 0 || left[x] == 0 || left[y] == 0) continue;
+        left[a]--, left[x]--, left[y]--;
+        int64_t load[] = {put_on(t, on, a, x, 1), put_on(t, on, x, y, 1), put_on(t, on, y, a, 1)};
+        loaded next = {now.units + 1, now.worst, now.cost + t->cost[a][x] + t->cost[x][y] + t->cost[y][a]};
+        for (int i = 0; i < 3; i++) next.worst = load[i] > next.worst ? load[i] : next.worst;
+        try_loads(t, left, on, next, way, best);
+        put_on(t, on, a, x, -1), put_on(t, on, x, y, -1), put_on(t, on, y, a, -1);
+        left[a]++, left[x]++, left[y]++;
+    }
+}
+
+static void test_several_sources_load_links_lightly(void **state) {
+    (void)state;
+    uint32_t heavier = 0;
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        tiny t;
+        make_tiny(&t, seed);
+        uint32_t left[PEERS];
+        int64_t on[PEERS][PEERS] = {{0}};
+        for (uint32_t i = 0; i < PEERS; i++) left[i] = t.peer[i].capacity;
+        loaded best = {0};
+        try_loads(&t, left, on, (loaded){0}, 0, &best);
+        routing_optimum found;
+        braid_error error = {0};
+        if (routing_optimum_worst(&t.instance, 10, &found, &error)) fail_msg("%s", error.text);
+        assert_true(found.proven);
+        assert_int_equal(found.units, best.units);
+        assert_int_equal(found.cost, best.worst);
+        assert_int_equal(found.sum, best.cost);
+        assert_true(found.relaxed <= found.cost);
+        heavier += found.relaxed < found.cost;
+        routing_optimum_close(&found);
+    }
+    assert_true(heavier > 5);  // instances where coming home to one's own data peer loads some link more
+}
+
 // Two data peers that share every relay: prices bring braid near the integer optimum, under any delays, and to rest.
 static void test_braid_shares_relays_well(void **state) {
     (void)state;
@@ -181,6 +232,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_source),
         cmocka_unit_test(test_several_sources),
+        cmocka_unit_test(test_several_sources_load_links_lightly),
         cmocka_unit_test(test_braid_shares_relays_well),
     };
     return cmocka_run_group_tests_name("sim_glpk", tests, NULL, NULL);

@@ -180,7 +180,7 @@ static void test_the_heaviest_link_ends_as_light_as_it_can_be(void **state) {
         braid_error error = {0};
         make(test, 5 + test, 0, &i);
         make(test, 5 + test, 7, &listed);
-        if (routing_optimum_worst(&i, &best, &error)) fail_msg("%s", error.text);
+        if (routing_optimum_worst(&i, 1, &best, &error)) fail_msg("%s", error.text);
         if (routing_optimum_find(&i, 10, &cheapest, &error)) fail_msg("%s", error.text);
         assert_true(best.proven && best.units == cheapest.units && best.sum >= cheapest.cost);
         assert_int_equal(heaviest(&i, best.flow), best.cost);
