@@ -125,12 +125,22 @@ static void tell_eval(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_takeover(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_TAKEOVER);
+    news.iteration = t->iteration;
+    news.member = t->member;
+    news.microbatches = t->microbatches;
+    peer_text(&t->id, news.peer);
+    report_tell(e->report, &news);
+}
+
 void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     switch (t->kind) {
     case TELL_STARTED: tell_started(e, t, now_ns); break;
     case TELL_ITERATION: tell_iteration(e, t, now_ns); break;
     case TELL_EVAL: tell_eval(e, t); break;
     case TELL_REPAIR: tell_repair(e, t); break;
+    case TELL_TAKEOVER: tell_takeover(e, t); break;
     case TELL_TRANSFER: tell_transfer(e, t); break;
     case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;

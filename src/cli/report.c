@@ -236,6 +236,9 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_JOINED:
     case REPORT_LEFT:
     case REPORT_EXPELLED: member_line(e, line); return true;
+    case REPORT_TAKEOVER:
+        snprintf(line, REPORT_LINE, "%s takes over %llu microbatches of each iteration: their data peer is gone", who(e, peer), (unsigned long long)e->microbatches);
+        return true;
     case REPORT_FLOWS: report_flows_line(r, e, line); return r->rerouted;
     case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
     case REPORT_END: end_line(r, e, line); return true;

@@ -22,6 +22,7 @@ typedef enum report_kind {
     REPORT_JOINED,      // peer, member, stage, role
     REPORT_LEFT,        // peer, member, stage: drained
     REPORT_EXPELLED,    // peer, member, stage, reason
+    REPORT_TAKEOVER,    // iteration, peer, member, microbatches: so many of an iteration are its now, of a data peer that is gone
     REPORT_KILLED,      // peer, process, stage, phase: the supervisor killed it on purpose
     REPORT_SPAWNED,     // process, role: the supervisor started a child
     REPORT_TRANSFER,    // peer, stage, done, total: blocks of state fetched

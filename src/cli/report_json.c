@@ -24,7 +24,7 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_SPAWNED] = "spawned",       [REPORT_TRANSFER] = "transfer",
     [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
-    [REPORT_FLOWS] = "flows",
+    [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
@@ -35,11 +35,11 @@ static const char *const kind_names[REPORT_KINDS] = {
 // Numbers first: a text that does not fit is cut, what follows it is left out.
 // clang-format off
 static const report_field fields[] = {
-    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | MEMBERS),
+    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | MEMBERS),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
-    FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
+    FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(TAKEOVER)),
     FIELD(tokens_per_second, FIELD_REAL, IN(ITERATION)),
     FIELD(norm, FIELD_REAL, IN(ITERATION)),
     FIELD(learning_rate, FIELD_REAL, IN(ITERATION)),
@@ -48,7 +48,7 @@ static const report_field fields[] = {
     FIELD(parameters, FIELD_COUNT, IN(STARTED)),
     FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
     FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
-    FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | MEMBERS),
+    FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(TAKEOVER) | MEMBERS),
     FIELD(changes, FIELD_COUNT, IN(FLOWS)),
     FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
     FIELD(done, FIELD_COUNT, IN(TRANSFER)),
@@ -60,7 +60,7 @@ static const report_field fields[] = {
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
     FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
-    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
     FIELD(address, FIELD_TEXT, IN(READY)),
     FIELD(ticket, FIELD_TEXT, IN(READY)),

@@ -114,6 +114,7 @@ typedef enum tell_kind {
     TELL_ITERATION,   // a FINAL: iteration, loss (mean), tokens, microbatches, norm, learning_rate, skip
     TELL_EVAL,        // held-out loss (mean), tokens
     TELL_REPAIR,      // m, stage, phase: what was repaired because `member` died
+    TELL_TAKEOVER,    // member, id: so many microbatches of an iteration are its now, of an owner that is gone
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed

@@ -18,6 +18,7 @@ def main():
         weights = one.weights()
         expect(weights == solo, f"one data peer killed: {weights} is not {solo}")
         expect(len(one.of("killed")) == 1, "nobody was killed")
+        expect(one.of("takeover"), "nobody is told who takes over")
 
         wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},seed={seed}")
         weights = wild.weights()

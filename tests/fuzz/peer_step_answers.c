@@ -147,6 +147,12 @@ static void answer_sent(const answers *a) {
                           .u.counted = {.subject = sent->u.commit.subject, .rev = sent->u.commit.rev}};
         break;
     case MESSAGE_GET: reply = (message){.kind = MESSAGE_DATA, .u.data = {.get = sent->u.get, .hash = 8}}; break;
+    case MESSAGE_SURVEY:  // a member that holds all, and was told to count half
+        reply.kind = MESSAGE_HOLDINGS;
+        memset(&reply.u.holdings, 0xff, sizeof reply.u.holdings);
+        reply.u.holdings.owner_term = sent->u.survey.owner_term;
+        memset(&reply.u.holdings.committed, 0x55, sizeof(message_set));
+        break;
     case MESSAGE_PROBE:
         reply = (message){.kind = MESSAGE_STATUS,
                           .u.status = {.subject = sent->u.probe.subject,
