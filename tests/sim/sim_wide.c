@@ -137,10 +137,54 @@ static void test_with_slow_lines(void **state) {
     assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 12, 1.03);
 }
 
+// Two more come to a stage of 15 and make it crowded; some die, and it is not. Every rule holds meanwhile, and in whatever order
+// they are listed, it is the same swarm.
+static const char growing[] =
+    "model: demo\n"
+    "stages: 3\n"
+    "iterations: 6\n"
+    "microbatches: 20\n"
+    "links: {jitter_ms: 5, resets_per_hour: 60}\n"
+    "churn: {crash: 0.04, rejoin: 0.5}\n"
+    "peers:\n";
+static const char *const grown[] = {
+    "- {name: d, role: data, place: Ohio, gflops: 2000, capacity: 20}\n",
+    "- {name: v1, count: 15, stage: 1, place: Virginia, gflops: 80}\n",
+    "- {name: late1, count: 2, stage: 1, place: London, gflops: 80, start_s: 3}\n",
+    "- {name: l2, count: 8, stage: 2, place: London, gflops: 80}\n",
+};
+
+static uint64_t grow(uint64_t seed, bool backwards) {
+    enum { LINES = sizeof grown / sizeof *grown };
+    char all[2048];
+    strcpy(all, growing);
+    for (int i = 0; i < LINES; i++) strcat(all, grown[backwards ? LINES - 1 - i : i]);
+    const sim_swarm_options options = {.check = SIM_CHECK_RULES, .replay = "the command"};
+    scenario *s = NULL;
+    sim_swarm_report report;
+    braid_error error = {0};
+    if (scenario_parse(all, strlen(all), "s.yaml", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    s->seed = seed;
+    if (sim_swarm_run(s, &options, &report, &error) != BRAID_OK) fail_msg("%s", error.text);
+    if (report.failed) fail_msg("seed %llu: %s", (unsigned long long)seed, report.text);
+    assert_true(report.joins >= 2);
+    uint64_t hash = report.hash;
+    sim_swarm_report_free(&report);
+    scenario_free(s);
+    return hash;
+}
+
+static void test_a_stage_that_becomes_crowded(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) grow(seed, false);
+    assert_true(grow(4, false) == grow(4, true));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_among_places),
         cmocka_unit_test(test_with_slow_lines),
+        cmocka_unit_test(test_a_stage_that_becomes_crowded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
