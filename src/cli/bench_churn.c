@@ -152,8 +152,8 @@ static void print_row(const churn_row *r, const char *name) {
 }
 
 static void print_table(const churn_bench *b, uint32_t test) {
-    printf("churn on F7 test %u%s, %s delays; %" PRIu64 " seeds from %" PRIu64 "; messages per peer\n", test,
-           by_worst(b) ? " for the heaviest link" : "", routing_delay_name(b->settings.delay), b->seeds, b->first);
+    printf("churn on F7 test %u%s, %s delays; %" PRIu64 " seed%s from %" PRIu64 "; messages per peer\n", test,
+           by_worst(b) ? " for the heaviest link" : "", routing_delay_name(b->settings.delay), b->seeds, figures_s(b->seeds), b->first);
     printf("%-10s| %-40s | %-32s | %-13s | %-7s |\n", "", "whole again", "at the new optimum", "fresh start", "quiet");
     printf("%-10s| %7s %6s %6s %9s %8s | %7s %6s %6s %9s | %6s %6s | %7s | %s\n", "", "runs", "rounds", "msgs",
            "of fresh", by_worst(b) ? "load/opt" : "cost/opt", "runs", "rounds", "msgs", "of fresh", "rounds", "msgs", "runs",

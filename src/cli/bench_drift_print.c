@@ -38,10 +38,10 @@ static void print_table(const drift_bench *b, uint32_t test) {
            "noise, %g %% of them nonsense;\n",
            test, wide, routing_delay_name(b->settings.delay), b->drift.drift_ppm / 1e4, b->drift.leg_seconds,
            b->drift.sample_seconds, b->drift.noise_ppm / 1e4, b->drift.spike_ppm / 1e4);
-    printf("band %g %% + %g for %g s, slack %g; %" PRIu64 " seeds from %" PRIu64 ", %u s each; %.1f units of flow, a "
+    printf("band %g %% + %g for %g s, slack %g; %" PRIu64 " seed%s from %" PRIu64 ", %u s each; %.1f units of flow, a "
            "link in use costs %.1f\n",
            b->drift.rule.relative_ppm / 1e4, (double)b->drift.rule.absolute / ROUTING_SCALE,
-           (double)b->drift.rule.patience / 1e9, (double)b->settings.slack / ROUTING_SCALE, b->seeds, b->first,
+           (double)b->drift.rule.patience / 1e9, (double)b->settings.slack / ROUTING_SCALE, b->seeds, figures_s(b->seeds), b->first,
            b->drift.seconds, any_row(b)->units / any_row(b)->runs, any_row(b)->link_cost / any_row(b)->runs);
     printf("%-7s| %-27s | %-31s | %-16s | %-23s | %-7s |\n", "", "true cost / optimum", "units moved a minute",
            "told of a link", "per peer and minute", "moves");
@@ -138,7 +138,7 @@ braid_err drift_plot(const drift_bench *b, uint32_t test, braid_error *error) {
     }
     char note[128];
     snprintf(note, sizeof note, "F7 test %" PRIu32 ", mean of %" PRIu64 " seed%s; %g %% a minute, %g %% of noise", test,
-             b->seeds, b->seeds == 1 ? "" : "s", b->drift.drift_ppm / 1e4, b->drift.noise_ppm / 1e4);
+             b->seeds, figures_s(b->seeds), b->drift.drift_ppm / 1e4, b->drift.noise_ppm / 1e4);
     p.note = note;
     braid_err err = plot_lines_write(&p, b->plot, error);
     free(x);

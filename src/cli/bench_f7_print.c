@@ -41,10 +41,10 @@ static void print_head(const f7_bench *b, uint32_t test) {
     const routing_f7 *t = &routing_f7_tests[test - 1];
     bool worst = by_worst(b);
     printf("F7 test %u: %u data peer%s, %u relays in %u stages, capacity %u..%u, link cost %u..%u; %" PRIu64
-           " seeds from %" PRIu64 "\n",
+           " seed%s from %" PRIu64 "\n",
            test, t->sources,
            t->sources > 1 ? (b->demand == ROUTING_EQUAL ? "s with equal demands" : "s with free demands") : "",
-           t->relays, t->stages, t->capacity_low, t->capacity_high - 1, t->cost_low, t->cost_high - 1, b->seeds,
+           t->relays, t->stages, t->capacity_low, t->capacity_high - 1, t->cost_low, t->cost_high - 1, b->seeds, figures_s(b->seeds),
            b->first);
     print_optimum(b, test);
     if (gwtf_runs(b))

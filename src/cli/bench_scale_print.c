@@ -19,7 +19,7 @@ void scale_print_head(const scale_bench *b) {
     printf("routing in growing swarms: relays in %d stages, %" PRIu64 " neighbours a side, demand %" PRIu64
            " %% of the narrowest stage, %s delays, path limit %u; %" PRIu64 " seed%s from %" PRIu64 "; per peer\n",
            SCALE_STAGES, b->neighbours, b->demand, routing_delay_name(b->settings.delay), b->settings.path_limit,
-           b->seeds, b->seeds == 1 ? "" : "s", b->first);
+           b->seeds, figures_s(b->seeds), b->first);
     printf("%6s %7s %6s | %-12s | %-12s | %-40s | %-8s | %-11s | ", "", "", "", "whole", "within 5 %",
            "until it is quiet", "", "memory, KiB");
     if (b->timing) printf("%-36s | ", "simulator");

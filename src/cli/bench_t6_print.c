@@ -10,8 +10,9 @@
 
 static void print_head(const t6_bench *b) {
     printf("T6: %d data peers with %u microbatches each, %d relays of capacity %u, %d stages; %" PRIu64
-           " seeds from %" PRIu64 "\n",
-           T6_DATA, b->settings.microbatches, T6_PEERS - T6_DATA, b->settings.capacity, T6_STAGES, b->seeds, b->first);
+           " seed%s from %" PRIu64 "\n",
+           T6_DATA, b->settings.microbatches, T6_PEERS - T6_DATA, b->settings.capacity, T6_STAGES, b->seeds, figures_s(b->seeds),
+           b->first);
     printf("%s; %s exchange of weights; %s delays in routing; %u of %" PRIu64
            " optima proven; traded: after %.1f trades\n",
            b->settings.link == PIPELINE_PAIR ? "a link for each pair of peers" : "one link out of each peer",

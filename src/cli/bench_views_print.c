@@ -13,7 +13,7 @@ void views_print_head(const views_bench *b) {
            " data peer%s; demand %" PRIu64 " %% of the narrowest stage; path limit %u; %" PRIu64 " seed%s from %" PRIu64
            "; messages and KB per peer\n",
            b->links, b->gossip_rounds, b->sources, b->sources == 1 ? "" : "s", b->demand, b->routing.path_limit,
-           b->seeds, b->seeds == 1 ? "" : "s", b->first);
+           b->seeds, figures_s(b->seeds), b->first);
     if (b->crash) return;
     printf("%-6s %6s %6s %5s | %-25s | %-35s | %-5s | %-12s | %-19s | %-11s |\n", "", "", "", "", "gossip",
            "cost over the optimum, mean / worst", "whole", "within 3 %", "to the end", "runs");

@@ -23,6 +23,8 @@ double figures_deviation(const figures_sample *s);
 // A cell and a space; "-" where the sample is empty.
 void figures_print_mean(const figures_sample *s, int width, int decimals);
 void figures_print_worst(const figures_sample *s, int width, int decimals);
+// "1 seed" is one, "2 seeds" are several.
+static inline const char *figures_s(uint64_t count) { return count == 1 ? "" : "s"; }
 // A line of warning if there were such runs.
 void figures_print_over_capacity(uint32_t runs);
 

@@ -100,28 +100,27 @@ static uint32_t changes_of_late(const report *r) {
     return count;
 }
 
+// The whole first: a narrow terminal cuts off the end.
 static size_t summary(const report *r, const char *between, char line[REPORT_LINE]) {
+    char hops[REPORT_LINE] = "", cost[WHO], to[WHO];
     size_t length = 0;
     double whole = 0;
-    line[0] = 0;
-    for (uint32_t stage = 0; stage < r->stages && length + 2 * HOP < REPORT_LINE; stage++) {
+    for (uint32_t stage = 0; stage < r->stages && length + 2 * HOP < REPORT_LINE / 2; stage++) {
         uint64_t units;
-        char cost[WHO], to[WHO];
         double each = stage_cost(r, stage, &units);
         if (units == 0) continue;
         whole += each;
         cost_text(each, cost);
         snprintf(to, sizeof to, stage + 1 < r->stages ? "%u" : "home", stage + 1);
-        length += (size_t)snprintf(line + length, REPORT_LINE - length, "%s%u-%s %llu at %s", length > 0 ? between : "",
-                                   stage, to, (unsigned long long)units, cost);
+        length += (size_t)snprintf(hops + length, REPORT_LINE - length, "%s%u-%s %llu at %s", between, stage, to,
+                                   (unsigned long long)units, cost);
     }
+    line[0] = 0;
     if (length == 0) return 0;
-    char cost[WHO];
     cost_text(whole, cost);
     uint32_t changes = changes_of_late(r);
-    length += (size_t)snprintf(line + length, REPORT_LINE - length, "%s%s a microbatch%s%u change%s in the last minute",
-                               between, cost, between, changes, changes == 1 ? "" : "s");
-    return length;
+    return (size_t)snprintf(line, REPORT_LINE, "%s a microbatch%.*s%s%u change%s in the last minute", cost, REPORT_LINE / 2, hops,
+                            between, changes, changes == 1 ? "" : "s");
 }
 
 bool report_flows_status(const report *r, char line[REPORT_LINE]) {

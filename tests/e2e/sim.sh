@@ -36,6 +36,13 @@ json 'all(i["start_s"] <= i["close_s"] <= i["end_s"] and i["microbatches"] == 24
 json 'sum(p["microbatches"] for p in d["peers"] if p["stage"] == 1) == 72' || fail "every microbatch counts once in a stage"
 python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]) > 100' || fail "--trace"
 
+# A timeline that cannot be written is noticed before anything is simulated.
+if [ -e /dev/full ]; then
+    timeout 20 "$BRAID" sim "$SOURCE/examples/sim/partition.yaml" --iterations 10000 --no-plan-join --trace /dev/full >/dev/null 2>full.err &&
+        fail "--trace: a full disk is no error"
+    grep -q "timeline /dev/full cannot be written" full.err || fail "--trace: a full disk is not noticed at once"
+fi
+
 # ---- bad scenarios: the exit status, and file, line, column, key and mend
 
 write_scenario() {  # path [sed script]...

@@ -64,8 +64,16 @@ braid_err timeline_open(swarm *w, const char *path, timeline **out, braid_error 
         name_track(t, "thread_name", PEERS_PID, i + 1, w->peer[i].name);
         fprintf(event_open(t, "M", PEERS_PID, i + 1, SWARM_BEGIN_NS), ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}", i + 1);
     }
-    *out = t;
-    return BRAID_OK;
+    if (fflush(t->file) == 0) {
+        *out = t;
+        return BRAID_OK;
+    }
+    // a full disk is noticed before hours are simulated
+    braid_fail(error, BRAID_IO, "the timeline %s cannot be written: %s", path, strerror(errno));
+    fclose(t->file);
+    free(t->arrow);
+    free(t);
+    return BRAID_IO;
 }
 
 // ---- arrows
