@@ -12,10 +12,10 @@
 enum {
     LOGITS_ELEMENTS = 1 << 24,
     ROWS_STEP = 64,
-    COLS_LEAST = 64,
-    COLS_MOST = 256,
-    COLS_STEP = 16,
-    COLS_PIECES = 8,  // a short vocabulary is cut so that this many threads have something to do
+    COLS_LEAST = 96,
+    COLS_MOST = 288,
+    COLS_STEP = 48,   // the width of the products' kernels
+    COLS_PIECES = 8,  // a short vocabulary is cut so that several threads have something to do
     GROUPS_MOST = 16,
     GROUPS_LEAST = 2,
     GROUP_ELEMENTS = 1 << 23,

@@ -2,8 +2,9 @@
 #include "model/stage_inner.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, LARGE_PAGE = 1 << 21 };
 
 // Cuts pieces from `base`; with base NULL it only measures.
 typedef struct cutter {
@@ -120,10 +121,13 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     c = (cutter){0};
     cut_stash(s, &c);
     s->stash_bytes = c.used;
-    s->work = aligned_alloc(ALIGNMENT, s->work_bytes);
+    s->work = aligned_alloc(s->work_bytes < LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, s->work_bytes);
     if (!s->work)
         return braid_fail(error, BRAID_MEMORY,
                           "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);
+#ifdef MADV_HUGEPAGE
+    if (s->work_bytes >= LARGE_PAGE) madvise(s->work, s->work_bytes, MADV_HUGEPAGE);
+#endif
     c = (cutter){.base = s->work};
     cut_work(s, &c);
     return BRAID_OK;
