@@ -75,6 +75,15 @@ def rate(t):
     return LOWEST + (RATE - LOWEST) * 0.5 * (1 + math.cos(math.pi * (t - WARMUP) / (END - 1 - WARMUP)))
 
 
+def norm(name, weight):
+    """Without the keys' bias: it moves all scores of a query alike, so its gradient is rounding noise, of which AdamW makes
+    steps."""
+    if name.endswith("c_attn.bias"):
+        queries, _, values = weight.chunk(3)
+        weight = torch.cat((queries, values))
+    return weight.norm().item()
+
+
 def train(c, text):
     p = first_weights(c)
     optimizer = torch.optim.AdamW([
@@ -93,7 +102,7 @@ def train(c, text):
             group["lr"] = rate(t)
         optimizer.step()
         losses.append(loss.item())
-    return losses, [w.detach().norm().item() for w in p.values()]
+    return losses, [norm(name, w.detach()) for name, w in p.items()]
 
 
 def row(name, values):

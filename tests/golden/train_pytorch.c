@@ -25,6 +25,11 @@ static void assert_close(double got, double expected, double relative, const cha
     if (fabs(got - expected) > relative * fabs(expected)) fail_msg("%s: %.9g instead of %.9g", what, got, expected);
 }
 
+// A bias of keys moves all scores of a query alike: its gradient is rounding noise, of which AdamW makes steps.
+static bool is_noise(const stage_tensor *t, size_t i) {
+    return strstr(t->name, "c_attn.bias") && i / (t->elements / 3) == 1;
+}
+
 static void check_norms(tiny_line *l, const double *norms) {
     for (uint32_t s = 0; s < l->stages; s++) {
         const stage_tensor *tensors = stage_tensors(worker_stage(l->worker[s]));
@@ -32,7 +37,7 @@ static void check_norms(tiny_line *l, const double *norms) {
             double sum = 0;
             for (size_t i = 0; i < tensors[t].elements; i++) {
                 double x = (double)worker_weights(l->worker[s])[tensors[t].offset + i];
-                sum += x * x;
+                if (!is_noise(&tensors[t], i)) sum += x * x;
             }
             assert_close(sqrt(sum), norms[tensors[t].canonical], 1e-4, tensors[t].name);
         }
@@ -42,7 +47,7 @@ static void check_norms(tiny_line *l, const double *norms) {
 static void check(model_arch arch, uint32_t stages, const uint32_t *layers, const double *losses, const double *norms) {
     char directory[64];
     tiny_directory(directory);
-    tiny_config config = {tiny_model(arch), tiny_recipe(true), tiny_data(directory), NULL};
+    tiny_config config = {tiny_model(arch), tiny_recipe(true), tiny_data(directory), NULL, false};
     assert_int_equal(tensor_pool_new(2, &config.pool, NULL), BRAID_OK);
     tiny_line line;
     tiny_open(&line, &config, stages, layers);

@@ -4,6 +4,7 @@
 #include "base/sha256.h"
 #include "tensor/cpu/wide.h"
 #include "tensor/elementary.h"
+#include "tensor/gemm.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
@@ -107,6 +108,25 @@ static void test_rope_bits(void **state) {
     expect_hash(0xd5a3b1f0ebc9e369u);
 }
 
+// Products are fused multiply-adds on every processor that has them; without, attention rounds twice (a class of its own).
+static void test_attention_bits(void **state) {
+    (void)state;
+    enum { TOKENS = 70, HEADS = 4, KV = 2, WIDTH = 20, IN = (HEADS + 2 * KV) * WIDTH, OUT = HEADS * WIDTH };
+    static float qkv[TOKENS * IN], out[TOKENS * OUT], d_out[TOKENS * OUT], maximum[HEADS * TOKENS],
+        inverse[HEADS * TOKENS];
+    tensor_attention a = {1, TOKENS, HEADS, KV, WIDTH, maximum, inverse, NULL};
+    a.scratch = malloc(tensor_pool_threads(pool) * tensor_attention_scratch(&a) * sizeof *a.scratch);
+    assert_non_null(a.scratch);
+    fill(qkv, TOKENS * IN, 0), fill(d_out, TOKENS * OUT, 0);
+    sha256_init(&hash);
+    tensor_attention_forward(pool, &a, qkv, out);
+    keep(out, TOKENS * OUT);
+    tensor_attention_input_gradient(pool, &a, qkv, out, d_out);
+    keep(qkv, TOKENS * IN);
+    free(a.scratch);
+    expect_hash(strstr(tensor_gemm_name(), "not fused") ? 0xab9c4806c807709cu : 0xfe0b8041c72af4cfu);
+}
+
 // Error of the vector exponential in units of the last place.
 static void test_exponential_error(void **state) {
     (void)state;
@@ -138,8 +158,9 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_bits), cmocka_unit_test(test_activation_bits),   cmocka_unit_test(test_loss_bits),
-        cmocka_unit_test(test_rope_bits), cmocka_unit_test(test_exponential_error),
+        cmocka_unit_test(test_norm_bits),      cmocka_unit_test(test_activation_bits),
+        cmocka_unit_test(test_loss_bits),      cmocka_unit_test(test_rope_bits),
+        cmocka_unit_test(test_attention_bits), cmocka_unit_test(test_exponential_error),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

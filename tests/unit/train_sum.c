@@ -200,6 +200,33 @@ static void test_a_reduction_does_not_depend_on_who_held_what(void **state) {
     }
 }
 
+// Powers of two and numbers below 2^51 take a shorter way to the same bits.
+static void test_a_result_is_rounded_once(void **state) {
+    (void)state;
+    rng r = seeded_rng("quotients", 8);
+    static int64_t sum[COUNT];
+    static float plain[COUNT], result[COUNT];
+    const uint64_t tokens[] = {1, 2, 3, 1000, 1024, (uint64_t)1 << 40};
+    for (size_t n = 0; n < sizeof tokens / sizeof *tokens; n++)
+        for (unsigned bits = 20; bits <= 62; bits += 6) {
+            for (int i = 0; i < COUNT; i++) {
+                sum[i] = (int64_t)(rng_next(&r) >> (64 - bits)) * (rng_below(&r, 2) ? 1 : -1);
+                plain[i] = (float)sum[i] * 0x1p-30f;
+            }
+            sum_reduce(&(sum_part){.own = sum}, 1, COUNT, true, tokens[n], result);
+            for (int i = 0; i < COUNT; i++) {
+                float expected = (float)((double)sum[i] * 0x1p-30 / (double)tokens[n]);
+                assert_memory_equal(&result[i], &expected, sizeof expected);
+            }
+            memcpy(result, plain, sizeof plain);  // in place
+            sum_reduce(&(sum_part){.plain = (const uint8_t *)result}, 1, COUNT, false, tokens[n], result);
+            for (int i = 0; i < COUNT; i++) {
+                float expected = (float)((double)plain[i] / (double)tokens[n]);
+                assert_memory_equal(&result[i], &expected, sizeof expected);
+            }
+        }
+}
+
 static void test_one_overflow_spoils_the_block(void **state) {
     (void)state;
     int64_t sum[4] = {1, 2, 3, 4};
@@ -248,6 +275,7 @@ int main(void) {
         cmocka_unit_test(test_truncated_and_wrong_bytes_are_refused),
         cmocka_unit_test(test_random_bytes_never_read_past_the_end),
         cmocka_unit_test(test_a_reduction_does_not_depend_on_who_held_what),
+        cmocka_unit_test(test_a_result_is_rounded_once),
         cmocka_unit_test(test_one_overflow_spoils_the_block),
         cmocka_unit_test(test_fast_sums_add_in_the_order_given),
         cmocka_unit_test(test_the_norm_is_of_sixteen_lanes),

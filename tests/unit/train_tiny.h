@@ -153,6 +153,7 @@ typedef struct tiny_config {
     train_recipe recipe;
     const train_data *data;
     tensor_pool *pool;
+    bool alone;
 } tiny_config;
 
 static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t first_layer, uint32_t last_layer) {
@@ -161,6 +162,7 @@ static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t firs
                             .seed = 3,
                             .microbatches = TINY_MICROBATCHES,
                             .capacity = 2,
+                            .alone = c->alone,
                             .data = c->data};
     config.shape = (stage_shape){.layer_begin = first_layer,
                                  .layer_end = last_layer,

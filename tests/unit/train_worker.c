@@ -18,7 +18,7 @@ static int set_up(void **state) {
     tiny_directory(f.directory);
     f.data = tiny_data(f.directory);
     assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
-    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool};
+    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false};
     *state = &f;
     return 0;
 }
@@ -78,6 +78,18 @@ static void test_fast_mode_trains_too(void **state) {
     double first = 0, last = 0;
     train(&config, 3, three, 6, &first, &last);
     assert_true(last < first);
+}
+
+static void test_alone_gives_the_same_bits(void **state) {
+    fixture *f = *state;
+    tiny_config config = f->config;
+    for (int reproducible = 0; reproducible < 2; reproducible++) {
+        config.recipe = tiny_recipe(reproducible);
+        config.alone = false;
+        braid_hash among = train(&config, 1, whole, 3, NULL, NULL);
+        config.alone = true;
+        assert_same_hash(train(&config, 1, whole, 3, NULL, NULL), among);
+    }
 }
 
 static void open_line(tiny_line *l, fixture *f) {
@@ -157,7 +169,8 @@ static void test_state_travels_and_keeps_its_version(void **state) {
             tiny_job(&a, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = 2});
         assert_int_equal(got.version, 2);
         blob_id in = tiny_blob(&b.blobs, a.blobs.data[got.out - 1], a.blobs.bytes[got.out - 1]);
-        job store = {.id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count, .expected = got.hash64 ^ 1};
+        job store = {
+            .id = 1, .kind = JOB_STATE_PUT, .in = in, .first = first, .count = count, .expected = got.hash64 ^ 1};
         assert_true(tiny_try(&b, 0, &store).failed);  // not what its donor named
         store.expected = got.hash64;
         job_result put = tiny_job(&b, 0, &store);
@@ -359,6 +372,7 @@ int main(void) {
         cmocka_unit_test(test_every_split_trains_to_the_same_bits),
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_fast_mode_trains_too),
+        cmocka_unit_test(test_alone_gives_the_same_bits),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_results_travel),
         cmocka_unit_test(test_state_travels_and_keeps_its_version),
