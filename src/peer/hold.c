@@ -308,7 +308,8 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     uint8_t reason = refusal(p, msg, bytes, &body->subject);
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
-    if (h != NULL && !h->used && (!body->repair || p->stage == 0)) reason = DENY_MISSING;
+    if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
+    if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
     if (reason != DENY_REASONS) {
         answer_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
         peer_release(p, &blob);

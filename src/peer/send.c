@@ -245,6 +245,10 @@ void on_deny(peer *p, const message *msg) {
         forward_denied(p, m, msg->sender, body->reason);
         return;
     }
+    if (body->reason == DENY_STALE) {
+        s->state = SEND_DONE;
+        return;
+    }
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);

@@ -36,8 +36,8 @@ static void tell_takeover(peer *p, uint16_t slot) {
 
 void takeover_owner(peer *p, const log_entry *entry) {
     uint16_t slot = entry->u.owner.slot;
+    if (slot >= p->run.slots || p->owner[slot] == entry->u.owner.member) return;
     member_id older = p->owner[slot];
-    if (slot >= p->run.slots || older == entry->u.owner.member) return;
     p->owner[slot] = entry->u.owner.member;
     p->owner_term[slot] = entry->index;
     held_changes_owner(p, slot, older);
@@ -53,6 +53,7 @@ void takeover_owner(peer *p, const log_entry *entry) {
 
 void takeover_drop(peer *p) {
     p->takeover.open = false;
+    p->starved_ns = 0;
     memset(p->takeover.slot, 0, sizeof p->takeover.slot);
 }
 
