@@ -259,6 +259,7 @@ void transfer_put_done(peer *p, const task *t, const job_result *r) {
     p->applying = false;
     if (p->me == 0) return;
     for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = r->version;
+    reduce_apply(p);  // FINAL may have come meanwhile
     transfer_check_ready(p);
 }
 

@@ -17,7 +17,7 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
 static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
-    if (n->asked_to_leave || n->paused_until_ns > s->now) return false;
+    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
     if (!n->view.ready || n->view.version != s->checker.version) return false;
     const sim_watch *dying = &s->checker.watch[victim];
