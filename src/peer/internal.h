@@ -37,6 +37,7 @@ enum {
 
 typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
+// Whoever changes its member, its link, or a time of its that contacts_tick looks at, calls contact_touch.
 typedef struct contact {
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
