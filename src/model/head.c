@@ -1,8 +1,8 @@
 // Head and cross-entropy together. Some rows at a time, the logits are made tile by tile of the vocabulary, and while they
 // are at hand both gradients follow: the head's input's, and the head's own, which waits in the stash for the commit.
-// What must not happen before the commit is adding it to the iteration's sum, not making it. Made afterwards instead, it
-// would need the logits once more, a third more work than the two gradients; a stage that recomputes does that, because
-// vocab * dim floats a microbatch are what it wants to save. Both ways do the same operations, so the bits agree.
+// What must not happen before the commit is adding it to the iteration's sum, not making it. Made afterwards, it would need
+// the logits once more, a fourth product as large as the three; a stage that recomputes does that, because vocab * dim
+// floats a microbatch are what it wants to save. Both ways do the same operations, so the bits agree.
 //
 // A tile of logits is read from memory twice, once for its row sums and once for the gradients. Rows are taken as many at a
 // time as LOGITS_ELEMENTS allow: each time costs one pass over the head's gradient.

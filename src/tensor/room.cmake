@@ -3,5 +3,5 @@ target_link_libraries(braid_tensor PUBLIC Threads::Threads)
 
 # The loader would choose a vector width before the sanitizer is ready.
 if(BRAID_SANITIZE)
-  target_compile_definitions(braid_tensor PRIVATE TENSOR_ONE_TARGET)
+  target_compile_definitions(braid_tensor PUBLIC TENSOR_ONE_TARGET)
 endif()

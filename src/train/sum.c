@@ -236,17 +236,14 @@ static void reduce_fixed(const sum_part *parts, uint32_t part_count, size_t coun
     }
 }
 
-// result may be where x is.
 TENSOR_WIDE
-static void scale_floats(const float *x, size_t count, double factor, float *result) {
-    LANES_APART
-    for (size_t i = 0; i < count; i++) result[i] = (float)((double)x[i] * factor);
+static void scale_floats(float *x, size_t count, double factor) {
+    for (size_t i = 0; i < count; i++) x[i] = (float)((double)x[i] * factor);
 }
 
 TENSOR_WIDE
-static void divide_floats(const float *x, size_t count, double divisor, float *result) {
-    LANES_APART
-    for (size_t i = 0; i < count; i++) result[i] = (float)((double)x[i] / divisor);
+static void divide_floats(float *x, size_t count, double divisor) {
+    for (size_t i = 0; i < count; i++) x[i] = (float)((double)x[i] / divisor);
 }
 
 static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
@@ -261,9 +258,9 @@ static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t coun
     }
     double inverse;
     if (exact_inverse(tokens, &inverse))
-        scale_floats(result, count, inverse, result);
+        scale_floats(result, count, inverse);
     else
-        divide_floats(result, count, (double)tokens, result);
+        divide_floats(result, count, (double)tokens);
 }
 
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
