@@ -151,11 +151,15 @@ static bool has_state(const peer *p, const member *m) {
     return c == NULL || (c->beat.ready != 0 && c->beat.ready >= p->iteration);
 }
 
-// Somebody else of its stage answers and has the whole state, of this version or the one before.
+static bool is_up_to_date(const peer *p, const member *m) {
+    return m->contact == NO_CONTACT ? p->ready && p->version == p->iteration : p->contacts[m->contact].beat.ready > p->iteration;
+}
+
+// Somebody else of its stage answers and has the whole newest state: who is behind may need what this one has.
 static bool stage_has_another(const peer *p, const member *m) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *other = &p->members[i];
-        if (other != m && other->stage == m->stage && !other->expelling && has_state(p, other)) return true;
+        if (other != m && other->stage == m->stage && !other->expelling && has_state(p, other) && is_up_to_date(p, other)) return true;
     }
     return false;
 }
