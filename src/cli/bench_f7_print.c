@@ -27,7 +27,7 @@ static void print_optimum(const f7_bench *b, uint32_t test) {
         printf(" at %.2f each", a->least / runs);
     printf(" in the %s (proven in %u of %" PRIu64 ")", a->proven == b->seeds ? "optimum" : "optimum or its bound",
            a->proven, b->seeds);
-    if (several && by_worst(b)) printf("; the bound is what it would be if any data peer were home");
+    if (several && by_worst(b) && a->proven < b->seeds) printf("; the bound is what it would be if any data peer were home");
 #ifndef BRAID_HAVE_GLPK
     if (several && !by_worst(b))
         printf("; built without GLPK, the bound is what it would cost if any data peer were home");

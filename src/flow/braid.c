@@ -82,7 +82,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
 static void braid_init(router *r) {
     braid *b = self_of(r);
     b->greedy = r->config.algorithm == ROUTER_SWARM;
-    b->worst = r->config.objective == ROUTER_WORST && !b->greedy && !b->shared;
+    b->worst = r->config.objective == ROUTER_WORST && !b->greedy;
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
     for (uint32_t k = 0; k < r->commodities; k++) {

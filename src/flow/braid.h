@@ -117,7 +117,9 @@ typedef struct braid {
     uint32_t shared_limit;  // ... with prices
     bool shared;            // several data peers: prices, and labels that know forward ways only
     bool worst;             // the objective: what a unit on a link costs depends on how many there are
-    uint16_t scale, heaviest;
+    uint16_t scale, heaviest;  // ... braid_worst.c
+    bool scale_fell;
+    uint32_t scale_turns;
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
 

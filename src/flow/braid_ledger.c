@@ -244,7 +244,7 @@ static int32_t book(braid *b, uint32_t k, int32_t units) {
     int best = -1;
     int64_t best_cost = BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        int64_t cost = link_cost(b, ROUTER_NEXT, s) + down_of(b, k, s)->label.cost;
+        int64_t cost = cost_of_more(b, s) + down_of(b, k, s)->label.cost;
         if (!braid_share_open(b, k, s) || cost >= best_cost) continue;
         best_cost = cost;
         best = (int)s;

@@ -86,6 +86,7 @@ void braid_unsettle_price(braid *b) {
     b->flips = 0;
     b->rises = 0;
     b->step = 0;
+    b->scale_turns = 0;
 }
 
 // The mean can fall a long way at once: when a neighbour leaves that named a huge cost. By itself no price comes so high.

@@ -41,14 +41,14 @@ static void find_labels(braid *b, uint32_t k) {
     c->in.length = c->out.length = 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         const braid_down *d = down_of(b, k, s);
-        int64_t link = link_cost(b, ROUTER_NEXT, s);
-        if (price < BRAID_NOWHERE && braid_share_open(b, k, s) && link + d->label.cost < least_cost) {
-            least_cost = link + d->label.cost;
-            follow(b, &c->in, price, link, &d->label);
+        int64_t more = cost_of_more(b, s), less = cost_of_less(b, ROUTER_NEXT, s);
+        if (price < BRAID_NOWHERE && braid_share_open(b, k, s) && more + d->label.cost < least_cost) {
+            least_cost = more + d->label.cost;
+            follow(b, &c->in, price, more, &d->label);
         }
-        if (d->out > 0 && known(b, &d->stay, s, k) && link + d->stay.cost > most_cost) {
-            most_cost = link + d->stay.cost;
-            follow(b, &c->out, -braid_one_less(b, 0), link, &d->stay);
+        if (d->out > 0 && known(b, &d->stay, s, k) && less + d->stay.cost > most_cost) {
+            most_cost = less + d->stay.cost;
+            follow(b, &c->out, -braid_one_less(b, 0), less, &d->stay);
         }
     }
     c->in_hash = braid_label_hash(&c->in);
@@ -68,11 +68,11 @@ void braid_share_watch(braid *b, uint32_t k) {
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         braid_down *d = down_of(b, k, s);
         if (b->r.slot[ROUTER_NEXT][s].peer == b->r.source[k]) continue;
-        int64_t cost = link_cost(b, ROUTER_NEXT, s) + d->label.cost;
+        int64_t cost = cost_of_more(b, s) + d->label.cost;
         uint32_t better = 0;
         EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, t) {
             const braid_down *e = down_of(b, k, t);
-            better += t != s && known(b, &e->label, t, k) && link_cost(b, ROUTER_NEXT, t) + e->label.cost < cost;
+            better += t != s && known(b, &e->label, t, k) && cost_of_more(b, t) + e->label.cost < cost;
         }
         bool wanted = known(b, &d->label, s, k) && better < (d->watched ? WATCHED_LEAVE : WATCHED_ENTER);
         bool considered = b->commodity[k].shift_at != BRAID_NEVER_SINCE;
@@ -93,9 +93,13 @@ static bool fits(uint32_t old_steps, uint32_t new_steps) { return 2 * (old_steps
 
 static void compare(const braid *b, uint32_t k, uint32_t from, uint32_t to, detour *best) {
     const braid_label *old = &down_of(b, k, from)->stay, *new = &down_of(b, k, to)->label;
-    int64_t all = link_cost(b, ROUTER_NEXT, from) + old->cost - link_cost(b, ROUTER_NEXT, to) - new->cost;
-    if (all > best->gain && fits(old->length, new->length)) *best = (detour){from, to, old->length, new->length, all};
-    for (uint32_t i = 0; i < old->length && i < new->length; i++) {
+    int64_t all = cost_of_less(b, ROUTER_NEXT, from) + old->cost - cost_of_more(b, to) - new->cost;
+    uint32_t both = old->length < new->length ? old->length : new->length, meet = 0;
+    while (meet < both && old->half[meet] != new->half[meet]) meet++;
+    // With the objective worst no token takes a link twice: what lies behind the first place where both ways meet is for others.
+    if (!(b->worst && meet < both) && all > best->gain && fits(old->length, new->length))
+        *best = (detour){from, to, old->length, new->length, all};
+    for (uint32_t i = meet; i < both && !(b->worst && i > meet); i++) {
         int64_t here = all - old->at[i] + new->at[i];
         if (old->half[i] != new->half[i] || here <= best->gain || !fits(i, i)) continue;
         *best = (detour){from, to, i, i, here};

@@ -58,9 +58,11 @@ static void let_go(braid *b, braid_visit *v) {
 }
 
 // With the objective worst the next unit over a link costs something else: one token at a time.
-static bool open_for_token(const braid *b, const braid_visit *v, uint32_t slot) {
-    const braid_down *d = down_of(b, v->k, slot);
-    return !b->worst || (d->adding == 0 && d->reserved == 0);
+static bool open_for_token(const braid *b, uint32_t slot) {
+    int32_t held = 0;
+    for (uint32_t k = 0; b->worst && k < b->r.commodities; k++)
+        held += down_of(b, k, slot)->adding + down_of(b, k, slot)->reserved;
+    return held == 0;
 }
 
 // Entry over the arc cycle[first - 1] -> cycle[first]; narrows v->units. False: not possible.
@@ -74,7 +76,7 @@ static bool enter(braid *b, braid_visit *v, int64_t *cost) {
     }
     v->entry = BRAID_FROM_NEXT;
     int slot = router_slot(&b->r, ROUTER_NEXT, v->before);
-    if (at != router_out(b->r.config.self) || slot < 0 || !open_for_token(b, v, (uint32_t)slot)) return false;
+    if (at != router_out(b->r.config.self) || slot < 0 || !open_for_token(b, (uint32_t)slot)) return false;
     if (b->worst) *cost -= cost_of_less(b, ROUTER_NEXT, (uint32_t)slot);  // only who owns the count is sure of it
     v->units = least(v->units, braid_free_out(b, v->k, (uint32_t)slot));
     return v->units > 0;
@@ -105,7 +107,7 @@ static bool leave(braid *b, braid_visit *v, int64_t *cost) {
     if (at == router_out(b->r.config.self)) {
         v->exit = BRAID_TO_NEXT;
         int slot = router_slot(&b->r, ROUTER_NEXT, v->after);
-        if (slot < 0 || next != router_in(v->after) || !open_for_token(b, v, (uint32_t)slot)) return false;
+        if (slot < 0 || next != router_in(v->after) || !open_for_token(b, (uint32_t)slot)) return false;
         *cost += cost_of_more(b, (uint32_t)slot);
         return true;
     }

@@ -1,5 +1,5 @@
-// braid with the objective worst, one data peer: as many units as fit, the heaviest link as light as it can be, under any
-// delays, crashes, joins and changes of cost; always quiet. Capacity is checked at every event (flow_net.h).
+// braid with the objective worst, under any delays, crashes, joins and changes of cost: always whole and quiet, and with one
+// data peer the heaviest link as light as it can be. Capacity is checked at every event (flow_net.h).
 #include "flow_net.h"
 
 #include "seed.h"
@@ -85,6 +85,29 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
     expect_exact(&all);
 }
 
+// Several data peers, with prices and (very many relays, it is said) without: whole and quiet, whoever dies and comes back.
+static void several_with_crashes(rng *r, uint32_t count, uint32_t relays) {
+    for (uint32_t i = 0; i < count; i++) {
+        net_case c = net_random_case(r);
+        c.sources = 2 + (uint32_t)rng_below(r, 3);
+        c.relays += 2 * c.stages;
+        c.equal = true;
+        c.config.objective = ROUTER_WORST;
+        c.config.relays = relays;
+        net *n = net_new(&c);
+        net_churn(n, r);
+        net_settle(n, relays == 0 ? "several data peers with prices" : "several data peers without prices");
+        net_free(n);
+    }
+}
+
+static void test_several_data_peers_with_crashes(void **state) {
+    (void)state;
+    rng r = seeded_rng("worst, several", 1);
+    several_with_crashes(&r, 70, 0);
+    several_with_crashes(&r, 70, 1000);
+}
+
 // A relay that is alone in its stage has to take all; who shares a stage shares the load, though one link is cheaper.
 static void test_a_load_is_shared_where_the_sum_would_not(void **state) {
     (void)state;
@@ -114,6 +137,9 @@ static int run_many(uint32_t count) {
         printf("%u schedules%s: %u exact, worst ratio %.4f, cost up to %.4f of the cheapest such flow\n", all.runs,
                costs ? " with changing costs" : "", all.exact, all.ratio, all.cost);
     }
+    several_with_crashes(&r, count / 4, 0);
+    several_with_crashes(&r, count / 4, 1000);
+    printf("%u schedules of several data peers, half of them without prices: all whole and quiet\n", count / 4 * 2);
     return 0;
 }
 
@@ -123,6 +149,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_a_load_is_shared_where_the_sum_would_not),
         cmocka_unit_test(test_the_published_tests_end_exactly),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
+        cmocka_unit_test(test_several_data_peers_with_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
