@@ -234,7 +234,7 @@ int bench_churn(int argc, char **argv) {
         .seeds = 100,
         .settings = {
             .algorithm = ROUTER_BRAID, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SCALE / 20, .gather = true}};
-    uint64_t hold = 0;
+    uint64_t hold = 0, lazy = ROUTER_LAZY;
     const char *tests = "1,3", *delay = "lockstep", *objective = "sum";
     option table[] = {
         {"tests", OPTION_TEXT, &tests, .unit = "LIST", .help = "which of F7's tests 1 to 4, separated by commas"},
@@ -246,6 +246,7 @@ int bench_churn(int argc, char **argv) {
          .help = "what is to be smallest: the sum of costs, or the heaviest link (units times cost)"},
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
+        {"lazy", OPTION_COUNT, &lazy, .help = "rounds that a label waits which only became dearer", .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
     };
     options o = {.verb = "bench churn",
@@ -256,6 +257,7 @@ int bench_churn(int argc, char **argv) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     b.settings.hold = (int64_t)hold;
+    b.settings.lazy = lazy == 0 ? -1 : (int64_t)lazy;
     code = run(&b, tests, delay, objective);
     options_close(&o);
     return code;

@@ -192,7 +192,7 @@ int bench_f7(int argc, char **argv) {
     if (b == NULL) return cli_complain(CLI_FAILED, "bench f7", "out of memory");
     b->seeds = 100;
     b->seconds = 60;
-    uint64_t hold = 0, path_limit = 0;
+    uint64_t hold = 0, lazy = ROUTER_LAZY, path_limit = 0;
     double slack = 0.05;
     bool gather = true;
     const char *tests = "1,2,3,4,5,6", *delays = "lockstep", *systems = "swarm,gwtf,braid", *demand = "equal";
@@ -213,6 +213,8 @@ int bench_f7(int argc, char **argv) {
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every instance and every system's paths (JSON)"},
         {"hold", OPTION_COUNT, &hold, .help = "braid: rounds between two labels to one neighbour, 0: its default",
          .max = 1000},
+        {"lazy", OPTION_COUNT, &lazy, .help = "braid: rounds that a label waits which only became dearer",
+         .max = 1000},
         {"path-limit", OPTION_COUNT, &path_limit, .help = "braid: longest path in a label, 0: its default",
          .max = ROUTER_MAX_PATH},
         {"slack", OPTION_REAL, &slack, .help = "braid: cost per link below which a gain is left alone", .max = 1000},
@@ -231,6 +233,7 @@ int bench_f7(int argc, char **argv) {
     if (options_parse(&o, argc, argv, &code)) {
         b->settings = (routing_settings){.slack = (int64_t)(slack * ROUTING_SCALE + 0.5),
                                          .hold = (int64_t)hold,
+                                         .lazy = lazy == 0 ? -1 : (int64_t)lazy,
                                          .path_limit = (uint32_t)path_limit,
                                          .gather = gather};
         code = read_sets(b, tests, delays, systems, demand, objective) ? run(b) : CLI_USAGE;

@@ -12,8 +12,8 @@
 enum {
     CROWD = 128,      // relays of the run; with more nobody tries prices ...
     CROWD_OVER = 96,  // ... until there are fewer than this
-    // Delays. After the last neighbour came or went, and I am still overbooked: prices do not come to rest. In an era
-    // without prices, and neighbours came or went since it began: prices may be tried again.
+    // Delays. In an era with prices, nobody came or went for so long, and I am still overbooked: prices do not come to
+    // rest. After an era without prices began, and neighbours came or went since: prices may be tried again.
     PATIENCE = 10000
 };
 
@@ -39,7 +39,8 @@ static void change_labels(braid *b) {
         forget_label(b->shared ? &d->stay : &u->label);
         forget_label(&d->label);
         u->said = u->said_stay = d->said = 0;
-        u->said_cost = u->said_distance = BRAID_UNTOLD;
+        u->said_distance = BRAID_UNTOLD;
+        u->said_cost = u->said_stay_cost = BRAID_NOWHERE;
         u->watches = d->watched = false;
     }
     for (uint32_t k = 0; k < b->r.commodities; k++) {
@@ -71,7 +72,8 @@ static void enter(braid *b, uint32_t era) {
 static bool prices_fail(const braid *b) {
     if (b->r.config.relays > CROWD || braid_hopeless(b)) return true;
     bool over = !b->r.is_source && braid_load(b) > (int32_t)b->r.config.capacity;
-    return over && b->r.now - b->neighbours_since >= PATIENCE * b->r.config.delay;
+    int64_t since = b->era_since > b->neighbours_since ? b->era_since : b->neighbours_since;
+    return over && b->r.now - since >= PATIENCE * b->r.config.delay;
 }
 
 void braid_mode_tick(braid *b) {

@@ -56,12 +56,21 @@ static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
     return value < u->said_cost - braid_grain(b);
 }
 
+// With one data peer: a way that became dearer is tried in vain at worst, so who hears of it may do so later, with what else comes
+// up until then. Most of what is said at once is taken back soon: labels look for another way by and by.
+static bool in_may_wait(braid *b, uint32_t k, const braid_up *u) {
+    int64_t until = u->said_at + b->r.config.lazy * b->r.config.delay;
+    if (u->said_cost >= BRAID_NOWHERE || b->commodity[k].in.cost < u->said_cost || b->r.now >= until) return false;
+    router_want(&b->r, until);
+    return true;
+}
+
 static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
-    if (u->said == c->in_hash || (b->shared && !in_is_news(b, k, u))) return false;
+    if (u->said == c->in_hash || (b->shared ? !in_is_news(b, k, u) : in_may_wait(b, k, u))) return false;
     post_label(b, k, to, ROUTER_PREVIOUS);
     u->said = c->in_hash;
-    u->said_cost = label_value(&c->in);
+    u->said_cost = b->shared ? label_value(&c->in) : c->in.cost;
     u->said_at = b->r.now;
     return true;
 }

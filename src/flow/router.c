@@ -71,6 +71,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     router *r = memory;
     r->config = *config;
     if (r->config.hold == 0) r->config.hold = 2;
+    if (r->config.lazy == 0) r->config.lazy = ROUTER_LAZY;
     if (r->config.path_limit == 0) r->config.path_limit = ROUTER_MAX_PATH;
     r->random.state = rng_seed(config->seed, config->self);
     r->now = r->deadline = now;

@@ -34,6 +34,7 @@ enum {
     ROUTER_MAX_CYCLE = 44,         // a label's path, closed, and the inner arc
     ROUTER_MAX_UNITS = 4096,       // a peer's capacity, a data peer's demand
     ROUTER_MAX_COST = 1 << 30,     // of a link
+    ROUTER_LAZY = 6,               // router_config.lazy, usually
     ROUTER_FRAME_BYTES = 16,       // what a frame costs beside its messages
 };
 
@@ -66,6 +67,7 @@ typedef struct router_config {
     // braid
     int64_t slack;        // gains of less than this per link are left alone; costs that differ in it are exact
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
+    int64_t lazy;         // delays that a label waits which only became dearer (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     uint32_t relays;      // of the run, as far as is known: very many that several data peers share go without prices
 

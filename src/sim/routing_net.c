@@ -106,6 +106,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
         .gather = s->delay != ROUTING_LOCKSTEP && s->gather ? ROUTING_ROUND / 4 : 0,
         .slack = s->slack,
         .hold = s->hold,
+        .lazy = s->lazy,
         .path_limit = s->path_limit,
         .relays = n->instance->problem.peers - n->instance->sources,
         .temperature = 1.7 * ROUTING_SCALE,  // GWTF, section VI
