@@ -103,7 +103,7 @@ mistake_after() {  # text line: of the scenario with one more line
     expect 2 "$1" "$BRAID" sim bad.yaml
 }
 mistake_after "bad.yaml:14:28: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?" '  pairs: [{between: [anna, firts], mbps: 1}]'
-mistake_after "bad.yaml:14:27: churn.only: 'anna' is a data peer, and only relays can come and go" 'churn: {crash: 0.1, only: anna}'
+mistake_after "bad.yaml:14:27: churn.only: 'anna' leads the run, being the first data peer by name, and cannot come and go: name others, or a group without it" 'churn: {crash: 0.1, only: anna}'
 mistake_after "bad.yaml:14:16: churn.trace: cannot read 'lives.txt': No such file or directory" 'churn: {trace: lives.txt}'
 printf '1 first crash\n2 second-1 dies\n' >lives.txt
 expect 2 "lives.txt:2: unknown event 'dies'" "$BRAID" sim bad.yaml
