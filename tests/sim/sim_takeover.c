@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { RANDOM = 150, RANDOM_ODD = 120, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 8, MUTANT_MOST = 4000 };
+enum { RANDOM = 100, RANDOM_ODD = 80, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 400 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -106,22 +106,21 @@ static void test_random(void **state) {
 
 // ---- broken variants
 
-// Found by hand with `sim_sim_cluster --data-deaths --odd --flaps --mutant NAME`: where the search begins.
+// Where the search begins. `obeys-older-owner` shows in one schedule of about a thousand: that is for long campaigns, by hand
+// (`sim_sim_cluster --data-deaths --mutant obeys-older-owner`).
 typedef struct broken {
     sim_mutant mutant;
     uint64_t first;
-    bool ordinary;  // without --odd and --flaps
 } broken;
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
     static const broken all[] = {
-        {SIM_MUTANT_COMMITS_UNANSWERED, 1, false}, {SIM_MUTANT_FORGETS_COMMITTED, 1, false}, {SIM_MUTANT_KEEPS_ITS_NUMBER, 1, false},
-        {SIM_MUTANT_KEEPS_ITS_SUM, 21, false},     {SIM_MUTANT_ONE_ROUND, 10, false},
-        {SIM_MUTANT_OBEYS_OLDER_OWNER, 705, true},  // 2 schedules in 1,500
+        {SIM_MUTANT_COMMITS_UNANSWERED, 1}, {SIM_MUTANT_FORGETS_COMMITTED, 1}, {SIM_MUTANT_KEEPS_ITS_NUMBER, 5},
+        {SIM_MUTANT_KEEPS_ITS_SUM, 25},     {SIM_MUTANT_ONE_ROUND, 9},
     };
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
-        sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .flaps = !all[i].ordinary, .odd = !all[i].ordinary, .data_deaths = true,
+        sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .flaps = true, .odd = true, .data_deaths = true,
                                  .processes = 2, .mutant = all[i].mutant, .replay = "sim_sim_cluster"};
         sim_campaign_result r;
         uint64_t end = campaign.first + MUTANT_MOST;
