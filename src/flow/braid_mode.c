@@ -83,6 +83,7 @@ void braid_mode_tick(braid *b) {
         return;
     }
     if (b->r.config.relays >= CROWD_OVER || b->neighbours_since <= b->era_since) return;
+    if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) return;
     int64_t due = b->era_since + PATIENCE * b->r.config.delay;
     if (b->r.now >= due)
         enter(b, b->era + 1);
