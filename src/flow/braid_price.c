@@ -18,7 +18,7 @@ enum {
     // Per cent of a link's mean cost, as the relay sees its own links: what a unit above capacity costs beside the price, what is
     // added to that whenever the price rises after the first times, the first step of a price, and the smallest
     PUSH = 12,
-    PUSH_GROWS = 2,
+    PUSH_GROWS = 3,
     RISES_FREE = 4,
     STEP = 6,
     SMALLEST = 4,
