@@ -14,7 +14,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace;
     bool lead, data, json, supervised, measure;
-    uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays;
+    uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters;
 } node_flags;
 
 // What the call backs need.
@@ -104,7 +104,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
-        .log_path = f->log, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .voters = (uint32_t)f->voters, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -144,7 +144,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.threads = 1, .wait_data = 1, .patience_ns = 60000000000u};
+    node_flags f = {.threads = 1, .wait_data = 1, .voters = PEER_VOTERS, .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
@@ -159,7 +159,8 @@ int cli_node(int argc, char **argv) {
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "with --lead: keep the run's log in this file", .fallback = "a temporary file"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "a temporary file"},
+        {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log: a majority of them must live; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,

@@ -1,5 +1,7 @@
 #include "cli/node_events.h"
 
+#include "node/ticket.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +73,16 @@ static void tell_member(node_events *e, const tell *t) {
     news.stage = t->stage;
     strcpy(news.role, t->stage == 0 ? "data" : "relay");
     if (gone) snprintf(news.reason, sizeof news.reason, "%s", t->reason < EXPEL_REASONS ? expel_names[t->reason] : "");
+    report_tell(e->report, &news);
+}
+
+static void tell_leader(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_LEADER);
+    ticket own = {.leader = t->id};
+    peer_text(&t->id, news.peer);
+    snprintf(own.address, sizeof own.address, "%s", t->text ? t->text : "");
+    snprintf(news.address, sizeof news.address, "%s", own.address);
+    ticket_format(&own, news.ticket);
     report_tell(e->report, &news);
 }
 
@@ -153,6 +165,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
         e->weights = t->hash;
         e->version = t->iteration;
         break;
+    case TELL_LEADER: tell_leader(e, t); break;
     case TELL_REFUSED:
         snprintf(e->refused, sizeof e->refused, "%s", t->text ? t->text : "");
         break;

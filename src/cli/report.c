@@ -215,6 +215,7 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
                  (unsigned long long)e->total);
         break;
     case REPORT_REFUSED: snprintf(line, REPORT_LINE, "refused: %s", e->text); break;
+    case REPORT_LEADER: snprintf(line, REPORT_LINE, "%s at %s leads now; others join with --join %s", peer, e->address, e->ticket); break;
     default: snprintf(line, REPORT_LINE, "%s", e->text); break;
     }
 }

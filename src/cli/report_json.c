@@ -25,6 +25,7 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
+    [REPORT_LEADER] = "leader",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
@@ -60,10 +61,10 @@ static const report_field fields[] = {
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
     FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
-    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | MEMBERS),
+    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
-    FIELD(address, FIELD_TEXT, IN(READY)),
-    FIELD(ticket, FIELD_TEXT, IN(READY)),
+    FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER)),
+    FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),
     FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT)),
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
     FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(END)),

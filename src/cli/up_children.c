@@ -136,6 +136,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_add(a, "--json");
     if (s->measure) argument_add(a, "--measure");
     argument_text(a, "--listen", "127.0.0.1:0");
+    argument_number(a, "--voters", 1);  // this program takes the leader's word, so the leader stays the same
     argument_number(a, "--threads", s->threads);
     argument_number(a, "--capacity", s->capacity);
     argument_number(a, "--max-memory", s->max_memory);

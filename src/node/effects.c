@@ -38,6 +38,7 @@ static void tell_figures(node *n) {
 
 static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_JOINED) jobs_place(n->jobs, t->stage);
+    if (t->kind == TELL_LEADER) node_leader_is(n, &t->id, t->text);
     if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
     if (t->kind == TELL_ITERATION) tell_figures(n);
@@ -55,6 +56,12 @@ static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) 
         if (work->input[i] != JOB_OWN_SUM) each(n->blobs, work->input[i]);
 }
 
+static void effect_append(node *n, const log_entry *entry) {
+    log_entry each;
+    log_writer_append(n->log, entry);
+    for (uint64_t after = 0; entry->kind == LOG_BASE && peer_snapshot(n->core, after, &each); after = each.index) log_writer_append(n->log, &each);
+}
+
 static void effect_do(node *n, const effect *e) {
     switch (e->kind) {
     case EFFECT_SEND: effect_send(n, e); break;
@@ -65,10 +72,8 @@ static void effect_do(node *n, const effect *e) {
         job_blobs(n, e->job, blobs_hold);
         compute_post(n->compute, e->job);
         break;
-    case EFFECT_APPEND:
-        BRAID_ASSERT(n->log);
-        log_writer_append(n->log, e->entry);
-        break;
+    case EFFECT_APPEND: effect_append(n, e->entry); break;
+    case EFFECT_APPLIED: break;
     case EFFECT_RELEASE: blobs_release(n->blobs, e->blob); break;
     case EFFECT_TELL: effect_tell(n, &e->tell); break;
     case EFFECT_EXIT: effect_exit(n, e); break;
@@ -197,7 +202,16 @@ void node_job_done(void *context, const job *work, const job_result *result) {
 }
 
 void node_committed(void *context, const log_entry *entry) {
-    node_feed(context, &(event){.kind = EVENT_COMMITTED, .entry = entry});
+    node *n = context;
+    if (n->base_left > 0) {
+        if (--n->base_left > 0) return;
+        entry = &n->base;
+    } else if (entry->kind == LOG_BASE && entry->u.base.entries > 0) {
+        n->base = *entry;
+        n->base_left = entry->u.base.entries;
+        return;
+    }
+    node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
 }
 
 void node_log_failed(void *context, const braid_error *error) {

@@ -23,6 +23,7 @@ enum {
     NODE_RETRY_MOST_MS = 10000,
     NODE_MAX_COMMAND = 128,
     NODE_RECYCLE_BYTES = 64 << 20,
+    NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version
 };
 
 typedef enum node_phase {
@@ -59,6 +60,11 @@ struct node {
     jobs *jobs;
     compute *compute;
     log_writer *log;
+    log_file *log_file;      // until the writer has it
+    uint64_t log_store;      // its name
+    uint64_t start_name;     // names this start of the run, chosen by its first leader
+    log_entry base;          // a LOG_BASE that is being stored, with
+    uint32_t base_left;      // so many entries behind it still to be
     peer *core;
     void *core_memory;
     size_t core_bytes;
@@ -105,6 +111,7 @@ braid_err node_begin(node *n, braid_error *error);
 void node_end(node *n);
 void node_fail(node *n, const braid_error *error);
 void node_drain(node *n);
+void node_leader_is(node *n, const braid_id *id, const char *address);
 void node_stop_now(node *n);
 void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -46,7 +46,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
     braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
     if (!err) err = start_open(j, error);
-    if (!err && config->lead) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash}, &j->saver, error);
+    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash}, &j->saver, error);
     if (err) {
         jobs_free(j);
         return err;

@@ -17,14 +17,14 @@ typedef struct jobs_config {
     const run_config *run;    // borrowed for the life of the jobs, as is all below
     const split *split;
     braid_hash run_hash;
-    bool lead;                // saves checkpoints
+    bool saves;               // checkpoints, while it leads
     const train_data *data;   // data peers
     blobs *blobs;
     unsigned threads;
     uint32_t capacity;
     uint64_t max_memory;
     const char *resume;       // leader: where the start state comes from, NULL: the seed
-    const char *save;         // leader: where checkpoints go, NULL or "": nowhere
+    const char *save;         // data peers: where checkpoints go, NULL or "": nowhere
 } jobs_config;
 
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);

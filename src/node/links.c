@@ -31,7 +31,7 @@ static bool links_remove(node *n, const braid_id *id) {
 }
 
 static bool is_leader(const node *n, const braid_id *id) {
-    return n->config.role != NODE_LEADER && id_equal(id, &n->config.leader.leader);
+    return id_equal(id, &n->config.leader.leader);
 }
 
 static void on_link_up(void *context, const braid_id *id, const net_peer *other) {
@@ -108,8 +108,9 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
         return braid_fail(error, BRAID_FORMAT, "the leader's description of the run does not have the name that it gives it");
     memcpy(n->description, told->description, told->description_bytes);
     n->description_bytes = told->description_bytes;
-    if (told->generation == 0) return braid_fail(error, BRAID_FORMAT, "the leader does not say where the run begins");
-    n->plan.start_version = told->generation - 1;
+    if (told->generation % NODE_START_VERSIONS == 0) return braid_fail(error, BRAID_FORMAT, "the leader does not say where the run begins");
+    n->plan.start_version = told->generation % NODE_START_VERSIONS - 1;
+    n->start_name = told->generation / NODE_START_VERSIONS;
     if (n->config.role == NODE_RELAY) n->run = run;
     return BRAID_OK;
 }

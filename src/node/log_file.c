@@ -4,23 +4,29 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    LOG_HEADER_BYTES = 8 + 4 + 4 + BRAID_ID_BYTES,  // magic, version, zero, run
+    LOG_RUN_AT = 16,
+    LOG_START_AT = LOG_RUN_AT + BRAID_ID_BYTES,
+    LOG_STORE_AT = LOG_START_AT + 8,
+    LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
-    LOG_FILE_VERSION = 1
+    LOG_FILE_VERSION = 2
 };
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
 
 struct log_file {
     int fd;
     uint64_t written, synced;
+    uint64_t base;  // where the last LOG_BASE lies
     char path[1024];
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
@@ -69,33 +75,38 @@ static size_t read_at(const log_file *log, uint8_t *bytes, size_t count, uint64_
     return done;
 }
 
-static void header_make(const braid_hash *run, uint8_t *header) {
+static void header_make(const braid_hash *run, uint64_t start, uint64_t store, uint8_t *header) {
     memset(header, 0, LOG_HEADER_BYTES);
     memcpy(header, log_magic, sizeof log_magic);
     put32(header + 8, LOG_FILE_VERSION);
-    memcpy(header + 16, run->bytes, BRAID_ID_BYTES);
+    memcpy(header + LOG_RUN_AT, run->bytes, BRAID_ID_BYTES);
+    put64(header + LOG_START_AT, start);
+    put64(header + LOG_STORE_AT, store);
 }
 
-static braid_err header_write(log_file *log, const braid_hash *run, braid_error *error) {
+static braid_err header_write(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
     uint8_t header[LOG_HEADER_BYTES];
-    header_make(run, header);
+    if (getrandom(&found->store, sizeof found->store, 0) != sizeof found->store) return fail_io(log, "name it", error);
+    header_make(run, start, found->store, header);
     braid_err err = write_at(log, header, sizeof header, 0, error);
     if (err) return err;
     log->written = LOG_HEADER_BYTES;
     return log_file_sync(log, error);
 }
 
-static braid_err header_check(log_file *log, const braid_hash *run, braid_error *error) {
-    uint8_t header[LOG_HEADER_BYTES], wanted[LOG_HEADER_BYTES];
+// `other`: it is of another start of this run.
+static braid_err header_check(log_file *log, const braid_hash *run, uint64_t start, bool *other, log_file_found *found, braid_error *error) {
+    uint8_t header[LOG_HEADER_BYTES];
     if (read_at(log, header, sizeof header, 0) != sizeof header) return fail_io(log, "read", error);
-    header_make(run, wanted);
     if (memcmp(header, log_magic, sizeof log_magic) != 0)
         return braid_fail(error, BRAID_FORMAT, "%s is not a log of braid; name another file for the log", log->path);
     if (get32(header + 8) != LOG_FILE_VERSION)
-        return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d", log->path,
+        return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d; remove it or name another file", log->path,
                           get32(header + 8), LOG_FILE_VERSION);
-    if (memcmp(header, wanted, sizeof wanted) != 0)
+    if (memcmp(header + LOG_RUN_AT, run->bytes, BRAID_ID_BYTES) != 0)
         return braid_fail(error, BRAID_FORMAT, "the log %s is of another run; remove it or name another file", log->path);
+    found->store = get64(header + LOG_STORE_AT);
+    *other = get64(header + LOG_START_AT) != start;
     return BRAID_OK;
 }
 
@@ -126,41 +137,87 @@ static bool whole_record_after(log_file *log, uint64_t bad, uint64_t size) {
     return false;
 }
 
-static braid_err log_replay(log_file *log, uint64_t size, log_file_entry_fn each, void *context, log_file_found *found,
-                            braid_error *error) {
+// Where a state of `entries` records ends that begins at `at`; false: not all of it is there.
+static bool base_whole(log_file *log, uint64_t at, uint32_t entries, uint64_t size, uint64_t *end) {
     log_entry entry;
-    uint64_t at = LOG_HEADER_BYTES, bytes;
-    for (; at < size && record_read(log, at, &entry, &bytes); at += bytes) {
+    uint64_t bytes;
+    for (; entries > 0; entries--, at += bytes)
+        if (at >= size || !record_read(log, at, &entry, &bytes)) return false;
+    *end = at;
+    return true;
+}
+
+// Finds the last base and the end of what is whole.
+static void log_scan(log_file *log, uint64_t size, log_file_found *found) {
+    log_entry entry;
+    uint64_t at = LOG_HEADER_BYTES, bytes, end;
+    log->base = LOG_HEADER_BYTES;
+    for (; at < size && record_read(log, at, &entry, &bytes); at = end) {
+        end = at + bytes;
+        if (entry.kind == LOG_BASE) {
+            if (!base_whole(log, end, entry.u.base.entries, size, &end)) break;
+            log->base = at;
+        }
         found->entries++;
         found->last_index = entry.index;
-        if (each) each(context, &entry);
     }
-    if (at < size && whole_record_after(log, at, size))
-        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged at byte %llu, before its end; restore it or name another file",
-                          log->path, (unsigned long long)at);
-    found->cut_bytes = size - at;
     log->written = at;
-    if (found->cut_bytes && ftruncate(log->fd, (off_t)at) != 0) return fail_io(log, "cut a torn record", error);
+}
+
+void log_file_recall(log_file *log, log_file_entry_fn each, void *context) {
+    log_entry entry;
+    uint64_t bytes;
+    for (uint64_t at = LOG_HEADER_BYTES; at < log->written && record_read(log, at, &entry, &bytes); at += bytes)
+        if (at >= log->base || entry.kind == LOG_VOTE) each(context, &entry);
+}
+
+static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found, braid_error *error) {
+    log_entry entry;
+    uint64_t bytes;
+    log_scan(log, size, found);
+    uint64_t bad = log->written;
+    while (bad < size && record_read(log, bad, &entry, &bytes)) bad += bytes;  // of a state that is not whole
+    if (bad < size && whole_record_after(log, bad, size))
+        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged at byte %llu, before its end; restore it or name another file",
+                          log->path, (unsigned long long)bad);
+    found->cut_bytes = size - log->written;
+    if (found->cut_bytes && ftruncate(log->fd, (off_t)log->written) != 0) return fail_io(log, "cut a torn record", error);
     return log_file_sync(log, error);
 }
 
-static braid_err log_begin(log_file *log, const braid_hash *run, log_file_entry_fn each, void *context,
-                           log_file_found *found, braid_error *error) {
-    if (flock(log->fd, LOCK_EX | LOCK_NB) != 0)
-        return braid_fail(error, BRAID_STATE, "the log %s is in use: another leader runs on it; stop that one first", log->path);
+static braid_err log_lock(log_file *log, braid_error *error) {
+    if (flock(log->fd, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
+    return braid_fail(error, BRAID_STATE, "the log %s is in use: another peer runs on it; stop that one first", log->path);
+}
+
+// A log of another start keeps its lock until it has its new name.
+static braid_err log_set_aside(log_file *log, braid_error *error) {
+    char old[sizeof log->path + 4];
+    snprintf(old, sizeof old, "%s.old", log->path);
+    if (rename(log->path, old) != 0) return fail_io(log, "move the old one away", error);
+    close(log->fd);
+    log->fd = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);
+}
+
+static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
+    bool other = false;
     struct stat status;
+    braid_err err = log_lock(log, error);
+    if (err) return err;
     if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
     uint64_t size = (uint64_t)status.st_size;
     if (size < LOG_HEADER_BYTES) {  // new, or torn before the first entry could be promised
         found->cut_bytes = size;
-        return header_write(log, run, error);
+        return header_write(log, run, start, found, error);
     }
-    braid_err err = header_check(log, run, error);
-    return err ? err : log_replay(log, size, each, context, found, error);
+    err = header_check(log, run, start, &other, found, error);
+    if (err || !other) return err ? err : log_replay(log, size, found, error);
+    err = log_set_aside(log, error);
+    return err ? err : header_write(log, run, start, found, error);
 }
 
-braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_fn each, void *context, log_file **out,
-                        log_file_found *found, braid_error *error) {
+braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
     log_file_found ignored;
     if (!found) found = &ignored;
     memset(found, 0, sizeof *found);
@@ -168,7 +225,7 @@ braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
     snprintf(log->path, sizeof log->path, "%s", path);
     log->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    braid_err err = log->fd < 0 ? fail_io(log, "open", error) : log_begin(log, run, each, context, found, error);
+    braid_err err = log->fd < 0 ? fail_io(log, "open", error) : log_begin(log, run, start, found, error);
     if (err) {
         log_file_close(log);
         return err;
@@ -177,24 +234,10 @@ braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_
     return BRAID_OK;
 }
 
-braid_err log_file_begin(const char *path, const braid_hash *run, log_file **out, braid_error *error) {
-    log_file *log = NULL;
-    log_file_found found;
-    braid_err err = log_file_open(path, run, NULL, NULL, &log, &found, error);
-    if (err || found.entries == 0) {
-        *out = log;
-        return err;
-    }
-    char old[sizeof log->path + 4];
-    snprintf(old, sizeof old, "%s.old", path);
-    if (rename(path, old) != 0) err = fail_io(log, "move the old one away", error);
-    log_file_close(log);
-    return err ? err : log_file_open(path, run, NULL, NULL, out, NULL, error);
-}
-
-braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_error *error) {
+braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
     const char *directory = getenv("TMPDIR");
     char path[1024];
+    memset(found, 0, sizeof *found);
     snprintf(path, sizeof path, "%s/braid-log-XXXXXX", directory && *directory ? directory : "/tmp");
     log_file *log = calloc(1, sizeof *log);
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
@@ -203,7 +246,7 @@ braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_e
     braid_err err = log->fd < 0 ? fail_io(log, "create", error) : BRAID_OK;
     if (!err) unlink(log->path);
     if (!err) fcntl(log->fd, F_SETFD, FD_CLOEXEC);
-    if (!err) err = header_write(log, run, error);
+    if (!err) err = header_write(log, run, start, found, error);
     if (err) {
         log_file_close(log);
         return err;

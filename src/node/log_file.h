@@ -1,7 +1,8 @@
-// The replicated log of a run with one voter: a synced file.
+// Where a voter keeps the replicated log: a synced file.
 //
-// "BRAIDLOG", a version, the run's name; then records of (length, first eight bytes of SHA-256, entry). A crash can
-// leave a torn last record: it was never acknowledged, so it is cut when the file is opened again.
+// "BRAIDLOG", a version, the run's name, the start of it that this is the log of, the store's own name; then records of
+// (length, first eight bytes of SHA-256, entry). What they mean: peer_recall in peer/peer.h. A crash can leave a torn last
+// record, or part of the state behind a LOG_BASE: it was never acknowledged, so it is cut when the file is opened again.
 // Not thread-safe: one user at a time (node/log_writer.h has the thread).
 #ifndef BRAID_NODE_LOG_FILE_H
 #define BRAID_NODE_LOG_FILE_H
@@ -16,20 +17,19 @@ typedef struct log_file log_file;
 typedef void (*log_file_entry_fn)(void *context, const log_entry *entry);
 
 typedef struct log_file_found {
+    uint64_t store;      // names this file
     uint64_t entries, last_index;
     uint64_t cut_bytes;  // of a torn tail
 } log_file_found;
 
-// Opens or creates the log of `run` at `path` for appending and locks it, so that two leaders cannot share it. Hands
-// every whole entry to `each` (may be NULL), then cuts what follows the last whole one. A file of another run, or one
-// that is damaged before its end, is refused and left as it is.
-braid_err log_file_open(const char *path, const braid_hash *run, log_file_entry_fn each, void *context,
-                        log_file **out, log_file_found *found, braid_error *error);
-// Begins a log for a new leader of `run`. A log that is there already is kept beside it as `path`.old (refused, like
-// above, when it is in use or no log of this run).
-braid_err log_file_begin(const char *path, const braid_hash *run, log_file **out, braid_error *error);
-// The log of a leader that keeps no directory: a nameless temporary file.
-braid_err log_file_open_temporary(const braid_hash *run, log_file **out, braid_error *error);
+// Opens or creates the log of this start of `run` at `path` for appending and locks it, so that two peers cannot share it. Cuts
+// what follows the last whole record. A log of another start of the run is kept beside it as `path`.old, and a new one begun. A
+// file of another run, or one that is damaged before its end, is refused and left as it is.
+braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error);
+// What it held when it was opened and is still of use: everything from the last LOG_BASE on, and the votes before it.
+void log_file_recall(log_file *log, log_file_entry_fn each, void *context);
+// The log of a peer that keeps no directory: a nameless temporary file.
+braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error);
 void log_file_close(log_file *log);
 
 // Writes; durable after log_file_sync. After an error the file is as it was at the last sync.

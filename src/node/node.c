@@ -44,12 +44,19 @@ static braid_err open_run(node *n, braid_error *error) {
 }
 
 static braid_err open_log(node *n, braid_error *error) {
+    log_file_found found;
+    braid_err err = n->config.log_path ? log_file_open(n->config.log_path, &n->run_hash, n->start_name, &n->log_file, &found, error)
+                                       : log_file_open_temporary(&n->run_hash, n->start_name, &n->log_file, &found, error);
+    n->log_store = found.store;
+    return err;
+}
+
+// A leader says at once what is wrong with its log; the others must ask first which run it is.
+static braid_err open_first_log(node *n, braid_error *error) {
     if (n->config.role != NODE_LEADER) return BRAID_OK;
-    log_file *file = NULL;
-    braid_err err = n->config.log_path ? log_file_begin(n->config.log_path, &n->run_hash, &file, error)
-                                       : log_file_open_temporary(&n->run_hash, &file, error);
-    if (err) return err;
-    return log_writer_new(&n->loop, file, node_committed, node_log_failed, n, &n->log, error);
+    if (getrandom(&n->start_name, sizeof n->start_name, 0) != sizeof n->start_name) return braid_fail(error, BRAID_STATE, "the system gives no random numbers");
+    n->start_name %= UINT64_MAX / NODE_START_VERSIONS;
+    return open_log(n, error);
 }
 
 static braid_err open_links(node *n, braid_error *error) {
@@ -93,7 +100,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
-    if (!err) err = open_log(n, error);
+    if (!err) err = open_first_log(n, error);
     if (err) {
         node_stop_now(n);
         uv_run(&n->loop, UV_RUN_DEFAULT);
@@ -108,9 +115,9 @@ static braid_err begin_jobs(node *n, braid_error *error) {
     bool data_peer = n->config.role != NODE_RELAY;
     braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
     jobs_config config = {
-        .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .lead = n->config.role == NODE_LEADER, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
+        .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
         .max_memory = n->config.max_memory, .resume = n->config.resume,
-        .save = n->config.role == NODE_LEADER ? n->run.checkpoint : NULL,
+        .save = data_peer ? n->run.checkpoint : NULL,
     };
     if (!err) err = jobs_new(&config, &n->jobs, error);
     if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
@@ -121,12 +128,18 @@ static void core_config(node *n, peer_config *config) {
     *config = (peer_config){
         .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
         .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA, .capacity = n->capacity,
+        .store = n->log_store, .voters = (uint16_t)n->config.voters,
     };
     strcpy(config->address, n->address);
     config->leader_id = config->leader ? config->self : n->config.leader.leader;
     strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);
     if (getrandom(&config->random_seed, sizeof config->random_seed, 0) != sizeof config->random_seed)
         memcpy(&config->random_seed, config->self.bytes, sizeof config->random_seed);
+}
+
+static void recall(void *context, const log_entry *record) {
+    node *n = context;
+    if (!peer_recall(n->core, record)) braid_fail(&n->error, BRAID_FORMAT, "the log %s contradicts itself; name another file", n->config.log_path);
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
@@ -143,16 +156,19 @@ static braid_err begin_core(node *n, braid_error *error) {
         return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB", n->core_bytes >> 20);
     }
     n->core = peer_init(n->core_memory, &n->plan, &config, clock_now_ns());
-    return BRAID_OK;
+    log_file_recall(n->log_file, recall, n);
+    if (n->error.code) return braid_fail(error, n->error.code, "%s", n->error.text);
+    log_file *file = n->log_file;
+    n->log_file = NULL;
+    return log_writer_new(&n->loop, file, node_committed, node_log_failed, n, &n->log, error);
 }
 
 static braid_err announce_run(node *n, braid_error *error) {
-    bool lead = n->config.role == NODE_LEADER;
     net_run run = {
         // A peer that joins must know where the run begins before it steps its core: the generation says it, and keeps
         // peers of an earlier start of the same run away.
-        .hash = n->run_hash, .generation = n->plan.start_version + 1, .leader = lead ? identity_id(n->config.identity) : n->config.leader.leader,
-        .leader_address = lead ? n->address : n->config.leader.address,
+        .hash = n->run_hash, .generation = n->start_name * NODE_START_VERSIONS + n->plan.start_version + 1, .leader = n->config.leader.leader,
+        .leader_address = n->config.leader.address,
         .description = n->description, .description_bytes = n->description_bytes,
     };
     return net_set_run(n->net, &run, error);
@@ -167,6 +183,7 @@ static void make_plan(node *n) {
 braid_err node_begin(node *n, braid_error *error) {
     braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
     if (!err) make_plan(n);
+    if (!err && !n->log_file) err = open_log(n, error);
     if (!err) err = begin_jobs(n, error);
     if (!err) err = begin_core(n, error);
     if (!err) err = announce_run(n, error);
@@ -177,6 +194,16 @@ braid_err node_begin(node *n, braid_error *error) {
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;
+}
+
+// Whom a joiner is told to ask.
+void node_leader_is(node *n, const braid_id *id, const char *address) {
+    const braid_id self = identity_id(n->config.identity);
+    n->config.leader.leader = *id;
+    snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", address ? address : "");
+    n->leader_lost_ns = id_equal(id, &self) || net_linked(n->net, id) ? 0 : clock_now_ns();
+    braid_error error;
+    if (announce_run(n, &error)) node_note(n, "joiners cannot be told who leads: %s", error.text);
 }
 
 static void tell_listening(node *n) {
@@ -192,6 +219,8 @@ static void tell_listening(node *n) {
 braid_err node_run(node *n, braid_error *error) {
     tell_listening(n);
     if (n->config.role == NODE_LEADER) {
+        n->config.leader.leader = identity_id(n->config.identity);
+        strcpy(n->config.leader.address, n->address);
         braid_error why;
         if (node_begin(n, &why)) node_fail(n, &why);
     } else {
@@ -245,6 +274,8 @@ void node_stop_now(node *n) {
     n->compute = NULL;
     log_writer_close(n->log);
     n->log = NULL;
+    log_file_close(n->log_file);
+    n->log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,
                           (uv_handle_t *)&n->interrupt, (uv_handle_t *)&n->terminate, (uv_handle_t *)&n->commands};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) close_handle(own[i], NULL);

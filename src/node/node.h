@@ -48,7 +48,8 @@ typedef struct node_config {
     const run_config *run;          // copied; leader and data peers
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
     const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew
-    const char *log_path;           // NODE_LEADER: NULL: a temporary file
+    const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file
+    uint32_t voters;                // of the log, at most; 1: the first leader alone
     unsigned threads;
     uint32_t capacity;              // 0: plan_capacity
     uint64_t max_memory;            // bytes, 0: no cap

@@ -10,7 +10,7 @@ static const char *const job_names[JOB_KINDS] = {
 
 static const char *const log_names[LOG_KINDS] = {
     [LOG_NONE] = "none", [LOG_RUN] = "run", [LOG_MEMBER] = "member", [LOG_EXPEL] = "expel", [LOG_OWNER] = "owner",
-    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint",
+    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
 };
 
 static const char *const tell_names[TELL_KINDS] = {
@@ -78,7 +78,7 @@ void trace_event(FILE *out, uint64_t start_ns, uint64_t now_ns, const event *e) 
     case EVENT_JOB_DONE:
         fprintf(out, "done %s%s cost %.3f ms out %llu", job_names[e->result->kind], e->result->failed ? " FAILED" : "", (double)e->result->cost_ns * 1e-6, NUMBER(e->result->out));
         break;
-    case EVENT_COMMITTED: fprintf(out, "committed %s %llu", log_names[e->entry->kind], NUMBER(e->entry->index)); break;
+    case EVENT_STORED: fprintf(out, "stored %s %llu", log_names[e->entry->kind], NUMBER(e->entry->index)); break;
     case EVENT_DRAIN: fprintf(out, "drain"); break;
     default: break;
     }

@@ -123,7 +123,9 @@ static void begin_round(peer *p, uint16_t s) {
     memset(b, 0, sizeof *b);
     b->stage = s;
     b->term = p->leader.term;
-    if (r->round == 0 || !peer_breaks(p, PEER_MUTANT_ONE_ROUND)) r->round++;
+    uint64_t before_first = (p->leader.term - 1) << 32;  // no two rounds have one number, whoever leads
+    if (r->round < before_first) r->round = before_first;
+    if (r->round == before_first || !peer_breaks(p, PEER_MUTANT_ONE_ROUND)) r->round++;
     b->round = r->round;
     b->close_index = p->leader.close_index;
     b->tokens = p->leader.close.tokens;
@@ -257,12 +259,13 @@ static void decide(peer *p) {
     l->norm2 = l->close.tokens == 0 ? 0 : overflow ? (double)NAN : total_norm2(p);
     t->work.norm2 = l->norm2;
     t->work.tokens = l->close.tokens;
+    t->serial = ++l->decisions;
     l->phase = LEADER_DECIDING;
 }
 
-void leader_decided(peer *p, const job_result *r) {
+void leader_decided(peer *p, const task *t, const job_result *r) {
     leader *l = &p->leader;
-    if (l->phase != LEADER_DECIDING) return;
+    if (!l->active || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
     memset(&l->final, 0, sizeof l->final);
     l->final.kind = LOG_FINAL;
     log_final *f = &l->final.u.final;

@@ -8,6 +8,7 @@
 #include "flow/measure.h"
 #include "flow/router.h"
 #include "peer/peer.h"
+#include "peer/raft.h"
 #include "peer/timing.h"
 
 enum {
@@ -22,13 +23,13 @@ enum {
     PEER_MAX_TRIED = 8,
     PEER_MAX_PULLS = 8,             // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
-    PEER_LOG_ENTRIES = 256,         // newest entries, kept for those who missed them
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
     ROUTE_MAX_LINKS = 2 * WIRE_MAX_STAGE_MEMBERS,  // a data peer has all of both its stages
     ROUTE_MAX_KNOWN = 3 * WIRE_MAX_STAGE_MEMBERS,  // among whom a view chooses, and those of the own stage
     ROUTE_MAX_UNITS = 512,          // entries of router_units that are looked at
     ROUTE_MAX_FLOWS = 32,           // told to the user
-    PEER_MAX_APPENDS = 80,          // entries appended in one step
+    PEER_MAX_APPENDS = 80,          // records stored in one step
+    PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
 };
@@ -42,7 +43,8 @@ typedef struct contact {
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
     bool departing;     // leader: it asked to leave
-    uint64_t incarnation;  // leader: of the process that it admitted
+    uint64_t incarnation;  // of the process that was admitted
+    uint64_t store;        // where it would keep the log
     uint16_t join_stage;
     uint32_t join_capacity;
     braid_id id;
@@ -264,6 +266,9 @@ typedef struct leader {
     bool active;
     uint8_t phase;
     uint64_t term;
+    bool admitted;          // its own MEMBER entry is on its way into the log
+    uint32_t decisions;     // JOB_DECIDE asked for
+    uint64_t handed_ns;     // when it last asked another one to lead
     uint32_t appends;       // on their way into the log
     bool drain;
     settled *settled;       // [microbatches + eval]
@@ -285,12 +290,10 @@ typedef struct leader {
 
 // ---- the log ------------------------------------------------------------------------------------------------------
 
+// What voters keep; others never touch it.
 typedef struct log_ring {
-    uint64_t newest;        // index; entry i lies at i mod PEER_LOG_ENTRIES
-    uint64_t appended;      // index of the newest entry given to the host
-    uint32_t step_appends;  // in this step
-    log_entry append[PEER_MAX_APPENDS];
-    log_entry entry[PEER_LOG_ENTRIES];
+    log_entry append[PEER_MAX_APPENDS];  // of this step's EFFECT_APPENDs
+    log_entry entry[RAFT_WINDOW];
 } log_ring;
 
 // ---- routing ------------------------------------------------------------------------------------------------------
@@ -379,7 +382,19 @@ struct peer {
 
     // log
     uint64_t log_position, log_asked_ns;
-    log_ring *ring;         // leader only
+    log_ring *ring;
+    uint32_t step_appends;  // EFFECT_APPENDs in this step
+    raft raft;
+    log_voters voters;      // as of the log; none: the first leader alone
+    uint64_t voters_index;
+    uint32_t recall_entries;  // of the state that a store begins with, still to come
+    uint64_t recall_position;
+    struct {
+        bool heard;         // it has said itself that it leads in this term
+        uint64_t term;
+        braid_id id;
+        uint64_t looked_ns; // when it was last seen to that all voters are known
+    } lead;                 // who leads, as far as this peer knows
     bool run_started;
     uint64_t run_index;
     bool has_final;
@@ -392,8 +407,7 @@ struct peer {
     member_id me;           // 0: not a member
     uint16_t stage;
     uint64_t join_sent_ns;
-    bool floor_known;
-    uint64_t join_floor;    // the leader's log when I first met it: my own MEMBER entries up to here are of earlier lives
+    uint64_t join_floor;    // my own MEMBER entries up to here do not count any more
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool ready;             // whole state at `iteration`
     bool leaving, over;
@@ -481,8 +495,12 @@ void on_suspect(peer *p, const message *msg);
 void can_take_update(peer *p, bool again);
 
 // ---- log.c --------------------------------------------------------------------------------------------------------
-bool log_append(peer *p, const log_entry *entry);  // false: too many in this step, try later
-void log_committed(peer *p, const log_entry *entry);
+bool log_append(peer *p, const log_entry *entry);  // false: too many are under way, try later
+uint32_t log_room(const peer *p);                   // how many may be appended now
+void log_open(peer *p);
+void log_progress(peer *p);                         // after anything that the consensus heard
+void log_stored(peer *p, const log_entry *entry);
+void log_vote_message(peer *p, uint32_t from, const message *msg);
 void on_log(peer *p, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
@@ -638,9 +656,18 @@ void on_state(peer *p, const message *msg);
 void join_tick(peer *p);
 void leader_applied(peer *p, const log_entry *entry);
 void leader_tick(peer *p);
+void leader_begin(peer *p);
+void leader_end(peer *p);
+// ---- lead.c: who leads, and who votes ------------------------------------------------------------------------------
+void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
+void on_leader(peer *p, const message *msg);
+void send_leader(peer *p, uint32_t contact_index);
+void lead_tick(peer *p);
+bool lead_is_voter(const peer *p, const braid_id *id);
+bool lead_has_gone_home(const peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_lose(peer *p, member_id who);  // it does not answer any more
-void leader_decided(peer *p, const job_result *r);
+void leader_decided(peer *p, const task *t, const job_result *r);
 void leader_begin_iteration(peer *p);
 // Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
 void leader_let_go(peer *p);

@@ -3,61 +3,6 @@
 
 #include <string.h>
 
-// ---- the joiner ---------------------------------------------------------------------------------------------------
-
-static void leader_admits_itself(peer *p) {
-    if (p->ring->appended != 0) return;
-    log_entry entry = {.kind = LOG_MEMBER};
-    entry.u.member = (log_member){.peer = p->config.self, .stage = 0, .kind = MEMBER_DATA, .capacity = p->config.capacity};
-    memcpy(entry.u.member.address, p->config.address, WIRE_MAX_ADDRESS);
-    log_append(p, &entry);
-}
-
-// Asks to be let go until the log says so.
-static void leave_tick(peer *p) {
-    if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
-        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
-        p->join_sent_ns = peer_send_leader(p) ? p->now : 0;
-    }
-    peer_wake_at(p, p->now + TIMING_REPEAT_NS);
-}
-
-// The last FINAL is in the log and its writer is gone: there is nobody left to say goodbye.
-static bool leader_has_gone_home(const peer *p) {
-    if (!p->has_final || !p->final.u.final.last) return false;
-    uint32_t at = contact_find(p, &p->config.leader_id);
-    return at != NO_CONTACT && p->contacts[at].refused_ns != 0;
-}
-
-void join_tick(peer *p) {
-    if (!peer_is_leader(p) && leader_has_gone_home(p)) {
-        p->over = true;
-        peer_effect(p, EFFECT_EXIT);
-        return;
-    }
-    if (p->me != 0 && p->leaving) leave_tick(p);
-    if (p->me != 0 || p->over) return;
-    if (peer_is_leader(p)) {
-        leader_admits_itself(p);
-        return;
-    }
-    if (p->join_sent_ns != 0 && p->now < p->join_sent_ns + TIMING_REPEAT_NS) {
-        peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
-        return;
-    }
-    uint32_t at = contact_find(p, &p->config.leader_id);
-    if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
-    message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
-    join->kind = (uint8_t)p->config.kind;
-    join->stage = p->config.stage;
-    join->capacity = p->config.capacity;
-    join->incarnation = p->config.random_seed;
-    memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
-    if (peer_send_leader(p)) p->join_sent_ns = p->now;
-}
-
-// ---- the leader ---------------------------------------------------------------------------------------------------
-
 // The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
@@ -93,9 +38,72 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
     return *stage != 0;
 }
 
+// ---- the joiner ---------------------------------------------------------------------------------------------------
+
+static void leader_admits_itself(peer *p) {
+    const message_join wish = {.kind = (uint8_t)p->config.kind, .stage = p->config.stage};
+    uint16_t stage;
+    if (p->leader.admitted || !place(p, NO_CONTACT, &wish, &stage)) return;
+    log_entry entry = {.kind = LOG_MEMBER};
+    entry.u.member = (log_member){.peer = p->config.self, .stage = stage, .kind = (uint8_t)p->config.kind, .capacity = p->config.capacity,
+                                  .incarnation = p->config.random_seed, .store = p->raft.store};
+    memcpy(entry.u.member.address, p->config.address, WIRE_MAX_ADDRESS);
+    p->leader.admitted = log_append(p, &entry);
+}
+
+// Asks to be let go until the log says so.
+static void leave_tick(peer *p) {
+    if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
+        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
+        p->join_sent_ns = peer_send_leader(p) ? p->now : 0;
+    }
+    peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+}
+
+void join_tick(peer *p) {
+    if (!peer_is_leader(p) && lead_has_gone_home(p)) {
+        p->over = true;
+        peer_effect(p, EFFECT_EXIT);
+        return;
+    }
+    if (p->me != 0 && p->leaving) leave_tick(p);
+    if (p->me != 0 || p->over) return;
+    if (peer_is_leader(p)) {
+        leader_admits_itself(p);
+        return;
+    }
+    if (p->join_sent_ns != 0 && p->now < p->join_sent_ns + TIMING_REPEAT_NS) {
+        peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    uint32_t at = contact_find(p, &p->lead.id);
+    if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
+    message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
+    join->kind = (uint8_t)p->config.kind;
+    join->stage = p->config.stage;
+    join->capacity = p->config.capacity;
+    join->incarnation = p->config.random_seed;
+    join->store = p->raft.store;
+    memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
+    if (peer_send_leader(p)) p->join_sent_ns = p->now;
+}
+
+// ---- the leader ---------------------------------------------------------------------------------------------------
+
+static void dismiss(peer *p, uint32_t who) {
+    message_leave *leave = &peer_compose(p, MESSAGE_LEAVE)->u.leave;
+    leave->reason = EXPEL_LEFT;
+    leave->dismissed = true;
+    peer_send(p, who, 0);
+}
+
 void on_join(peer *p, uint32_t from, const message *msg) {
     const message_join *join = &msg->u.join;
-    if (!peer_is_leader(p) || from == NO_CONTACT) return;
+    if (from == NO_CONTACT) return;
+    if (!peer_is_leader(p)) {
+        send_leader(p, from);
+        return;
+    }
     contact *c = &p->contacts[from];
     if (c->joining || join->capacity == 0) return;
     // it is one, and does not know yet; but one that has read its MEMBER entry and asks all the same starts afresh
@@ -105,29 +113,27 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     uint16_t stage;
     if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, from, join, &stage)) {
-        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
-        peer_send(p, from, 0);
+        dismiss(p, from);
         return;
     }
     log_entry entry = {.kind = LOG_MEMBER};
-    entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity};
+    entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity, .incarnation = join->incarnation, .store = join->store};
     memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
     if (!log_append(p, &entry)) return;
     c->joining = true;
     c->join_stage = stage;
     c->join_capacity = join->capacity;
-    c->incarnation = join->incarnation;
 }
 
 void on_leave(peer *p, uint32_t from, const message *msg) {
-    (void)msg;
     if (from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
-    if (peer_is_leader(p)) {
-        c->departing = c->member != 0;
+    if (!msg->u.leave.dismissed) {
+        c->departing = peer_is_leader(p) && c->member != 0;
         return;
     }
-    if (!id_equal(&c->id, &p->config.leader_id)) return;
+    bool complete = p->has_final && p->final.u.final.last;
+    if (peer_is_leader(p) || (!complete && !id_equal(&c->id, &p->lead.id))) return;
     p->over = true;  // the run is complete, or has no place for me
     if (p->me == 0) {
         tell t = {.kind = TELL_REFUSED, .text = "the run is complete, or every stage has as many members as it may have"};
@@ -148,7 +154,7 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
 static bool has_state(const peer *p, const member *m) {
     const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
-    return c == NULL || (c->beat.ready != 0 && c->beat.ready >= p->iteration);
+    return c == NULL ? p->ready : c->beat.ready != 0 && c->beat.ready >= p->iteration;
 }
 
 static bool is_up_to_date(const peer *p, const member *m) {
@@ -176,8 +182,7 @@ void leader_lose(peer *p, member_id who) {
 void leader_dismiss(peer *p, bool failed) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
-        peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
-        peer_send(p, i, 0);
+        dismiss(p, i);
     }
     p->over = true;
     effect *e = peer_effect(p, EFFECT_EXIT);
@@ -200,7 +205,7 @@ static bool gathered(const peer *p) {
 static void start_run(peer *p) {
     member_id data[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = peer_members(p, 0, data, WIRE_MAX_STAGE_MEMBERS);
-    if (p->ring->step_appends + p->run.slots + 1 > PEER_MAX_APPENDS) return;
+    if (log_room(p) < p->run.slots + 1u) return;
     for (uint16_t s = 0; s < p->run.slots; s++) {
         log_entry entry = {.kind = LOG_OWNER};
         entry.u.owner = (log_owner){.slot = s, .member = data[s % count]};

@@ -1,4 +1,4 @@
-// The replicated log behind two calls: append (an effect) and committed (an event at the leader, LOG at the others).
+// The replicated log: what it means, how its voters store it (src/peer/raft.h), and how everybody else learns of it (LOG).
 #include "peer/internal.h"
 
 #include <math.h>
@@ -51,6 +51,8 @@ static void apply_run(peer *p, const log_entry *entry) {
 }
 
 static void apply(peer *p, const log_entry *entry) {
+    effect *e = peer_effect(p, EFFECT_APPLIED);
+    if (e != NULL) e->entry = entry;
     switch (entry->kind) {
     case LOG_RUN: apply_run(p, entry); break;
     case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
@@ -66,25 +68,30 @@ static void apply(peer *p, const log_entry *entry) {
         p->close = entry->u.close;
         break;
     case LOG_FINAL: apply_final(p, entry); break;
+    case LOG_VOTERS:
+        p->voters = entry->u.voters;
+        p->voters_index = entry->index;
+        contacts_touch(p);
+        break;
     default: break;
     }
     p->log_position = entry->index;
+    raft_applied(&p->raft, entry->index, entry->term);
     if (peer_is_leader(p)) leader_applied(p, entry);
 }
 
 // ---- the leader's side --------------------------------------------------------------------------------------------
 
+uint32_t log_room(const peer *p) {
+    uint32_t step = PEER_MAX_APPENDS - PEER_KEPT_APPENDS, room = raft_room(&p->raft);
+    if (!peer_is_leader(p) || p->step_appends >= step) return 0;
+    return room < step - p->step_appends ? room : step - p->step_appends;
+}
+
 bool log_append(peer *p, const log_entry *entry) {
-    log_ring *ring = p->ring;
-    if (ring->step_appends == PEER_MAX_APPENDS) return false;
-    log_entry *kept = &ring->append[ring->step_appends];
-    effect *e = peer_effect(p, EFFECT_APPEND);
-    if (e == NULL) return false;
-    ring->step_appends++;
-    *kept = *entry;
-    kept->index = ++ring->appended;
-    kept->term = p->leader.term;
-    e->entry = kept;
+    if (log_room(p) == 0) return false;
+    log_entry kept = *entry;
+    raft_append(&p->raft, p->now, &kept);
     return true;
 }
 
@@ -96,10 +103,7 @@ static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, 
     peer_send(p, contact_index, 0);
 }
 
-void log_committed(peer *p, const log_entry *entry) {
-    BRAID_ASSERT(peer_is_leader(p) && entry->index == p->log_position + 1);
-    p->ring->entry[entry->index % PEER_LOG_ENTRIES] = *entry;
-    p->ring->newest = entry->index;
+static void announce(peer *p, const log_entry *entry) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         contact *c = &p->contacts[i];
         // those who are behind get theirs in order, from log_tick
@@ -107,18 +111,12 @@ void log_committed(peer *p, const log_entry *entry) {
         send_entry(p, i, entry, entry->index - 1, false);
         c->log_sent_ns = p->now;
     }
-    apply(p, entry);
-}
-
-static uint64_t oldest(const log_ring *ring) {
-    return ring->newest >= PEER_LOG_ENTRIES ? ring->newest - PEER_LOG_ENTRIES + 1 : 1;
 }
 
 // The next entry after `after` that still matters and lies before the ring: the start, live members, owners.
 static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_entry *out) {
     uint64_t best = before;
-    memset(out, 0, sizeof *out);
-    out->term = p->leader.term;
+    memset(out, 0, sizeof *out);  // of its term nothing is said
     if (p->run_index > after && p->run_index < best) {
         best = p->run_index;
         out->kind = LOG_RUN;
@@ -131,7 +129,8 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         best = m->id;
         out->kind = LOG_MEMBER;
         memset(&out->u, 0, sizeof out->u);
-        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->stage, .kind = m->kind, .capacity = m->capacity};
+        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->stage, .kind = m->kind, .capacity = m->capacity,
+                                     .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store};
         memcpy(out->u.member.address, c == NULL ? p->config.address : c->address, WIRE_MAX_ADDRESS);
     }
     for (uint16_t s = 0; s < p->run.slots; s++) {
@@ -145,13 +144,22 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         best = p->final.index;
         *out = p->final;
     }
+    if (p->voters_index > after && p->voters_index < best) {
+        best = p->voters_index;
+        *out = (log_entry){.kind = LOG_VOTERS, .u.voters = p->voters};
+    }
+    if (p->has_close && p->close_index > after && p->close_index < best) {
+        best = p->close_index;
+        *out = (log_entry){.kind = LOG_CLOSE, .u.close = p->close};
+    }
     out->index = best;
     return best < before;
 }
 
+bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snapshot_next(p, after, UINT64_MAX, out); }
+
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
-    const log_ring *ring = p->ring;
-    uint64_t first = oldest(ring), previous = from - 1;
+    uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
     if (from < first) {
         log_entry entry;
         bool reset = true;
@@ -164,9 +172,11 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
         from = first;
     }
     // a joiner gets all at once, so that it does not fetch state for a version long gone
-    uint64_t until = from == first ? ring->newest : from + LOG_BATCH - 1;
-    for (uint64_t i = from; i <= ring->newest && i <= until; i++) {
-        send_entry(p, contact_index, &ring->entry[i % PEER_LOG_ENTRIES], previous, false);
+    uint64_t until = from == first ? newest : from + LOG_BATCH - 1;
+    for (uint64_t i = from; i <= newest && i <= until; i++) {
+        const log_entry *entry = raft_entry(&p->raft, i);
+        if (entry == NULL) break;
+        send_entry(p, contact_index, entry, previous, false);
         previous = i;
     }
     p->contacts[contact_index].log_sent_ns = p->now;
@@ -186,6 +196,79 @@ void log_tick(peer *p) {
         if (c->log_position >= p->log_position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
         log_send_from(p, i, c->log_position + 1);
     }
+}
+
+// ---- the voters' side ---------------------------------------------------------------------------------------------
+
+static message *compose(void *context, message_kind kind) { return peer_compose(context, kind); }
+
+static void send_to(void *context, const braid_id *to) {
+    peer *p = context;
+    uint32_t at = contact_find(p, to);
+    if (at != NO_CONTACT) peer_send(p, at, 0);
+}
+
+static void store(void *context, const log_entry *record) {
+    peer *p = context;
+    effect *e = peer_effect(p, EFFECT_APPEND);
+    BRAID_ASSERT(e != NULL && p->step_appends < PEER_MAX_APPENDS);
+    log_entry *kept = &p->ring->append[p->step_appends++];
+    *kept = *record;
+    e->entry = kept;
+    if (record->kind != LOG_BASE) return;
+    log_entry each;
+    kept->u.base.applied = p->log_position;
+    for (uint64_t after = 0; peer_snapshot(p, after, &each); after = each.index) kept->u.base.entries++;
+}
+
+void log_open(peer *p) {
+    const raft_host host = {p, compose, send_to, store};
+    const peer_config *c = &p->config;
+    raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->ring->entry, RAFT_WINDOW, p->now);
+    p->raft.reluctant = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
+}
+
+static void apply_committed(peer *p) {
+    const log_entry *entry;
+    while (p->log_position < p->raft.committed && (entry = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+        if (peer_is_leader(p)) announce(p, entry);
+        apply(p, entry);
+    }
+}
+
+void log_progress(peer *p) {
+    const raft *r = &p->raft;
+    if (p->leader.active && (!raft_leads(r) || r->term != p->leader.term)) leader_end(p);
+    apply_committed(p);
+    if (!p->leader.active && raft_in_charge(r) && p->log_position == r->committed) leader_begin(p);
+    if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
+    if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
+}
+
+void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
+
+void log_vote_message(peer *p, uint32_t from, const message *msg) {
+    if (from != NO_CONTACT) raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+}
+
+bool peer_recall(peer *p, const log_entry *record) {
+    bool good = true;
+    if (p->recall_entries > 0) {
+        apply(p, record);
+        if (--p->recall_entries == 0) p->log_position = p->recall_position;
+    } else {
+        const log_entry *oldest = record->kind < LOG_BASE && raft_full(&p->raft) ? raft_entry(&p->raft, p->log_position + 1) : NULL;
+        if (oldest != NULL && p->log_position == p->raft.base) apply(p, oldest);
+        good = raft_recall(&p->raft, record);
+        if (record->kind == LOG_BASE) {
+            p->recall_entries = record->u.base.entries;
+            p->recall_position = record->u.base.applied;
+            if (p->recall_entries == 0) p->log_position = p->recall_position;
+        }
+    }
+    raft_applied(&p->raft, p->log_position, 0);
+    p->effect_count = 0;  // of what was long ago nobody needs to hear
+    return good;
 }
 
 // ---- the others' side ---------------------------------------------------------------------------------------------

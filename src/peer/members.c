@@ -40,8 +40,8 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
 
 // Nobody needs it any more: not a member nor about to be one, not the leader, no link.
 static void contact_forget(peer *p, contact *c) {
-    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
-    if (c->member == 0 && !c->joining && !leads && c->link == LINK_NONE) c->used = false;
+    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
+    if (c->member == 0 && !c->joining && !leads && c->link == LINK_NONE && !lead_is_voter(p, &c->id)) c->used = false;
 }
 
 void contact_up(peer *p, const braid_id *id) {
@@ -63,6 +63,7 @@ void contact_up(peer *p, const braid_id *id) {
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
     p->routing.stale = true;
+    send_leader(p, index);
     member_refresh_flow(p);
     send_retry_waiting(p);
 }
@@ -81,6 +82,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     if (c->redial_delay_ns > TIMING_REDIAL_MOST_NS) c->redial_delay_ns = TIMING_REDIAL_MOST_NS;
     p->routing.stale = true;
     member_refresh_flow(p);
+    if (refused) raft_lost(&p->raft, p->now, id);
     if (c->member != 0) pulls_link_lost(p, c->member);
     if (refused && c->member != 0) send_member_gone(p, c->member);
     if (refused && c->member != 0) repair_member_gone(p, c->member, false);
@@ -146,7 +148,7 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
 
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
-    if (self && index <= p->join_floor) return;
+    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) return;  // an earlier life
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
@@ -170,6 +172,8 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         contact *who = &p->contacts[c];
         who->member = index;
         who->joining = false;
+        who->incarnation = entry->incarnation;
+        who->store = entry->store;
         memset(&who->beat, 0, sizeof who->beat);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;
@@ -260,6 +264,7 @@ static void send_heartbeat(peer *p, uint32_t index) {
     beat->progress = p->progress;
     beat->forward_ns = p->forward_ns;
     beat->backward_ns = p->backward_ns;
+    beat->leads = p->leader.active ? p->leader.term : 0;
     if (peer_send(p, index, 0)) p->contacts[index].beat_sent_ns = p->now;
 }
 
@@ -267,7 +272,8 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
-    if (!peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id)) log_compare(p, msg->log_position);
+    if (beat->leads != 0) lead_heard(p, &c->id, beat->leads, true);
+    if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0) return;  // of an earlier life
     c->beat = *beat;
     const member *m = member_find(p, c->member);
@@ -349,8 +355,9 @@ static bool dead(const peer *p, const contact *c) {
 }
 
 static uint64_t dial_due(const peer *p, const contact *c) {
-    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->config.leader_id);
-    if (c->link != LINK_NONE || (c->member == 0 && !leads)) return UINT64_MAX;
+    if (c->link != LINK_NONE) return UINT64_MAX;
+    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
+    if (c->member == 0 && !leads && !lead_is_voter(p, &c->id)) return UINT64_MAX;
     // the newer member dials, the older one only when that has not worked for a while
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;

@@ -20,11 +20,9 @@ static void *carve(carver *c, size_t count, size_t size) {
 static void carve_leader(carver *c, const peer_run *run, peer *p, uint32_t microbatches) {
     settled *all = carve(c, microbatches, sizeof(settled));
     stage_round *rounds = carve(c, run->stages, sizeof(stage_round));
-    log_ring *ring = carve(c, 1, sizeof(log_ring));
     if (p != NULL) {
         p->leader.settled = all;
         p->leader.round = rounds;
-        p->ring = ring;
     }
     for (uint16_t s = 0; s < run->stages; s++) {
         double *norm2 = carve(c, run->tensors[s], sizeof(double));
@@ -57,6 +55,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     held *all = carve(&c, microbatches, sizeof(held));
     uint8_t *slots = carve(&c, config->capacity, 1);
     task *tasks = carve(&c, PEER_MAX_TASKS, sizeof(task));
+    log_ring *ring = carve(&c, 1, sizeof(log_ring));
     void *router_memory = carve(&c, 1, route_bytes(run, config));
     size_t view_bytes = route_view_bytes(run, config);
     void *view_memory = carve(&c, 1, view_bytes);
@@ -72,11 +71,12 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->slot_taken = slots;
         p->tasks = tasks;
         p->routing.memory = router_memory;
+        p->ring = ring;
         p->routing.view_memory = view_memory;
         p->routing.known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
-    if (config->leader) carve_leader(&c, run, p, microbatches);
+    carve_leader(&c, run, p, microbatches);
     return c.used;
 }
 
@@ -94,9 +94,11 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->random.state = config->random_seed;
     p->microbatches = run->microbatches + run->eval_microbatches;
     p->iteration = run->start_version;
-    p->leader.active = config->leader;
-    p->leader.term = 1;
+    p->lead.heard = true;
+    p->lead.term = 1;
+    p->lead.id = config->leader_id;
     if (!config->leader) contact_add(p, &config->leader_id, config->leader_address);
+    log_open(p);
     p->deadline = now_ns;
     return p;
 }
@@ -197,7 +199,7 @@ bool peer_send_member(peer *p, member_id to, blob_id blob) {
 
 bool peer_send_leader(peer *p) {
     if (peer_is_leader(p)) return send_local(p, 0);
-    uint32_t index = contact_find(p, &p->config.leader_id);
+    uint32_t index = contact_find(p, &p->lead.id);
     return index != NO_CONTACT && peer_send(p, index, 0);
 }
 
@@ -251,7 +253,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
 // The messages that only a live member may send, so that nobody acts on the word of an expelled one.
 static bool needs_member(uint8_t kind) {
     return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
-           kind != MESSAGE_HEARTBEAT && kind != MESSAGE_DATA && kind != MESSAGE_DENY;
+           kind != MESSAGE_HEARTBEAT && kind != MESSAGE_DATA && kind != MESSAGE_DENY && kind < MESSAGE_VOTE;
 }
 
 static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message *msg) {
@@ -296,11 +298,13 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
-    case MESSAGE_LOG:
-        if (from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->config.leader_id)) on_log(p, msg);
-        break;
+    case MESSAGE_LOG: on_log(p, msg); break;  // it holds, whoever says it
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
+    case MESSAGE_LEADER: on_leader(p, msg); break;
+    case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER:
+        log_vote_message(p, from, msg);
+        break;
     default: break;
     }
 }
@@ -317,10 +321,6 @@ static void deliver_remote(peer *p, const event *e) {
     uint64_t sure_ns = timing_sure_until(&c->timing);
     timing_heard(&c->timing, p->now);
     if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
-    if (!p->floor_known && id_equal(&c->id, &p->config.leader_id)) {
-        p->floor_known = true;
-        p->join_floor = e->msg->log_position;
-    }
     c->log_position = e->msg->log_position;
     c->log_known = true;
     dispatch(p, from, e->msg, blob, e->blob_bytes);
@@ -339,7 +339,7 @@ static void deliver_local(peer *p) {
 }
 
 static void drain(peer *p) {
-    if (peer_is_leader(p)) {
+    if (peer_is_leader(p) && p->config.leader) {  // who began it ends it
         p->leader.drain = true;
         return;
     }
@@ -356,7 +356,7 @@ static void handle(peer *p, const event *e) {
     case EVENT_LINK_DOWN: contact_down(p, &e->id, e->refused); break;
     case EVENT_MESSAGE: deliver_remote(p, e); break;
     case EVENT_JOB_DONE: work_done(p, e->result); break;
-    case EVENT_COMMITTED: log_committed(p, e->entry); break;
+    case EVENT_STORED: log_stored(p, e->entry); break;
     case EVENT_DRAIN: drain(p); break;
     default: break;
     }
@@ -365,16 +365,22 @@ static void handle(peer *p, const event *e) {
 void peer_step(peer *p, uint64_t now_ns, const event *e) {
     BRAID_ASSERT(p->effect_next == p->effect_count);
     // a step that comes much later than it was due says that I stood still, not that the others fell silent
-    if (now_ns > p->deadline + TIMING_ASLEEP_NS) contacts_forgive(p, now_ns - p->deadline);
+    if (now_ns > p->deadline + TIMING_ASLEEP_NS) {
+        contacts_forgive(p, now_ns - p->deadline);
+        raft_forgive(&p->raft, now_ns - p->deadline);
+    }
     if (now_ns > p->now) p->now = now_ns;
     p->effect_count = p->effect_next = 0;
     p->outbox_bytes = 0;
-    if (p->ring != NULL) p->ring->step_appends = 0;
+    p->step_appends = 0;
     p->deadline = p->now + TIMING_HEARTBEAT_NS;
     handle(p, e);
+    log_progress(p);
     deliver_local(p);
     if (!p->over) {
         contacts_tick(p);
+        lead_tick(p);
+        log_progress(p);
         join_tick(p);
         log_tick(p);
         leader_tick(p);
@@ -415,11 +421,16 @@ void peer_look(const peer *p, peer_view *view) {
     view->counted = p->counted;
     view->k = p->k;
     view->log_position = p->log_position;
+    view->leads = p->leader.active;
+    view->term = p->lead.term;
+    view->voters = raft_votes(&p->raft) ? p->raft.voters.count : 0;
     view->blobs_held = p->blobs_held;
     view->useful_ns = p->useful_ns;
     view->wasted_ns = p->wasted_ns;
     route_look(p, view);
 }
+
+const log_voters *peer_voters(const peer *p) { return &p->raft.voters; }
 
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity) {
     uint32_t count = 0;

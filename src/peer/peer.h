@@ -25,6 +25,8 @@
 
 typedef struct peer peer;
 
+enum { PEER_VOTERS = 5 };  // more make each decision wait for more, and more deaths at once are not to be expected
+
 // What the run's description says, for the protocol's eyes.
 typedef struct peer_run {
     braid_hash description;
@@ -74,12 +76,14 @@ typedef struct peer_config {
     braid_id self;
     char address[WIRE_MAX_ADDRESS];
     member_kind kind;
-    bool leader;                // holds the one vote
+    bool leader;                // begins the run: its first leader, and its only voter until there are others
     braid_id leader_id;         // whom to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
-    uint64_t random_seed;       // another one in each life of a process: the leader tells lives apart by it
+    uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
+    uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
+    uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
 } peer_config;
 
@@ -89,7 +93,7 @@ typedef enum event_kind {
     EVENT_LINK_DOWN,   // id; refused: the other side's port answered "nobody here"
     EVENT_MESSAGE,     // from id, message, blob
     EVENT_JOB_DONE,
-    EVENT_COMMITTED,   // leader only: the entry is on stable storage
+    EVENT_STORED,      // the entry of an EFFECT_APPEND is on stable storage
     EVENT_DRAIN,       // the user asked for the end: finish the iteration, save, leave
     EVENT_KINDS
 } event_kind;
@@ -121,6 +125,7 @@ typedef enum tell_kind {
     TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
     TELL_REFUSED,     // this peer cannot take part: `text` says why
+    TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_KINDS
 } tell_kind;
 
@@ -161,7 +166,8 @@ typedef enum effect_kind {
     EFFECT_DIAL,     // connect to `id` at `address`; EVENT_LINK_UP or EVENT_LINK_DOWN follows
     EFFECT_CLOSE,    // the link to `id`
     EFFECT_JOB,
-    EFFECT_APPEND,   // leader: make `entry` durable, then EVENT_COMMITTED
+    EFFECT_APPEND,   // voters: make `entry` durable, after those before it, then EVENT_STORED. See peer_recall
+    EFFECT_APPLIED,  // `entry` of the log holds here from now on
     EFFECT_RELEASE,  // `blob`
     EFFECT_TELL,
     EFFECT_EXIT,     // nothing more to do; `failed` says how it ended
@@ -187,6 +193,14 @@ size_t peer_bytes(const peer_run *run, const peer_config *config);
 // Builds a peer in `memory` (peer_bytes, 64-byte aligned, zeroed). `run` and `config` are copied.
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns);
 
+// What an earlier life of this peer had stored, record by record in the order of EFFECT_APPEND, before the first step. An
+// entry replaces that of its index and all behind it. A LOG_BASE replaces everything before it but the newest LOG_VOTE, and
+// as many entries follow it as it says: those that peer_snapshot gave when it was stored. All of that is stored, or nothing.
+// False: the records do not belong together.
+bool peer_recall(peer *p, const log_entry *record);
+// The state as entries, in ascending order: the first after `after`. False: no more.
+bool peer_snapshot(const peer *p, uint64_t after, log_entry *out);
+
 void peer_step(peer *p, uint64_t now_ns, const event *e);
 bool peer_next_effect(peer *p, effect *out);
 // Latest time at which peer_step must be called again with EVENT_TICK.
@@ -201,6 +215,9 @@ typedef struct peer_view {
     uint32_t slots_used, capacity, counted;  // counted: |K|
     message_set k;
     uint64_t log_position;
+    bool leads;                     // decides what enters the log
+    uint64_t term;                  // in which it leads, or last heard of
+    uint16_t voters;                // of the log, as far as this peer is one: how many there are
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
     bool routes;                    // it has a router, and the rest is the router's
@@ -217,6 +234,8 @@ void peer_look(const peer *p, peer_view *view);
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
 // What a relay holds of this iteration's microbatches, of one owner's or of all (0).
 void peer_holdings(const peer *p, member_id owner, message_holdings *out);
+// Who votes on the log, as far as this peer knows.
+const log_voters *peer_voters(const peer *p);
 // Live members of a stage, as this peer's log says; returns their number, at most `capacity` written.
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity);
 

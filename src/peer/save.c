@@ -51,7 +51,7 @@ static bool ask(peer *p, uint16_t stage, uint32_t first) { return stage == 0 ? a
 
 void save_tick(peer *p) {
     leader *l = &p->leader;
-    if (!l->saving || l->save_ending) return;
+    if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
         if (!ask(p, l->save_stage, l->save_next)) {
             peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
@@ -87,6 +87,7 @@ static void store(peer *p, uint16_t stage, uint32_t first, uint32_t count, blob_
 
 // One block range did not come: somebody else is asked for it. The order of the ranges does not matter.
 static void ask_again(peer *p, uint16_t stage, uint32_t first) {
+    if (!p->leader.saving) return;
     if (ask(p, stage, first)) return;
     // nobody can just now: go back to it; what comes after is asked for twice, which only costs time
     leader *l = &p->leader;
@@ -118,6 +119,7 @@ void save_data(peer *p, const message *msg, blob_id blob) {
 
 static void saved_all(peer *p, const job_result *r) {
     leader *l = &p->leader;
+    if (!l->saving || !l->save_ending) return;  // it leads no more, or again
     l->saving = l->save_ending = false;
     bool failed = r->failed || l->save_failed;
     if (p->run.save) {
@@ -148,5 +150,5 @@ void save_job_done(peer *p, const task *t, const job_result *r) {
     blob_id in = t->work.in;
     peer_release(p, &in);
     l->save_failed |= r->failed;
-    l->save_under_way--;
+    if (l->saving) l->save_under_way--;
 }

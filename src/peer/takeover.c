@@ -203,7 +203,7 @@ static member_id heir(const peer *p, const member_id *owner) {
 
 // Slots whose owner is no member any more get another one. Entries under way may change that, so they come first.
 void takeover_lead(peer *p) {
-    if (!p->run_started || p->ring->appended != p->log_position) return;
+    if (!p->run_started || p->raft.last != p->log_position) return;
     member_id owner[WIRE_MAX_SLOTS];
     memcpy(owner, p->owner, sizeof owner);
     for (uint16_t s = 0; s < p->run.slots; s++) {

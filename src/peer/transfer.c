@@ -32,7 +32,7 @@ static bool serves_result(const peer *p, const message_get *get) {
 
 // All blocks of the request at one version; the checkpoint's reader wants a certain one.
 static bool serves_state(const peer *p, const message_get *get) {
-    if (get->stage != p->stage) return peer_is_leader(p) && p->iteration == p->run.start_version;
+    if (get->stage != p->stage) return p->config.leader && p->iteration == p->run.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (p->block_version[b] == UINT64_MAX || p->block_version[b] != p->block_version[get->first]) return false;
     return get->version == UINT64_MAX || p->block_version[get->first] == get->version;
@@ -168,8 +168,8 @@ static member_id donor(peer *p) {
         const contact *c = &p->contacts[m->contact];
         if (c->link == LINK_UP && c->beat.ready != 0 && member_answers(p, m->id)) return m->id;
     }
-    uint32_t leader_contact = contact_find(p, &p->config.leader_id);
-    if (p->iteration == p->run.start_version && !peer_is_leader(p) && leader_contact != NO_CONTACT) return p->contacts[leader_contact].member;
+    uint32_t first = contact_find(p, &p->config.leader_id);
+    if (p->iteration == p->run.start_version && !p->config.leader && first != NO_CONTACT) return p->contacts[first].member;
     return 0;
 }
 
@@ -216,7 +216,7 @@ static void fetch(peer *p) {
 
 static void initialise(peer *p) {
     p->initialised = true;
-    bool fresh = !p->has_final && (p->run.start_version == 0 || peer_is_leader(p));
+    bool fresh = !p->has_final && (p->run.start_version == 0 || p->config.leader);
     if (!fresh) return;
     task *t = task_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);

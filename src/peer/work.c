@@ -163,7 +163,7 @@ void work_done(peer *p, const job_result *r) {
     case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: serve_done(p, &t, r); break;
     case JOB_STATE_INIT: case JOB_STATE_PUT: transfer_put_done(p, &t, r); break;
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
-    case JOB_DECIDE: leader_decided(p, r); break;
+    case JOB_DECIDE: leader_decided(p, &t, r); break;
     case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
     default: break;
     }

@@ -27,6 +27,7 @@ typedef struct sim_campaign {
     uint64_t first, count;   // seeds
     bool real, flaps, odd;   // odd: less ordinary runs
     bool data_deaths;        // data peers die, too
+    bool leader_deaths;      // and whoever leads
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full
@@ -36,6 +37,8 @@ typedef struct sim_campaign {
 typedef struct sim_campaign_result {
     uint64_t runs, failures, crashes, joins, repairs, events, messages;
     uint64_t repairs_in[REPAIR_PHASES];
+    uint64_t leaders, leader_deaths;         // as in sim_stats
+    double leaderless_s, most_leaderless_s;
     uint64_t first_failure;  // its seed
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second

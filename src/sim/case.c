@@ -198,6 +198,32 @@ void sim_case_add_data_deaths(sim_case *c) {
     if (rng_below(&r, 3) == 0) c->doubled_permille = (uint32_t)between(&r, 1, 200);
 }
 
+// The kinds of moments in which a leader decides, or hears what it needs for that.
+static void leader_moment(rng *r, const sim_case *c, sim_crash *crash) {
+    static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_LOG, MESSAGE_SETTLED, MESSAGE_BEGIN_AGGREGATION, MESSAGE_REDUCED, MESSAGE_STATE,
+                                       MESSAGE_JOIN, MESSAGE_DATA, MESSAGE_HEARTBEAT, MESSAGE_COMMIT, MESSAGE_VOTED, MESSAGE_SURVEY, MESSAGE_LEAVE};
+    static const uint8_t jobs[] = {JOB_FORWARD, JOB_BACKWARD, JOB_REDUCE, JOB_NORM, JOB_DECIDE, JOB_APPLY, JOB_SAVE, JOB_SAVE_END};
+    *crash = (sim_crash){.leader = true, .iteration = rng_below(r, c->iterations) + c->start_version, .skip = (uint32_t)rng_below(r, rng_below(r, 3) ? 4 : 30)};
+    crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
+    crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(r, sizeof jobs)] : messages[rng_below(r, sizeof messages)];
+    crash->at_ns = between(r, 0, sim_case_quiet_ns(c) / 2);
+    crash->machine = rng_below(r, 3) == 0;
+    crash->restart = rng_below(r, 2) == 0;
+    crash->same_id = rng_below(r, 4) != 0;
+    crash->keeps_store = rng_below(r, 3) != 0;
+    crash->restart_ns = rng_below(r, 2) ? between(r, MILLISECOND, SECOND) : between(r, SECOND, 20 * SECOND);
+}
+
+void sim_case_add_leader_deaths(sim_case *c) {
+    sim_case_add_data_deaths(c);
+    rng r = {rng_seed(c->seed, 81)};
+    c->leader_deaths = true;
+    c->voters = rng_below(&r, 3) ? 5 : 3;
+    for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) leader_moment(&r, c, &c->crash[c->crashes++]);
+    for (uint32_t i = (uint32_t)rng_below(&r, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
+        c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -215,9 +241,10 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s%s\n", x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", x->restart && x->same_id ? " as itself" : "");
+        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
     }
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
+    if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
     if (c->fast || c->lopsided || c->start_version || c->awaited)
         ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);

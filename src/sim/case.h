@@ -31,6 +31,8 @@ typedef struct sim_crash {
     uint32_t skip;       // so many such moments pass first
     uint64_t at_ns;      // SIM_AT_TIME
     bool data;           // a data peer dies, not a relay
+    bool leader;         // whoever leads dies
+    bool keeps_store;    // with same_id: what it had stored of the log is found again
     bool machine;        // dies without a word: links fall late, dials time out; else the kernel closes its links
     bool restart;        // a new process follows
     bool same_id;
@@ -118,6 +120,8 @@ typedef struct sim_case {
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others
     bool data_deaths;                            // data peers other than the leader may die, too
+    bool leader_deaths;                          // and the leader
+    uint32_t voters;                             // of the log, at most; 0 or 1: the first leader alone
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
     uint32_t awaited;                            // joiners without which the run does not start
@@ -137,6 +141,8 @@ void sim_case_add_flaps(sim_case *c);
 void sim_case_add_oddities(sim_case *c);
 // Lets data peers die, be cut off and come back as often as relays do; messages are lost and doubled, clocks jump.
 void sim_case_add_data_deaths(sim_case *c);
+// The same of whoever leads, at the moments in which it decides; three or five vote.
+void sim_case_add_leader_deaths(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

@@ -2,7 +2,9 @@
 #include "sim/inside.h"
 
 #include "base/bitset.h"
+#include "base/sha256.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void check_close_numbers(sim_cluster *s, const log_close *close) {
@@ -45,11 +47,10 @@ static void check_final_numbers(sim_cluster *s, const log_final *final) {
 static void check_final(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_final *final = &entry->u.final;
-    if (final->iteration != k->version || k->final_appended != final->iteration || final->iteration >= s->c->iterations) {
+    if (final->iteration != k->version || final->iteration >= s->c->iterations) {
         sim_fail(s, "I4: FINAL of iteration %llu in iteration %llu", (unsigned long long)final->iteration, (unsigned long long)k->version);
         return;
     }
-    k->final_appended++;
     if (!k->closed || k->close.iteration != final->iteration || final->close_index != k->close_index)
         sim_fail(s, "I4: FINAL of iteration %llu does not close the newest CLOSE", (unsigned long long)final->iteration);
     if (final->last != (final->iteration + 1 == s->c->iterations) && !k->drained) sim_fail(s, "FINAL of iteration %llu says last = %d", (unsigned long long)final->iteration, final->last);
@@ -58,14 +59,6 @@ static void check_final(sim_cluster *s, const log_entry *entry) {
     for (uint16_t i = 0; i < s->c->stages; i++)
         if (!hash_equal(&final->state_root[i], sim_reference_state(s->reference, final->iteration, i)))
             sim_fail(s, "I8: FINAL of iteration %llu has a wrong state root for stage %u", (unsigned long long)final->iteration, i);
-}
-
-void sim_check_append(sim_cluster *s, const log_entry *entry) {
-    sim_checker *k = &s->checker;
-    if (entry->index != k->appended + 1) sim_fail(s, "the log goes from entry %llu to %llu", (unsigned long long)k->appended, (unsigned long long)entry->index);
-    k->appended = entry->index;
-    if (entry->kind == LOG_CLOSE) check_close(s, entry);
-    if (entry->kind == LOG_FINAL) check_final(s, entry);
 }
 
 static void members_compact(sim_checker *k) {
@@ -89,9 +82,8 @@ static void member_added(sim_cluster *s, const log_entry *entry) {
     k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body};
 }
 
-void sim_check_committed(sim_cluster *s, const log_entry *entry) {
+static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
-    k->committed = entry->index;
     switch (entry->kind) {
     case LOG_RUN: k->started = true; break;
     case LOG_MEMBER: member_added(s, entry); break;
@@ -100,7 +92,9 @@ void sim_check_committed(sim_cluster *s, const log_entry *entry) {
         for (uint32_t i = 0; i < k->members; i++)
             if (k->member[i].member == entry->u.expel.member) k->member[i].expelled = true;
         break;
+    case LOG_CLOSE: check_close(s, entry); break;
     case LOG_FINAL:
+        check_final(s, entry);
         k->final = entry->u.final;
         k->has_final = true;
         k->version = entry->u.final.iteration + 1;
@@ -108,4 +102,34 @@ void sim_check_committed(sim_cluster *s, const log_entry *entry) {
         break;
     default: break;
     }
+}
+
+// Of its kind and body: an entry that comes with the state no longer says its term.
+static uint64_t content_of(const log_entry *entry) {
+    static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
+    log_entry bare = *entry;
+    bare.term = 0;
+    size_t count = log_entry_encode(&bare, bytes, sizeof bytes);
+    return count == 0 ? 0 : sha256_short(bytes, count);
+}
+
+void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    uint64_t content = content_of(entry);
+    if (entry->index <= k->committed) {
+        if (k->entry[entry->index] != content) sim_fail(s, "%s takes something else for entry %llu of the log", s->node[node].name, (unsigned long long)entry->index);
+        return;
+    }
+    if (entry->index != k->committed + 1) {
+        sim_fail(s, "%s goes on with entry %llu, and nobody knows those behind %llu", s->node[node].name, (unsigned long long)entry->index, (unsigned long long)k->committed);
+        return;
+    }
+    if (entry->index >= k->entries_room) {
+        k->entries_room = k->entries_room ? 2 * k->entries_room : 256;
+        k->entry = realloc(k->entry, k->entries_room * sizeof *k->entry);
+        BRAID_ASSERT(k->entry);
+    }
+    k->entry[entry->index] = content;
+    k->committed = entry->index;
+    committed(s, entry);
 }

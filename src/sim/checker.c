@@ -11,10 +11,9 @@ static const uint64_t SECOND = 1000000000;
 void sim_check_open(sim_cluster *s) {
     sim_checker *k = &s->checker;
     k->commit = calloc((size_t)s->c->microbatches * s->c->stages, sizeof *k->commit);
-    k->saved = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *k->saved);
     k->watch = calloc(s->node_capacity, sizeof *k->watch);
     k->member = calloc(SIM_MAX_LOG_MEMBERS, sizeof *k->member);
-    BRAID_ASSERT(k->commit && k->saved && k->watch && k->member);
+    BRAID_ASSERT(k->commit && k->watch && k->member);
 }
 
 void sim_check_life(sim_cluster *s, uint32_t node) {
@@ -24,8 +23,7 @@ void sim_check_life(sim_cluster *s, uint32_t node) {
 }
 
 void sim_check_close(sim_cluster *s) {
-    for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(s->checker.saved[i]);
-    free(s->checker.saved);
+    free(s->checker.entry);
     free(s->checker.commit);
     free(s->checker.watch);
     free(s->checker.member);

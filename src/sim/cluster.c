@@ -25,7 +25,6 @@ sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes) {
 
 static void item_free(sim_item *item) {
     sim_buffer_drop(item->payload);
-    free(item->entry);
     free(item);
 }
 
@@ -45,18 +44,6 @@ void sim_fail(sim_cluster *s, const char *format, ...) {
 bool sim_failed(const sim_cluster *s) { return s->report->failed; }
 
 // ---- a peer and its effects
-
-static void effect_append(sim_cluster *s, uint32_t node, const log_entry *entry) {
-    if (!s->node[node].config.leader) sim_fail(s, "%s appends to the log and is not the leader", s->node[node].name);
-    sim_check_append(s, entry);
-    sim_item *item = sim_item_new(ITEM_COMMITTED, node, 0);
-    item->entry = malloc(sizeof *entry);
-    BRAID_ASSERT(item->entry);
-    *item->entry = *entry;
-    uint64_t at = s->now + MILLISECOND + rng_below(&s->random, 4 * MILLISECOND);
-    s->commit_ns = at > s->commit_ns ? at : s->commit_ns;
-    sim_item_put(s, s->commit_ns, item);
-}
 
 static void effect_send(sim_cluster *s, uint32_t node, const effect *e) {
     if (e->blob && !sim_blobs_get(&s->node[node].blobs, e->blob)) {
@@ -90,7 +77,7 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
         if (what->phase < REPAIR_PHASES) s->stats->repairs_in[what->phase]++;
         if (sim_case_quiet(s->c)) sim_fail(s, "%s repairs t=%llu m=%u stage %u though nothing happened", s->node[node].name, (unsigned long long)what->iteration, what->m, what->stage);
     }
-    if (what->kind == TELL_END && s->checker.saved_last && s->node[node].config.leader && !hash_equal(&what->hash, &s->checker.saved_hash))
+    if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
     // a joiner may come when all is over, or to stages that are full
     bool late = node >= s->c->data_peers + s->c->relays || s->checker.finished || s->checker.drained;
@@ -103,7 +90,7 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     if (failed && n->view.member != 0) sim_fail(s, "%s gives up", n->name);
     n->exited = true;
     n->alive = false;
-    if (n->config.leader) {
+    if (n->view.leads) {
         s->leader_exit_ns = s->now;
         for (uint32_t i = 0; i < s->nodes; i++) {
             const sim_link *way = &s->link[node][i];
@@ -121,7 +108,8 @@ static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {
     case EFFECT_DIAL: sim_link_dial(s, node, e); break;
     case EFFECT_CLOSE: sim_link_close(s, node, &e->id); break;
     case EFFECT_JOB: sim_job_start(s, node, e->job); break;
-    case EFFECT_APPEND: effect_append(s, node, e->entry); break;
+    case EFFECT_APPEND: sim_disk_append(s, node, e->entry); break;
+    case EFFECT_APPLIED: sim_check_applied(s, node, e->entry); break;
     case EFFECT_RELEASE:
         if (!sim_blobs_release(&n->blobs, e->blob)) sim_fail(s, "%s releases a blob that it does not hold", n->name);
         break;
@@ -142,6 +130,20 @@ static void tick_plan(sim_cluster *s, uint32_t node) {
     sim_item_put(s, at + rng_below(&n->random, MILLISECOND / 2), item);
 }
 
+static void leader_look(sim_cluster *s, uint32_t node) {
+    const peer_view *v = &s->node[node].view;
+    if (!v->leads || (s->leader == node && s->lost_leader_ns == 0) || v->term < s->leader_term) return;
+    s->stats->leaders += s->leader != node;
+    s->leader = node;
+    s->leader_term = v->term;
+    if (s->lost_leader_ns == 0) return;
+    uint64_t without = s->now - s->lost_leader_ns;
+    s->stats->leader_deaths++;
+    s->stats->leaderless_ns += without;
+    if (without > s->stats->most_leaderless_ns) s->stats->most_leaderless_ns = without;
+    s->lost_leader_ns = 0;
+}
+
 void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     sim_node *n = &s->node[node];
     if (!n->alive || sim_failed(s)) return;
@@ -154,6 +156,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
     peer_look(n->peer, &n->view);
+    if (n->alive) leader_look(s, node);
     if (sim_failed(s) || (!n->alive && !n->exited)) return;
     sim_check_step(s, node);
     if (n->alive) tick_plan(s, node);
@@ -167,8 +170,19 @@ static void *memory_new(size_t bytes, void **allocation) {
     return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
 }
 
-void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
+uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
+
+// Whom a joiner is told to ask: the first leader, or somebody else who takes part when that is gone.
+static uint32_t sponsor(const sim_cluster *s) {
+    if (s->node[0].alive || s->nodes == 1) return 0;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->node[i].alive && s->node[i].view.member != 0) return i;
+    return 0;
+}
+
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of) {
     if (s->nodes == s->node_capacity) return;
+    uint32_t ask = sponsor(s);
     uint32_t index = s->nodes++;
     sim_node *n = &s->node[index];
     n->random.state = rng_seed(s->c->seed, 1000 + index);
@@ -177,16 +191,18 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
     else memcpy(n->id.bytes, fresh.bytes, sizeof n->id.bytes);
     bool leader = index == 0;
     snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : "r", index % 1000);
-    n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[0].id,
+    n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
                               .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
-    snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-0:1");
+    snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-%u:1", ask);
+    n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
     void *at = memory_new(peer_bytes(&s->run, &n->config), &n->memory);
     n->peer = peer_init(at, &s->run, &n->config, s->now);
     BRAID_ASSERT(n->peer);
     n->alive = true;
+    if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
     sim_check_life(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);
@@ -195,7 +211,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id) {
 static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
-    sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL);
+    sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from);
 }
 
 static void item_do(sim_cluster *s, sim_item *item) {
@@ -215,12 +231,7 @@ static void item_do(sim_cluster *s, sim_item *item) {
         if (item->serial == n->tick_serial) sim_step(s, item->node, &e);
         break;
     case ITEM_JOB_DONE: sim_job_done(s, item->node); break;
-    case ITEM_COMMITTED:
-        sim_check_committed(s, item->entry);
-        e.kind = EVENT_COMMITTED;
-        e.entry = item->entry;
-        sim_step(s, item->node, &e);
-        break;
+    case ITEM_STORED: sim_disk_stored(s, item->node); break;
     default: sim_link_item(s, item); break;
     }
 }
@@ -272,6 +283,14 @@ static void run_loop(sim_cluster *s) {
     }
 }
 
+static void trace_all(sim_cluster *s) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const peer_view *v = &s->node[i].view;
+        sim_trace(s, i, "%s: member %llu, stage %u, version %llu, log %llu, term %llu%s, %u voters", s->node[i].alive ? "lives" : s->node[i].exited ? "has left" : "is dead",
+                  (unsigned long long)v->member, v->stage, (unsigned long long)v->version, (unsigned long long)v->log_position, (unsigned long long)v->term, v->leads ? " leads" : "", v->voters);
+    }
+}
+
 static void cluster_close(sim_cluster *s) {
     void *item;
     uint64_t at;
@@ -280,6 +299,8 @@ static void cluster_close(sim_cluster *s) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         if (s->node[i].worker) s->node[i].worker->free(s->node[i].worker);
         sim_blobs_close(&s->node[i].blobs);
+        free(s->node[i].disk.record);
+        sim_save_drop(s, i);
         free(s->node[i].memory);
     }
     sim_check_close(s);
@@ -297,7 +318,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     BRAID_ASSERT(s->node && s->link);
     *report = (sim_report){0};
     s->c = c;
-    s->checker.version = s->checker.final_appended = c->start_version;
+    s->checker.version = c->start_version;
     s->model = model;
     s->reference = reference;
     s->trace = trace;
@@ -308,12 +329,13 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
-    for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL);
-    for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL);
+    for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL, SIM_MAX_NODES);
+    for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL, SIM_MAX_NODES);
     sim_crash_plan(s);
     sim_trouble_plan(s);
     run_loop(s);
     if (!sim_failed(s)) sim_check_end(s);
+    if (sim_failed(s)) trace_all(s);
     for (uint32_t i = 0; i < s->nodes; i++) {
         s->stats->routed += s->node[i].view.routed;
         s->stats->unrouted += s->node[i].view.unrouted;

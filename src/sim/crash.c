@@ -26,7 +26,7 @@ static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     // FINAL may rest on two reports: one of them must not have been the only other one
     if (others_reduced(s, victim)) return false;
     bool victim_reduced = dying->reduced && dying->reduced_iteration == s->checker.version;
-    bool heard = s->node[0].paused_until_ns + KNOWN_NS < s->now;  // the leader was awake to hear of it
+    bool heard = s->node[sim_leader(s)].paused_until_ns + KNOWN_NS < s->now;  // the leader was awake to hear of it
     return !victim_reduced || (heard && s->now - w->ready_since_ns > KNOWN_NS);
 }
 
@@ -39,9 +39,32 @@ static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
     return NULL;
 }
 
+static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (i != victim && n->alive && n->view.voters > 0 && n->paused_until_ns <= s->now && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
+    }
+    return false;
+}
+
+// Enough voters stay to decide who is one, whoever each of them believes that they are.
+static bool quorum_without(const sim_cluster *s, uint32_t victim) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        if (!s->node[i].alive || s->node[i].view.voters == 0) continue;
+        const log_voters *voters = peer_voters(s->node[i].peer);
+        uint32_t here = 0;
+        for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim);
+        if (here < voters->count / 2u + 1) return false;
+    }
+    return true;
+}
+
 static bool may_die(const sim_cluster *s, uint32_t victim) {
     const sim_node *n = &s->node[victim];
-    if (!n->alive || n->config.leader || (n->config.kind == MEMBER_DATA && !s->c->data_deaths)) return false;
+    if (!n->alive || (n->config.kind == MEMBER_DATA && !s->c->data_deaths)) return false;
+    bool leads = s->c->leader_deaths ? n->view.leads : n->config.leader;
+    if (leads && (!s->c->leader_deaths || !s->checker.started)) return false;
+    if (s->c->voters > 1 && !quorum_without(s, victim)) return false;
     const sim_log_member *member_of_log = membership(s, victim);
     if (!member_of_log || !s->checker.started) return true;
     if (n->view.member != member_of_log->member) return false;  // between two lives
@@ -57,6 +80,7 @@ static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash
     item->connection = crash->same_id;
     item->kind_of_member = s->node[victim].config.kind;
     item->id = s->node[victim].id;
+    item->from = crash->same_id && crash->keeps_store ? victim : SIM_MAX_NODES;
     sim_item_put(s, s->now + crash->restart_ns, item);
 }
 
@@ -67,10 +91,17 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
+    sim_disk_crash(s, victim);
+    if (n->view.leads) s->lost_leader_ns = s->now;
     n->machine_died = crash->machine && s->checker.started;  // a start would wait for it
     sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "without a word" : "links reset");
     sim_link_die(s, victim, n->machine_died, false);
     if (crash->restart || waited_for) restart_plan(s, victim, crash);
+}
+
+static bool concerns(const sim_cluster *s, const sim_crash *crash, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    return crash->leader ? n->view.leads : crash->data == (n->config.kind == MEMBER_DATA);
 }
 
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind) {
@@ -78,7 +109,7 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
         const sim_crash *crash = &s->c->crash[i];
         if (s->crash_done[i] || crash->moment != moment || crash->kind != kind) continue;
         if (!s->checker.started || s->checker.version < crash->iteration || !may_die(s, node)) continue;
-        if (crash->data != (s->node[node].config.kind == MEMBER_DATA)) continue;
+        if (!concerns(s, crash, node)) continue;
         if (s->crash_seen[i]++ < crash->skip) continue;
         die(s, node, i);
         return;
@@ -88,7 +119,7 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
 void sim_crash_timed(sim_cluster *s, uint32_t index) {
     uint32_t candidates[SIM_MAX_NODES], count = 0;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (may_die(s, i) && s->c->crash[index].data == (s->node[i].config.kind == MEMBER_DATA)) candidates[count++] = i;
+        if (may_die(s, i) && concerns(s, &s->c->crash[index], i)) candidates[count++] = i;
     if (count == 0) {
         s->stats->skipped_crashes++;
         return;
@@ -106,6 +137,7 @@ void sim_crash_plan(sim_cluster *s) {
     for (uint32_t i = 0; i < s->c->flaps; i++) sim_item_put(s, SECOND + s->c->flap_ns[i], sim_item_new(ITEM_FLAP, 0, 0));
     for (uint32_t i = 0; i < s->c->joins; i++) {
         sim_item *item = sim_item_new(ITEM_START, 0, 0);
+        item->from = SIM_MAX_NODES;
         item->kind_of_member = i + s->c->data_joins >= s->c->joins ? MEMBER_DATA : MEMBER_RELAY;
         sim_item_put(s, SECOND + s->c->join_ns[i], item);
     }

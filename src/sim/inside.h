@@ -29,7 +29,7 @@ typedef struct sim_link {
 } sim_link;
 
 typedef enum sim_item_kind {
-    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_COMMITTED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP, ITEM_TROUBLE
+    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_STORED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP, ITEM_TROUBLE
 } sim_item_kind;
 
 typedef struct sim_item {
@@ -44,10 +44,17 @@ typedef struct sim_item {
     uint64_t arrived_ns;     // at a peer that stood still, 0: now
     braid_id id;             // ITEM_DIAL: who is wanted
     sim_buffer *payload;
-    log_entry *entry;
     size_t byte_count;
     uint8_t bytes[];         // ITEM_MESSAGE
 } sim_item;
+
+// What a peer's EFFECT_APPENDs have put into its store, with the state that goes with a LOG_BASE.
+typedef struct sim_disk {
+    log_entry *record;
+    uint32_t records, room;
+    uint32_t durable;        // of these
+    uint64_t stored_ns;      // when the newest one is
+} sim_disk;
 
 typedef struct sim_node {
     char name[SIM_NAME];
@@ -63,6 +70,8 @@ typedef struct sim_node {
     uint64_t paused_until_ns;
     uint64_t sends_cut_until_ns, hears_cut_until_ns;  // what goes out, what comes in, arrives then
     uint64_t clock_ahead_ns;
+    sim_disk disk;
+    sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
     sim_blobs blobs;
@@ -127,16 +136,15 @@ typedef struct sim_checker {
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;
     sim_commit *commit;      // [microbatches][stages]
-    uint64_t appended, committed;
+    uint64_t committed;
+    uint64_t *entry;          // [committed + 1]: what each says
+    uint32_t entries_room;
     uint64_t version;        // newest, by FINAL committed
     bool started, closed, finished, drained;  // drained: the leader was asked to end the run
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
     log_final final;         // newest FINAL committed
     bool has_final;
-    uint64_t final_appended; // iterations with a FINAL appended
-    sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block
-    uint64_t saved_version;
     braid_hash saved_hash;
     bool saved_last;
     uint64_t route_said_ns, route_looked_ns;  // when routing last said something; when its quiet was last looked at
@@ -152,12 +160,14 @@ typedef struct sim_cluster {
     peer_run run;
     rng random;
     uint64_t now, limit_ns, leader_exit_ns;
+    uint32_t leader;              // who led last
+    uint64_t leader_term;
+    uint64_t lost_leader_ns;      // since when nobody leads, 0: somebody does
     sim_queue queue;
     sim_node *node;               // [node_capacity], one for each life of a process
     uint32_t nodes, node_capacity;
     sim_link (*link)[SIM_MAX_NODES];  // [one end][the other]
     uint32_t connections;
-    uint64_t commit_ns;           // when the newest append is on disk
     bool crash_done[SIM_MAX_CRASHES];
     uint32_t crash_seen[SIM_MAX_CRASHES];
     bool arrival_done[SIM_MAX_ARRIVALS];
@@ -172,7 +182,17 @@ void sim_item_put(sim_cluster *s, uint64_t at_ns, sim_item *item);
 void sim_step(sim_cluster *s, uint32_t node, const event *e);
 void sim_fail(sim_cluster *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_failed(const sim_cluster *s);
-void sim_start(sim_cluster *s, member_kind kind, const braid_id *id);
+// `store_of`: whose store it finds; SIM_MAX_NODES: nobody's.
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of);
+// The node that leads in the newest term; the one that led last when none does.
+uint32_t sim_leader(const sim_cluster *s);
+
+// --- disk.c: the stores of voters
+void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry);
+void sim_disk_stored(sim_cluster *s, uint32_t node);
+void sim_disk_crash(sim_cluster *s, uint32_t node);
+// What `from` had stored is found by a new life of it.
+void sim_disk_recall(sim_cluster *s, uint32_t node, const sim_disk *from);
 
 // --- links.c
 void sim_link_send(sim_cluster *s, uint32_t from, const effect *e);
@@ -188,6 +208,7 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work);
 void sim_job_done(sim_cluster *s, uint32_t node);
 // The halves of these that have no clock. Takes a job and borrows its inputs; false: that broke a rule.
 bool sim_job_take(sim_cluster *s, uint32_t node, const job *work);
+void sim_save_drop(sim_cluster *s, uint32_t node);
 // Does the job that was taken, which cost node's `job_ns`; false: that broke a rule.
 bool sim_job_run(sim_cluster *s, uint32_t node, job_result *result);
 
@@ -233,8 +254,8 @@ void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
 void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
 // --- check_log.c
-void sim_check_append(sim_cluster *s, const log_entry *entry);
-void sim_check_committed(sim_cluster *s, const log_entry *entry);
+// A peer takes an entry for committed: the first to do so, or it says what all others said.
+void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_job.c
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work);
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result);

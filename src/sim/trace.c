@@ -222,7 +222,7 @@ static void add_job(line *l, const job *work) {
 }
 
 static void add_tell(line *l, const tell *what) {
-    static const char *const names[TELL_KINDS] = {"joined", "member", "expelled", "started", "iteration", "eval", "repair", "takeover", "suspect", "transfer", "checkpoint", "flows", "end", "refused"};
+    static const char *const names[TELL_KINDS] = {"joined", "member", "expelled", "started", "iteration", "eval", "repair", "takeover", "suspect", "transfer", "checkpoint", "flows", "end", "refused", "leader"};
     line_add(l, "%s t=%" PRIu64 " #%" PRIu64 " s%u m=%u", what->kind < TELL_KINDS ? names[what->kind] : "?", what->iteration, what->member, what->stage, what->m);
     if (what->kind == TELL_REPAIR) line_add(l, " %s", repair_phase_name(what->phase));
     if (what->text) line_add(l, " %s", what->text);
@@ -267,8 +267,8 @@ void sim_trace_event(sim_cluster *s, uint32_t node, const event *e, uint32_t fro
         break;
     case EVENT_LINK_UP: line_add(&l, "== link to %s is up", name_of(s, &e->id)); break;
     case EVENT_LINK_DOWN: line_add(&l, "== link to %s is down%s", name_of(s, &e->id), e->refused ? ", refused" : ""); break;
-    case EVENT_COMMITTED:
-        line_add(&l, "== committed");
+    case EVENT_STORED:
+        line_add(&l, "== stored");
         add_entry(&l, e->entry);
         break;
     default: line_add(&l, "== event %d", (int)e->kind);
@@ -278,7 +278,7 @@ void sim_trace_event(sim_cluster *s, uint32_t node, const event *e, uint32_t fro
 }
 
 void sim_trace_effect(sim_cluster *s, uint32_t node, const effect *e) {
-    if (!s->trace || e->kind == EFFECT_RELEASE || (e->kind == EFFECT_SEND && quiet(e->message_kind))) return;
+    if (!s->trace || e->kind == EFFECT_RELEASE || e->kind == EFFECT_APPLIED || (e->kind == EFFECT_SEND && quiet(e->message_kind))) return;
     line l = {.used = 0};
     switch (e->kind) {
     case EFFECT_SEND:
@@ -301,6 +301,7 @@ void sim_trace_effect(sim_cluster *s, uint32_t node, const effect *e) {
         add_tell(&l, &e->tell);
         break;
     case EFFECT_EXIT: line_add(&l, "exit%s", e->failed ? ", failed" : ""); break;
+    case EFFECT_APPLIED: break;
     default: line_add(&l, "effect %d", (int)e->kind);
     }
     print_who(s, node);

@@ -13,11 +13,12 @@ static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node)
     // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
     case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started && sim_check_member_live(s, n->view.member);
     case SIM_CUT:
-    case SIM_CUT_ONE_WAY: return !n->config.leader && s->checker.started;
+    case SIM_CUT_ONE_WAY: return (s->c->leader_deaths || !n->config.leader) && s->checker.started;
     case SIM_CLOCK_JUMPS: return true;
     case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
     case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0;
-    default: return n->config.leader;
+    case SIM_PAUSE_LEADER: return n->view.leads;
+    default: return n->config.leader && n->view.leads;
     }
 }
 
@@ -64,7 +65,9 @@ void sim_trouble_arrivals(sim_cluster *s, uint8_t kind) {
     for (uint32_t i = 0; i < s->c->arrivals; i++) {
         if (s->arrival_done[i] || s->c->arrival[i].kind != kind || s->checker.version < s->c->arrival[i].iteration) continue;
         s->arrival_done[i] = true;
-        sim_item_put(s, s->now, sim_item_new(ITEM_START, 0, 0));
+        sim_item *item = sim_item_new(ITEM_START, 0, 0);
+        item->from = SIM_MAX_NODES;
+        sim_item_put(s, s->now, item);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/sha256.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t MILLISECOND = 1000000;
@@ -85,16 +86,15 @@ static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     return n->worker;
 }
 
-static void save_drop(sim_cluster *s) {
-    uint32_t all = (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS;
-    for (uint32_t i = 0; i < all; i++) {
-        sim_buffer_drop(s->checker.saved[i]);
-        s->checker.saved[i] = NULL;
-    }
+void sim_save_drop(sim_cluster *s, uint32_t node) {
+    sim_buffer **saved = s->node[node].saved;
+    for (uint32_t i = 0; saved && i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(saved[i]);
+    free(saved);
+    s->node[node].saved = NULL;
 }
 
 // A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
-static braid_hash save_verify(sim_cluster *s, uint64_t version) {
+static braid_hash save_verify(sim_cluster *s, sim_buffer *const *all_saved, uint64_t version) {
     sha256 all;
     sha256_init(&all);
     for (uint16_t i = 0; i < s->model->stages && !sim_failed(s); i++) {
@@ -104,10 +104,10 @@ static braid_hash save_verify(sim_cluster *s, uint64_t version) {
         job_result result;
         uint32_t next = 0;
         for (uint32_t b = 0; b < s->model->blocks[i]; b++) {
-            sim_buffer *saved = s->checker.saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + b];
+            sim_buffer *saved = all_saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + b];
             if (!saved) continue;
             uint32_t end = b + 1;
-            while (end < s->model->blocks[i] && !s->checker.saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + end]) end++;
+            while (end < s->model->blocks[i] && !all_saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + end]) end++;
             job put = {.id = 1, .kind = JOB_STATE_PUT, .stage = i, .first = b, .count = end - b, .version = version, .in = sim_blobs_add(&table, sim_buffer_hold(saved))};
             w->run(w, &put, &blobs, &result);
             if (result.failed || result.version != version) sim_fail(s, "the checkpoint of version %llu holds stage %u block %u at version %llu",
@@ -134,15 +134,18 @@ static void save_run(sim_cluster *s, sim_node *n, const job *work, job_result *r
             sim_fail(s, "%s saves blocks that do not exist", n->name);
             return;
         }
-        sim_buffer **at = &s->checker.saved[(uint32_t)work->stage * SIM_MAX_STAGE_BLOCKS + work->first];
+        if (!n->saved) n->saved = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *n->saved);
+        BRAID_ASSERT(n->saved);
+        sim_buffer **at = &n->saved[(uint32_t)work->stage * SIM_MAX_STAGE_BLOCKS + work->first];
         sim_buffer_drop(*at);
         *at = sim_buffer_hold(saved);
         return;
     }
-    result->hash = save_verify(s, work->version);
+    if (n->saved) result->hash = save_verify(s, n->saved, work->version);
+    else sim_fail(s, "%s ends a checkpoint of nothing", n->name);
     s->checker.saved_hash = result->hash;
     s->checker.saved_last = work->final;
-    save_drop(s);
+    sim_save_drop(s, (uint32_t)(n - s->node));
 }
 
 static void job_finish(sim_node *n) {

@@ -5,13 +5,14 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 4,
+    WIRE_VERSION = 5,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
     WIRE_MAX_STAGE_MEMBERS = 32,             // live members of one stage
     WIRE_MAX_MEMBERS = 512,                  // live members of a run
     WIRE_MAX_STAGE_TENSORS = 1024,           // parameter tensors of one stage
+    WIRE_MAX_VOTERS = 8,                     // of the log: five, and those about to be or not to be
     WIRE_MAX_SLOTS = 64,                     // slots of a run
     WIRE_MAX_ADDRESS = 128,                  // bytes of "host:port"
     WIRE_MAX_ROUTE_PARTS = 64,               // router messages in one ROUTE

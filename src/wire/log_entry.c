@@ -14,6 +14,8 @@ static void code_member(codec *c, log_member *member) {
     codec_u16_below(c, &member->stage, WIRE_MAX_STAGES);
     codec_u8_below(c, &member->kind, MEMBER_KIND_COUNT);
     codec_u32(c, &member->capacity);
+    codec_u64(c, &member->incarnation);
+    codec_u64(c, &member->store);
     codec_text(c, member->address, sizeof member->address);
 }
 
@@ -58,6 +60,29 @@ static void code_checkpoint(codec *c, log_checkpoint *checkpoint) {
     codec_hash(c, &checkpoint->manifest);
 }
 
+static void code_lead(codec *c, log_lead *lead) { codec_id(c, &lead->leader); }
+
+static void code_voters(codec *c, log_voters *voters) {
+    uint32_t count = codec_count16(c, &voters->count, WIRE_MAX_VOTERS);
+    for (uint32_t i = 0; i < count; i++) {
+        codec_id(c, &voters->voter[i].id);
+        codec_u64(c, &voters->voter[i].store);
+        codec_text(c, voters->voter[i].address, sizeof voters->voter[i].address);
+    }
+}
+
+static void code_base(codec *c, log_base *base) {
+    codec_u64(c, &base->applied);
+    codec_u32(c, &base->entries);
+    code_voters(c, &base->voters);
+}
+
+static void code_vote(codec *c, log_vote *vote) {
+    codec_bool(c, &vote->given);
+    codec_id(c, &vote->candidate);
+    codec_u64(c, &vote->store);
+}
+
 void codec_log_entry(codec *c, log_entry *entry) {
     codec_u64(c, &entry->index);
     codec_u64(c, &entry->term);
@@ -70,6 +95,10 @@ void codec_log_entry(codec *c, log_entry *entry) {
     case LOG_CLOSE: code_close(c, &entry->u.close); break;
     case LOG_FINAL: code_final(c, &entry->u.final); break;
     case LOG_CHECKPOINT: code_checkpoint(c, &entry->u.checkpoint); break;
+    case LOG_LEAD: code_lead(c, &entry->u.lead); break;
+    case LOG_VOTERS: code_voters(c, &entry->u.voters); break;
+    case LOG_BASE: code_base(c, &entry->u.base); break;
+    case LOG_VOTE: code_vote(c, &entry->u.vote); break;
     default: codec_require(c, false);
     }
 }

@@ -190,6 +190,7 @@ static void code_heartbeat(codec *c, message_heartbeat *heartbeat) {
     codec_u64(c, &heartbeat->progress);
     codec_u64(c, &heartbeat->forward_ns);
     codec_u64(c, &heartbeat->backward_ns);
+    codec_u64(c, &heartbeat->leads);
 }
 
 static void code_can_take(codec *c, message_can_take *can_take) {
@@ -204,6 +205,7 @@ static void code_log(codec *c, message_log *log) {
     codec_bool(c, &log->reset);
     codec_u64(c, &log->previous);
     codec_log_entry(c, &log->entry);
+    codec_require(c, log->entry.kind < LOG_BASE);  // the others are records of a store
 }
 
 static void code_join(codec *c, message_join *join) {
@@ -211,10 +213,63 @@ static void code_join(codec *c, message_join *join) {
     codec_u16_below(c, &join->stage, WIRE_MAX_STAGES);
     codec_u32(c, &join->capacity);
     codec_u64(c, &join->incarnation);
+    codec_u64(c, &join->store);
     codec_text(c, join->address, sizeof join->address);
 }
 
-static void code_leave(codec *c, message_leave *leave) { codec_u8_below(c, &leave->reason, EXPEL_REASONS); }
+static void code_leave(codec *c, message_leave *leave) {
+    codec_u8_below(c, &leave->reason, EXPEL_REASONS);
+    codec_bool(c, &leave->dismissed);
+}
+
+static void code_ballot(codec *c, uint64_t *to, uint64_t *from, uint64_t *term) {
+    codec_u64(c, to);
+    codec_u64(c, from);
+    codec_u64(c, term);
+}
+
+static void code_vote(codec *c, message_vote *vote) {
+    code_ballot(c, &vote->to, &vote->from, &vote->term);
+    codec_bool(c, &vote->trial);
+    codec_bool(c, &vote->hand_over);
+    codec_u64(c, &vote->last_index);
+    codec_u64(c, &vote->last_term);
+}
+
+static void code_voted(codec *c, message_voted *voted) {
+    code_ballot(c, &voted->to, &voted->from, &voted->term);
+    codec_bool(c, &voted->trial);
+    codec_bool(c, &voted->granted);
+}
+
+static void code_append(codec *c, message_append *append) {
+    code_ballot(c, &append->to, &append->from, &append->term);
+    codec_u64(c, &append->previous);
+    codec_u64(c, &append->previous_term);
+    codec_u64(c, &append->committed);
+    codec_u64(c, &append->patience_ns);
+    codec_u64(c, &append->clock_ns);
+    codec_bool(c, &append->has_entry);
+    if (!append->has_entry) return;
+    codec_log_entry(c, &append->entry);
+    codec_require(c, append->entry.kind != LOG_VOTE);
+}
+
+static void code_appended(codec *c, message_appended *appended) {
+    code_ballot(c, &appended->to, &appended->from, &appended->term);
+    codec_bool(c, &appended->accepted);
+    codec_u64(c, &appended->match);
+    codec_u64(c, &appended->previous);
+    codec_u64(c, &appended->clock_ns);
+}
+
+static void code_hand_over(codec *c, message_hand_over *hand_over) { code_ballot(c, &hand_over->to, &hand_over->from, &hand_over->term); }
+
+static void code_leader(codec *c, message_leader *leader) {
+    codec_u64(c, &leader->term);
+    codec_id(c, &leader->id);
+    codec_text(c, leader->address, sizeof leader->address);
+}
 
 static void code_route(codec *c, message_route *route) { codec_route(c, route); }
 

@@ -18,7 +18,8 @@ typedef uint64_t member_id;
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
-    X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings)
+    X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings)                                       \
+    X(VOTE, vote) X(VOTED, voted) X(APPEND, append) X(APPENDED, appended) X(HAND_OVER, hand_over) X(LEADER, leader)
 
 typedef enum message_kind {
     MESSAGE_NONE,
@@ -245,6 +246,7 @@ typedef struct message_heartbeat {
     uint32_t free_slots, queued;
     uint64_t progress;  // rises with every piece of work done
     uint64_t forward_ns, backward_ns;  // measured cost of one microbatch
+    uint64_t leads;     // the term in which it leads, 0: it does not
 } message_heartbeat;
 
 typedef struct message_can_take {
@@ -266,6 +268,11 @@ typedef enum log_kind {
     LOG_CLOSE,
     LOG_FINAL,
     LOG_CHECKPOINT,
+    LOG_LEAD,        // a leader's first entry of its term
+    LOG_VOTERS,      // who votes from here on: one more or one fewer than before
+    // records of a voter's store, never entries of the log
+    LOG_BASE,        // what follows begins behind this entry, with the state that the log up to it makes
+    LOG_VOTE,        // the term, and whom this voter gave its vote in it
     LOG_KINDS
 } log_kind;
 
@@ -283,6 +290,8 @@ typedef struct log_member {
     uint16_t stage;
     uint8_t kind;
     uint32_t capacity;
+    uint64_t incarnation;  // of its process: another life of the same peer is another member
+    uint64_t store;        // where it would keep the log, were it a voter
     char address[WIRE_MAX_ADDRESS];
 } log_member;
 
@@ -322,6 +331,36 @@ typedef struct log_checkpoint {
     braid_hash manifest;
 } log_checkpoint;
 
+typedef struct log_lead {
+    braid_id leader;
+} log_lead;
+
+// A voter is a peer with its store: one that lost its store may have promised what it no longer knows, and is another voter.
+typedef struct log_voter {
+    braid_id id;
+    uint64_t store;
+    char address[WIRE_MAX_ADDRESS];
+} log_voter;
+
+typedef struct log_voters {
+    uint16_t count;
+    log_voter voter[WIRE_MAX_VOTERS];
+} log_voters;
+
+// `index` and `term` are those of the entry before the first that follows. In a store, `entries` others come first: the state
+// as it stood when the log had been applied up to `applied`.
+typedef struct log_base {
+    uint64_t applied;
+    uint32_t entries;
+    log_voters voters;
+} log_base;
+
+typedef struct log_vote {
+    bool given;
+    braid_id candidate;
+    uint64_t store;
+} log_vote;
+
 typedef struct log_entry {
     uint64_t index;
     uint64_t term;
@@ -334,6 +373,10 @@ typedef struct log_entry {
         log_close close;
         log_final final;
         log_checkpoint checkpoint;
+        log_lead lead;
+        log_voters voters;
+        log_base base;
+        log_vote vote;
     } u;
 } log_entry;
 
@@ -350,11 +393,13 @@ typedef struct message_join {
     uint16_t stage;  // a relay's wish; 0: where it helps most
     uint32_t capacity;
     uint64_t incarnation;  // of the process: the same one asks again, or another life of the same peer
+    uint64_t store;        // where it would keep the log
     char address[WIRE_MAX_ADDRESS];  // where others may dial it
 } message_join;
 
 typedef struct message_leave {
     uint8_t reason;
+    bool dismissed;  // the leader's word: it is over for the receiver. Else the sender asks to go
 } message_leave;
 
 // A new owner to every live member: "which of my microbatches do you hold?" Answered by those who have applied the log up to
@@ -446,6 +491,50 @@ typedef struct message_view {
     uint16_t cards;
     message_card card[WIRE_MAX_VIEW_CARDS];
 } message_view;
+
+// Between voters (src/peer/raft.h). `to` and `from` are the stores of the receiver and of the sender: a peer that lost its
+// store must not answer for it.
+typedef struct message_vote {
+    uint64_t to, from, term;
+    bool trial;      // would you? Nothing is promised
+    bool hand_over;  // the leader wishes it
+    uint64_t last_index, last_term;
+} message_vote;
+
+typedef struct message_voted {
+    uint64_t to, from, term;
+    bool trial, granted;
+} message_voted;
+
+typedef struct message_append {
+    uint64_t to, from, term;
+    uint64_t previous, previous_term;
+    uint64_t committed;
+    uint64_t patience_ns;  // without a word for so long, the leader is taken for lost
+    uint64_t clock_ns;     // the sender's, to be sent back
+    bool has_entry;
+    log_entry entry;       // a LOG_BASE: the sender no longer has the entries up to it
+} message_append;
+
+typedef struct message_appended {
+    uint64_t to, from, term;
+    bool accepted;
+    uint64_t match;     // accepted: its store agrees up to here; refused: it may, up to here
+    uint64_t previous;  // refused: of the APPEND
+    uint64_t clock_ns;
+} message_appended;
+
+// "Be the leader: you have all that I have."
+typedef struct message_hand_over {
+    uint64_t to, from, term;
+} message_hand_over;
+
+// Who leads, as far as the sender knows.
+typedef struct message_leader {
+    uint64_t term;
+    braid_id id;
+    char address[WIRE_MAX_ADDRESS];
+} message_leader;
 
 typedef struct message {
     uint8_t kind;

@@ -130,6 +130,7 @@ static void put_start(writer *w, uint8_t flags) {
         entry.u.member = (log_member){.peer = host_name_of(i),
                                       .stage = stage,
                                       .capacity = 2,
+                                      .incarnation = i == SELF ? flags : 0,
                                       .address = "127.0.0.1:3",
                                       .kind = stage == 0 ? MEMBER_DATA : MEMBER_RELAY};
         put_log(w, &entry);

@@ -50,13 +50,13 @@ static void do_job(host *h, const job *work) {
 
 static void do_append(host *h, const log_entry *entry) {
     static uint8_t bytes[WIRE_MAX_CONTROL_BYTES];
-    FUZZ_CHECK(h->config.leader && log_entry_encode(entry, bytes, sizeof bytes) > 0);
+    FUZZ_CHECK(log_entry_encode(entry, bytes, sizeof bytes) > 0);
     if (h->appends - h->committed == MAX_APPENDS) {  // the disk that never answers is not what is tested
         h->exited = true;
         return;
     }
     h->append[h->appends++ % MAX_APPENDS] = *entry;
-    learn(h, entry);
+    if (h->config.leader) learn(h, entry);
 }
 
 static void do_effect(host *h, const effect *e) {
@@ -64,6 +64,7 @@ static void do_effect(host *h, const effect *e) {
     case EFFECT_SEND: do_send(h, e); break;
     case EFFECT_JOB: do_job(h, e->job); break;
     case EFFECT_APPEND: do_append(h, e->entry); break;
+    case EFFECT_APPLIED: FUZZ_CHECK(e->entry->index > 0); break;
     case EFFECT_RELEASE:
         check_held(h, e->blob);
         h->held[e->blob] = false;
@@ -151,7 +152,7 @@ void host_answer_job(host *h, uint8_t flags) {
 void host_commit_entry(host *h) {
     if (h->committed == h->appends || h->exited) return;
     log_entry entry = h->append[h->committed++ % MAX_APPENDS];
-    host_step(h, &(event){.kind = EVENT_COMMITTED, .entry = &entry});
+    host_step(h, &(event){.kind = EVENT_STORED, .entry = &entry});
 }
 
 void host_answer_all(host *h) {
@@ -216,6 +217,7 @@ void host_init(host *h, uint8_t flags) {
     h->config = (peer_config){.self = host_name_of(SELF),
                               .address = "127.0.0.1:1",
                               .leader = leader,
+                              .voters = 3,
                               .capacity = 2,
                               .random_seed = flags,
                               .kind = leader || flags & CHOOSE_DATA ? MEMBER_DATA : MEMBER_RELAY,

@@ -66,7 +66,7 @@ static int tear_down(void **state) {
 }
 
 static jobs *make(fixture *f, bool lead, const char *save, const char *resume, uint16_t place) {
-    jobs_config config = {.run = &f->run, .split = &f->split, .lead = lead, .data = f->data, .blobs = f->blobs, .threads = 1,
+    jobs_config config = {.run = &f->run, .split = &f->split, .saves = lead, .data = f->data, .blobs = f->blobs, .threads = 1,
                           .capacity = 2, .save = save, .resume = resume};
     jobs *j = NULL;
     braid_error error = {0};

@@ -112,6 +112,15 @@ static inline void random_final(wire_random *w, log_final *final) {
     }
 }
 
+static inline void random_voters(wire_random *w, log_voters *voters) {
+    voters->count = random_count(w, WIRE_MAX_VOTERS);
+    for (uint16_t i = 0; i < voters->count; i++) {
+        random_bytes(w->r, voters->voter[i].id.bytes, BRAID_ID_BYTES);
+        voters->voter[i].store = random_u64(w);
+        random_text(w, voters->voter[i].address, WIRE_MAX_ADDRESS);
+    }
+}
+
 static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) {
     memset(e, 0, sizeof *e);
     e->index = random_u64(w);
@@ -128,6 +137,8 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
         e->u.member.stage = random_stage(w);
         e->u.member.kind = random_below(w, MEMBER_KIND_COUNT);
         e->u.member.capacity = random_u32(w);
+        e->u.member.incarnation = random_u64(w);
+        e->u.member.store = random_u64(w);
         random_text(w, e->u.member.address, WIRE_MAX_ADDRESS);
         break;
     case LOG_EXPEL:
@@ -143,6 +154,18 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
     case LOG_CHECKPOINT:
         e->u.checkpoint.version = random_u64(w);
         e->u.checkpoint.manifest = random_hash(w);
+        break;
+    case LOG_LEAD: random_bytes(w->r, e->u.lead.leader.bytes, BRAID_ID_BYTES); break;
+    case LOG_VOTERS: random_voters(w, &e->u.voters); break;
+    case LOG_BASE:
+        e->u.base.applied = random_u64(w);
+        e->u.base.entries = random_u32(w);
+        random_voters(w, &e->u.base.voters);
+        break;
+    case LOG_VOTE:
+        e->u.vote.given = random_bool(w);
+        random_bytes(w->r, e->u.vote.candidate.bytes, BRAID_ID_BYTES);
+        e->u.vote.store = random_u64(w);
         break;
     default: break;
     }
@@ -328,6 +351,7 @@ static inline void random_heartbeat(wire_random *w, message_heartbeat *b) {
     b->progress = random_u64(w);
     b->forward_ns = random_u64(w);
     b->backward_ns = random_u64(w);
+    b->leads = random_u64(w);
 }
 
 static inline void random_can_take(wire_random *w, message_can_take *b) {
@@ -341,7 +365,7 @@ static inline void random_get_log(wire_random *w, message_get_log *b) { b->from 
 static inline void random_log(wire_random *w, message_log *b) {
     b->reset = random_bool(w);
     b->previous = random_u64(w);
-    random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_KINDS - 1)), &b->entry);
+    random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_BASE - 1)), &b->entry);
 }
 
 static inline void random_join(wire_random *w, message_join *b) {
@@ -349,10 +373,61 @@ static inline void random_join(wire_random *w, message_join *b) {
     b->stage = random_below(w, WIRE_MAX_STAGES);
     b->capacity = random_u32(w);
     b->incarnation = random_u64(w);
+    b->store = random_u64(w);
     random_text(w, b->address, WIRE_MAX_ADDRESS);
 }
 
-static inline void random_leave(wire_random *w, message_leave *b) { b->reason = random_below(w, EXPEL_REASONS); }
+static inline void random_leave(wire_random *w, message_leave *b) {
+    b->reason = random_below(w, EXPEL_REASONS);
+    b->dismissed = random_bool(w);
+}
+
+static inline void random_ballot(wire_random *w, uint64_t *to, uint64_t *from, uint64_t *term) {
+    *to = random_u64(w);
+    *from = random_u64(w);
+    *term = random_u64(w);
+}
+
+static inline void random_vote(wire_random *w, message_vote *b) {
+    random_ballot(w, &b->to, &b->from, &b->term);
+    b->trial = random_bool(w);
+    b->hand_over = random_bool(w);
+    b->last_index = random_u64(w);
+    b->last_term = random_u64(w);
+}
+
+static inline void random_voted(wire_random *w, message_voted *b) {
+    random_ballot(w, &b->to, &b->from, &b->term);
+    b->trial = random_bool(w);
+    b->granted = random_bool(w);
+}
+
+static inline void random_append(wire_random *w, message_append *b) {
+    random_ballot(w, &b->to, &b->from, &b->term);
+    b->previous = random_u64(w);
+    b->previous_term = random_u64(w);
+    b->committed = random_u64(w);
+    b->patience_ns = random_u64(w);
+    b->clock_ns = random_u64(w);
+    b->has_entry = w->full || random_bool(w);
+    if (b->has_entry) random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_VOTE - 1)), &b->entry);
+}
+
+static inline void random_appended(wire_random *w, message_appended *b) {
+    random_ballot(w, &b->to, &b->from, &b->term);
+    b->accepted = random_bool(w);
+    b->match = random_u64(w);
+    b->previous = random_u64(w);
+    b->clock_ns = random_u64(w);
+}
+
+static inline void random_hand_over(wire_random *w, message_hand_over *b) { random_ballot(w, &b->to, &b->from, &b->term); }
+
+static inline void random_leader(wire_random *w, message_leader *b) {
+    b->term = random_u64(w);
+    random_bytes(w->r, b->id.bytes, BRAID_ID_BYTES);
+    random_text(w, b->address, WIRE_MAX_ADDRESS);
+}
 
 // The fields that a part of each kind has, and the words: at most so many, in steps of so many.
 static inline void random_part(wire_random *w, route_part *p, uint32_t room) {

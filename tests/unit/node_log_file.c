@@ -14,6 +14,7 @@
 
 static char directory[64], path[96];
 static const braid_hash run_a = {{1, 2, 3}}, run_b = {{1, 2, 4}};
+static const uint64_t start_a = 5;
 
 static int set_up(void **state) {
     (void)state;
@@ -50,7 +51,7 @@ static void expect_next(void *context, const log_entry *entry) {
 static void write_entries(uint64_t first, uint64_t count) {
     log_file *log = NULL;
     braid_error error = {0};
-    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, &error), BRAID_OK);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, &error), BRAID_OK);
     for (uint64_t i = 0; i < count; i++) {
         log_entry entry = entry_make(first + i);
         assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
@@ -70,7 +71,8 @@ static log_file_found expect_entries(uint64_t count) {
     log_file *log = NULL;
     log_file_found found;
     uint64_t next = 1;
-    assert_int_equal(log_file_open(path, &run_a, expect_next, &next, &log, &found, NULL), BRAID_OK);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, &found, NULL), BRAID_OK);
+    log_file_recall(log, expect_next, &next);
     assert_int_equal(found.entries, count);
     assert_int_equal(next, count + 1);
     log_file_close(log);
@@ -116,7 +118,7 @@ static void expect_refused(const braid_hash *run, const char *words) {
     log_file *log = NULL;
     braid_error error = {0};
     off_t before = size_of();
-    assert_int_not_equal(log_file_open(path, run, NULL, NULL, &log, NULL, &error), BRAID_OK);
+    assert_int_not_equal(log_file_open(path, run, start_a, &log, NULL, &error), BRAID_OK);
     assert_non_null(strstr(error.text, words));
     assert_non_null(strstr(error.text, path));
     assert_int_equal(size_of(), before);
@@ -152,10 +154,78 @@ static void a_foreign_file_is_refused(void **state) {
 static void two_leaders_cannot_share_it(void **state) {
     (void)state;
     log_file *log = NULL;
-    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, NULL), BRAID_OK);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
     expect_refused(&run_a, "in use");
     log_file_close(log);
     expect_entries(0);
+}
+
+static void write_one(log_file *log, log_entry entry) {
+    braid_error error = {0};
+    assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
+    assert_int_equal(log_file_sync(log, &error), BRAID_OK);
+}
+
+typedef struct recalled {
+    uint32_t count;
+    uint8_t kind[16];
+    uint64_t index[16];
+} recalled;
+
+static void note_record(void *context, const log_entry *entry) {
+    recalled *r = context;
+    assert_true(r->count < 16);
+    r->kind[r->count] = entry->kind;
+    r->index[r->count++] = entry->index;
+}
+
+static recalled recall_all(uint64_t start, uint64_t *store) {
+    log_file *log = NULL;
+    log_file_found found;
+    recalled r = {.count = 0};
+    assert_int_equal(log_file_open(path, &run_a, start, &log, &found, NULL), BRAID_OK);
+    log_file_recall(log, note_record, &r);
+    log_file_close(log);
+    *store = found.store;
+    return r;
+}
+
+// A base with its state takes the place of all before it but the votes; without all of its state it is not there.
+static void a_base_counts_with_all_of_its_state(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    uint64_t store, same;
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    write_one(log, (log_entry){.kind = LOG_VOTE, .term = 3});
+    write_one(log, entry_make(1));
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2}});
+    write_one(log, entry_make(2));
+    log_file_close(log);
+    recalled torn = recall_all(start_a, &store);
+    assert_int_equal(torn.count, 2);
+    assert_int_equal(torn.kind[1], LOG_EXPEL);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2}});
+    for (uint64_t i = 2; i <= 4; i++) write_one(log, entry_make(i));
+    log_file_close(log);
+    recalled whole = recall_all(start_a, &same);
+    assert_int_equal(store, same);
+    assert_int_equal(whole.count, 5);
+    assert_int_equal(whole.kind[0], LOG_VOTE);
+    assert_int_equal(whole.kind[1], LOG_BASE);
+    assert_int_equal(whole.index[4], 4);
+}
+
+static void a_log_of_another_start_is_kept_aside(void **state) {
+    (void)state;
+    char old[sizeof path + 4];
+    uint64_t store, other;
+    write_entries(1, 3);
+    assert_int_equal(recall_all(start_a, &store).count, 3);
+    assert_int_equal(recall_all(start_a + 1, &other).count, 0);
+    assert_int_not_equal(store, other);
+    snprintf(old, sizeof old, "%s.old", path);
+    assert_int_equal(unlink(old), 0);
 }
 
 typedef struct writing {
@@ -184,7 +254,7 @@ static void entries_are_committed_in_order(void **state) {
     writing w = {.next = 1, .wanted = 100};
     log_file *log = NULL;
     uv_loop_init(&w.loop);
-    assert_int_equal(log_file_open(path, &run_a, NULL, NULL, &log, NULL, NULL), BRAID_OK);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
     assert_int_equal(log_writer_new(&w.loop, log, committed, failed, &w, &w.writer, NULL), BRAID_OK);
     for (uint64_t i = 1; i <= 40; i++) {
         log_entry entry = entry_make(i);
@@ -203,6 +273,7 @@ int main(void) {
         TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
         TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
+        TEST(a_base_counts_with_all_of_its_state), TEST(a_log_of_another_start_is_kept_aside),
         TEST(entries_are_committed_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

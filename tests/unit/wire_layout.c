@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 4);
+    assert_int_equal(WIRE_VERSION, 5);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -74,10 +74,10 @@ static void test_heartbeat(void **state) {
     (void)state;
     message m = header(MESSAGE_HEARTBEAT);
     m.u.heartbeat = (message_heartbeat){.ready = 1, .can_take = 2, .free_slots = 3, .queued = 4, .progress = 5,
-                                        .forward_ns = 6, .backward_ns = 7};
+                                        .forward_ns = 6, .backward_ns = 7, .leads = 8};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
                  "16" HEADER_HEX "0100000000000000 0200000000000000 03000000 04000000 0500000000000000"
-                 "0600000000000000 0700000000000000");
+                 "0600000000000000 0700000000000000 0800000000000000");
 }
 
 static void test_log_of_a_member(void **state) {
@@ -85,11 +85,23 @@ static void test_log_of_a_member(void **state) {
     message m = header(MESSAGE_LOG);
     m.u.log = (message_log){.reset = true, .previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_MEMBER}};
     m.u.log.entry.u.member = (log_member){.peer.bytes = {0xaa, [31] = 0xbb}, .stage = 2, .kind = MEMBER_DATA,
-                                          .capacity = 8, .address = "[::1]:9"};
+                                          .capacity = 8, .incarnation = 9, .store = 10, .address = "[::1]:9"};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
                  "19" HEADER_HEX "01 0300000000000000 0400000000000000 0500000000000000 02"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 01 08000000"
-                 "0700 5b3a3a315d3a39");
+                 "0900000000000000 0a00000000000000 0700 5b3a3a315d3a39");
+}
+
+static void test_append_of_voters(void **state) {
+    (void)state;
+    message m = header(MESSAGE_APPEND);
+    m.u.append = (message_append){.to = 1, .from = 2, .term = 3, .previous = 4, .previous_term = 5, .committed = 6, .patience_ns = 7, .clock_ns = 8,
+                                  .has_entry = true, .entry = {.index = 9, .term = 3, .kind = LOG_VOTERS}};
+    m.u.append.entry.u.voters = (log_voters){.count = 1, .voter = {{.id.bytes = {0xaa, [31] = 0xbb}, .store = 10, .address = "h:1"}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "22" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "0600000000000000 0700000000000000 0800000000000000 01 0900000000000000 0300000000000000 09 0100"
+                 "aa000000000000000000000000000000 000000000000000000000000000000bb 0a00000000000000 0300 683a31");
 }
 
 static void test_route(void **state) {
@@ -162,10 +174,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kind = MEMBER_DATA, .address = "a:1",
                              .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0400 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0500 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0400 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0500 03 0200 6e6f");
 }
 
 int main(void) {
@@ -177,7 +189,7 @@ int main(void) {
         cmocka_unit_test(test_begin_aggregation),
         cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_log_of_a_member),
-        cmocka_unit_test(test_route),
+        cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),

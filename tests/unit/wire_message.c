@@ -109,15 +109,15 @@ static void test_every_byte_of_a_body_is_encoded(void **state) {
         check_bytes_matter(&original, body, is_value, sizeof(type)); \
     } while (0);
 #define X(upper, lower)                                           \
-    if (MESSAGE_##upper != MESSAGE_LOG) {                         \
+    if (MESSAGE_##upper != MESSAGE_LOG && MESSAGE_##upper != MESSAGE_APPEND) {                         \
         random_message(&w, MESSAGE_##upper, &original);           \
         CHECK(upper, &original.u.lower, message_##lower)          \
     }
     WIRE_MESSAGES(X)
 #undef X
     // a log entry's body is a union again: kind by kind
-    random_message(&w, MESSAGE_LOG, &original);
     log_entry *e = &original.u.log.entry;
+    random_message(&w, MESSAGE_LOG, &original);
 #define LOGGED(upper, lower)                                      \
     random_log_entry(&w, LOG_##upper, e);                         \
     CHECK(upper, &e->u.lower, log_##lower)
@@ -128,6 +128,11 @@ static void test_every_byte_of_a_body_is_encoded(void **state) {
     LOGGED(CLOSE, close)
     LOGGED(FINAL, final)
     LOGGED(CHECKPOINT, checkpoint)
+    LOGGED(LEAD, lead)
+    LOGGED(VOTERS, voters)
+    random_message(&w, MESSAGE_APPEND, &original);
+    e = &original.u.append.entry;
+    LOGGED(BASE, base)
 #undef LOGGED
 #undef CHECK
 }
@@ -160,6 +165,12 @@ static void test_limits_hold_when_encoding(void **state) {
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_NONE};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_OWNER, .u.owner.slot = WIRE_MAX_SLOTS}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_BASE};  // a record of a store, no entry of the log
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_APPEND, .u.append = {.has_entry = true, .entry.kind = LOG_VOTE}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_VOTERS, .u.voters.count = WIRE_MAX_VOTERS + 1}};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.kind = MEMBER_KIND_COUNT};
     assert_not_encoded(&m);
@@ -314,7 +325,7 @@ static void test_counts_of_a_peer_are_bounded(void **state) {
         {MESSAGE_BEGIN_AGGREGATION, HEADER + 18 + 16, WIRE_MAX_STAGE_MEMBERS},
         {MESSAGE_REDUCED, HEADER + 18 + 1 + 32, WIRE_MAX_STAGE_TENSORS},
         {MESSAGE_MISMATCH, HEADER + 18, WIRE_SET_WORDS},
-        {MESSAGE_JOIN, HEADER + 1 + 2 + 4 + 8, WIRE_MAX_ADDRESS - 1},
+        {MESSAGE_JOIN, HEADER + 1 + 2 + 4 + 8 + 8, WIRE_MAX_ADDRESS - 1},
         {MESSAGE_ROUTE, HEADER + 12 + 8 + 16, WIRE_MAX_ROUTE_PARTS},
         {MESSAGE_VIEW, HEADER + 2 + 18 + 16, WIRE_MAX_VIEW_CARDS},
     };

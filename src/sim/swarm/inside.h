@@ -19,7 +19,7 @@ typedef struct swarm swarm;
 typedef struct timeline timeline;
 
 typedef enum swarm_item_kind {
-    SWARM_MESSAGE, SWARM_LINK_UP, SWARM_LINK_DOWN, SWARM_JOB_DONE, SWARM_COMMITTED, SWARM_TICK,  // a peer's: these step it
+    SWARM_MESSAGE, SWARM_LINK_UP, SWARM_LINK_DOWN, SWARM_JOB_DONE, SWARM_STORED, SWARM_TICK,  // a peer's: these step it
     SWARM_DIAL, SWARM_RESET, SWARM_FLOW, SWARM_LINES, SWARM_MACHINE, SWARM_START, SWARM_CHURN, SWARM_ITEMS
 } swarm_item_kind;
 

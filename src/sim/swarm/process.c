@@ -15,16 +15,15 @@ static sim_node *node_of(const swarm *w, uint32_t who) { return &w->core->node[w
 
 static void effect_append(swarm *w, uint32_t who, const log_entry *entry) {
     sim_cluster *core = w->core;
-    if (!w->peer[who].leader) sim_fail(core, "%s appends to the log and is not the leader", w->peer[who].name);
-    sim_check_append(core, entry);
-    swarm_item *item = swarm_item_new(SWARM_COMMITTED, who, 0);
+    sim_node *n = node_of(w, who);
+    swarm_item *item = swarm_item_new(SWARM_STORED, who, 0);
     item->life = w->peer[who].life;
     item->entry = malloc(sizeof *entry);
     BRAID_ASSERT(item->entry);
     *item->entry = *entry;
-    uint64_t at = core->now + SWARM_MS + rng_below(&node_of(w, who)->random, 2 * SWARM_MS);  // a disk that syncs
-    if (at > core->commit_ns) core->commit_ns = at;
-    swarm_put(w, core->commit_ns, item);
+    uint64_t at = core->now + SWARM_MS + rng_below(&n->random, 2 * SWARM_MS);  // a disk that syncs
+    if (at > n->disk.stored_ns) n->disk.stored_ns = at;
+    swarm_put(w, n->disk.stored_ns, item);
 }
 
 static void effect_send(swarm *w, uint32_t who, const effect *e) {
@@ -70,6 +69,7 @@ static void effect_do(swarm *w, uint32_t who, const effect *e) {
     case EFFECT_CLOSE: swarm_hang_up(w, who, &e->id); break;
     case EFFECT_JOB: effect_job(w, who, e->job); break;
     case EFFECT_APPEND: effect_append(w, who, e->entry); break;
+    case EFFECT_APPLIED: sim_check_applied(w->core, w->peer[who].node, e->entry); break;
     case EFFECT_RELEASE:
         if (!sim_blobs_release(&node_of(w, who)->blobs, e->blob)) sim_fail(w->core, "%s releases a blob that it does not hold", w->peer[who].name);
         break;
@@ -158,10 +158,9 @@ static void input_do(swarm *w, swarm_item *item) {
         break;
     case SWARM_MESSAGE: message_there(w, who, item); break;
     case SWARM_JOB_DONE: job_done(w, who); break;
-    case SWARM_COMMITTED:
-        sim_check_committed(w->core, item->entry);
+    case SWARM_STORED:
         swarm_note_committed(w, item->entry);
-        e.kind = EVENT_COMMITTED;
+        e.kind = EVENT_STORED;
         e.entry = item->entry;
         swarm_step(w, who, &e);
         break;

@@ -1,0 +1,272 @@
+// Who leads and who votes: the leader's word of itself, a new leader's start from what the log says, the choice of voters, and
+// leadership that is handed on (docs/protocol.md, Leaders and voters).
+#include "peer/internal.h"
+
+#include <string.h>
+
+static bool among(const log_voters *voters, const braid_id *id) {
+    for (uint32_t i = 0; i < voters->count; i++)
+        if (id_equal(&voters->voter[i].id, id)) return true;
+    return false;
+}
+
+bool lead_is_voter(const peer *p, const braid_id *id) { return among(&p->voters, id) || among(&p->raft.voters, id); }
+
+// ---- hearing of it ------------------------------------------------------------------------------------------------
+
+// What a leader must hear from everybody, said at once.
+static void tell_all_again(peer *p) {
+    for (uint32_t m = 0; p->config.kind == MEMBER_DATA && m < p->microbatches; m++)
+        if (p->owned[m].phase == OWNED_SETTLED) p->owned[m].settled_ns = 0;
+    p->aggregation.reduced_ns = p->aggregation.mismatch_ns = 0;
+    p->state_sent_ns = p->join_sent_ns = 0;
+    reduce_stir(p);
+    contacts_touch(p);
+    if (p->lead.term <= 1) return;  // the first one is no news
+    uint32_t at = contact_find(p, &p->lead.id);
+    tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
+    peer_tell(p, &t);
+}
+
+// `by_itself`: it says so, and so has everything that was decided before.
+void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
+    bool newer = term > p->lead.term;
+    if (p->leader.active || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
+    if (newer) {
+        contact_add(p, id, NULL);
+        p->lead.heard = false;
+        p->lead.term = term;
+        p->lead.id = *id;
+        p->join_sent_ns = 0;
+        contacts_touch(p);
+    }
+    if (!by_itself || p->lead.heard) return;
+    p->lead.heard = true;
+    tell_all_again(p);
+}
+
+void on_leader(peer *p, const message *msg) {
+    const message_leader *body = &msg->u.leader;
+    if (body->term <= p->lead.term || p->leader.active || id_equal(&body->id, &p->config.self)) return;
+    contact_add(p, &body->id, body->address);
+    lead_heard(p, &body->id, body->term, false);
+}
+
+// For whoever knows an older one, or none.
+void send_leader(peer *p, uint32_t contact_index) {
+    uint32_t at = contact_find(p, &p->lead.id);
+    if (p->lead.term <= 1 || (!p->leader.active && at == NO_CONTACT)) return;
+    message_leader *body = &peer_compose(p, MESSAGE_LEADER)->u.leader;
+    body->term = p->lead.term;
+    body->id = p->lead.id;
+    memcpy(body->address, p->leader.active ? p->config.address : p->contacts[at].address, WIRE_MAX_ADDRESS);
+    peer_send(p, contact_index, 0);
+}
+
+static bool gone_home(const peer *p, const braid_id *id) {
+    uint32_t at = contact_find(p, id);
+    if (id_equal(id, &p->config.self)) return false;
+    if (at == NO_CONTACT) return true;
+    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= TIMING_EXPEL_SILENCE_NS;
+}
+
+// The last FINAL is in the log, and too few are left to have a leader who could say goodbye.
+bool lead_has_gone_home(const peer *p) {
+    if (p->leader.active || !p->has_final || !p->final.u.final.last) return false;
+    uint32_t at = contact_find(p, &p->lead.id), here = 0;
+    if (p->voters.count <= 1) return at != NO_CONTACT && p->contacts[at].refused_ns != 0;
+    for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
+    return here < p->voters.count / 2u + 1;
+}
+
+// ---- beginning and ending -----------------------------------------------------------------------------------------
+
+static void resume_iteration(peer *p) {
+    leader *l = &p->leader;
+    leader_begin_iteration(p);
+    bool last = p->has_final && p->final.u.final.last;
+    if (last) l->phase = LEADER_SAVING_LAST;
+    else if (p->has_close) l->phase = LEADER_REDUCING;
+    l->close = p->close;
+    l->close_index = p->close_index;
+    // whether the one before had written it is not known, and it costs only time
+    bool due = p->run.save && p->run.checkpoint_every != 0 && p->has_final && p->iteration % p->run.checkpoint_every == 0;
+    if (last || due) save_begin(p, p->iteration);
+}
+
+// Everything that was decided is in the log that it has; all else is said again or asked for.
+void leader_begin(peer *p) {
+    leader *l = &p->leader;
+    l->active = true;
+    l->term = p->raft.term;
+    l->admitted = l->saving = false;
+    l->handed_ns = p->now;
+    p->lead.heard = true;
+    p->lead.term = l->term;
+    p->lead.id = p->config.self;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        c->joining = c->departing = false;
+        c->beat_sent_ns = c->log_sent_ns = 0;
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
+    if (p->run_started) resume_iteration(p);
+    else l->phase = LEADER_GATHERING;
+    tell_all_again(p);
+}
+
+void leader_end(peer *p) {
+    leader *l = &p->leader;
+    l->active = l->saving = l->save_ending = false;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
+        if (p->pulls[i].what == GET_STATE && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
+    p->leaving |= l->drain;
+    contacts_touch(p);
+}
+
+// ---- who votes ----------------------------------------------------------------------------------------------------
+
+static const contact *contact_of(const peer *p, const member *m) { return m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact]; }
+
+static bool votes(const peer *p, const member *m) {
+    const contact *c = contact_of(p, m);
+    return c == NULL ? raft_votes(&p->raft) : raft_is_voter(&p->raft, &c->id, c->store);
+}
+
+static bool silent(const peer *p, const member *m) {
+    const contact *c = contact_of(p, m);
+    if (c == NULL) return false;
+    return p->now - (c->link == LINK_UP ? c->timing.heard_ns : c->down_ns) >= TIMING_EXPEL_SILENCE_NS / 2;
+}
+
+static bool listed(const log_voters *v, const contact *c) {
+    for (uint32_t i = 0; i < v->count; i++)
+        if (v->voter[i].store == c->store && id_equal(&v->voter[i].id, &c->id)) return true;
+    return false;
+}
+
+// The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
+static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
+    for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
+        for (uint32_t i = 0; i < p->member_count; i++) {
+            const member *m = &p->members[i];
+            const contact *c = contact_of(p, m);
+            if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
+            if (c->link == LINK_UP && !c->departing && member_answers(p, m->id)) return m;
+        }
+    return NULL;
+}
+
+static const member *member_of(const peer *p, const log_voter *v) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const contact *c = contact_of(p, &p->members[i]);
+        if (c == NULL ? id_equal(&v->id, &p->config.self) : c->store == v->store && id_equal(&v->id, &c->id)) return &p->members[i];
+    }
+    return NULL;
+}
+
+static uint32_t least_wanted(const peer *p, const log_voters *v) {
+    uint32_t worst = WIRE_MAX_VOTERS;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < v->count; i++) {
+        const member *m = member_of(p, &v->voter[i]);
+        bool heir = p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA;  // to whom a relay will hand on
+        if (heir || id_equal(&v->voter[i].id, &p->config.self)) continue;
+        uint64_t rank = m == NULL ? UINT64_MAX : m->id + ((uint64_t)(m->kind != MEMBER_DATA) << 61) + ((uint64_t)silent(p, m) << 62);
+        if (rank < most) continue;
+        most = rank;
+        worst = i;
+    }
+    return worst;
+}
+
+static bool some(const peer *p, bool (*is)(const peer *, const member *)) {
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].contact != NO_CONTACT && votes(p, &p->members[i]) && is(p, &p->members[i])) return true;
+    return false;
+}
+
+static bool is_relay(const peer *p, const member *m) {
+    (void)p;
+    return m->kind != MEMBER_DATA;
+}
+
+static bool some_voter_has_left(const peer *p) {
+    for (uint32_t i = 0; i < p->raft.voters.count; i++) {
+        const log_voter *v = &p->raft.voters.voter[i];
+        if (!id_equal(&v->id, &p->config.self) && member_of(p, v) == NULL) return true;
+    }
+    return false;
+}
+
+static void add_voter(const peer *p, const member *m, log_voters *v) {
+    const contact *c = contact_of(p, m);
+    log_voter *more = &v->voter[v->count++];
+    *more = (log_voter){.id = c->id, .store = c->store};
+    memcpy(more->address, c->address, WIRE_MAX_ADDRESS);
+}
+
+// The one voter takes on two or four others at once: with one more it would be worse off than alone.
+static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
+    const member *m;
+    while (v->count < target && (m = candidate(p, v, false)) != NULL) add_voter(p, m, v);
+    if (v->count % 2 == 0) v->voter[--v->count] = (log_voter){.store = 0};
+    return v->count > 1;
+}
+
+// One voter more or less at a time. An odd number; who is silent is replaced before another one is.
+static bool other_voters(const peer *p, log_voters *v) {
+    uint32_t most = p->config.voters < p->member_count ? p->config.voters : p->member_count;
+    uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
+    *v = p->raft.voters;
+    if (v->count > target || some_voter_has_left(p)) {
+        uint32_t worst = least_wanted(p, v);
+        if (worst == WIRE_MAX_VOTERS) return false;
+        memmove(&v->voter[worst], &v->voter[worst + 1], (v->count - worst - 1u) * sizeof v->voter[0]);
+        v->voter[--v->count] = (log_voter){.store = 0};
+        return true;
+    }
+    if (v->count == 1) return several_voters(p, target, v);
+    const member *m = candidate(p, v, v->count == target && !some(p, silent));
+    if (m == NULL || (v->count == target && !some(p, silent) && !some(p, is_relay))) return false;
+    add_voter(p, m, v);
+    return true;
+}
+
+static void choose_voters(peer *p) {
+    log_entry entry = {.kind = LOG_VOTERS};
+    if (p->config.voters <= 1 || !p->run_started || p->leader.phase >= LEADER_SAVING_LAST) return;
+    if (!raft_may_change(&p->raft) || log_room(p) == 0 || !other_voters(p, &entry.u.voters)) return;
+    log_append(p, &entry);
+}
+
+// A relay leads only until a data peer can; who leaves does not lead.
+static void hand_on(peer *p) {
+    bool leaves = p->leaving;
+    if ((p->config.kind == MEMBER_DATA && !leaves) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;
+    p->leader.handed_ns = p->now;
+    for (int kind = MEMBER_DATA; kind >= (leaves ? MEMBER_RELAY : MEMBER_DATA); kind--)
+        for (uint32_t i = 0; i < p->member_count; i++) {
+            const member *m = &p->members[i];
+            if (m->kind != kind || m->contact == NO_CONTACT || !votes(p, m) || !member_answers(p, m->id)) continue;
+            raft_hand_over(&p->raft, &p->contacts[m->contact].id);
+            return;
+        }
+}
+
+void lead_tick(peer *p) {
+    // the very first step of a new run; a store that was recalled says that it is not
+    if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
+    if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);
+    if (p->now >= p->lead.looked_ns + TIMING_REPEAT_NS) {
+        p->lead.looked_ns = p->now;
+        for (uint32_t i = 0; i < p->raft.voters.count; i++) {
+            const log_voter *v = &p->raft.voters.voter[i];
+            bool known = id_equal(&v->id, &p->config.self) || contact_find(p, &v->id) != NO_CONTACT;  // maybe at a newer address
+            if (raft_votes(&p->raft) && !known) contact_add(p, &v->id, v->address);
+        }
+    }
+    if (!p->leader.active) return;
+    choose_voters(p);
+    hand_on(p);
+}

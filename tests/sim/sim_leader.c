@@ -1,0 +1,144 @@
+// The leader dies, stands still or is cut off: another voter leads, and what comes out is what would have come out anyway. One
+// death at every moment in which a leader decides, random schedules.
+#include "sim/campaign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { RANDOM = 60, RANDOM_ODD = 40, RANDOM_REAL = 20, MOST_STEPS = 120 };
+
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+static uint32_t deaths_seen;
+static uint64_t without_ns, longest_ns;
+
+static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
+    sim_bench_run(&bench, c, real, NULL, report);
+    deaths_seen += report->stats.leader_deaths;
+    without_ns += report->stats.leaderless_ns;
+    if (report->stats.most_leaderless_ns > longest_ns) longest_ns = report->stats.most_leaderless_ns;
+    if (!report->failed) return;
+    char text[2048];
+    sim_case_describe(c, text, sizeof text);
+    fail_msg("%s (%s): %s\n%s", name, real ? "real" : "fake", report->text, text);
+}
+
+// ---- one death
+
+typedef struct death {
+    const char *name;
+    sim_crash crash;
+} death;
+
+static const death deaths[] = {
+    {"with forwards under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 2}},
+    {"in its loss", {.moment = SIM_BEFORE_JOB, .kind = JOB_LOSS, .skip = 1}},
+    {"with gradients under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1}},
+    {"between two COMMITs", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COMMIT}},
+    {"before its own weight gradient", {.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT}},
+    {"before the first SETTLED", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_SETTLED}},
+    {"with all SETTLED but some", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_SETTLED, .skip = 3}},
+    {"before anybody has CLOSE", {.moment = SIM_BEFORE_SEND, .kind = MESSAGE_APPEND, .skip = 5}},
+    {"when one has CLOSE", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_APPEND, .skip = 5}},
+    {"before it hears that one has it", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_APPENDED, .skip = 6}},
+    {"before it tells that CLOSE holds", {.moment = SIM_BEFORE_SEND, .kind = MESSAGE_LOG}},
+    {"before the first BEGIN", {.moment = SIM_BEFORE_SEND, .kind = MESSAGE_BEGIN_AGGREGATION}},
+    {"between two BEGINs", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BEGIN_AGGREGATION, .skip = 2}},
+    {"reducing", {.moment = SIM_AFTER_JOB, .kind = JOB_REDUCE}},
+    {"before the first REDUCED", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_REDUCED}},
+    {"after some REDUCED", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_REDUCED, .skip = 3}},
+    {"deciding", {.moment = SIM_BEFORE_JOB, .kind = JOB_DECIDE}},
+    {"decided, and nobody knows", {.moment = SIM_AFTER_JOB, .kind = JOB_DECIDE}},
+    {"decided, and on its way into the log", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_DECIDE}},
+    {"when others have applied FINAL", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_STATE, .skip = 3}},
+    {"before the first STATE", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_STATE}},
+    {"writing a checkpoint", {.moment = SIM_AFTER_JOB, .kind = JOB_SAVE}},
+    {"with the checkpoint written", {.moment = SIM_AFTER_JOB, .kind = JOB_SAVE_END}},
+};
+
+enum { DEATHS = sizeof deaths / sizeof *deaths };
+
+static void every_death(bool real, bool silent, bool returns) {
+    for (uint32_t i = 0; i < DEATHS; i++) {
+        sim_case c = sim_case_plain(90 + i, 3, 3, 6, 8, 3);
+        c.data_deaths = c.leader_deaths = true;
+        c.voters = i % 2 ? 3 : 5;
+        c.checkpoint_every = 2;
+        c.crashes = 1;
+        c.crash[0] = deaths[i].crash;
+        c.crash[0].leader = true;
+        c.crash[0].machine = silent;
+        c.crash[0].iteration = 1;
+        c.crash[0].restart = c.crash[0].same_id = c.crash[0].keeps_store = returns;
+        c.crash[0].restart_ns = SECOND / 5;
+        sim_report report;
+        run(deaths[i].name, &c, real, &report);
+        if (report.stats.crashes != 1 || report.stats.leader_deaths != 1) fail_msg("%s: nobody died, or nobody followed", deaths[i].name);
+    }
+}
+
+static void print_times(const char *what) {
+    print_message("%s: %u leaders died; the next one led after %.2f s on average, %.2f s at most\n", what, deaths_seen, (double)without_ns / 1e9 / (deaths_seen ? deaths_seen : 1), (double)longest_ns / 1e9);
+    deaths_seen = 0;
+    without_ns = longest_ns = 0;
+}
+
+static void test_every_moment(void **state) {
+    (void)state;
+    every_death(false, false, false);
+    // a port that refuses is soon known to be nobody's: well below the time that silence takes
+    assert_true(longest_ns < 2 * SECOND);
+    print_times("links reset");
+    every_death(true, false, false);
+    print_times("links reset, real kernels");
+}
+
+static void test_every_moment_in_silence(void **state) {
+    (void)state;
+    every_death(false, true, false);
+    assert_true(longest_ns < 5 * SECOND);
+    print_times("without a word");
+}
+
+static void test_every_moment_and_back_with_its_store(void **state) {
+    (void)state;
+    every_death(false, false, true);
+    print_times("back with its store");
+}
+
+// ---- random schedules
+
+static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
+    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .leader_deaths = true, .processes = 2, .print = 3,
+                                   .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    print_message("%llu random schedules: %llu crashes, %llu of them of leaders, %llu changes of leader, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
+                  (unsigned long long)r.crashes, (unsigned long long)r.leader_deaths, (unsigned long long)r.leaders, (unsigned long long)r.repairs, r.virtual_hours);
+    assert_int_equal(r.runs, count);
+    assert_int_equal(r.failures, 0);
+    assert_true(r.leader_deaths > count / 3);
+    assert_in_range(r.most_ticks, 1, MOST_STEPS);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    random_schedules(RANDOM, false, false, false);
+    random_schedules(RANDOM_ODD, false, true, true);
+    random_schedules(RANDOM_REAL, true, false, false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
+        cmocka_unit_test(test_random),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
