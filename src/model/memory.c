@@ -121,7 +121,8 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     c = (cutter){0};
     cut_stash(s, &c);
     s->stash_bytes = c.used;
-    s->work = aligned_alloc(s->work_bytes < LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, s->work_bytes);
+    size_t alignment = s->work_bytes < LARGE_PAGE ? ALIGNMENT : LARGE_PAGE;
+    s->work = aligned_alloc(alignment, (s->work_bytes + alignment - 1) / alignment * alignment);
     if (!s->work)
         return braid_fail(error, BRAID_MEMORY,
                           "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);

@@ -664,6 +664,7 @@ void on_leader(peer *p, const message *msg);
 void send_leader(peer *p, uint32_t contact_index);
 void lead_tick(peer *p);
 bool lead_is_voter(const peer *p, const braid_id *id);
+bool lead_may_come_from(const peer *p, uint32_t contact_index);
 bool lead_has_gone_home(const peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_lose(peer *p, member_id who);  // it does not answer any more

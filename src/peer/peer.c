@@ -261,6 +261,8 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
+static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER || kind >= MESSAGE_VOTE; }
+
 // Words about who is there, which no reduction waits for.
 static bool is_trifle(uint8_t kind) { return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW; }
 
@@ -268,6 +270,10 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     if (!is_trifle(msg->kind)) reduce_stir(p);
     if (blob != 0) p->blobs_held++;
     if (needs_member(msg->kind) && !sender_speaks_for_itself(p, from, msg) && !obeys_anybody(p, msg->kind)) {
+        peer_release(p, &blob);
+        return;
+    }
+    if (leads_others(msg->kind) && !lead_may_come_from(p, from)) {
         peer_release(p, &blob);
         return;
     }
@@ -298,7 +304,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
-    case MESSAGE_LOG: on_log(p, msg); break;  // it holds, whoever says it
+    case MESSAGE_LOG: on_log(p, msg); break;  // it holds, whichever of them says it
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
     case MESSAGE_LEADER: on_leader(p, msg); break;

@@ -16,7 +16,7 @@
 
 #include "wire_random.h"
 
-enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, MY_STAGE = 2, STEPS = 60000 };
+enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, STRANGER, MY_STAGE = 2, STEPS = 60000 };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint16_t tensor_stage[STAGES] = {0, 1, 2, 3};
@@ -32,8 +32,8 @@ typedef struct other {
 typedef struct world {
     rng random;
     peer *p;
-    uint64_t now, log, views, routes;
-    other other[OTHERS + 1];  // by number, which is also its member's; 1 is the data peer, who leads
+    uint64_t seed, now, log, views, routes;
+    other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer, who leads
 } world;
 
 static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
@@ -110,13 +110,13 @@ static void append(world *w, log_entry entry) {
 
 static void admit(world *w, uint32_t number) {
     log_entry entry = {.kind = LOG_MEMBER};
-    entry.u.member = (log_member){.peer = name_of(number), .stage = stage_of(number), .kind = number == 1 ? MEMBER_DATA : MEMBER_RELAY, .capacity = 4};
+    entry.u.member = (log_member){.peer = name_of(number), .stage = stage_of(number), .kind = number == 1 ? MEMBER_DATA : MEMBER_RELAY, .capacity = 4, .incarnation = w->seed};
     snprintf(entry.u.member.address, WIRE_MAX_ADDRESS, "peer-%u:1", number);
     append(w, entry);
 }
 
 static void open_world(world *w, uint64_t seed, uint8_t routing) {
-    *w = (world){.random = {seed}, .now = 1000 * MILLISECOND};
+    *w = (world){.random = {seed}, .seed = seed, .now = 1000 * MILLISECOND};
     const peer_run run = {.seed = 1, .iterations = 3, .microbatches = 30, .stages = STAGES, .slots = 1, .start_data_peers = 1, .start_relays = 3,
                           .reproducible = true, .activation_bytes = 1 << 20, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
                           .tensor_stage = tensor_stage, .routing = routing};
@@ -221,10 +221,36 @@ static void test_a_chatterer_is_not_heard(void **state) {
     free(w.p);
 }
 
+static uint64_t log_position_of(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.log_position;
+}
+
+// Whoever is not in the log and was named by nobody there neither writes the log nor says who leads.
+static void test_a_stranger_leads_nobody(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 6, 0);
+    link_change(&w, STRANGER, true);
+    uint64_t position = log_position_of(&w);
+    message leader = {.kind = MESSAGE_LEADER, .u.leader = {.term = 9, .id = name_of(STRANGER), .address = "peer-63:1"}};
+    deliver(&w, STRANGER, &leader);
+    message alive = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.leads = 9}};
+    deliver(&w, STRANGER, &alive);
+    message log = {.kind = MESSAGE_LOG, .u.log = {.previous = w.log, .entry = {.index = w.log + 1, .term = 9, .kind = LOG_EXPEL, .u.expel = {.member = 2}}}};
+    deliver(&w, STRANGER, &log);
+    assert_int_equal(log_position_of(&w), position);
+    deliver(&w, 2, &log);  // a member may pass it on
+    assert_int_equal(log_position_of(&w), position + 1);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_word_at_any_time),
         cmocka_unit_test(test_a_chatterer_is_not_heard),
+        cmocka_unit_test(test_a_stranger_leads_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,8 @@ static int world_end(void **state) {
     }
     for (uint32_t i = 0; i < PEERS; i++) swarm_list_clear(&d->peer[i].inbox);
     free(d->w.flow);
+    free(d->w.touched);
+    free(d->w.share);
     free(d);
     return 0;
 }
