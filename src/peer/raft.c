@@ -232,7 +232,7 @@ static void on_voted(raft *r, uint64_t now, const braid_id *from, const message_
 }
 
 static void vote_stored(raft *r, uint64_t now, const log_entry *record) {
-    if (record->term != r->term || !r->vote.given) return;
+    if (record->term != r->term || !record->u.vote.given) return;  // that of the term alone promises nothing
     bool own = same_candidate(&r->vote, &r->self, r->store);
     if (own && r->role == RAFT_CANDIDATE) {
         uint32_t me = raft_myself(r);

@@ -1,0 +1,117 @@
+// A voter's word and its store: no vote is given before it is durable, whatever else became so on the way.
+#include "peer/raft.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+enum { KEPT = 16 };
+
+static const uint64_t SECOND = 1000000000;
+
+static struct {
+    message scratch;
+    log_entry record[KEPT];
+    uint32_t records, granted, refused;
+    raft machine;
+    log_entry entry[RAFT_WINDOW];
+} w;
+
+static message *compose(void *context, message_kind kind) {
+    (void)context;
+    memset(&w.scratch, 0, sizeof w.scratch);
+    w.scratch.kind = (uint8_t)kind;
+    return &w.scratch;
+}
+
+static void sent(void *context, const braid_id *to) {
+    (void)context;
+    (void)to;
+    if (w.scratch.kind != MESSAGE_VOTED) return;
+    if (w.scratch.u.voted.granted) w.granted++;
+    else w.refused++;
+}
+
+static void store(void *context, const log_entry *record) {
+    (void)context;
+    assert_true(w.records < KEPT);
+    w.record[w.records++] = *record;
+}
+
+static braid_id named(uint8_t name) {
+    braid_id id = {0};
+    id.bytes[0] = name;
+    return id;
+}
+
+static void ask(uint8_t candidate, uint64_t term) {
+    const braid_id from = named(candidate);
+    message msg = {.kind = MESSAGE_VOTE};
+    msg.u.vote = (message_vote){.to = 1, .from = candidate, .term = term, .last_index = 9, .last_term = 9};
+    raft_receive(&w.machine, 10 * SECOND, &from, &msg);
+}
+
+static int begin(void **state) {
+    (void)state;
+    const raft_host host = {NULL, compose, sent, store};
+    const braid_id self = named(1);
+    memset(&w, 0, sizeof w);
+    raft_init(&w.machine, &host, &self, 1, 1, w.entry, RAFT_WINDOW, SECOND);
+    return 0;
+}
+
+static void stored(uint32_t record) { raft_stored(&w.machine, 10 * SECOND, &w.record[record]); }
+
+// The new term is a record of its own, stored before the vote in it.
+static void test_vote_waits_for_its_own_record(void **state) {
+    (void)state;
+    ask(2, 5);
+    assert_int_equal(w.records, 2);
+    assert_false(w.record[0].u.vote.given);
+    assert_true(w.record[1].u.vote.given);
+    assert_int_equal(w.granted, 0);
+    stored(0);
+    assert_int_equal(w.granted, 0);
+    stored(1);
+    assert_int_equal(w.granted, 1);
+}
+
+// Asked again meanwhile it says nothing, asked again afterwards it says the same, and to another one it says no.
+static void test_one_vote_a_term(void **state) {
+    (void)state;
+    ask(2, 5);
+    stored(0);
+    ask(2, 5);
+    ask(3, 5);
+    assert_int_equal(w.granted, 0);
+    assert_int_equal(w.refused, 1);
+    stored(1);
+    ask(2, 5);
+    assert_int_equal(w.granted, 2);
+    ask(3, 5);
+    assert_int_equal(w.granted, 2);
+    assert_int_equal(w.refused, 2);
+    assert_int_equal(w.records, 2);
+}
+
+// What was stored is what the next life remembers: a crash between the two records leaves the vote free, and nobody has it.
+static void test_next_life(void **state) {
+    ask(2, 5);
+    stored(0);
+    assert_int_equal(w.granted, 0);
+    const log_entry durable = w.record[0];
+    begin(state);
+    assert_true(raft_recall(&w.machine, &durable));
+    ask(3, 5);
+    assert_int_equal(w.records, 1);
+    stored(0);
+    assert_int_equal(w.granted, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
+                                       cmocka_unit_test_setup(test_next_life, begin)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
