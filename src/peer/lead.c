@@ -12,9 +12,10 @@ static bool among(const log_voters *voters, const braid_id *id) {
 
 bool lead_is_voter(const peer *p, const braid_id *id) { return among(&p->voters, id) || among(&p->raft.voters, id); }
 
-// Who may say what the log holds, who leads, and ask for a vote: those in the log, and whom I was told to join.
+// Who may say what the log holds, who leads, and ask for a vote: those in the log. Who is not in it himself knows nobody, and
+// whom he was told to join may be gone.
 bool lead_may_come_from(const peer *p, uint32_t from) {
-    if (from == NO_CONTACT) return true;
+    if (from == NO_CONTACT || p->me == 0) return true;
     const contact *c = &p->contacts[from];
     return c->member != 0 || id_equal(&c->id, &p->lead.id) || id_equal(&c->id, &p->config.leader_id) || lead_is_voter(p, &c->id);
 }
