@@ -61,6 +61,10 @@ static int world_end(void **state) {
         free(d->way[i]);
     }
     for (uint32_t i = 0; i < PEERS; i++) swarm_list_clear(&d->peer[i].inbox);
+    for (uint32_t i = 0; i < PEERS; i++) {
+        free(d->machine[i].up.way);
+        free(d->machine[i].down.way);
+    }
     free(d->w.flow);
     free(d->w.touched);
     free(d->w.share);
