@@ -178,7 +178,7 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         const member *m = member_of(p, &v->voter[i]);
-        bool heir = p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA;  // to whom a relay will hand on
+        bool heir = p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA && !silent(p, m);  // a relay hands on to it
         if (heir || id_equal(&v->voter[i].id, &p->config.self)) continue;
         uint64_t rank = m == NULL ? UINT64_MAX : m->id + ((uint64_t)(m->kind != MEMBER_DATA) << 61) + ((uint64_t)silent(p, m) << 62);
         if (rank < most) continue;

@@ -87,6 +87,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     switch (entry->kind) {
     case LOG_RUN: k->started = true; break;
     case LOG_MEMBER: member_added(s, entry); break;
+    case LOG_VOTERS: s->stats->voter_changes++; break;
     case LOG_OWNER: k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index}; break;
     case LOG_EXPEL:
         for (uint32_t i = 0; i < k->members; i++)

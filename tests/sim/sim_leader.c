@@ -111,6 +111,23 @@ static void test_every_moment_and_back_with_its_store(void **state) {
     print_times("back with its store");
 }
 
+// ---- voters
+
+// The only data peer leads and stands still: a relay leads, replaces it as a voter once, and gives way when it is back.
+static void test_silent_data_peer_is_replaced_once(void **state) {
+    (void)state;
+    sim_case c = sim_case_plain(5, 2, 1, 5, 6, 30);
+    c.data_deaths = c.leader_deaths = true;
+    c.voters = 3;
+    c.troubles = 1;
+    c.trouble[0] = (sim_trouble){.kind = SIM_PAUSE_LEADER, .at_ns = 8 * SECOND, .for_ns = 30 * SECOND};
+    sim_report report;
+    run("a data peer is silent", &c, false, &report);
+    print_message("%u changes of voters, %u of leaders\n", report.stats.voter_changes, report.stats.leaders);
+    assert_in_range(report.stats.voter_changes, 5, 12);  // three voters; out with it; in with it again
+    assert_in_range(report.stats.leaders, 2, 4);
+}
+
 // ---- random schedules
 
 static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
@@ -136,7 +153,7 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
