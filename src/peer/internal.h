@@ -280,6 +280,7 @@ typedef struct leader {
     // checkpoint being written
     bool saving, save_failed;
     uint64_t save_version;
+    uint32_t save_serial;   // names the attempt: what was under way for an older one counts for nothing
     uint16_t save_stage;
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
     bool save_ending;

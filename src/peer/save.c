@@ -11,6 +11,7 @@ void save_begin(peer *p, uint64_t version) {
     l->saving = true;
     l->save_failed = l->save_ending = false;
     l->save_version = version;
+    l->save_serial++;
     l->save_stage = 0;
     l->save_next = 0;
     l->save_under_way = 0;
@@ -28,6 +29,7 @@ static bool ask_myself(peer *p, uint32_t first) {
     t->work.stage = 0;
     t->work.first = first;
     t->work.count = blocks_at(p, 0, first);
+    t->serial = p->leader.save_serial;
     t->work.version = p->leader.save_version;
     return true;
 }
@@ -68,6 +70,7 @@ void save_tick(peer *p) {
     if (t == NULL) return;
     t->work.version = l->save_version;
     t->work.final = l->phase == LEADER_SAVING_LAST;
+    t->serial = l->save_serial;
     l->save_ending = true;
 }
 
@@ -82,6 +85,7 @@ static void store(peer *p, uint16_t stage, uint32_t first, uint32_t count, blob_
     t->work.first = first;
     t->work.count = count;
     t->work.in = blob;
+    t->serial = p->leader.save_serial;
     t->work.version = p->leader.save_version;
 }
 
@@ -119,7 +123,6 @@ void save_data(peer *p, const message *msg, blob_id blob) {
 
 static void saved_all(peer *p, const job_result *r) {
     leader *l = &p->leader;
-    if (!l->saving || !l->save_ending) return;  // it leads no more, or again
     l->saving = l->save_ending = false;
     bool failed = r->failed || l->save_failed;
     if (p->run.save) {
@@ -135,20 +138,23 @@ static void saved_all(peer *p, const job_result *r) {
 
 void save_job_done(peer *p, const task *t, const job_result *r) {
     leader *l = &p->leader;
+    bool current = l->saving && t->serial == l->save_serial;  // else it leads no more, or again
     if (t->work.kind == JOB_SAVE_END) {
-        saved_all(p, r);
+        if (current) saved_all(p, r);
         return;
     }
     if (t->work.kind == JOB_STATE_GET) {  // my own blocks, on their way to the file
         blob_id out = r->out;
         if (r->failed || out == 0) {
             peer_release(p, &out);
-            ask_again(p, t->work.stage, t->work.first);
-        } else store(p, t->work.stage, t->work.first, t->work.count, out);
+            if (current) ask_again(p, t->work.stage, t->work.first);
+        } else if (!current) peer_release(p, &out);
+        else store(p, t->work.stage, t->work.first, t->work.count, out);
         return;
     }
     blob_id in = t->work.in;
     peer_release(p, &in);
+    if (!current) return;
     l->save_failed |= r->failed;
-    if (l->saving) l->save_under_way--;
+    l->save_under_way--;
 }
