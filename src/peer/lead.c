@@ -12,7 +12,7 @@ static bool among(const log_voters *voters, const braid_id *id) {
 
 bool lead_is_voter(const peer *p, const braid_id *id) { return among(&p->voters, id) || among(&p->raft.voters, id); }
 
-// Who may say what the log holds, who leads, and ask for a vote: those in the log. Who is not in it himself knows nobody, and
+// Who may say what the log holds and who leads: those in the log. Who is not in it himself knows nobody, and
 // whom he was told to join may be gone.
 bool lead_may_come_from(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;

@@ -261,7 +261,8 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
-static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER || kind >= MESSAGE_VOTE; }
+// Not those of an election, which name the receiver's store: a voter whose log lags must hear who else votes now.
+static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
 // Words about who is there, which no reduction waits for.
 static bool is_trifle(uint8_t kind) { return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW; }
