@@ -192,7 +192,7 @@ static const char *const all_flags[] = {
     "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out", "path-limit",
     "patience", "peers", "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays", "resume", "run",
     "sample", "save", "seed", "seeds", "slack", "solo", "solver-time", "sources", "spikes", "supervised", "systems",
-    "temperature", "tests", "threads", "timing", "tokens", "told", "top-k", "top-p", "trace", "views",
+    "temperature", "tests", "threads", "timing", "tokens", "told", "top-k", "top-p", "trace", "views", "voters",
     "wait-data-peers", "wait-relays", "weights",
 };
 // clang-format on

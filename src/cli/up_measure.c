@@ -132,8 +132,16 @@ static void put_ms(FILE *file, const char *key, double ns) {
     if (ns > 0) fprintf(file, ", %s: %.4f", key, ns >= 1000 ? ns * 1e-6 : 0.001);
 }
 
-static double mean_ns(const node_figures *f, job_kind kind) {
-    return f->kind[kind].jobs ? (double)f->kind[kind].cpu_ns / (double)f->kind[kind].jobs : 0;
+// Who was given nothing to compute is taken to be like the others, relays like relays.
+static double mean_ns(const swarm *s, const child *c, job_kind kind) {
+    uint64_t jobs = c->figures.kind[kind].jobs, cpu_ns = c->figures.kind[kind].cpu_ns;
+    for (uint32_t i = 0; c->figures.kind[kind].jobs == 0 && i < s->child_count; i++) {
+        const child *other = s->children[i];
+        if (!other->measured || (other->role == CHILD_RELAY) != (c->role == CHILD_RELAY)) continue;
+        jobs += other->figures.kind[kind].jobs;
+        cpu_ns += other->figures.kind[kind].cpu_ns;
+    }
+    return jobs > 0 ? (double)cpu_ns / (double)jobs : 0;
 }
 
 static double update_ns(const node_figures *f) {
@@ -149,10 +157,10 @@ static void put_peer(FILE *file, const swarm *s, const child *c, loop_cost cost)
     fprintf(file, "- {name: %s, %s", name, c->role == CHILD_RELAY ? "" : "role: data, ");
     if (c->role == CHILD_RELAY) fprintf(file, "stage: %u, ", f->stage);
     fprintf(file, "machine: here, capacity: %u, threads: %llu", f->capacity, (unsigned long long)s->threads);
-    put_ms(file, "forward_ms", mean_ns(f, JOB_FORWARD));
-    if (c->role != CHILD_RELAY) put_ms(file, "loss_ms", mean_ns(f, JOB_LOSS));
-    put_ms(file, "backward_ms", mean_ns(f, JOB_BACKWARD));
-    put_ms(file, "weight_ms", mean_ns(f, JOB_WEIGHT));
+    put_ms(file, "forward_ms", mean_ns(s, c, JOB_FORWARD));
+    if (c->role != CHILD_RELAY) put_ms(file, "loss_ms", mean_ns(s, c, JOB_LOSS));
+    put_ms(file, "backward_ms", mean_ns(s, c, JOB_BACKWARD));
+    put_ms(file, "weight_ms", mean_ns(s, c, JOB_WEIGHT));
     put_ms(file, "update_ms", update_ns(f));
     put_ms(file, "message_ms", cost.message_ns);
     put_ms(file, "megabyte_ms", cost.byte_ns * 1e6);
