@@ -16,6 +16,20 @@ static const char examples[] = "braid bench step --model gpt2-124m --threads 1\n
 
 enum { TEXT_BYTES = 1 << 20, NAMES = 80 };
 
+// Six layers, as many key heads as query heads, tied embeddings.
+#define LLAMA(width, head_count, ffn, words, length) \
+    {.arch = MODEL_LLAMA,                            \
+     .dim = width,                                   \
+     .layers = 6,                                    \
+     .heads = head_count,                            \
+     .kv_heads = head_count,                         \
+     .ffn_dim = ffn,                                 \
+     .vocab = words,                                 \
+     .context = length,                              \
+     .rope_theta = 10000,                            \
+     .norm_eps = 1e-5f,                              \
+     .tied = true}
+
 const step_model step_models[STEP_MODELS] = {
     {"gpt2-124m",
      {.arch = MODEL_GPT,
@@ -30,48 +44,9 @@ const step_model step_models[STEP_MODELS] = {
       .tied = true},
      4,
      256},
-    {"llama-15m",
-     {.arch = MODEL_LLAMA,
-      .dim = 288,
-      .layers = 6,
-      .heads = 6,
-      .kv_heads = 6,
-      .ffn_dim = 768,
-      .vocab = 32000,
-      .context = 256,
-      .rope_theta = 10000,
-      .norm_eps = 1e-5f,
-      .tied = true},
-     8,
-     256},
-    {"llama-4.9m",
-     {.arch = MODEL_LLAMA,
-      .dim = 256,
-      .layers = 6,
-      .heads = 8,
-      .kv_heads = 8,
-      .ffn_dim = 704,
-      .vocab = 256,
-      .context = 128,
-      .rope_theta = 10000,
-      .norm_eps = 1e-5f,
-      .tied = true},
-     8,
-     128},
-    {"llama-1.2m",
-     {.arch = MODEL_LLAMA,
-      .dim = 128,
-      .layers = 6,
-      .heads = 4,
-      .kv_heads = 4,
-      .ffn_dim = 352,
-      .vocab = 256,
-      .context = 128,
-      .rope_theta = 10000,
-      .norm_eps = 1e-5f,
-      .tied = true},
-     8,
-     128},
+    {"llama-15m", LLAMA(288, 6, 768, 32000, 256), 8, 256},
+    {"llama-4.9m", LLAMA(256, 8, 704, 256, 128), 8, 128},
+    {"llama-1.2m", LLAMA(128, 4, 352, 256, 128), 8, 128},
 };
 
 // --- what is measured

@@ -2,16 +2,11 @@
 // must be noticed.
 //     sim_sim_cluster                          the tests
 //     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--processes N] [--mutant NAME] [--trace]
-#include "sim/campaign.h"
+#include "case_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANDOM_FAKE = 400, RANDOM_REAL = 300, RANDOM_FLAPS = 150, RANDOM_ODD = 400, MOST_STEPS = 100, MUTANT_SEEDS = 40, MUTANT_MOST = 4000 };
 
@@ -21,11 +16,9 @@ static const uint64_t SECOND = 1000000000;
 static sim_bench bench;
 
 static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
-    sim_bench_run(&bench, c, real, NULL, report);
-    if (!report->failed) return;
-    char text[2048];
-    sim_case_describe(c, text, sizeof text);
-    fail_msg("%s (%s): %s\n%s  again: sim_sim_cluster --scenario '%s' --trace", name, real ? "real" : "fake", report->text, text, name);
+    char again[256];
+    snprintf(again, sizeof again, "  again: sim_sim_cluster --scenario '%s' --trace", name);
+    case_run(&bench, name, c, real, again, report);
 }
 
 // ---- fixed scenarios

@@ -1,13 +1,6 @@
 // The leader dies, stands still or is cut off: another voter leads, and what comes out is what would have come out anyway. One
 // death at every moment in which a leader decides, random schedules.
-#include "sim/campaign.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "case_run.h"
 
 enum { RANDOM = 60, RANDOM_ODD = 40, RANDOM_REAL = 20, MOST_STEPS = 120 };
 
@@ -18,24 +11,15 @@ static uint32_t deaths_seen;
 static uint64_t without_ns, longest_ns;
 
 static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
-    sim_bench_run(&bench, c, real, NULL, report);
+    case_run(&bench, name, c, real, "", report);
     deaths_seen += report->stats.leader_deaths;
     without_ns += report->stats.leaderless_ns;
     if (report->stats.most_leaderless_ns > longest_ns) longest_ns = report->stats.most_leaderless_ns;
-    if (!report->failed) return;
-    char text[2048];
-    sim_case_describe(c, text, sizeof text);
-    fail_msg("%s (%s): %s\n%s", name, real ? "real" : "fake", report->text, text);
 }
 
 // ---- one death
 
-typedef struct death {
-    const char *name;
-    sim_crash crash;
-} death;
-
-static const death deaths[] = {
+static const case_death deaths[] = {
     {"with forwards under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 2}},
     {"in its loss", {.moment = SIM_BEFORE_JOB, .kind = JOB_LOSS, .skip = 1}},
     {"with gradients under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1}},

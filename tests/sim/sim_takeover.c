@@ -1,13 +1,6 @@
 // Data peers that die, are cut off or stand still: another one takes their microbatches over, and what came out is what
 // would have come out anyway. One death at every moment of an iteration, random schedules, and broken variants.
-#include "sim/campaign.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "case_run.h"
 
 enum { RANDOM = 100, RANDOM_ODD = 80, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 400 };
 
@@ -15,22 +8,9 @@ static const uint64_t SECOND = 1000000000;
 
 static sim_bench bench;
 
-static void run(const char *name, const sim_case *c, bool real, sim_report *report) {
-    sim_bench_run(&bench, c, real, NULL, report);
-    if (!report->failed) return;
-    char text[2048];
-    sim_case_describe(c, text, sizeof text);
-    fail_msg("%s (%s): %s\n%s", name, real ? "real" : "fake", report->text, text);
-}
-
 // ---- one death
 
-typedef struct death {
-    const char *name;
-    sim_crash crash;
-} death;
-
-static const death deaths[] = {
+static const case_death deaths[] = {
     {"before its own forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
     {"with forwards under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 3}},
     {"before one comes home", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_FORWARD, .skip = 1}},
@@ -63,7 +43,7 @@ static void every_death(bool real, bool returns) {
         c.crash[0].restart = c.crash[0].same_id = returns;
         c.crash[0].restart_ns = SECOND / 5;
         sim_report report;
-        run(deaths[i].name, &c, real, &report);
+        case_run(&bench, deaths[i].name, &c, real, "", &report);
         if (report.stats.crashes != 1) fail_msg("%s: nobody died", deaths[i].name);
         // relays keep what they have: each microbatch goes once through each, forward and backward
         if (report.stats.relay_jobs != c.microbatches * c.iterations * (c.stages - 1u) * 2u || report.stats.again != 0)

@@ -72,6 +72,12 @@ static plan_answer relaxed(const plan_problem *p, int64_t *flow) {
     return answer;
 }
 
+// Of all peers, and of the data peers once more, as the homes of units.
+static void capacities(const tiny *t, uint32_t left[PEERS + SOURCES]) {
+    for (uint32_t i = 0; i < PEERS; i++) left[i] = t->peer[i].capacity;
+    for (uint32_t i = 0; i < SOURCES; i++) left[PEERS + i] = t->peer[i].capacity;
+}
+
 static void test_nothing_is_cheaper(void **state) {
     (void)state;
     int64_t units = 0;
@@ -79,8 +85,7 @@ static void test_nothing_is_cheaper(void **state) {
         tiny t;
         make_tiny(&t, seed);
         uint32_t left[PEERS + SOURCES];
-        for (uint32_t i = 0; i < PEERS; i++) left[i] = t.peer[i].capacity;
-        for (uint32_t i = 0; i < SOURCES; i++) left[PEERS + i] = t.peer[i].capacity;
+        capacities(&t, left);
         plan_answer best = {0};
         try_all(&t, left, (plan_answer){0}, 0, &best);
         int64_t flow[LINKS];
@@ -130,8 +135,7 @@ static void test_no_heaviest_link_is_lighter(void **state) {
         tiny t;
         make_tiny(&t, seed);
         uint32_t left[PEERS + SOURCES];
-        for (uint32_t i = 0; i < PEERS; i++) left[i] = t.peer[i].capacity;
-        for (uint32_t i = 0; i < SOURCES; i++) left[PEERS + i] = t.peer[i].capacity;
+        capacities(&t, left);
         int64_t on[PEERS * PEERS] = {0}, flow[LINKS], worst, most = 0;
         loaded best = {0};
         try_loads(&t, left, on, (loaded){0}, 0, &best);
