@@ -54,9 +54,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
 // For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and another label or that
 // units go back) and three to a next one (cancelled, pushed, watched or labelled); a quarter of the queue may wait already
 // (router_receive). A death ends every visit, in two words; what tokens hold may be said twice, and each data peer's
-// units are booked and looked after once more.
+// units are booked and looked after once more. A new era is said to everybody.
 static uint32_t queue_max(const router_config *c) {
-    return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS;
+    uint32_t eras = braid_shares(c) ? 2 * c->max_neighbours : 0;
+    return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras;
 }
 
 static braid_label emptied(braid_label label) { return (braid_label){.half = label.half, .at = label.at}; }

@@ -47,7 +47,7 @@ typedef struct braid_up {
     int64_t said_distance;
     uint32_t said_scale;
     uint64_t said, said_stay;  // hashes of the labels it has from me
-    int64_t said_cost;         // with several data peers: of the label it has from me
+    int64_t said_cost;         // of the label it has from me
     int64_t said_stay_cost, said_at, said_stay_at;
     bool watches;       // ... and it wants to hear of every change
     braid_label label;  // its O half's

@@ -39,7 +39,10 @@ static void post_label(braid *b, uint32_t k, router_peer to, router_side side) {
     o->side = (uint8_t)side;
 }
 
-static int64_t label_value(const braid_label *label) { return label->length > 0 ? label->cost : BRAID_NOWHERE; }
+// With one data peer the empty walk costs nothing; with prices there is no way.
+static int64_t label_value(const braid *b, const braid_label *label) {
+    return b->shared && label->length == 0 ? BRAID_NOWHERE : label->cost;
+}
 
 // Of a label's small changes others hear later, together.
 static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
@@ -51,7 +54,7 @@ static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
 
 // Who does not watch me hears of my label only when it became cheaper: until then it takes other ways anyhow.
 static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
-    int64_t value = label_value(&b->commodity[k].in);
+    int64_t value = label_value(b, &b->commodity[k].in);
     if (u->watches) return news(b, value, u->said_cost, u->said_at);
     return value < u->said_cost - braid_grain(b);
 }
@@ -70,7 +73,7 @@ static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {
     if (u->said == c->in_hash || (b->shared ? !in_is_news(b, k, u) : in_may_wait(b, k, u))) return false;
     post_label(b, k, to, ROUTER_PREVIOUS);
     u->said = c->in_hash;
-    u->said_cost = b->shared ? label_value(&c->in) : c->in.cost;
+    u->said_cost = label_value(b, &c->in);
     u->said_at = b->r.now;
     return true;
 }
@@ -78,7 +81,7 @@ static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {
 static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
     braid_up *u = up_of(b, k, slot);
-    int64_t value = label_value(&c->out);
+    int64_t value = label_value(b, &c->out);
     if (!b->shared || u->said_stay == c->out_hash || braid_in(b, k, slot) <= 0) return false;
     if (!news(b, value, u->said_stay_cost, u->said_stay_at)) return false;
     post_label(b, k, to, ROUTER_SAME);
