@@ -149,7 +149,8 @@ static void put_field(json_writer *w, const report_event *event, const report_fi
         length = snprintf(text, sizeof text, ",\"%s\":%s", f->name, *(const bool *)place ? "true" : "false");
     if (f->kind == FIELD_REAL) {
         double value = *(const double *)(const void *)place;
-        length = isfinite(value) ? snprintf(text, sizeof text, ",\"%s\":%.17g", f->name, value)
+        // "-0" would be read as the integer 0
+        length = isfinite(value) ? snprintf(text, sizeof text, ",\"%s\":%.17g%s", f->name, value, value == 0 && signbit(value) ? ".0" : "")
                                  : snprintf(text, sizeof text, ",\"%s\":null", f->name);
     }
     put(w, text, (size_t)length);

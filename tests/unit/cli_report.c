@@ -52,6 +52,10 @@ static void test_json_shape(void **state) {
     assert_non_null(strstr(line, "\"loss\":null"));
     assert_non_null(strstr(line, "\"weights\":\"ff\""));
     assert_non_null(strstr(line, "\"path\":\"a\\\"b\\\\c\\u000a?\xc3\xa9\""));
+    report_event zero = {.kind = REPORT_EVAL, .loss = -0.0}, back;
+    braid_error error = {0};
+    assert_int_equal(report_from_json(line, report_to_json(&zero, line), &back, &error), BRAID_OK);
+    assert_true(back.loss == 0 && signbit(back.loss));
 }
 
 static report_event flows(uint64_t member, uint64_t stage, uint64_t changes, uint64_t first, uint64_t second) {
