@@ -54,6 +54,7 @@ static braid_err measure(plan *p, braid_error *error) {
     braid_err err = BRAID_OK;
     for (uint32_t i = 0; i < p->run.stages && !err; i++) err = measure_stage(p, i, error);
     worker_config solo = {.model = p->run.model, .recipe = p->run.recipe, .capacity = 1, .alone = true};
+    solo.microbatches = p->run.microbatches;
     solo.threads = (unsigned)p->flags.threads;
     run_solo_shape(&p->run, &solo.shape);
     return err ? err : worker_measure_sizes(&solo, &p->solo, error);

@@ -12,9 +12,11 @@ typedef struct cutter {
     size_t used;
 } cutter;
 
+static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
 static void *cut_bytes(cutter *c, size_t bytes) {
     void *piece = c->base ? c->base + c->used : NULL;
-    c->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    c->used += aligned(bytes);
     return piece;
 }
 
@@ -132,6 +134,22 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     c = (cutter){.base = s->work};
     cut_work(s, &c);
     return BRAID_OK;
+}
+
+uint32_t stage_blocks_from(const stage *s, uint32_t end) { return end > s->blocks_at_once ? end - s->blocks_at_once : 0; }
+
+size_t stage_sum_overhang(const stage *s, size_t element_bytes) {
+    size_t sum = aligned(s->layout.parameters * element_bytes), block = s->block_floats * sizeof(float);
+    if (s->shape.recompute) return sum;
+    uint32_t blocks = s->layout.blocks;
+    // What lies below the blocks in a stash serves the ends, the last whose gradients are made.
+    size_t over = sum > blocks * block ? sum - blocks * block : 0;
+    for (uint32_t end = blocks, first; end > 0; end = first) {
+        first = stage_blocks_from(s, end);
+        size_t made = sum - s->layout.block[first].norm1.weight * element_bytes, free_now = (blocks - end) * block;
+        if (made > over + free_now) over = made - free_now;
+    }
+    return aligned(over);
 }
 
 stash_view stage_stash_view(const stage *s, void *stash) {

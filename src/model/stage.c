@@ -155,19 +155,16 @@ static void hand_bias(const layout_linear *l, const float *bias, stage_gradient_
     if (l->has_bias) sink(context, l->bias, bias, l->out);
 }
 
-static void hand_vectors(const stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+static void hand_vectors(const stage *s, const stash_view *v, uint32_t block, stage_gradient_fn sink, void *context) {
+    const layout_block *b = &s->layout.block[block];
+    block_memory m = stage_block_memory(s, &v->body, block);
     size_t dim = s->config.dim;
-    for (uint32_t i = 0; i < s->layout.blocks; i++) {
-        const layout_block *b = &s->layout.block[i];
-        block_memory m = stage_block_memory(s, &v->body, i);
-        hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink, context);
-        hand_bias(&b->qkv, m.d_qkv_bias, sink, context);
-        hand_bias(&b->o, m.d_o_bias, sink, context);
-        hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink, context);
-        hand_bias(&b->up, m.d_up_bias, sink, context);
-        hand_bias(&b->down, m.d_down_bias, sink, context);
-    }
-    if (s->shape.ends) hand_norm(&s->layout.norm, v->d_norm, v->d_norm_bias, dim, sink, context);
+    hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink, context);
+    hand_bias(&b->qkv, m.d_qkv_bias, sink, context);
+    hand_bias(&b->o, m.d_o_bias, sink, context);
+    hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink, context);
+    hand_bias(&b->up, m.d_up_bias, sink, context);
+    hand_bias(&b->down, m.d_down_bias, sink, context);
 }
 
 void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context) {
@@ -178,7 +175,14 @@ void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *
         body_input_gradient(s, &v, v.dy, s->grad[0]);
         body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
     }
-    tiles_run(s, &v, sink, context);
-    hand_vectors(s, &v, sink, context);
+    for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
+        first = stage_blocks_from(s, end);
+        tiles_run_blocks(s, &v, first, end, sink, context);
+        for (uint32_t i = first; i < end; i++) hand_vectors(s, &v, i, sink, context);
+    }
+    if (s->shape.ends) {
+        tiles_run_ends(s, &v, sink, context);
+        hand_norm(&s->layout.norm, v.d_norm, v.d_norm_bias, s->config.dim, sink, context);
+    }
     v.header->phase = PHASE_EMPTY;
 }

@@ -93,8 +93,9 @@ struct stage {
     stage_body body;
     uint64_t body_ticket, next_ticket;
     stage_phase body_phase;
-    gradient_tile *tiles;
-    size_t tile_count;
+    gradient_tile *tiles;  // each block's in turn, then the ends'
+    size_t tile_count, block_tiles;
+    uint32_t blocks_at_once;  // whose weight gradients the threads share out
 };
 
 // memory.c
@@ -102,6 +103,8 @@ struct stage {
 braid_err stage_reserve(stage *s, braid_error *error);
 stash_view stage_stash_view(const stage *s, void *stash);
 block_memory stage_block_memory(const stage *s, const stage_body *body, uint32_t block);
+// Weight gradients go through the blocks from the last to the first, some at a time: the lowest of those that end at `end`.
+uint32_t stage_blocks_from(const stage *s, uint32_t end);
 
 // block.c
 void block_forward(stage *s, uint32_t block, const block_memory *m, float *y);
@@ -115,7 +118,10 @@ tensor_attention stage_attention(const stage *s, const block_memory *m);
 braid_err tiles_new(stage *s, braid_error *error);
 // What one thread needs to make any tile.
 size_t tiles_scratch_floats(const stage *s);
-void tiles_run(stage *s, const stash_view *v, stage_gradient_fn sink, void *context);
+// The matrices of blocks [first, end); those of the ends.
+void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
+                      void *context);
+void tiles_run_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context);
 
 // head.c
 head_cut head_cut_of(const model_config *config, size_t rows);

@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_ELEMENTS = 1 << 18, TILE_ROWS_LEAST = 128, TILE_ROWS_MOST = 256, TILE_ROWS_STEP = 16 };
+enum {
+    TILE_ELEMENTS = 1 << 18,
+    TILE_ROWS_LEAST = 128,
+    TILE_ROWS_MOST = 256,
+    TILE_ROWS_STEP = 16,
+    TILES_A_THREAD = 16,  // between two waits of all threads for the last of them
+};
 
 static size_t round_up(size_t count, size_t step) { return (count + step - 1) / step * step; }
 
@@ -60,6 +66,7 @@ static void tiles_list(stage *s) {
     s->tile_count = 0;
     for (uint32_t block = 0; block < s->layout.blocks; block++)
         for (uint8_t source = SOURCE_QKV; source <= SOURCE_DOWN; source++) tiles_add_linear(s, block, source);
+    s->block_tiles = s->layout.blocks ? s->tile_count / s->layout.blocks : 0;
     if (!s->shape.ends) return;
     tiles_add(s, (gradient_tile){.kind = TILE_HEAD, .offset = s->layout.head}, c->vocab, c->dim);
     if (!c->tied)
@@ -73,6 +80,8 @@ braid_err tiles_new(stage *s, braid_error *error) {
     s->tiles = calloc(s->tile_count ? s->tile_count : 1, sizeof *s->tiles);
     if (!s->tiles) return braid_fail(error, BRAID_MEMORY, "no memory for %zu gradient tiles", s->tile_count);
     tiles_list(s);
+    size_t wanted = (size_t)TILES_A_THREAD * tensor_pool_threads(s->pool);
+    if (s->layout.blocks) s->blocks_at_once = (uint32_t)((wanted + s->block_tiles - 1) / s->block_tiles);
     return BRAID_OK;
 }
 
@@ -98,6 +107,7 @@ typedef struct tiles_job {
     const stash_view *v;
     stage_gradient_fn sink;
     void *context;
+    size_t first;  // tile
 } tiles_job;
 
 static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gradient) {
@@ -152,7 +162,7 @@ static float *ends_tile(const tiles_job *job, const gradient_tile *t, float *scr
 static void tile_task(void *context, size_t index) {
     const tiles_job *job = context;
     const stage *s = job->s;
-    const gradient_tile *t = &s->tiles[index];
+    const gradient_tile *t = &s->tiles[job->first + index];
     float *gradient = s->tile_scratch + tensor_pool_slot() * s->tile_floats;
     size_t cols = s->config.dim;
     if (t->kind == TILE_LINEAR) {
@@ -165,7 +175,13 @@ static void tile_task(void *context, size_t index) {
     job->sink(job->context, t->offset, gradient, (t->last - t->first) * cols);
 }
 
-void tiles_run(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
-    tiles_job job = {s, v, sink, context};
-    tensor_pool_run(s->pool, s->tile_count, tile_task, &job);
+void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
+                      void *context) {
+    tiles_job job = {s, v, sink, context, first * s->block_tiles};
+    tensor_pool_run(s->pool, (end - first) * s->block_tiles, tile_task, &job);
+}
+
+void tiles_run_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+    tiles_job job = {s, v, sink, context, s->layout.blocks * s->block_tiles};
+    tensor_pool_run(s->pool, s->tile_count - job.first, tile_task, &job);
 }

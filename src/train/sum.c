@@ -47,10 +47,11 @@ static void add_what_fits(int64_t *sum, const float *gradient, size_t count) {
         if (fabsf(gradient[i]) < limit) sum[i] += to_fixed(gradient[i]);
 }
 
-bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count) {
+bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first) {
     bool overflow = false;
     for (size_t at = 0; at < count; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
+        if (first) memset(sum + at, 0, n * sizeof *sum);
         if (chunk_fits(gradient + at, n)) {
             add_chunk(sum + at, gradient + at, n);
         } else {
@@ -66,7 +67,13 @@ static void add_floats(float *restrict sum, const float *restrict gradient, size
     for (size_t i = 0; i < count; i++) sum[i] += gradient[i];
 }
 
-void sum_add_plain(float *sum, const float *gradient, size_t count) { add_floats(sum, gradient, count); }
+void sum_add_plain(float *sum, const float *gradient, size_t count, bool first) {
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? count - at : CHUNK;
+        if (first) memset(sum + at, 0, n * sizeof *sum);
+        add_floats(sum + at, gradient + at, n);
+    }
+}
 
 // Bytes that the widest of these integers needs; 0 when all are zero.
 static unsigned group_width(const int64_t *sum, size_t count) {

@@ -16,9 +16,9 @@
 
 enum { SUM_GROUP = 128, SUM_SCALE_BITS = 30, SUM_RANGE_BITS = 20 };
 
-// sum[i] += gradient[i]; true when an element did not fit.
-bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count);
-void sum_add_plain(float *sum, const float *gradient, size_t count);
+// sum[i] += gradient[i]; true when an element did not fit. `first`: as if the sum were zero, whatever it holds.
+bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first);
+void sum_add_plain(float *sum, const float *gradient, size_t count, bool first);
 
 // Bytes that sum_pack writes for this block.
 size_t sum_packed_bytes(const int64_t *sum, size_t count, bool overflow);
@@ -36,8 +36,8 @@ typedef struct sum_part {
     bool overflow;
 } sum_part;
 
-// result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing. In fast mode the
-// result may be the first part itself.
+// result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing. The
+// result may begin where the own sum does, in fast mode where the first part does.
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
                 float *result);
 

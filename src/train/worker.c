@@ -14,6 +14,8 @@
 
 enum { ALIGNMENT = 64 };
 
+static size_t padded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
 // Hands out pieces of one reservation. With `base` NULL it only counts.
 typedef struct carver {
     uint8_t *base;
@@ -22,8 +24,30 @@ typedef struct carver {
 
 static void *carve(carver *c, size_t count, size_t size) {
     size_t at = c->used;
-    c->used += (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    c->used += padded(count * size);
     return c->base ? c->base + at : NULL;
+}
+
+static size_t sum_element(const worker *w) {
+    return w->config.recipe.reproducible ? sizeof *w->fixed_sum : sizeof *w->plain_sum;
+}
+
+static void carve_sum(worker *w, carver *c) {
+    size_t bytes = padded(w->parameters * sum_element(w)), stashes = w->config.capacity * w->stash_bytes;
+    void *sum;
+    if (w->sum_shares) {
+        size_t all = stashes + stage_sum_overhang(w->stage, sum_element(w));
+        w->stashes = carve(c, all, 1);
+        sum = w->stashes ? w->stashes + all - bytes : NULL;
+    } else {
+        w->stashes = carve(c, stashes, 1);
+        sum = carve(c, bytes, 1);
+    }
+    if (w->config.recipe.reproducible)
+        w->fixed_sum = sum;
+    else
+        w->plain_sum = sum;
+    w->results = w->config.alone ? sum : carve(c, w->parameters, sizeof *w->results);
 }
 
 static void carve_all(worker *w, carver *c) {
@@ -31,11 +55,6 @@ static void carve_all(worker *w, carver *c) {
     w->weights = carve(c, p, sizeof *w->weights);
     w->moment1 = carve(c, p, sizeof *w->moment1);
     w->moment2 = carve(c, p, sizeof *w->moment2);
-    w->results = carve(c, p, sizeof *w->results);
-    if (w->config.recipe.reproducible)
-        w->fixed_sum = carve(c, p, sizeof *w->fixed_sum);
-    else
-        w->plain_sum = w->config.alone ? w->results : carve(c, p, sizeof *w->plain_sum);
     w->blocks = carve(c, w->block_count, sizeof *w->blocks);
     w->versions = carve(c, w->block_count, sizeof *w->versions);
     w->overflow = carve(c, w->block_count, sizeof *w->overflow);
@@ -47,7 +66,7 @@ static void carve_all(worker *w, carver *c) {
         w->inputs = carve(c, capacity * w->rows, sizeof *w->inputs);
         w->targets = carve(c, capacity * w->rows, sizeof *w->targets);
     }
-    w->stashes = carve(c, capacity, w->stash_bytes);
+    carve_sum(w, c);
 }
 
 // Everything but the memory: the stage, and the sizes that follow from it.
@@ -55,13 +74,15 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     *w = (worker){.config = *config, .pool = pool};
     braid_err err = stage_new(&config->model, &config->shape, pool, &w->stage, error);
     if (err) return err;
+    // Where only one microbatch is ever added, its sum grows in the memory that its stash gives up.
+    w->sum_shares = config->alone && config->microbatches == 1 && config->capacity == 1;
     w->tensors = stage_tensors(w->stage);
     w->tensor_count = stage_tensor_count(w->stage);
     w->block_count = blocks_count(w->tensors, w->tensor_count);
     w->parameters = stage_parameters(w->stage);
     w->rows = (size_t)config->shape.sequences * config->shape.tokens;
     w->activation_bytes = stage_activation_elements(w->stage) * sizeof(float);
-    w->stash_bytes = (stage_stash_bytes(w->stage) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    w->stash_bytes = padded(stage_stash_bytes(w->stage));
     carver count = {NULL, 0};
     carve_all(w, &count);
     w->memory_bytes = count.used;
@@ -119,18 +140,14 @@ void worker_free(worker *w) {
     free(w);
 }
 
-static void sizes_of(worker *w, worker_sizes *out) {
-    uint64_t p = w->parameters, sum = w->config.recipe.reproducible ? sizeof(int64_t)
-                                      : w->config.alone             ? 0
-                                                                    : sizeof(float);
+static void sizes_of(const worker *w, worker_sizes *out) {
+    uint64_t p = w->parameters;
     *out = (worker_sizes){.parameters = p, .weights = p * sizeof(float), .optimizer = 2 * p * sizeof(float)};
-    out->gradients = p * (sizeof(float) + sum);
+    out->gradients = w->sum_shares ? stage_sum_overhang(w->stage, sum_element(w)) : p * sum_element(w);
+    if (!w->config.alone) out->gradients += p * sizeof(float);
     out->total = w->memory_bytes + stage_work_bytes(w->stage);
-    carver more = {NULL, 0};
-    w->config.capacity++;
-    carve_all(w, &more);
-    w->config.capacity--;
-    out->microbatch = more.used - w->memory_bytes;
+    out->microbatch = w->stash_bytes;
+    if (w->config.shape.ends) out->microbatch += w->rows * (sizeof *w->inputs + sizeof *w->targets);
     out->work = out->total - out->weights - out->optimizer - out->gradients - w->config.capacity * out->microbatch;
 }
 

@@ -89,13 +89,13 @@ static uint32_t block_at(const worker *w, size_t offset) {
 static void add_to_sum(void *context, size_t offset, const float *gradient, size_t count) {
     worker *w = context;
     if (w->plain_sum) {
-        sum_add_plain(w->plain_sum + offset, gradient, count);
+        sum_add_plain(w->plain_sum + offset, gradient, count, w->sum_shares);
         return;
     }
     for (uint32_t b = block_at(w, offset); count > 0; b++) {
         size_t left = w->blocks[b].offset + w->blocks[b].count - offset;
         size_t n = count < left ? count : left;
-        if (sum_add_fixed(w->fixed_sum + offset, gradient, n))
+        if (sum_add_fixed(w->fixed_sum + offset, gradient, n, w->sum_shares))
             atomic_store_explicit(&w->overflow[b], true, memory_order_relaxed);
         offset += n;
         gradient += n;
@@ -119,10 +119,8 @@ void worker_weight(const worker_call *call) {
 void worker_sum_clear(const worker_call *call) {
     worker *w = call->w;
     if (!w->sum_used) return;  // a sum that nobody touched is zero and costs no memory yet
-    if (w->plain_sum)
-        memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
-    else
-        memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
+    if (w->plain_sum && !w->sum_shares) memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
+    if (w->fixed_sum && !w->sum_shares) memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
     for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->overflow[b], false, memory_order_relaxed);
     w->sum_used = false;
 }

@@ -22,7 +22,8 @@ struct worker {
 
     void *memory;
     size_t memory_bytes;
-    // All below point into `memory`. The four fp32 arrays and the sum are indexed like the stage's parameters.
+    // All below point into `memory`. The four fp32 arrays and the sum are indexed like the stage's parameters. `alone`:
+    // the results begin where the sum does.
     float *weights, *moment1, *moment2, *results;
     int64_t *fixed_sum;  // reproducible
     float *plain_sum;    // fast
@@ -36,8 +37,9 @@ struct worker {
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
     uint8_t *stashes;           // [capacity * stash_bytes]
 
-    bool sum_used;  // since the last JOB_SUM_CLEAR
-    bool loaded;    // weights came from a checkpoint
+    bool sum_shares;  // its memory with the only stash: its first addition sets it
+    bool sum_used;    // since the last JOB_SUM_CLEAR
+    bool loaded;      // weights came from a checkpoint
     uint64_t loaded_version;
 };
 

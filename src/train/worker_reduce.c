@@ -11,6 +11,7 @@ typedef struct reduction {
     const worker_call *call;
     uint8_t *out;
     const uint8_t *bytes[WIRE_MAX_STAGE_MEMBERS];  // per input; NULL: the own sum
+    uint32_t from;                                 // of the blocks wanted, those that are reduced now
 } reduction;
 
 static bool block_overflowed(const worker *w, uint32_t b) {
@@ -103,15 +104,28 @@ static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
     return fixed ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
 }
 
-static void reduce_block(void *context, size_t i) {
+static void reduce_block(void *context, size_t index) {
     reduction *r = context;
     worker *w = r->call->w;
+    size_t i = r->from + index;
     const block *range = &w->blocks[r->call->work->first + i];
     sum_part parts[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = r->call->work->inputs;
     for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
     sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
                w->results + range->offset);
+}
+
+// Results of 4 bytes replace sums of 8 from the front: those of as many blocks at a time as fall on sums already reduced.
+static void reduce_in_place(reduction *r) {
+    worker *w = r->call->w;
+    uint32_t count = w->block_count;
+    BRAID_ASSERT(r->call->work->count == count);
+    for (uint32_t end; r->from < count; r->from = end) {
+        size_t reduced = w->blocks[r->from].offset * (sizeof *w->fixed_sum / sizeof *w->results);
+        for (end = r->from + 1; end < count && w->blocks[end].offset + w->blocks[end].count <= reduced; end++) {}
+        worker_each(r->call, end - r->from, reduce_block, r);
+    }
 }
 
 static void get_results(const worker_call *call) {
@@ -133,7 +147,10 @@ void worker_reduce(const worker_call *call) {
         call->result->failed = true;
         return;
     }
-    worker_each(call, call->work->count, reduce_block, &r);
+    if (call->w->config.alone && call->w->fixed_sum)
+        reduce_in_place(&r);
+    else
+        worker_each(call, call->work->count, reduce_block, &r);
 }
 
 void worker_result_get(const worker_call *call) {

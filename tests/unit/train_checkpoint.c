@@ -25,7 +25,7 @@ static int set_up(void **state) {
     snprintf(f->saved, sizeof f->saved, "%s/checkpoints", f->directory);
     f->data = tiny_data(f->directory);
     assert_int_equal(tensor_pool_new(1, &f->pool, NULL), BRAID_OK);
-    f->config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false};
+    f->config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f->data, f->pool, false, false};
     *state = f;
     return 0;
 }

@@ -37,7 +37,7 @@ static void test_a_number_becomes_the_nearest_integer(void **state) {
     for (int i = 0; i < 200000; i++) {
         float g = random_gradient(&r);
         int64_t sum = 0;
-        assert_false(sum_add_fixed(&sum, &g, 1));
+        assert_false(sum_add_fixed(&sum, &g, 1, false));
         assert_int_equal(sum, exact_fixed(g));
     }
 }
@@ -60,7 +60,7 @@ static void test_ties_go_to_even(void **state) {
                  {0x1.fffffep19f, (int64_t)0x1.fffffep49}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t sum = 0;
-        assert_false(sum_add_fixed(&sum, &cases[i].g, 1));
+        assert_false(sum_add_fixed(&sum, &cases[i].g, 1, false));
         assert_int_equal(sum, cases[i].q);
     }
 }
@@ -71,7 +71,7 @@ static void test_what_does_not_fit_is_flagged_and_not_added(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         float g[3] = {1, bad[i], 2};
         int64_t sum[3] = {5, 6, 7};
-        assert_true(sum_add_fixed(sum, g, 3));
+        assert_true(sum_add_fixed(sum, g, 3, false));
         assert_int_equal(sum[0], 5 + (1 << 30));
         assert_int_equal(sum[1], 6);
         assert_int_equal(sum[2], 7 + ((int64_t)2 << 30));
@@ -82,7 +82,7 @@ static void test_the_most_microbatches_do_not_wrap(void **state) {
     (void)state;
     const float g[2] = {0x1.fffffep19f, -0x1.fffffep19f};
     int64_t sum[2] = {0, 0};
-    for (int i = 0; i < MICROBATCHES; i++) assert_false(sum_add_fixed(sum, g, 2));
+    for (int i = 0; i < MICROBATCHES; i++) assert_false(sum_add_fixed(sum, g, 2, false));
     assert_true((__int128)sum[0] == (__int128)exact_fixed(g[0]) * MICROBATCHES);
     assert_true((__int128)sum[1] == (__int128)exact_fixed(g[1]) * MICROBATCHES);
 }
@@ -186,8 +186,8 @@ static void test_a_reduction_does_not_depend_on_who_held_what(void **state) {
     static uint8_t packed[3][1 + COUNT * 9];
     for (int m = 0; m < 6; m++) {
         for (int i = 0; i < COUNT; i++) gradient[m][i] = random_gradient(&r);
-        assert_false(sum_add_fixed(all, gradient[m], COUNT));
-        assert_false(sum_add_fixed(half[m % 3], gradient[m], COUNT));
+        assert_false(sum_add_fixed(all, gradient[m], COUNT, false));
+        assert_false(sum_add_fixed(half[m % 3], gradient[m], COUNT, false));
     }
     for (int p = 0; p < 3; p++) sum_pack(half[p], COUNT, false, packed[p]);
     sum_reduce(&(sum_part){.own = all}, 1, COUNT, true, 77, one);

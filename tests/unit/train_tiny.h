@@ -153,15 +153,17 @@ typedef struct tiny_config {
     train_recipe recipe;
     const train_data *data;
     tensor_pool *pool;
-    bool alone;
+    bool alone, single;  // single: one microbatch, room for one
 } tiny_config;
+
+static inline uint32_t tiny_microbatches(const tiny_config *c) { return c->single ? 1 : TINY_MICROBATCHES; }
 
 static inline worker *tiny_worker(const tiny_config *c, bool ends, uint32_t first_layer, uint32_t last_layer) {
     worker_config config = {.model = c->model,
                             .recipe = c->recipe,
                             .seed = 3,
-                            .microbatches = TINY_MICROBATCHES,
-                            .capacity = 2,
+                            .microbatches = tiny_microbatches(c),
+                            .capacity = c->single ? 1 : 2,
                             .alone = c->alone,
                             .data = c->data};
     config.shape = (stage_shape){.layer_begin = first_layer,
@@ -282,7 +284,7 @@ static inline double tiny_iteration(tiny_line *l, uint64_t iteration) {
     double loss = 0;
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < l->stages; i++) tiny_job(l, i, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
-    for (uint32_t m = 0; m < TINY_MICROBATCHES; m++) {
+    for (uint32_t m = 0; m < tiny_microbatches(&l->config); m++) {
         job_result one = tiny_microbatch(l, iteration, m);
         assert_true(one.finite);
         loss += one.loss;

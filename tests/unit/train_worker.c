@@ -18,7 +18,7 @@ static int set_up(void **state) {
     tiny_directory(f.directory);
     f.data = tiny_data(f.directory);
     assert_int_equal(tensor_pool_new(2, &f.pool, NULL), BRAID_OK);
-    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false};
+    f.config = (tiny_config){tiny_model(MODEL_LLAMA), tiny_recipe(true), f.data, f.pool, false, false};
     *state = &f;
     return 0;
 }
@@ -89,6 +89,50 @@ static void test_alone_gives_the_same_bits(void **state) {
         braid_hash among = train(&config, 1, whole, 3, NULL, NULL);
         config.alone = true;
         assert_same_hash(train(&config, 1, whole, 3, NULL, NULL), among);
+    }
+}
+
+// With one microbatch, alone: the sum lies in the stash, and eats no gradient before its time. Layers enough that their
+// weight gradients are made in several goes, whatever is larger, a layer's sum or its stash.
+static void test_a_sum_in_its_stash_gives_the_same_bits(void **state) {
+    fixture *f = *state;
+    static const uint32_t deep[] = {14};
+    for (int which = 0; which < 8; which++) {
+        tiny_config config = f->config;
+        config.single = true;
+        config.model = tiny_model(which & 1 ? MODEL_GPT : MODEL_LLAMA);
+        config.model.layers = deep[0];
+        config.model.tied = !(which & 4);
+        config.recipe = tiny_recipe(which & 2);
+        assert_int_equal(tensor_pool_new(1, &config.pool, NULL), BRAID_OK);
+        braid_hash among = train(&config, 1, deep, 2, NULL, NULL);
+        config.alone = true;
+        assert_same_hash(train(&config, 1, deep, 2, NULL, NULL), among);
+        tensor_pool_free(config.pool);
+    }
+}
+
+static worker_sizes sizes_of(const fixture *f, uint32_t microbatches, bool reproducible) {
+    worker_config config = {.model = f->config.model, .recipe = tiny_recipe(reproducible), .capacity = 1, .alone = true};
+    worker_sizes sizes;
+    config.microbatches = microbatches;
+    config.shape =
+        (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
+    assert_int_equal(worker_measure_sizes(&config, &sizes, NULL), BRAID_OK);
+    assert_int_equal(sizes.weights + sizes.optimizer + sizes.gradients + sizes.microbatch + sizes.work, sizes.total);
+    return sizes;
+}
+
+// Apart from the sum nothing differs, and the sum costs less than itself.
+static void test_what_is_shared_is_counted_once(void **state) {
+    fixture *f = *state;
+    for (int reproducible = 0; reproducible < 2; reproducible++) {
+        worker_sizes one = sizes_of(f, 1, reproducible), two = sizes_of(f, 2, reproducible);
+        uint64_t sum = two.parameters * (reproducible ? sizeof(int64_t) : sizeof(float));
+        assert_int_equal(two.gradients, sum);
+        assert_true(one.gradients < sum && one.total < two.total);
+        assert_int_equal(one.microbatch, two.microbatch);
+        assert_in_range(one.work + 64, two.work, two.work + 128);
     }
 }
 
@@ -373,6 +417,8 @@ int main(void) {
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_fast_mode_trains_too),
         cmocka_unit_test(test_alone_gives_the_same_bits),
+        cmocka_unit_test(test_a_sum_in_its_stash_gives_the_same_bits),
+        cmocka_unit_test(test_what_is_shared_is_counted_once),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_results_travel),
         cmocka_unit_test(test_state_travels_and_keeps_its_version),
