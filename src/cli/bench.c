@@ -14,6 +14,8 @@ typedef struct experiment {
 
 static const experiment experiments[] = {
     {"f7", bench_f7, "routing: swarm, gwtf and braid against the optimum (GWTF, Table V and Figure 7)"},
+    {"t2", bench_t2, "training while relays crash, against swarm and gwtf (GWTF, Table II)"},
+    {"t3", bench_t3, "the same with a GPT-like model (GWTF, Table III)"},
     {"t6", bench_t6, "time per microbatch against DT-FM's arrangement (GWTF, Table VI)"},
     {"churn", bench_churn, "routing: what it takes to repair when relays die or join"},
     {"drift", bench_drift, "routing: how it follows link costs that drift, without flapping"},

@@ -141,6 +141,7 @@ typedef struct owned_stage {
     bool committed;      // COMMIT was sent to `member`
     uint32_t rev;
     uint64_t chosen_ns;  // when a repair chose `member`, 0: routing did
+    bool dy_ordered;     // since then its right neighbour was told to send the gradient
     uint64_t eta_ns;     // 1 + what its last TRACE promised, 0: none came
     // answers to the present probe
     bool answered, has_x, has_y, has_dy, has_dx, working, forwarding;
@@ -587,6 +588,8 @@ void own_commit(peer *p, uint32_t m);
 void own_settle(peer *p, uint32_t m);
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns);
 void own_cancel_path(peer *p, uint32_t m);
+// Begins anew, as if nothing had been computed. Not for what was committed.
+void own_restart(peer *p, uint32_t m);
 void own_cancel(peer *p, uint32_t m, member_id who);
 void own_free_all(peer *p);
 void own_tick(peer *p);

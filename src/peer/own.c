@@ -67,6 +67,12 @@ static uint32_t next_to_launch(const peer *p) {
     return best;
 }
 
+void own_restart(peer *p, uint32_t m) {
+    own_cancel_path(p, m);
+    owned_clear(p, m);
+    hold_free(p, m);  // a free slot launches the next
+}
+
 // When no slot became free for long, what waits in others' slots may wait for this one's: the least advanced of those that
 // are not home begins again later.
 static void give_up_one(peer *p, uint32_t for_m) {
@@ -84,11 +90,10 @@ static void give_up_one(peer *p, uint32_t for_m) {
     if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
         o->phase = OWNED_IDLE;
         o->probe_ns = 0;
+        hold_free(p, victim);  // a free slot launches the next
     } else {
-        own_cancel_path(p, victim);
-        owned_clear(p, victim);
+        own_restart(p, victim);
     }
-    hold_free(p, victim);  // a free slot launches the next
 }
 
 static void starve(peer *p, uint32_t m) {

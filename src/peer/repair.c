@@ -13,14 +13,31 @@ static bool committed_and_live(const peer *p, const owned_stage *st) {
     return (st->committed || st->counted) && member_live(p, st->member);
 }
 
+static bool self_sends_forward(const peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    return h->forward != WORK_DONE || send_pending(&h->on);
+}
+
+// A repair has chosen its holder, and y is on its way there: the last one on the left that has it says that it sends. On a slow line
+// that takes as long as it takes.
+static bool filling(const peer *p, const owned *o, uint16_t s) {
+    while (s-- > 1) {
+        const owned_stage *left = &o->stage[s];
+        if (!member_live(p, left->member) || !member_answers(p, left->member) || !left->answered) return false;
+        if (left->has_x || left->has_y) return left->forwarding;
+        if (left->chosen_ns == 0) return false;
+    }
+    return self_sends_forward(p, (uint32_t)(o - p->owned));
+}
+
 // Holds what stage s needs to go on: x or y, or it was told to count and nobody may take that away from it.
 static bool usable(const peer *p, const owned *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
     if (s == 0) return true;
     if (o->phase == OWNED_FORWARD && st->member == 0) return true;  // only its TRACE is missing
     if (committed_and_live(p, st)) return true;
-    // what a repair has just sent to it is still on its way
-    if (st->chosen_ns != 0 && p->now < st->chosen_ns + TIMING_FILL_NS && member_answers(p, st->member)) return true;
+    bool chosen = st->chosen_ns != 0 && member_answers(p, st->member);
+    if (chosen && (p->now < st->chosen_ns + TIMING_FILL_NS || filling(p, o, s))) return true;
     return member_live(p, st->member) && st->answered && (st->has_y || st->has_x);
 }
 
@@ -165,12 +182,6 @@ static bool fill_gaps(peer *p, uint32_t m, uint16_t below) {
     return any;
 }
 
-static bool self_sends_forward(const peer *p, uint32_t m) {
-    const held *h = &p->held[m];
-    if (h->forward != WORK_DONE) return true;
-    return h->on.state == SEND_WAITING || h->on.state == SEND_SENT || h->on.state == SEND_ACCEPTED;
-}
-
 static bool lacks_gradient(const peer *p, uint32_t m, uint16_t s) {
     const held *h = &p->held[m];
     if (s == 0) return h->backward == WORK_NONE && h->dy == 0;
@@ -203,7 +214,7 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
 // It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned *o = &p->owned[m];
-    if (o->stage[s - 1].chosen_ns != 0) return false;
+    if (o->stage[s - 1].chosen_ns != 0 && !o->stage[s - 1].dy_ordered) return false;
     if (s < p->run.stages) return o->stage[s].answered && o->stage[s].has_dx && o->stage[s].working;
     return send_pending(&o->back) && o->back.to == o->stage[s - 1].member;
 }
@@ -217,12 +228,23 @@ static void repair_backward(peer *p, uint32_t m) {
         while (until > 0 && lacks_gradient(p, m, (uint16_t)(until - 1))) until--;
         if (s == p->run.stages) own_send_gradient(p, m);
         else order_resend(p, m, s, PHASE_BACKWARD, until);
+        p->owned[m].stage[to].dy_ordered = true;
     }
+}
+
+static bool broken(const peer *p, const owned *o) {
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (!usable(p, o, s)) return true;
+    return false;
 }
 
 static void repair_decide(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
     o->probe_ns = 0;
+    if (p->run.restarts && o->phase == OWNED_BACKWARD && !o->adopted && broken(p, o)) {
+        own_restart(p, m);
+        return;
+    }
     if (o->patience < 8) o->patience++;
     own_touch(p, m, 0);
     if (o->phase == OWNED_FORWARD && !peer_breaks(p, PEER_MUTANT_COMPLETE_ENDS_GUARD)) repair_forward(p, m);

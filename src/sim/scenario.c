@@ -17,7 +17,7 @@ uint32_t scenario_leader(const scenario *s) {
 // ---- reading
 
 typedef struct top_level {
-    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *compute, *mode;
+    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *recovery, *compute, *mode;
 } top_level;
 
 static braid_err read_top(scenario_reader *r, top_level *t) {
@@ -36,6 +36,7 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
         {"churn", KEY_NODE, &t->churn, 0, 0},
         {"routing", KEY_NODE, &t->routing, 0, 0},
         {"objective", KEY_NODE, &t->objective, 0, 0},
+        {"recovery", KEY_NODE, &t->recovery, 0, 0},
         {"compute", KEY_NODE, &t->compute, 0, 0},
     };
     s->seed = 1;
@@ -48,10 +49,11 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
 static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     static const char *const routings[ROUTINGS] = {"braid", "gwtf", "swarm", "cheapest"};
     static const char *const objectives[ROUTER_OBJECTIVES] = {"sum", "worst"};
+    static const char *const recoveries[] = {"repair", "restart"};
     static const char *const computes[] = {"model", "kernels"};
     static const char *const modes[] = {"reproducible", "fast"};
     scenario *s = r->s;
-    size_t routing = s->routing, objective = s->objective, compute = s->compute, mode = s->reproducible ? 0 : 1;
+    size_t routing = s->routing, objective = s->objective, compute = s->compute, mode = s->reproducible ? 0 : 1, recovery = 0;
     braid_err code = BRAID_OK;
     if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, ROUTINGS, &routing, r->error);
     if (code == BRAID_OK && t->objective != NULL)
@@ -59,12 +61,15 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     if (code == BRAID_OK && objective == ROUTER_WORST && t->objective != NULL && routing > ROUTING_GWTF)
         code = yaml_fail(r->file, t->objective, r->error,
                          "objective is for the routings braid and gwtf, not for '%s': leave it out", routings[routing]);
+    if (code == BRAID_OK && t->recovery != NULL)
+        code = yaml_read_choice(r->file, t->recovery, "recovery", recoveries, 2, &recovery, r->error);
     if (code == BRAID_OK && t->compute != NULL)
         code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
     if (code == BRAID_OK && t->mode != NULL)
         code = yaml_read_choice(r->file, t->mode, "mode", modes, 2, &mode, r->error);
     s->routing = (scenario_routing)routing;
     s->objective = (router_objective)objective;
+    s->restarts = recovery == 1;
     s->compute = (scenario_compute)compute;
     s->reproducible = mode == 0;
     return code;

@@ -13,7 +13,7 @@
 
 struct scenario;  // sim/scenario.h
 
-enum { SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
+enum { SIM_SWARM_ABSENT = 0xffff, SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
 
 // What is looked at while the swarm runs. A violation ends the run: `failed` in the report.
 typedef enum sim_check_level {
@@ -43,6 +43,8 @@ typedef struct sim_swarm_iteration {
     uint32_t microbatches;      // counted
     uint32_t crashes, joins, leaves, repairs;
     uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
+    uint64_t transfer_ns;           // of activations and gradients on lines, all added up
+    uint16_t *stage;                // [peers of the scenario]: of who lived and was a member when it began, else SIM_SWARM_ABSENT
 } sim_swarm_iteration;
 
 typedef struct sim_swarm_peer {

@@ -78,6 +78,17 @@ uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
     }
 }
 
+static uint64_t slower(uint64_t a_bps, uint64_t b_bps) { return a_bps && (!b_bps || a_bps < b_bps) ? a_bps : b_bps; }
+
+// An activation's time from one to another.
+static uint64_t way_ns(const scenario *s, uint32_t from, uint32_t to) {
+    const scenario_machine *a = &s->machine[s->peer[from].machine], *b = &s->machine[s->peer[to].machine];
+    scenario_link link;
+    scenario_link_of(s, from, to, &link);
+    uint64_t bps = a == b ? link.bps : slower(link.bps, slower(a->up_bps, b->down_bps));
+    return link.latency_ns + (bps ? s->activation_bytes * 8 * 1000 / (bps / 1000000 + 1) : 0);
+}
+
 // The slowest peer of each stage and the slowest way between two stages.
 uint64_t swarm_round_ns(const swarm *w) {
     uint64_t total = 0, slowest = 0, way = 0;
@@ -95,11 +106,10 @@ uint64_t swarm_round_ns(const swarm *w) {
         total += worst;
         slowest = worst > slowest ? worst : slowest;
     }
-    for (uint32_t i = 0; i < w->s->peers; i++) {
-        const scenario_machine *m = &w->s->machine[w->s->peer[i].machine];
-        uint64_t line = m->up_bps && (!m->down_bps || m->up_bps < m->down_bps) ? m->up_bps : m->down_bps;
-        uint64_t one = m->latency_ns + w->s->link.latency_ns + (line ? w->s->activation_bytes * 8 * 1000 / (line / 1000000 + 1) : 0);
-        way = one > way ? one : way;
-    }
+    for (uint32_t i = 0; i < w->s->peers; i++)
+        for (uint32_t k = 0; k < w->s->peers; k++) {
+            uint64_t one = i == k ? 0 : way_ns(w->s, i, k);
+            way = one > way ? one : way;
+        }
     return total + slowest + 2 * way * w->s->stages;
 }

@@ -196,7 +196,7 @@ static void way_begin(swarm *w, swarm_way *way) {
     way->flowing = true;
     way->left = way->waiting.first->wire_bytes * 8 * 1000000000u;
     way->rate = 0;
-    way->at_ns = w->core->now;
+    way->at_ns = way->set_out_ns = w->core->now;
     busy_both(w, way, swarm_busy_add);
     timeline_flow(w, way, way->waiting.first, true);
     lines_plan(w);
@@ -211,6 +211,7 @@ static void way_end(swarm *w, swarm_way *way) {
     }
     way->flowing = false;
     way->serial++;
+    if (way->waiting.first->tensor) w->now.transfer_ns += w->core->now - way->set_out_ns;
     busy_both(w, way, swarm_busy_remove);
     timeline_flow(w, way, way->waiting.first, false);
     lines_plan(w);

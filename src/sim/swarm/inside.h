@@ -32,6 +32,7 @@ typedef struct swarm_item {
     uint64_t serial;          // of the connection, tick, flow, machine's plan
     uint8_t what;             // a scenario_event_kind
     bool refused;
+    bool tensor;              // an activation or a gradient, no state
     sim_lane lane;
     uint64_t sent_ns, wire_bytes;  // wire_bytes: of message and payload, as they would be on a real wire
     sim_buffer *payload;
@@ -96,6 +97,7 @@ typedef struct swarm_way {
     uint64_t seen;            // the look that met it last
     uint64_t left, rate, rate_before;  // of the first: 10^-9 bits, bits per second
     uint64_t at_ns;           // when `left` was true
+    uint64_t set_out_ns;      // of the first
     uint64_t serial;
 } swarm_way;
 

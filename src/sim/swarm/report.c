@@ -42,10 +42,22 @@ void swarm_note_life_over(swarm *w, uint32_t who) {
 
 // ---- iterations
 
+static uint16_t *who_is_there(const swarm *w) {
+    uint16_t *there = malloc(w->peers * sizeof *there);
+    BRAID_ASSERT(there);
+    for (uint32_t i = 0; i < w->peers; i++) {
+        const swarm_peer *p = &w->peer[i];
+        bool member = p->alive && w->core->node[p->node].view.member != 0;
+        there[p->index] = member ? p->stage : SIM_SWARM_ABSENT;
+    }
+    return there;
+}
+
 static void iteration_begins(swarm *w, uint64_t iteration) {
+    free(w->now.stage);
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
-    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS};
+    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w)};
     swarm_churn_iteration(w);
 }
 
@@ -61,6 +73,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     w->now.microbatches = w->counted;
     w->last_ns = w->core->now - w->begun_ns;
     out->iteration[out->iterations++] = w->now;
+    w->now.stage = NULL;  // the report's
     timeline_iteration_over(w);
     iteration_begins(w, final->iteration + 1);
 }
@@ -166,6 +179,7 @@ void swarm_report(swarm *w) {
 }
 
 void sim_swarm_report_free(sim_swarm_report *report) {
+    for (uint32_t i = 0; i < report->iterations; i++) free(report->iteration[i].stage);
     free(report->iteration);
     free(report->peer);
     free(report->flow);

@@ -164,7 +164,8 @@ static void run_describe(swarm *w) {
     *run = (peer_run){.description = sha256_of("simulated run", 13), .seed = s->seed, .iterations = s->iterations, .microbatches = s->microbatches,
                       .stages = s->stages, .slots = (uint16_t)w->shape.slots, .reproducible = model->reproducible,
                       .start_data_peers = (uint16_t)w->shape.data_peers, .start_relays = (uint16_t)w->shape.relays,
-                      .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .objective = (uint8_t)s->objective, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
+                      .activation_bytes = s->activation_bytes, .routing = (uint8_t)s->routing, .objective = (uint8_t)s->objective, .restarts = s->restarts,
+                      .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(run->blocks, model->blocks, sizeof run->blocks);
     memcpy(run->tensors, model->tensors, sizeof run->tensors);
 }
@@ -225,6 +226,7 @@ static void world_close(swarm *w) {
         free(w->machine[i].down.way);
     }
     free(w->machine);
+    free(w->now.stage);
     free(w->flow);
     free(w->touched);
     free(w->share);

@@ -1,0 +1,86 @@
+// What braid bench t2 and t3 show: a table, JSON lines, a drawing.
+#include "cli/bench_t2_inside.h"
+#include "cli/plot.h"
+#include "format/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
+static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->useful_s); }
+
+// --- table
+
+static void print_head(const t2_bench *b) {
+    printf("%s: %d data peers with %d microbatches each, %d relays, %d stages; %" PRIu64 " iterations, %" PRIu64 " repetition%s from seed %" PRIu64 "\n",
+           b->model == T2_GPT ? "T3" : "T2", T2_DATA, T2_MICROBATCHES, T2_RELAYS, T2_STAGES, b->iterations, b->repetitions,
+           figures_s(b->repetitions), b->first);
+    printf("%-14s | %-28s | %-9s | %-9s | %-15s | %-8s | %-15s |\n", "", "min per microbatch", "per iter.", "transfers", "wasted compute",
+           "goodput,", "per iteration");
+    printf("%-6s %-7s | %6s %6s %6s %7s | %9s | %9s | %6s %8s | %8s | %7s %7s | %s\n", "cell", "system", "mean", "sd", "worst", "/swarm",
+           "microb.", "min / mb", "min", "%", "% oracle", "crashes", "repairs", "hash of all");
+}
+
+static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, const char *system) {
+    printf("%-6s %-7s | %6.3f %6.3f %6.3f %7.3f | %9.2f | %9.3f | %6.3f %8.2f | %8.1f | %7.2f %7.2f | %016" PRIx64 "\n", cell, system,
+           figures_mean(&r->minutes), figures_deviation(&r->minutes), r->minutes.worst,
+           figures_part(figures_mean(&r->minutes), figures_mean(&swarm->minutes)), figures_mean(&r->microbatches),
+           figures_mean(&r->transfers), figures_mean(&r->wasted), 100 * wasted(r), 100 * goodput(r), figures_mean(&r->crashes),
+           figures_mean(&r->repairs), r->hash);
+}
+
+// --- JSON
+
+static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
+    const t2_row *r = &b->row[cell][system];
+    json_out o = {0};
+    json_out_open(&o, NULL, '{');
+    json_out_string(&o, "experiment", b->model == T2_GPT ? "t3" : "t2");
+    json_out_string(&o, "cell", t2_cell_names[cell]);
+    json_out_string(&o, "system", t2_system_names[system]);
+    json_out_u64(&o, "iterations", b->iterations);
+    json_out_u64(&o, "first_seed", b->first);
+    json_out_u64(&o, "runs", r->runs);
+    figures_put_spread(&o, "minutes_per_microbatch", &r->minutes);
+    figures_put_spread(&o, "microbatches", &r->microbatches);
+    figures_put_spread(&o, "transfer_minutes_per_microbatch", &r->transfers);
+    figures_put_spread(&o, "wasted_minutes_per_iteration", &r->wasted);
+    json_out_double(&o, "wasted_over_useful", wasted(r));
+    json_out_double(&o, "goodput_over_oracle", goodput(r));
+    figures_put_spread(&o, "crashes_per_iteration", &r->crashes);
+    figures_put_spread(&o, "repairs_per_iteration", &r->repairs);
+    figures_put_hash(&o, r->hash);
+    figures_print_line(&o);
+}
+
+void t2_print(const t2_bench *b) {
+    if (!b->json) print_head(b);
+    for (uint32_t cell = 0; cell < T2_CELLS; cell++)
+        for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++) {
+            if (b->json) print_json(b, cell, system);
+            else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system]);
+        }
+}
+
+// --- drawing
+
+braid_err t2_plot(const t2_bench *b, braid_error *error) {
+    const char *group[T2_CELLS];
+    plot_bar bar[T2_CELLS * T2_SYSTEMS];
+    uint32_t groups = 0;
+    for (uint32_t cell = 0; cell < T2_CELLS; cell++) {
+        if (!b->wanted[cell]) continue;
+        group[groups] = t2_cell_names[cell];
+        for (t2_system s = 0; s < T2_SYSTEMS; s++) bar[groups * T2_SYSTEMS + s] = figures_bar(&b->row[cell][s].minutes);
+        groups++;
+    }
+    plot_bars p = {.title = b->model == T2_GPT ? "T3: time per microbatch, GPT-like model" : "T2: time per microbatch, LLaMA-like model",
+                   .note = "bar: mean of all iterations, whisker: worst; hom: relays hold 4 microbatches, het: 1 to 3; churn in percent",
+                   .unit = "minutes per microbatch",
+                   .groups = groups,
+                   .series = T2_SYSTEMS,
+                   .group = group,
+                   .name = t2_system_names,
+                   .bar = bar};
+    return plot_bars_write(&p, b->plot, error);
+}

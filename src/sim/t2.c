@@ -1,0 +1,104 @@
+#include "sim/t2.h"
+
+#include "base/rng.h"
+#include "sim/places.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// GWTF, section VI: d_model 1024, 16 layers, microbatches of 4 x 512 tokens, 50 to 500 Mb/s between places, a 32nd of it
+// because activations of larger models are 32 times as large. So they are here: 32 times the sequences on peers that compute
+// 32 times as fast, and the lines keep their rate for everything else. Assumed: fp32, what of the five RTX A4000 is left for
+// one of 18 peers (2 Tflop/s), the vocabulary, and what an update costs.
+enum { SEQUENCES = 4, TOKENS = 512, WIDER = 32, GFLOPS = 2000, UPDATE_MS = 20, NO_LINE_MBPS = 100000 };
+static const int64_t slow_bps = 50000000, fast_bps = 500000000;
+
+typedef struct writer {
+    char *text;
+    size_t length;
+} writer;
+
+__attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(w->text + w->length, T2_TEXT - w->length, format, arguments);
+    va_end(arguments);
+    BRAID_ASSERT(length >= 0 && w->length + (size_t)length < T2_TEXT);
+    w->length += (size_t)length;
+}
+
+static const char *const routings[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
+
+static void put_head(writer *w, const t2_case *c, t2_system system) {
+    put(w, "name: %s\nseed: %llu\niterations: %u\n", c->model == T2_GPT ? "t3" : "t2", (unsigned long long)c->seed, c->iterations);
+    put(w, "model: {arch: %s, dim: 1024, layers: 16, heads: 16, vocab: %d, context: %d, sequences: %d, tokens: %d}\n",
+        c->model == T2_GPT ? "gpt" : "llama", c->model == T2_GPT ? 50257 : 32000, TOKENS, SEQUENCES * WIDER, TOKENS);
+    put(w, "stages: [1, 3, 3, 3, 3, 3]\nmicrobatches: %d\nmode: fast\nrouting: %s\n", T2_MICROBATCHES, routings[system]);
+    if (system == T2_SWARM) put(w, "recovery: restart\n");
+}
+
+static uint32_t put_peer(writer *w, const t2_case *c, uint32_t i) {
+    bool data = i < T2_DATA;
+    char name[8];
+    snprintf(name, sizeof name, data ? "d%u" : "r%02u", data ? i + 1 : i - T2_DATA + 1);
+    rng r = {rng_seed(c->seed, 2)};
+    for (const char *letter = name; *letter != 0; letter++) r.state = rng_seed(r.state, (uint8_t)*letter);
+    uint32_t place = (uint32_t)rng_below(&r, place_count()), capacity = 1 + (uint32_t)rng_below(&r, 3);
+    if (data || !c->heterogeneous) capacity = 4;
+    put(w, "- {name: %s, role: %s, capacity: %u, place: %s, gflops: %d, update_ms: %d, up_mbps: %d, down_mbps: %d}\n", name,
+        data ? "data" : "relay", capacity, place_name(place), GFLOPS * WIDER, UPDATE_MS, NO_LINE_MBPS, NO_LINE_MBPS);
+    return place;
+}
+
+void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
+    writer w = {.text = text};
+    uint64_t places = 0;
+    put_head(&w, c, system);
+    put(&w, "peers:\n");
+    for (uint32_t i = 0; i < T2_PEERS; i++) places |= (uint64_t)1 << put_peer(&w, c, i);
+    put(&w, "links:\n  pairs:\n");
+    for (uint32_t a = 0; a < place_count(); a++)
+        for (uint32_t b = 0; b <= a; b++)
+            if ((places >> a & 1) != 0 && (places >> b & 1) != 0)
+                put(&w, "  - {between: [%s, %s], mbps: %.3f}\n", place_name(a), place_name(b),
+                    (double)place_scaled_bps(a, b, slow_bps, fast_bps) / 1e6);
+    if (c->churn > 0) put(&w, "churn: {crash: %g, rejoin: %g}\n", c->churn / 100.0, c->churn / 100.0);
+}
+
+// ---- a run
+
+static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *error) {
+    const sim_swarm_report *report = &out->report;
+    braid_err err = BRAID_OK;
+    out->oracle_ns = calloc(report->iterations + 1u, sizeof *out->oracle_ns);
+    if (out->oracle_ns == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u iterations", report->iterations);
+    for (uint32_t i = 0; i < report->iterations && !err; i++) {
+        const uint16_t *stage = report->iteration[i].stage;
+        bool same = i > 0 && memcmp(stage, report->iteration[i - 1].stage, s->peers * sizeof *stage) == 0;
+        if (same) out->oracle_ns[i] = out->oracle_ns[i - 1];
+        else err = t2_oracle(s, stage, &out->oracle_ns[i], error);
+    }
+    return err;
+}
+
+braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *options, t2_result *out, braid_error *error) {
+    char text[T2_TEXT];
+    scenario *s;
+    *out = (t2_result){0};
+    t2_describe(c, system, text);
+    braid_err err = scenario_parse(text, strlen(text), c->model == T2_GPT ? "t3" : "t2", NULL, &s, error);
+    if (err) return err;
+    err = sim_swarm_run(s, options, &out->report, error);
+    if (!err) err = find_oracle(s, out, error);
+    if (err) t2_result_close(out);
+    scenario_free(s);
+    return err;
+}
+
+void t2_result_close(t2_result *r) {
+    sim_swarm_report_free(&r->report);
+    free(r->oracle_ns);
+    *r = (t2_result){0};
+}

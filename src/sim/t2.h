@@ -1,0 +1,47 @@
+// GWTF's Tables II and III: training while relays crash and come back. A whole swarm in the simulator of swarm.h: the
+// protocol itself, once as it is and twice as those do whom it is compared with. docs/results/t2-t3.md says what is read
+// from the paper, and what is assumed.
+#ifndef BRAID_SIM_T2_H
+#define BRAID_SIM_T2_H
+
+#include "sim/scenario.h"
+#include "sim/swarm.h"
+
+enum {
+    T2_DATA = 2,
+    T2_RELAYS = 16,
+    T2_PEERS = T2_DATA + T2_RELAYS,
+    T2_STAGES = 6,        // the data peers' stage counted
+    T2_MICROBATCHES = 4,  // of each data peer
+    T2_TEXT = 16384       // bytes that a scenario's text fits into
+};
+
+typedef enum t2_model { T2_LLAMA, T2_GPT, T2_MODELS } t2_model;
+typedef enum t2_system { T2_SWARM, T2_GWTF, T2_BRAID, T2_SYSTEMS } t2_system;
+
+typedef struct t2_case {
+    t2_model model;
+    bool heterogeneous;   // relays hold 1 .. 3 microbatches at once, else 4
+    uint32_t churn;       // percent: who lives crashes, and who is dead comes back, in each iteration
+    uint32_t iterations;
+    uint64_t seed;        // of places, capacities and everybody's fate
+} t2_case;
+
+// The scenario as braid sim reads it. Places, capacities and fates are the same for all systems.
+void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]);
+
+// The least time of an iteration without crashes that a search finds when it sees everything, for relays that stand as `stage`
+// says ([peers of the scenario], SIM_SWARM_ABSENT: not there): the ways of all microbatches by pipeline.h, and behind them the
+// exchange of sums and results at the full rate of the lines. BRAID_ARGUMENT: a stage has nobody.
+braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteration_ns, braid_error *error);
+
+typedef struct t2_result {
+    sim_swarm_report report;  // freed with sim_swarm_report_free
+    uint64_t *oracle_ns;      // [report.iterations], owned: the oracle's time with those who were there when it began
+} t2_result;
+
+// A swarm that fails (report.failed) is no error.
+braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *options, t2_result *out, braid_error *error);
+void t2_result_close(t2_result *r);
+
+#endif

@@ -1,0 +1,154 @@
+// What an iteration of T2 would take without crashes if somebody saw everything: the ways of all microbatches are bettered as
+// long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
+#include "sim/t2.h"
+
+#include "base/rng.h"
+#include "sim/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LENGTH = T2_STAGES + 1,  // of a way, home included
+    WAYS = T2_DATA * T2_MICROBATCHES,
+    STARTS = 4,  // of the search, one in turn and the others by chance
+    SUM_BYTES = 4
+};
+
+typedef struct search {
+    pipeline p;
+    pipeline_peer peer[T2_PEERS];
+    int64_t latency_ns[T2_PEERS * T2_PEERS], transfer_ns[T2_PEERS * T2_PEERS];
+    uint32_t path[WAYS * LENGTH];
+    uint32_t member[T2_STAGES][T2_PEERS], members[T2_STAGES];
+} search;
+
+static void set_peers(search *q, const scenario *s, const uint16_t *stage) {
+    for (uint32_t i = 0; i < T2_PEERS; i++) {
+        if (stage[i] >= T2_STAGES) continue;
+        q->member[stage[i]][q->members[stage[i]]++] = i;
+        uint64_t loss = s->peer[i].data ? scenario_cost_ns(s, i, 0, WORK_LOSS) : 0;
+        q->peer[i] = (pipeline_peer){.forward_ns = (int64_t)scenario_cost_ns(s, i, stage[i], WORK_FORWARD),
+                                     .backward_ns = (int64_t)scenario_cost_ns(s, i, stage[i], WORK_BACKWARD),
+                                     .home_ns = (int64_t)loss,
+                                     .capacity = s->peer[i].data ? 0 : s->peer[i].capacity};
+    }
+}
+
+static int64_t send_ns(uint64_t bytes, uint64_t bps) { return (int64_t)(bytes * 8 * 1000 / (bps / 1000000)); }
+
+static void set_links(search *q, const scenario *s) {
+    for (uint32_t i = 0; i < T2_PEERS; i++)
+        for (uint32_t k = 0; k < T2_PEERS; k++) {
+            scenario_link link;
+            if (i == k) continue;
+            scenario_link_of(s, i, k, &link);
+            q->latency_ns[i * T2_PEERS + k] = (int64_t)(link.latency_ns + link.jitter_ns / 2);
+            q->transfer_ns[i * T2_PEERS + k] = send_ns(s->activation_bytes, link.bps);
+        }
+}
+
+// The iteration's end weighs most; between equal ones, that as many as possible end early.
+static braid_err measure(const search *q, int64_t *value, int64_t *iteration_ns, braid_error *error) {
+    int64_t done[WAYS], sum = 0;
+    braid_err err = pipeline_run(&q->p, iteration_ns, done, NULL, error);
+    for (uint32_t i = 0; i < WAYS && !err; i++) sum += done[i];
+    *value = *iteration_ns + sum / (64 * WAYS);
+    return err;
+}
+
+// Keeps what was changed if it is better, else puts `a` and `b` back.
+static braid_err judge(const search *q, uint32_t *at_a, uint32_t a, uint32_t *at_b, uint32_t b, int64_t *best, bool *better,
+                       braid_error *error) {
+    int64_t value, iteration_ns;
+    braid_err err = measure(q, &value, &iteration_ns, error);
+    if (!err && value < *best) {
+        *best = value;
+        *better = true;
+    } else {
+        *at_a = a;
+        *at_b = b;
+    }
+    return err;
+}
+
+static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *best, bool *better, braid_error *error) {
+    uint32_t *at = &q->path[way * LENGTH + stage];
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < q->members[stage] && !err; i++) {
+        uint32_t before = *at;
+        if (q->member[stage][i] == before) continue;
+        *at = q->member[stage][i];
+        err = judge(q, at, before, at, before, best, better, error);
+    }
+    for (uint32_t other = 0; other < way && !err; other++) {
+        uint32_t *there = &q->path[other * LENGTH + stage], mine = *at, theirs = *there;
+        if (mine == theirs) continue;
+        *at = theirs;
+        *there = mine;
+        err = judge(q, at, mine, there, theirs, best, better, error);
+    }
+    return err;
+}
+
+static void start_ways(search *q, uint32_t start) {
+    rng r = {rng_seed(start, 7)};
+    for (uint32_t way = 0; way < WAYS; way++)
+        for (uint32_t stage = 0; stage < LENGTH; stage++) {
+            uint32_t in = stage % T2_STAGES, n = q->members[in];
+            uint32_t pick = in == 0 || start == 0 ? way % n : (uint32_t)rng_below(&r, n);
+            q->path[way * LENGTH + stage] = q->member[in][pick];
+        }
+}
+
+static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
+    *least = INT64_MAX;
+    for (uint32_t start = 0; start < STARTS; start++) {
+        int64_t best, iteration_ns;
+        start_ways(q, start);
+        braid_err err = measure(q, &best, &iteration_ns, error);
+        for (bool better = true; better && !err;) {
+            better = false;
+            for (uint32_t way = 0; way < WAYS && !err; way++)
+                for (uint32_t stage = 1; stage < T2_STAGES && !err; stage++) err = try_stage(q, way, stage, &best, &better, error);
+        }
+        if (!err) err = measure(q, &best, &iteration_ns, error);
+        if (err) return err;
+        if (iteration_ns < *least) *least = iteration_ns;
+    }
+    return BRAID_OK;
+}
+
+// Each member adds up an equal share of its stage: first sums go to it, then its results to the others.
+static int64_t exchange_ns(const search *q, const scenario *s) {
+    int64_t longest = 0;
+    for (uint32_t stage = 0; stage < T2_STAGES; stage++) {
+        uint32_t n = q->members[stage];
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = 0; k < n; k++) {
+                scenario_link link;
+                if (i == k) continue;
+                scenario_link_of(s, q->member[stage][i], q->member[stage][k], &link);
+                int64_t once = (int64_t)link.latency_ns + send_ns(s->stage[stage].parameters * SUM_BYTES / n, link.bps);
+                longest = 2 * once > longest ? 2 * once : longest;
+            }
+    }
+    return longest;
+}
+
+braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteration_ns, braid_error *error) {
+    search *q = calloc(1, sizeof *q);
+    if (q == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for T2's oracle");
+    int64_t least = 0;
+    braid_err err = BRAID_OK;
+    set_peers(q, s, stage);
+    set_links(q, s);
+    q->p = (pipeline){.peers = T2_PEERS, .microbatches = WAYS, .length = LENGTH, .link = PIPELINE_PAIR, .peer = q->peer,
+                      .latency_ns = q->latency_ns, .transfer_ns = q->transfer_ns, .path = q->path};
+    for (uint32_t i = 0; i < T2_STAGES && !err; i++)
+        if (q->members[i] == 0) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", i);
+    if (!err) err = find_ways(q, &least, error);
+    if (!err) *iteration_ns = (uint64_t)(least + exchange_ns(q, s));
+    free(q);
+    return err;
+}

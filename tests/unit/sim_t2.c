@@ -1,0 +1,165 @@
+// T2 and T3: what their scenarios say, the oracle by hand, and that a run is the same again.
+#include "sim/places.h"
+#include "sim/t2.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+static scenario *parse(const t2_case *c, t2_system system) {
+    char text[T2_TEXT];
+    scenario *s = NULL;
+    braid_error error = {0};
+    t2_describe(c, system, text);
+    if (scenario_parse(text, strlen(text), "t2", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return s;
+}
+
+static void test_systems_share_machines_and_fates(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        t2_case c = {.model = seed % 2 ? T2_GPT : T2_LLAMA, .heterogeneous = seed % 3 != 0, .churn = 10, .iterations = 1, .seed = seed};
+        scenario *braid = parse(&c, T2_BRAID), *swarm = parse(&c, T2_SWARM), *gwtf = parse(&c, T2_GWTF);
+        assert_int_equal(braid->routing, ROUTING_BRAID);
+        assert_int_equal(gwtf->routing, ROUTING_GWTF);
+        assert_int_equal(swarm->routing, ROUTING_SWARM);
+        assert_true(swarm->restarts && !gwtf->restarts && !braid->restarts);
+        assert_memory_equal(braid->peer, swarm->peer, sizeof braid->peer);
+        assert_memory_equal(braid->machine, swarm->machine, sizeof braid->machine);
+        assert_memory_equal(braid->peer, gwtf->peer, sizeof braid->peer);
+        assert_int_equal(braid->overrides, swarm->overrides);
+        assert_memory_equal(braid->override, swarm->override, braid->overrides * sizeof *braid->override);
+        assert_true(braid->seed == swarm->seed && braid->churn.crash == swarm->churn.crash && swarm->churn.crash == 0.1);
+        assert_int_equal(braid->peers, T2_PEERS);
+        assert_int_equal(braid->microbatches, T2_DATA * T2_MICROBATCHES);
+        for (uint32_t i = T2_DATA; i < T2_PEERS; i++)
+            assert_in_range(braid->peer[i].capacity, c.heterogeneous ? 1 : 4, c.heterogeneous ? 3 : 4);
+        scenario_free(braid);
+        scenario_free(swarm);
+        scenario_free(gwtf);
+    }
+}
+
+// 4 x 512 x 1024 floats, 32 times; what a block costs at 2 Tflop/s without that, as in T6.
+static void test_figures_by_hand(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 1, .seed = 3};
+    scenario *s = parse(&c, T2_BRAID);
+    assert_int_equal(s->activation_bytes, (uint64_t)32 * 4 * 512 * 1024 * 4);
+    // SwiGLU of width 2752: 4 * 1024^2 + 3 * 1024 * 2752 weights a block, and causal attention
+    double products = 2.0 * 2048 * (4.0 * 1024 * 1024 + 3.0 * 1024 * 2752), attention = 2.0 * 512 * 1024 * 2048;
+    double expected = 3 * (products + attention) / 2e12 * 1e9;
+    double forward = (double)scenario_cost_ns(s, T2_DATA, 1, WORK_FORWARD);
+    assert_true(forward > 0.99 * expected && forward < 1.01 * expected);
+    for (uint32_t i = 0; i < T2_PEERS; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            scenario_link link;
+            scenario_link_of(s, i, k, &link);
+            uint32_t a = s->machine[s->peer[i].machine].place, b = s->machine[s->peer[k].machine].place;
+            int64_t bps = place_scaled_bps(a, b, 50000000, 500000000);
+            assert_in_range(link.bps, bps - 1000, bps + 1000);
+            assert_int_equal(link.latency_ns, place_latency_ns(a, b));
+        }
+    scenario_free(s);
+}
+
+static uint64_t oracle(const scenario *s, const uint16_t *stage) {
+    braid_error error = {0};
+    uint64_t ns = 0;
+    if (t2_oracle(s, stage, &ns, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return ns;
+}
+
+static void stand_in_turn(uint16_t *stage) {
+    for (uint32_t i = 0; i < T2_PEERS; i++) stage[i] = i < T2_DATA ? 0 : (uint16_t)(1 + (i - T2_DATA) % (T2_STAGES - 1));
+}
+
+// All lines alike, nobody computes for long, and each microbatch may have peers of its own in four stages of five: twelve
+// hops, of which only those at the data peers and in the stages of three are shared.
+static void test_oracle_of_equal_lines(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 1, .seed = 1};
+    scenario *s = parse(&c, T2_BRAID);
+    uint16_t stage[T2_PEERS];
+    stand_in_turn(stage);
+    s->overrides = 0;
+    s->link = (scenario_link){.bps = 1000000000};
+    for (uint32_t i = 0; i < s->machines; i++) s->machine[i].place = SCENARIO_NOWHERE;
+    double hop = (double)s->activation_bytes * 8 / 1e9, whole = (double)oracle(s, stage) / 1e9;
+    for (uint16_t at = 0; at < T2_STAGES; at++) assert_true(s->stage[at].parameters > 0);
+    assert_true(whole > 12 * hop);
+    assert_true(whole < 18 * hop);
+    // one relay a stage: eight microbatches one after another over each line
+    for (uint32_t i = T2_DATA + 5; i < T2_PEERS; i++) stage[i] = SIM_SWARM_ABSENT;
+    double lone = (double)oracle(s, stage) / 1e9;
+    assert_true(lone > 12 * hop + 7 * hop);
+    s->peer[T2_DATA].capacity = 1;  // then even one after another from end to end, but for the first and the last hop
+    assert_true((double)oracle(s, stage) / 1e9 > 8 * 10 * hop);
+    scenario_free(s);
+}
+
+static void test_oracle_needs_every_stage(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 1, .seed = 1};
+    scenario *s = parse(&c, T2_BRAID);
+    uint16_t stage[T2_PEERS];
+    uint64_t ns;
+    braid_error error = {0};
+    stand_in_turn(stage);
+    for (uint32_t i = 0; i < T2_PEERS; i++)
+        if (stage[i] == 3) stage[i] = SIM_SWARM_ABSENT;
+    assert_int_equal(t2_oracle(s, stage, &ns, &error), BRAID_ARGUMENT);
+    assert_non_null(strstr(error.text, "stage 3"));
+    scenario_free(s);
+}
+
+static uint64_t hash_of(const t2_case *c, t2_system system, double *share) {
+    t2_result r;
+    braid_error error = {0};
+    sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
+    if (t2_run(c, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
+    if (r.report.failed) fail_msg("%s", r.report.text);
+    assert_int_equal(r.report.iterations, c->iterations);
+    const sim_swarm_iteration *last = &r.report.iteration[c->iterations - 1];
+    assert_int_equal(last->microbatches, T2_DATA * T2_MICROBATCHES);
+    assert_true(last->transfer_ns > 0 && last->useful_ns > 0 && r.oracle_ns[c->iterations - 1] > 0);
+    *share = (double)r.oracle_ns[c->iterations - 1] / (double)(last->end_ns - last->start_ns);
+    uint64_t hash = r.report.hash;
+    t2_result_close(&r);
+    return hash;
+}
+
+static void test_the_same_again(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 2, .churn = 20, .heterogeneous = true, .seed = 5};
+    double share = 0;
+    for (t2_system system = 0; system < T2_SYSTEMS; system++)
+        assert_true(hash_of(&c, system, &share) == hash_of(&c, system, &share));
+}
+
+// Nobody crashes, so nobody is quicker than who sees everything.
+static void test_oracle_is_not_beaten(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed < 3; seed++) {
+        t2_case c = {.iterations = 1, .seed = seed};
+        double share = 0;
+        hash_of(&c, T2_BRAID, &share);
+        assert_true(share > 0.2 && share <= 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_systems_share_machines_and_fates),
+        cmocka_unit_test(test_figures_by_hand),
+        cmocka_unit_test(test_oracle_of_equal_lines),
+        cmocka_unit_test(test_oracle_needs_every_stage),
+        cmocka_unit_test(test_the_same_again),
+        cmocka_unit_test(test_oracle_is_not_beaten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
