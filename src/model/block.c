@@ -27,20 +27,10 @@ tensor_attention stage_attention(const stage *s, const block_memory *m) {
                               .heads = c->heads,
                               .kv_heads = c->kv_heads,
                               .width = c->dim / c->heads,
+                              .rope = c->arch == MODEL_LLAMA ? &s->rope : NULL,
                               .maximum = m ? m->softmax_maximum : NULL,
                               .inverse = m ? m->softmax_inverse : NULL,
                               .scratch = s->attention_scratch};
-}
-
-static tensor_rope block_rope(const stage *s) {
-    const model_config *c = &s->config;
-    return (tensor_rope){.sequences = s->shape.sequences,
-                         .tokens = s->shape.tokens,
-                         .heads = c->heads + c->kv_heads,
-                         .width = c->dim / c->heads,
-                         .stride = s->qkv_dim,
-                         .cosines = s->cosines,
-                         .sines = s->sines};
 }
 
 // The weight read as [in, out], which forward multiplies by, or as its transpose.
@@ -71,11 +61,9 @@ void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
     tensor_norm norm1 = stage_norm(s, &b->norm1, m->mean1, m->inverse1),
                 norm2 = stage_norm(s, &b->norm2, m->mean2, m->inverse2);
     tensor_attention attention = stage_attention(s, m);
-    tensor_rope rope = block_rope(s);
 
     tensor_norm_forward(s->pool, &norm1, m->x, m->normed1);
     linear_forward(s, &b->qkv, m->normed1, NULL, m->qkv);
-    if (!is_gpt(s)) tensor_rope_run(s->pool, &rope, m->qkv, false);
     tensor_attention_forward(s->pool, &attention, m->qkv, m->attention);
     linear_forward(s, &b->o, m->attention, m->x, m->middle);
 
@@ -103,10 +91,8 @@ static void mlp_input_gradient(stage *s, const layout_block *b, const block_memo
 static void attention_input_gradient(stage *s, const layout_block *b, const block_memory *m, float *dx) {
     tensor_norm norm = stage_norm(s, &b->norm1, m->mean1, m->inverse1);
     tensor_attention attention = stage_attention(s, m);
-    tensor_rope rope = block_rope(s);
     linear_input_gradient(s, &b->o, m->middle, s->narrow, m->d_o_bias);
     tensor_attention_input_gradient(s->pool, &attention, m->qkv, m->attention, s->narrow);
-    if (!is_gpt(s)) tensor_rope_run(s->pool, &rope, m->qkv, true);
     linear_input_gradient(s, &b->qkv, m->qkv, s->narrow, m->d_qkv_bias);
     tensor_norm_weight_gradient(s->pool, &norm, m->x, s->narrow, m->d_norm1, m->d_norm1_bias);
     tensor_norm_input_gradient(s->pool, &norm, m->x, s->narrow, m->middle, dx);

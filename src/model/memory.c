@@ -108,6 +108,7 @@ static void cut_work(stage *s, cutter *c) {
     if (s->config.arch == MODEL_LLAMA) {
         s->cosines = cut_floats(c, s->shape.tokens * half);
         s->sines = cut_floats(c, s->shape.tokens * half);
+        s->rope = (tensor_rope){s->config.dim / s->config.heads, s->cosines, s->sines};
     }
     if (s->shape.ends) cut_ends(s, c);
     if (s->shape.recompute) s->body = cut_body(s, c);
@@ -136,7 +137,9 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     return BRAID_OK;
 }
 
-uint32_t stage_blocks_from(const stage *s, uint32_t end) { return end > s->blocks_at_once ? end - s->blocks_at_once : 0; }
+uint32_t stage_blocks_from(const stage *s, uint32_t end) {
+    return end > s->blocks_at_once ? end - s->blocks_at_once : 0;
+}
 
 size_t stage_sum_overhang(const stage *s, size_t element_bytes) {
     size_t sum = aligned(s->layout.parameters * element_bytes), block = s->block_floats * sizeof(float);

@@ -56,8 +56,7 @@ typedef struct gradient_tile {
     uint8_t kind, source;
     uint32_t block;
     uint32_t first, last;
-    uint32_t column;  // of the tensor within a fused product's output
-    size_t offset;    // of the first element in the parameter array
+    size_t offset;  // of the first element in the parameter array
 } gradient_tile;
 
 // How the head is cut: from the shape alone.
@@ -79,6 +78,7 @@ struct stage {
     void *work;
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
     float *cosines, *sines;
+    tensor_rope rope;          // of these
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    TILE_ELEMENTS = 1 << 18,
+    TILE_ELEMENTS = 1 << 20,
     TILE_ROWS_LEAST = 128,
-    TILE_ROWS_MOST = 256,
+    TILE_ROWS_MOST = 384,
     TILE_ROWS_STEP = 16,
     TILES_A_THREAD = 16,  // between two waits of all threads for the last of them
 };
@@ -50,15 +50,7 @@ static const layout_linear *block_linear(const layout_block *block, uint8_t sour
 static void tiles_add_linear(stage *s, uint32_t block, uint8_t source) {
     const layout_linear *l = block_linear(&s->layout.block[block], source);
     gradient_tile tile = {.kind = TILE_LINEAR, .source = source, .block = block, .offset = l->weight};
-    if (l->conv1d) {
-        tiles_add(s, tile, l->in, l->out);
-        return;
-    }
-    for (uint32_t part = 0; part < l->parts; part++) {
-        tiles_add(s, tile, l->part_out[part], l->in);
-        tile.column += l->part_out[part];
-        tile.offset += (size_t)l->part_out[part] * l->in;
-    }
+    tiles_add(s, tile, l->conv1d ? l->in : l->out, l->conv1d ? l->out : l->in);
 }
 
 static void tiles_list(stage *s) {
@@ -127,7 +119,7 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
         g.a = tensor_transposed(x + t->first, l->in);
         g.b = tensor_plain(dy, l->out);
     } else {
-        g.a = tensor_transposed(dy + t->column + t->first, l->out);
+        g.a = tensor_transposed(dy + t->first, l->out);
         g.b = tensor_plain(x, l->in);
     }
     g.n = g.c_stride = g.b.stride;

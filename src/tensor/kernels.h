@@ -35,14 +35,15 @@ void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t c
 // Rotary positions (Su et al. 2021) in Hugging Face's convention: element i of a head turns with element i + width / 2.
 // tables[tokens, width / 2] from tensor_rope_tables.
 typedef struct tensor_rope {
-    size_t sequences, tokens, heads, width;  // heads: queries' and keys' together, which lie side by side
-    size_t stride;                           // of a row
+    size_t width;
     const float *cosines, *sines;
 } tensor_rope;
 
 void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines, float *sines);
-// In place; `inverse` turns back, which is the gradient.
-void tensor_rope_run(tensor_pool *pool, const tensor_rope *r, float *x, bool inverse);
+// On the calling thread: to[rows, width] from one head's rows, which stand at positions first .. first + rows - 1.
+// `inverse` turns back, which is the gradient. They lie apart.
+void tensor_rope_rows(const tensor_rope *r, size_t first, size_t rows, bool inverse, const float *from,
+                      size_t from_stride, float *to, size_t to_stride);
 
 // SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim].
 void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim);
@@ -54,9 +55,11 @@ void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t cou
 void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count);
 
 // Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
-// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side. out[rows, heads * width].
+// qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, as they are before `rope` turns them.
+// out[rows, heads * width].
 typedef struct tensor_attention {
     size_t sequences, tokens, heads, kv_heads, width;
+    const tensor_rope *rope;   // of this width; NULL: none
     float *maximum, *inverse;  // [sequences * heads * tokens]: each softmax row's largest score and 1 / sum
     float *scratch;            // tensor_attention_scratch floats per thread of the pool, side by side
 } tensor_attention;

@@ -13,13 +13,12 @@
 
 enum { QUERIES = PANEL_COLS, KEYS = 128 };
 
-// Scratch of one thread; widths are padded to whole panels.
+// Scratch of one thread; a row of it is `wide` floats, a head's width up to a whole step of a panel, the rest zero.
 typedef struct attention_scratch {
-    float *k, *v;                          // [tokens, rows_wide], the padding zero
-    float *scores, *d_scores;              // [KEYS, QUERIES]
-    float *q_turned, *d_out_turned, *sum;  // [rows_wide, QUERIES]
-    float *q, *d_out;                      // [QUERIES, cols_wide] in panels of columns
-    float *d_k, *d_v;                      // [tokens, cols_wide]
+    float *k, *v, *d_k, *d_v;        // [tokens, wide]
+    float *q, *d_out, *sum;          // [QUERIES, wide]
+    float *q_turned, *d_out_turned;  // [width, QUERIES]
+    float *scores, *d_scores;        // [KEYS, QUERIES]
 } attention_scratch;
 
 typedef struct attention_job {
@@ -30,7 +29,7 @@ typedef struct attention_job {
     float *out;
     size_t thread_floats;
     size_t stride, out_stride;  // of a row
-    size_t rows_wide, cols_wide;
+    size_t wide;
     float scale;
 } attention_job;
 
@@ -46,21 +45,20 @@ static float *take(float *base, size_t *used, size_t count) {
 
 // With base NULL it only measures.
 static attention_scratch scratch_cut(const tensor_attention *a, float *base, size_t *used) {
-    size_t tokens = round_up(a->tokens, PANEL_ROWS), rows = round_up(a->width, PANEL_ROWS),
-           cols = round_up(a->width, PANEL_STEP);
+    size_t tokens = round_up(a->tokens, PANEL_ROWS), wide = round_up(a->width, PANEL_STEP);
     attention_scratch s;
     *used = 0;
-    s.k = take(base, used, tokens * rows);
-    s.v = take(base, used, tokens * rows);
+    s.k = take(base, used, tokens * wide);
+    s.v = take(base, used, tokens * wide);
+    s.d_k = take(base, used, tokens * wide);
+    s.d_v = take(base, used, tokens * wide);
+    s.q = take(base, used, QUERIES * wide);
+    s.d_out = take(base, used, QUERIES * wide);
+    s.sum = take(base, used, QUERIES * wide);
+    s.q_turned = take(base, used, a->width * QUERIES);
+    s.d_out_turned = take(base, used, a->width * QUERIES);
     s.scores = take(base, used, KEYS * QUERIES);
     s.d_scores = take(base, used, KEYS * QUERIES);
-    s.q_turned = take(base, used, rows * QUERIES);
-    s.d_out_turned = take(base, used, rows * QUERIES);
-    s.sum = take(base, used, rows * QUERIES);
-    s.q = take(base, used, QUERIES * cols);
-    s.d_out = take(base, used, QUERIES * cols);
-    s.d_k = take(base, used, tokens * cols);
-    s.d_v = take(base, used, tokens * cols);
     return s;
 }
 
@@ -76,8 +74,7 @@ static attention_job attention_job_of(const tensor_attention *a) {
                            .thread_floats = tensor_attention_scratch(a),
                            .stride = (a->heads + 2 * a->kv_heads) * a->width,
                            .out_stride = a->heads * a->width,
-                           .rows_wide = round_up(a->width, PANEL_ROWS),
-                           .cols_wide = round_up(a->width, PANEL_STEP),
+                           .wide = round_up(a->width, PANEL_STEP),
                            .scale = 1.0f / sqrtf((float)a->width)};
 }
 
@@ -88,70 +85,52 @@ static attention_scratch scratch_here(const attention_job *job) {
 
 // --- moving
 
-// to[padded_rows, padded_width] from[rows, width], the rest zero.
-static void copy_padded(const attention_job *job, const float *from, size_t stride, size_t rows, size_t width,
-                        float *to, size_t padded_rows, size_t padded_width) {
-    size_t done = width / PANEL_ROWS * PANEL_ROWS;
-    job->kernels->copy(from, stride, rows, done / PANEL_ROWS, to, PANEL_ROWS, padded_width);
-    for (size_t r = 0; done < padded_width && r < rows; r++)
-        for (size_t i = done; i < padded_width; i++) to[r * padded_width + i] = i < width ? from[r * stride + i] : 0.0f;
-    memset(to + rows * padded_width, 0, (padded_rows - rows) * padded_width * sizeof *to);
+// to[padded_rows, wide] from[rows, width].
+static void bring(const attention_job *job, const float *from, size_t stride, size_t rows, size_t padded_rows,
+                  float *to) {
+    size_t width = job->a->width, done = width / PANEL_ROWS * PANEL_ROWS, wide = job->wide;
+    job->kernels->copy(from, stride, rows, done / PANEL_ROWS, to, PANEL_ROWS, wide);
+    for (size_t r = 0; done < wide && r < rows; r++)
+        for (size_t i = done; i < wide; i++) to[r * wide + i] = i < width ? from[r * stride + i] : 0.0f;
+    memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
 
-// Keys or values, up to whole panels.
-static void pack_keys(const attention_job *job, const float *from, float *to) {
-    size_t tokens = job->a->tokens;
-    copy_padded(job, from, job->stride, tokens, job->a->width, to, round_up(tokens, PANEL_ROWS), job->rows_wide);
-}
-
-// to[width, cols] from[rows, width], rows <= cols, the rest zero.
-static void turn_queries(const attention_job *job, const float *from, size_t stride, size_t rows, size_t cols,
+// The same of queries or keys, whose first stands at position `first` of the sequence.
+static void bring_turned(const attention_job *job, const float *from, size_t first, size_t rows, size_t padded_rows,
                          float *to) {
-    size_t i = 0, width = job->a->width;
-    for (; i + PANEL_ROWS <= rows; i += PANEL_ROWS) job->kernels->turn(from + i * stride, stride, width, to + i, cols);
-    for (; i < cols; i++)
-        for (size_t d = 0; d < width; d++) to[d * cols + i] = i < rows ? from[i * stride + d] : 0.0f;
-}
-
-// And back: to[rows, width] from[width, cols].
-static void turn_back(const attention_job *job, const float *from, size_t rows, size_t cols, float *to, size_t stride) {
-    size_t d = 0, width = job->a->width;
-    for (; d + PANEL_ROWS <= width; d += PANEL_ROWS) job->kernels->turn(from + d * cols, cols, rows, to + d, stride);
-    for (; d < width; d++)
-        for (size_t i = 0; i < rows; i++) to[i * stride + d] = from[d * cols + i];
-}
-
-// Columns of the next panel.
-static size_t panel_cols(size_t left) { return PANEL_STEP * gemm_panel_steps(left / PANEL_STEP); }
-
-// to: panels of [cols, some columns] side by side, from[rows, width]; the rest zero.
-static void pack_panels(const attention_job *job, const float *from, size_t stride, size_t rows, size_t cols,
-                        float *to) {
-    size_t width = job->a->width;
-    for (size_t at = 0, wide; at < job->cols_wide; at += wide) {
-        wide = panel_cols(job->cols_wide - at);
-        copy_padded(job, from + at, stride, rows, least(wide, width - at), to + cols * at, cols, wide);
+    const tensor_rope *rope = job->a->rope;
+    size_t width = job->a->width, wide = job->wide;
+    if (!rope) {
+        bring(job, from, job->stride, rows, padded_rows, to);
+        return;
     }
+    tensor_rope_rows(rope, first, rows, false, from, job->stride, to, wide);
+    for (size_t r = 0; width < wide && r < rows; r++) memset(to + r * wide + width, 0, (wide - width) * sizeof *to);
+    memset(to + rows * wide, 0, (padded_rows - rows) * wide * sizeof *to);
 }
 
-// The gradient of keys or values back to where those were.
-static void unpack_keys(const attention_job *job, const float *from, float *to) {
+// And back: to[rows, width] of a row of queries, keys and values.
+static void put_back(const attention_job *job, const float *from, size_t rows, float *to) {
     size_t width = job->a->width, done = width / PANEL_ROWS * PANEL_ROWS;
-    job->kernels->copy(from, job->cols_wide, job->a->tokens, done / PANEL_ROWS, to, PANEL_ROWS, job->stride);
-    for (size_t t = 0; done < width && t < job->a->tokens; t++)
-        memcpy(to + t * job->stride + done, from + t * job->cols_wide + done, (width - done) * sizeof *to);
+    job->kernels->copy(from, job->wide, rows, done / PANEL_ROWS, to, PANEL_ROWS, job->stride);
+    for (size_t r = 0; done < width && r < rows; r++)
+        memcpy(to + r * job->stride + done, from + r * job->wide + done, (width - done) * sizeof *to);
+}
+
+static void put_back_turned(const attention_job *job, const float *from, size_t first, size_t rows, float *to) {
+    if (job->a->rope)
+        tensor_rope_rows(job->a->rope, first, rows, true, from, job->wide, to, job->stride);
+    else
+        put_back(job, from, rows, to);
+}
+
+// to[width, cols] from[cols, wide], cols a multiple of PANEL_ROWS.
+static void turn(const attention_job *job, const float *from, size_t cols, float *to) {
+    for (size_t i = 0; i < cols; i += PANEL_ROWS)
+        job->kernels->turn(from + i * job->wide, job->wide, job->a->width, to + i, cols);
 }
 
 // --- products
-
-// c[rows, cols] = a b (+ c), rows a multiple of PANEL_ROWS, cols of one panel.
-static void multiply(const attention_job *job, size_t rows, size_t cols, gemm_panel p) {
-    for (size_t row = 0; row < rows; row += PANEL_ROWS) {
-        job->kernels->product[cols / PANEL_STEP - 1](&p);
-        p.a += PANEL_ROWS * p.a_row;
-        p.c += PANEL_ROWS * p.c_stride;
-    }
-}
 
 // Keys [first, first + keys) and queries [from, from + rows), padded to `cols`.
 typedef struct attention_block {
@@ -159,56 +138,80 @@ typedef struct attention_block {
     size_t from, rows, cols;
 } attention_block;
 
+// The first of the columns that the diagonal leaves of keys [first + key, first + key + PANEL_ROWS): whole steps.
+static size_t first_column(const attention_block *b, size_t key) {
+    size_t at = b->first + key;
+    return at > b->from ? (at - b->from) / PANEL_STEP * PANEL_STEP : 0;
+}
+
+// How many of `keys` keys the diagonal leaves of columns before `end`, a multiple of PANEL_ROWS.
+static size_t keys_seen(const attention_block *b, size_t keys, size_t end) {
+    size_t seen = b->from + end > b->first ? b->from + end - b->first : 0;
+    return least(keys, seen);
+}
+
 // products[padded_keys, cols] of keys or values with turned queries or gradients.
 static void score(const attention_job *job, const attention_block *b, const float *k, const float *turned,
                   float *products) {
-    multiply(job, b->padded_keys, b->cols,
-             (gemm_panel){.depth = job->a->width,
-                          .a = k + b->first * job->rows_wide,
-                          .a_row = job->rows_wide,
-                          .a_step = 1,
-                          .b = turned,
-                          .c = products,
-                          .c_stride = b->cols});
+    for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
+        size_t col = first_column(b, key);
+        job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&(gemm_panel){.depth = job->a->width,
+                                                                              .a = k + (b->first + key) * job->wide,
+                                                                              .a_row = job->wide,
+                                                                              .a_step = 1,
+                                                                              .b = turned + col,
+                                                                              .b_step = b->cols,
+                                                                              .c = products + key * b->cols + col,
+                                                                              .c_stride = b->cols});
+    }
 }
 
-// sum[rows_wide, cols] = or += the keys or values, each by its weight for each query.
+// p's product of PANEL_ROWS rows with all columns of a head.
+static void multiply_head(const attention_job *job, gemm_panel p) {
+    p.b_step = p.c_stride = job->wide;
+    for (size_t left = job->wide / PANEL_STEP, steps; left > 0; left -= steps) {
+        steps = gemm_panel_steps(left);
+        job->kernels->product[steps - 1](&p);
+        p.b += steps * PANEL_STEP;
+        p.c += steps * PANEL_STEP;
+    }
+}
+
+// sum[rows, wide] = or += the keys or values, each by its weight for each query.
 static void weigh(const attention_job *job, const attention_block *b, const float *v, const float *weights,
                   float *sum) {
-    multiply(job, job->rows_wide, b->cols,
-             (gemm_panel){.depth = b->keys,
-                          .a = v + b->first * job->rows_wide,
-                          .a_row = 1,
-                          .a_step = job->rows_wide,
-                          .b = weights,
-                          .c = sum,
-                          .c_stride = b->cols,
-                          .add = b->first > 0});
+    for (size_t row = 0; row < b->rows; row += PANEL_ROWS) {
+        size_t seen = keys_seen(b, b->keys, row + PANEL_ROWS);
+        if (seen == 0) continue;
+        multiply_head(job, (gemm_panel){.depth = seen,
+                                        .a = weights + row,
+                                        .a_row = 1,
+                                        .a_step = b->cols,
+                                        .b = v + b->first * job->wide,
+                                        .c = sum + row * job->wide,
+                                        .add = b->first > 0});
+    }
 }
 
-// d_k[keys, cols_wide] += weights[keys, cols] times packed queries or gradients.
-static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *panels,
+// d_k[keys, wide] += weights[keys, cols] times queries or gradients.
+static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *q,
                           float *d_k) {
-    for (size_t at = 0, wide; at < job->cols_wide; at += wide) {
-        wide = panel_cols(job->cols_wide - at);
-        multiply(job, b->padded_keys, wide,
-                 (gemm_panel){.depth = b->cols,
-                              .a = weights,
-                              .a_row = b->cols,
-                              .a_step = 1,
-                              .b = panels + b->cols * at,
-                              .c = d_k + b->first * job->cols_wide + at,
-                              .c_stride = job->cols_wide,
-                              .add = true});
+    for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
+        size_t col = first_column(b, key);
+        multiply_head(job, (gemm_panel){.depth = b->cols - col,
+                                        .a = weights + key * b->cols + col,
+                                        .a_row = b->cols,
+                                        .a_step = 1,
+                                        .b = q + col * job->wide,
+                                        .c = d_k + (b->first + key) * job->wide,
+                                        .add = true});
     }
 }
 
-// A key after its query is never seen.
+// A key after its query is never seen: those that first_column leaves.
 static void mask(const attention_block *b, float *scores) {
-    for (size_t j = b->first > b->from ? b->first : b->from + 1; j < b->first + b->padded_keys; j++) {
-        float *row = scores + (j - b->first) * b->cols;
-        for (size_t i = 0; i < least(j - b->from, b->cols); i++) row[i] = -INFINITY;
-    }
+    for (size_t key = b->first > b->from ? 0 : b->from - b->first; key < b->padded_keys; key++)
+        for (size_t i = first_column(b, key); i < b->first + key - b->from; i++) scores[key * b->cols + i] = -INFINITY;
 }
 
 // --- softmax
@@ -218,40 +221,45 @@ typedef struct softmax {
     float top[QUERIES], sum[QUERIES], factor[QUERIES];
 } softmax;
 
-LANES_INLINE void soften_cols(float *restrict x, size_t keys, const size_t cols, float scale, softmax *restrict s) {
-    float top[QUERIES], sum[QUERIES];
-    for (size_t i = 0; i < cols; i++) top[i] = s->top[i];
-    for (size_t j = 0; j < keys; j++)
-        for (size_t i = 0; i < cols; i++) top[i] = x[j * cols + i] > top[i] ? x[j * cols + i] : top[i];
-    for (size_t i = 0; i < cols; i++) {
-        s->factor[i] = wide_exp((s->top[i] - top[i]) * scale);
-        sum[i] = s->sum[i] * s->factor[i];
-        s->top[i] = top[i];
+// x[keys, cols] of PANEL_STEP columns become exponentials.
+TENSOR_WIDE
+static void soften_step(float *x, size_t keys, size_t cols, float scale, float *s_top, float *s_sum, float *s_factor) {
+    lanes top, older, sum, p;
+    lanes_load(&top, s_top), lanes_load(&sum, s_sum);
+    older = top;
+    for (size_t j = 0; j < keys; j++) {
+        lanes_load(&p, x + j * cols);
+        lanes_raise(&top, &p);
     }
-    for (size_t j = 0; j < keys; j++)
-        for (size_t i = 0; i < cols; i++) {
-            float p = wide_exp((x[j * cols + i] - top[i]) * scale);
-            x[j * cols + i] = p;
-            sum[i] += p;
-        }
-    for (size_t i = 0; i < cols; i++) s->sum[i] = sum[i];
+    older = (older - top) * scale;
+    lanes_exp(&older);
+    sum *= older;
+    lanes_store(s_top, &top), lanes_store(s_factor, &older);
+    for (size_t j = 0; j < keys; j++) {
+        lanes_load(&p, x + j * cols);
+        p = (p - top) * scale;
+        lanes_exp(&p);
+        lanes_store(x + j * cols, &p);
+        sum += p;
+    }
+    lanes_store(s_sum, &sum);
 }
 
-// scores[keys, cols] become exponentials.
-TENSOR_WIDE
-static void soften(float *scores, size_t keys, size_t cols, float scale, softmax *s) {
-    switch (cols) {
-    case PANEL_STEP: soften_cols(scores, keys, PANEL_STEP, scale, s); break;
-    case 2 * PANEL_STEP: soften_cols(scores, keys, 2 * PANEL_STEP, scale, s); break;
-    default: soften_cols(scores, keys, QUERIES, scale, s); break;
-    }
+static void soften(const attention_block *b, float *scores, float scale, softmax *s) {
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
+        soften_step(scores + col, keys_seen(b, b->keys, col + PANEL_STEP), b->cols, scale, s->top + col, s->sum + col,
+                    s->factor + col);
 }
 
-// x[rows, cols], each column by its factor.
+// to[rows, width] = x[rows, width], each row by its factor; to may be x.
 TENSOR_WIDE
-static void scale_columns(float *restrict x, size_t rows, size_t cols, const float *restrict factor) {
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < cols; i++) x[r * cols + i] *= factor[i];
+static void scale_rows(const float *x, size_t x_stride, size_t rows, size_t width, const float *factor, float *to,
+                       size_t stride) {
+    for (size_t r = 0; r < rows; r++) {
+        float f = factor[r];
+        LANES_APART
+        for (size_t i = 0; i < width; i++) to[r * stride + i] = x[r * x_stride + i] * f;
+    }
 }
 
 // Of each query: what forward kept, and d_out . out, the sum of d_scores * probabilities.
@@ -259,30 +267,33 @@ typedef struct softmax_kept {
     float top[QUERIES], inverse[QUERIES], delta[QUERIES];
 } softmax_kept;
 
-LANES_INLINE void gradient_cols(float *restrict x, float *restrict d, size_t keys, const size_t cols, float scale,
-                                const softmax_kept *restrict s) {
-    for (size_t j = 0; j < keys; j++)
-        for (size_t i = 0; i < cols; i++) {
-            size_t at = j * cols + i;
-            float p = wide_exp((x[at] - s->top[i]) * scale) * s->inverse[i];
-            x[at] = p;
-            d[at] = p * (d[at] - s->delta[i]) * scale;
-        }
-}
-
-// scores become probabilities, the gradient of probabilities that of scores.
+// x: PANEL_STEP columns of scores, which become probabilities; d: of their gradient, which becomes that of scores.
 TENSOR_WIDE
-static void score_gradient(float *scores, float *d_scores, size_t keys, size_t cols, float scale,
-                           const softmax_kept *s) {
-    switch (cols) {
-    case PANEL_STEP: gradient_cols(scores, d_scores, keys, PANEL_STEP, scale, s); break;
-    case 2 * PANEL_STEP: gradient_cols(scores, d_scores, keys, 2 * PANEL_STEP, scale, s); break;
-    default: gradient_cols(scores, d_scores, keys, QUERIES, scale, s); break;
+static void gradient_step(float *x, float *d, size_t keys, size_t cols, float scale, const float *s_top,
+                          const float *s_inverse, const float *s_delta) {
+    lanes top, inverse, delta, p, slope;
+    lanes_load(&top, s_top), lanes_load(&inverse, s_inverse), lanes_load(&delta, s_delta);
+    for (size_t at = 0; at < keys * cols; at += cols) {
+        lanes_load(&p, x + at), lanes_load(&slope, d + at);
+        p = (p - top) * scale;
+        lanes_exp(&p);
+        p *= inverse;
+        slope = p * (slope - delta) * scale;
+        lanes_store(x + at, &p), lanes_store(d + at, &slope);
     }
 }
 
+static void score_gradient(const attention_block *b, float *scores, float *d_scores, float scale,
+                           const softmax_kept *s) {
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
+        gradient_step(scores + col, d_scores + col, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, scale,
+                      s->top + col, s->inverse + col, s->delta + col);
+}
+
 TENSOR_WIDE
-static float row_dot(const float *x, const float *y, size_t count) { return lanes_dot(x, y, count); }
+static void row_dots(const float *x, const float *y, size_t stride, size_t rows, size_t width, float *dots) {
+    for (size_t r = 0; r < rows; r++) dots[r] = lanes_dot(x + r * stride, y + r * stride, width);
+}
 
 // --- forward
 
@@ -305,19 +316,27 @@ static void attend_block(const attention_job *job, const attention_scratch *w, a
                          size_t kept, float *out) {
     softmax s;
     for (size_t i = 0; i < b->cols; i++) s.top[i] = -INFINITY, s.sum[i] = 0;
-    turn_queries(job, q, job->stride, b->rows, b->cols, w->q_turned);
+    bring_turned(job, q, b->from, b->rows, b->cols, w->q);
+    turn(job, w->q, b->cols, w->q_turned);
     while (next_keys(b)) {
         score(job, b, w->k, w->q_turned, w->scores);
         mask(b, w->scores);
-        soften(w->scores, b->keys, b->cols, job->scale, &s);
-        if (b->first > 0) scale_columns(w->sum, job->rows_wide, b->cols, s.factor);
+        soften(b, w->scores, job->scale, &s);
+        if (b->first > 0) scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
         weigh(job, b, w->v, w->scores, w->sum);
     }
     for (size_t i = 0; i < b->cols; i++) s.factor[i] = 1.0f / s.sum[i];
-    scale_columns(w->sum, job->rows_wide, b->cols, s.factor);
-    turn_back(job, w->sum, b->rows, b->cols, out, job->out_stride);
+    scale_rows(w->sum, job->wide, b->rows, job->a->width, s.factor, out, job->out_stride);
     memcpy(job->a->maximum + kept, s.top, b->rows * sizeof *s.top);
     memcpy(job->a->inverse + kept, s.factor, b->rows * sizeof *s.factor);
+}
+
+// All keys and values of a sequence.
+static void bring_keys(const attention_job *job, const float *k, const attention_scratch *w) {
+    const tensor_attention *a = job->a;
+    size_t padded = round_up(a->tokens, PANEL_ROWS);
+    bring_turned(job, k, 0, a->tokens, padded, w->k);
+    bring(job, k + a->kv_heads * a->width, job->stride, a->tokens, padded, w->v);
 }
 
 static void forward_task(void *context, size_t index) {
@@ -328,8 +347,7 @@ static void forward_task(void *context, size_t index) {
     const float *k = qkv + (a->heads + head / (a->heads / a->kv_heads)) * a->width;
     float *out = job->out + row * job->out_stride + head * a->width;
     attention_scratch w = scratch_here(job);
-    pack_keys(job, k, w.k);
-    pack_keys(job, k + a->kv_heads * a->width, w.v);
+    bring_keys(job, k, &w);
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
         attention_block b = block_of(job, from);
         attend_block(job, &w, &b, qkv + from * job->stride + head * a->width, index * a->tokens + from,
@@ -350,30 +368,29 @@ void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, cons
 static softmax_kept kept_of(const attention_job *job, const attention_block *b, size_t kept, const float *out,
                             const float *d_out) {
     softmax_kept s = {{0}, {0}, {0}};
-    size_t stride = job->out_stride;
     memcpy(s.top, job->a->maximum + kept, b->rows * sizeof *s.top);
     memcpy(s.inverse, job->a->inverse + kept, b->rows * sizeof *s.inverse);
-    for (size_t i = 0; i < b->rows; i++) s.delta[i] = row_dot(d_out + i * stride, out + i * stride, job->a->width);
+    row_dots(d_out, out, job->out_stride, b->rows, job->a->width, s.delta);
     return s;
 }
 
 // Replaces the block's queries by their gradient; adds to d_k and d_v.
 static void gradient_block(const attention_job *job, const attention_scratch *w, attention_block *b, float *q,
                            const float *d_out, const softmax_kept *s) {
-    turn_queries(job, q, job->stride, b->rows, b->cols, w->q_turned);
-    turn_queries(job, d_out, job->out_stride, b->rows, b->cols, w->d_out_turned);
-    pack_panels(job, q, job->stride, b->rows, b->cols, w->q);
-    pack_panels(job, d_out, job->out_stride, b->rows, b->cols, w->d_out);
+    bring_turned(job, q, b->from, b->rows, b->cols, w->q);
+    bring(job, d_out, job->out_stride, b->rows, b->cols, w->d_out);
+    turn(job, w->q, b->cols, w->q_turned);
+    turn(job, w->d_out, b->cols, w->d_out_turned);
     while (next_keys(b)) {
         score(job, b, w->k, w->q_turned, w->scores);
         score(job, b, w->v, w->d_out_turned, w->d_scores);
         mask(b, w->scores);
-        score_gradient(w->scores, w->d_scores, b->padded_keys, b->cols, job->scale, s);
+        score_gradient(b, w->scores, w->d_scores, job->scale, s);
         weigh_queries(job, b, w->scores, w->d_out, w->d_v);
         weigh_queries(job, b, w->d_scores, w->q, w->d_k);
         weigh(job, b, w->k, w->d_scores, w->sum);
     }
-    turn_back(job, w->sum, b->rows, b->cols, q, job->stride);
+    put_back_turned(job, w->sum, b->from, b->rows, q);
 }
 
 static void head_gradient(const attention_job *job, const attention_scratch *w, size_t sequence, size_t head) {
@@ -394,16 +411,15 @@ static void gradient_task(void *context, size_t index) {
     const attention_job *job = context;
     const tensor_attention *a = job->a;
     size_t sequence = index / a->kv_heads, kv = index % a->kv_heads, group = a->heads / a->kv_heads;
-    size_t width = a->width, sums = round_up(a->tokens, PANEL_ROWS) * job->cols_wide;
+    size_t width = a->width, sums = round_up(a->tokens, PANEL_ROWS) * job->wide;
     float *k = job->qkv + sequence * a->tokens * job->stride + (a->heads + kv) * width, *v = k + a->kv_heads * width;
     attention_scratch w = scratch_here(job);
-    pack_keys(job, k, w.k);
-    pack_keys(job, k + a->kv_heads * a->width, w.v);
+    bring_keys(job, k, &w);
     memset(w.d_k, 0, sums * sizeof *w.d_k);
     memset(w.d_v, 0, sums * sizeof *w.d_v);
     for (size_t head = kv * group; head < (kv + 1) * group; head++) head_gradient(job, &w, sequence, head);
-    unpack_keys(job, w.d_k, k);
-    unpack_keys(job, w.d_v, v);
+    put_back_turned(job, w.d_k, 0, a->tokens, k);
+    put_back(job, w.d_v, a->tokens, v);
 }
 
 void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,

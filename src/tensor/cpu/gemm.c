@@ -151,6 +151,7 @@ static void multiply_panel(const tile *t, const panel *p, bool in_place, ahead *
     const tensor_gemm *g = t->g;
     size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
     gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS, .b = p->b, .add = t->add};
+    product.b_step = p->width;
     product.c_stride = g->c_stride;
     if (in_place) {
         product.a = source_of_a(t, t->row);

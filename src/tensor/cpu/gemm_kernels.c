@@ -32,7 +32,7 @@ static inline float multiply_add(float x, float y, float z) { return x * y + z; 
 static inline __attribute__((always_inline)) void plain_product(const gemm_panel *p, size_t cols) {
     float sum[PANEL_ROWS][PANEL_COLS] = {{0}};
     const float *b = p->b;
-    for (size_t k = 0; k < p->depth; k++, b += cols)
+    for (size_t k = 0; k < p->depth; k++, b += p->b_step)
         for (size_t i = 0; i < PANEL_ROWS; i++) {
             float x = p->a[i * p->a_row + k * p->a_step];
             for (size_t j = 0; j < cols; j++) sum[i][j] = multiply_add(x, b[j], sum[i][j]);
@@ -63,12 +63,12 @@ const gemm_kernels gemm_plain = {PLAIN_NAME, always, {plain_1, plain_2, plain_3}
 
 enum { HALF = 4 };  // sixteen registers hold 4 x 24 sums, three of b and one of a
 
-AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, size_t cols, const size_t vectors) {
+AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, const size_t vectors) {
     __m256 sum[HALF][3], b[3];
     const float *a = p->a + row * p->a_row, *from = p->b + col;
     for (size_t i = 0; i < HALF; i++)
         for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
-    for (size_t k = 0; k < p->depth; k++, a += p->a_step, from += cols) {
+    for (size_t k = 0; k < p->depth; k++, a += p->a_step, from += p->b_step) {
         for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
         for (size_t i = 0; i < HALF; i++) {
             __m256 x = _mm256_broadcast_ss(a + i * p->a_row);
@@ -84,7 +84,7 @@ AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, size_t c
 
 AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
     for (size_t col = 0; col < cols; col += 8 * vectors)
-        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, cols, vectors);
+        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, vectors);
 }
 
 AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
@@ -149,8 +149,8 @@ AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
             __builtin_prefetch(p->c + i * p->c_stride + 16 * v, 1);
         }
     }
-    size_t step = p->a_step, end = p->depth * step;
-    for (size_t k = 0; k < end; k += step, from += 16 * vectors) {
+    size_t step = p->a_step, end = p->depth * step, b_step = p->b_step;
+    for (size_t k = 0; k < end; k += step, from += b_step) {
         UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm512_loadu_ps(from + 16 * v);
         UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
             __m512 x = _mm512_set1_ps(row[i][k]);

@@ -18,7 +18,8 @@ typedef struct gemm_panel {
     size_t depth;
     const float *a;  // element (row, p) at a[row * a_row + p * a_step]
     size_t a_row, a_step;
-    const float *b;  // [depth][cols], packed
+    const float *b;  // row p of its columns at b + p * b_step
+    size_t b_step;
     float *c;
     size_t c_stride;
     bool add;

@@ -33,10 +33,13 @@ enum { LANES = 16 };
 
 // Sixteen running values; element i of a row belongs to lane i mod 16.
 typedef float lanes __attribute__((vector_size(64)));
+typedef int32_t lanes_bits __attribute__((vector_size(64)));
 typedef float lanes_half __attribute__((vector_size(32)));
 typedef float lanes_quarter __attribute__((vector_size(16)));
 
 LANES_INLINE void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
+
+LANES_INLINE void lanes_store(float *to, const lanes *v) { memcpy(to, v, sizeof *v); }
 
 // The last 0 .. 15 elements of a row, the other lanes zero.
 LANES_INLINE void lanes_load_some(lanes *v, const float *from, size_t count) {
@@ -111,6 +114,20 @@ LANES_INLINE float wide_exp(float x) {
     bits &= x < bottom ? 0u : ~0u;  // not a choice of floats: compilers would make branches of it, all the way up
     memcpy(&y, &bits, sizeof y);
     return y;
+}
+
+// Where x is larger, x.
+LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
+    lanes_bits larger = *x > *top;
+    *top = (lanes)(((lanes_bits)*x & larger) | ((lanes_bits)*top & ~larger));
+}
+
+// wide_exp of each. (A loop over sixteen would be taken apart before it could become vectors.)
+LANES_INLINE void lanes_exp(lanes *x) {
+    float in[LANES], out[LANES];
+    memcpy(in, x, sizeof in);
+    for (size_t l = 0; l < LANES; l++) out[l] = wide_exp(in[l]);
+    memcpy(x, out, sizeof out);
 }
 
 LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
