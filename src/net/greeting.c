@@ -40,6 +40,7 @@ static void say_hello(link *l) {
     if (!l->enquiry) {
         hello.run = n->run.hash;
         hello.generation = n->run.generation;
+        hello.kernels = n->run.kernels;
     }
     copy_text(hello.address, sizeof hello.address, n->address);
     copy_text(hello.software, sizeof hello.software, n->software);
@@ -52,6 +53,7 @@ static bool say_welcome(link *l) {
     const net *n = l->net;
     handshake_welcome w = {
         .run = n->run.hash, .generation = n->run.generation, .kind = n->config.kind, .leader = n->run.leader};
+    w.kernels = n->run.kernels;
     copy_text(w.address, sizeof w.address, n->address);
     copy_text(w.software, sizeof w.software, n->software);
     copy_text(w.leader_address, sizeof w.leader_address, n->leader_address);
@@ -140,6 +142,17 @@ static void refuse_generation(link *l, const handshake_hello *hello) {
     refuse(l, REFUSE_OTHER_GENERATION, sentence);
 }
 
+static void refuse_kernels(link *l, const handshake_hello *hello) {
+    char theirs[2 * SHORT_HASH + 1], here[2 * SHORT_HASH + 1], sentence[NET_MAX_REASON];
+    short_hex(&hello->kernels, theirs);
+    short_hex(&l->net->run.kernels, here);
+    snprintf(sentence, sizeof sentence,
+             "kernels of class %s cannot compute this run, whose bits are those of class %s: use the same version of "
+             "braid, and a like processor",
+             theirs, here);
+    refuse(l, REFUSE_OTHER_KERNELS, sentence);
+}
+
 static void refuse_version(link *l, uint16_t version) {
     char sentence[NET_MAX_REASON];
     snprintf(sentence, sizeof sentence,
@@ -173,6 +186,8 @@ static void receive_hello(link *l, const frame_event *event) {
         refuse_run(l, &hello);
     } else if (hello.generation != n->run.generation) {
         refuse_generation(l, &hello);
+    } else if (!hash_equal(&hello.kernels, &n->run.kernels)) {
+        refuse_kernels(l, &hello);
     } else {
         admit(l);
     }
@@ -187,6 +202,7 @@ static void take_description(link *l, const handshake_welcome *w) {
     l->silent = true;
     net_run run = {.hash = w->run,
                    .generation = w->generation,
+                   .kernels = w->kernels,
                    .leader = w->leader,
                    .leader_address = w->leader_address,
                    .description = w->description,

@@ -52,6 +52,7 @@ typedef struct net_peer {
 typedef struct net_run {
     braid_hash hash;
     uint64_t generation;
+    braid_hash kernels;          // the class that all must have; all zero where it does not matter
     braid_id leader;             // whom to send JOIN; all zero when not known
     const char *leader_address;  // NULL or "" when not known
     const char *description;     // run_config_describe; NULL when this peer does not know it

@@ -42,6 +42,7 @@ struct node {
     peer_run plan;
     split split;
     braid_hash run_hash;
+    braid_hash kernels;      // the kernel class of this machine for a reproducible run; else zero
     char description[WIRE_MAX_DESCRIPTION_BYTES];
     size_t description_bytes;
     char address[WIRE_MAX_ADDRESS];
@@ -107,6 +108,7 @@ void node_enquire(node *n);
 void node_enquiry_failed(node *n, const char *reason);
 
 // node.c
+braid_err node_try_kernels(node *n, braid_error *error);
 braid_err node_begin(node *n, braid_error *error);
 void node_end(node *n);
 void node_fail(node *n, const braid_error *error);

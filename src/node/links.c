@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHORT_HASH = 8 };  // bytes of a hash in sentences
+
 static void links_add(node *n, const braid_id *id) {
     if (n->link_count == n->link_room) {
         uint32_t room = n->link_room ? n->link_room * 2 : 16;
@@ -115,9 +117,21 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     return BRAID_OK;
 }
 
+// Found out before anything is joined, so that the user is told and not every link refused.
+static braid_err compare_kernels(node *n, const net_run *told, braid_error *error) {
+    char here[2 * SHORT_HASH + 1], there[2 * SHORT_HASH + 1];
+    braid_err err = node_try_kernels(n, error);
+    if (err || hash_equal(&n->kernels, &told->kernels)) return err;
+    id_hex(n->kernels.bytes, SHORT_HASH, here);
+    id_hex(told->kernels.bytes, SHORT_HASH, there);
+    return braid_fail(error, BRAID_STATE, "this machine's kernels are of class %s, the run's bits are those of class %s: use the same version of "
+                      "braid and a like processor, or train with `mode: fast`", here, there);
+}
+
 static void describe_begin(node *n, const net_run *told) {
     braid_error error = {0};
     braid_err err = describe(n, told, &error);
+    if (!err) err = compare_kernels(n, told, &error);
     if (!err) err = node_begin(n, &error);
     if (err) node_fail(n, &error);
 }

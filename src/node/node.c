@@ -5,6 +5,7 @@
 #include "node/internal.h"
 #include "node/plan.h"
 #include "train/checkpoint.h"
+#include "train/kernel_class.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -168,7 +169,7 @@ static braid_err announce_run(node *n, braid_error *error) {
         // A peer that joins must know where the run begins before it steps its core: the generation says it, and keeps
         // peers of an earlier start of the same run away.
         .hash = n->run_hash, .generation = n->start_name * NODE_START_VERSIONS + n->plan.start_version + 1, .leader = n->config.leader.leader,
-        .leader_address = n->config.leader.address,
+        .kernels = n->kernels, .leader_address = n->config.leader.address,
         .description = n->description, .description_bytes = n->description_bytes,
     };
     return net_set_run(n->net, &run, error);
@@ -178,6 +179,11 @@ static void make_plan(node *n) {
     uint64_t start = n->plan.start_version;  // as the leader told
     plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
     n->plan.start_version = start;
+}
+
+// In a reproducible run all kernels must give the same bits.
+braid_err node_try_kernels(node *n, braid_error *error) {
+    return n->run.recipe.reproducible ? kernel_class_of(&n->run.model, &n->kernels, error) : BRAID_OK;
 }
 
 braid_err node_begin(node *n, braid_error *error) {
@@ -222,7 +228,7 @@ braid_err node_run(node *n, braid_error *error) {
         n->config.leader.leader = identity_id(n->config.identity);
         strcpy(n->config.leader.address, n->address);
         braid_error why;
-        if (node_begin(n, &why)) node_fail(n, &why);
+        if (node_try_kernels(n, &why) || node_begin(n, &why)) node_fail(n, &why);
     } else {
         node_enquire(n);
     }

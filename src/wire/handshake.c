@@ -15,6 +15,7 @@ static void code_start(codec *c, uint16_t *version) {
 static void code_hello(codec *c, handshake_hello *hello) {
     codec_hash(c, &hello->run);
     codec_u64(c, &hello->generation);
+    codec_hash(c, &hello->kernels);
     codec_u8_below(c, &hello->kind, MEMBER_KIND_COUNT);
     codec_text(c, hello->address, sizeof hello->address);
     codec_text(c, hello->software, sizeof hello->software);
@@ -40,6 +41,7 @@ static void code_description(codec *c, handshake_welcome *welcome) {
 static void code_welcome(codec *c, handshake_welcome *welcome) {
     codec_hash(c, &welcome->run);
     codec_u64(c, &welcome->generation);
+    codec_hash(c, &welcome->kernels);
     codec_u8_below(c, &welcome->kind, MEMBER_KIND_COUNT);
     codec_text(c, welcome->address, sizeof welcome->address);
     codec_text(c, welcome->software, sizeof welcome->software);

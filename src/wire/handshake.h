@@ -24,7 +24,8 @@ enum { HANDSHAKE_MAGIC = 0x64727262 };  // "brrd" in the stream
     X(DUPLICATE, "there is a link to it already")                        \
     X(NOT_READY, "the run is not known here yet")                        \
     X(LEAVING, "this peer is leaving the run")                           \
-    X(MALFORMED, "it sent what is not a greeting")
+    X(MALFORMED, "it sent what is not a greeting")                       \
+    X(OTHER_KERNELS, "its kernels compute other bits")
 
 typedef enum handshake_refusal {
 #define X(name, text) REFUSE_##name,
@@ -37,6 +38,7 @@ typedef struct handshake_hello {
     uint16_t version;        // set by the encoder to WIRE_VERSION
     braid_hash run;          // all zero: "tell me": the answer carries the description
     uint64_t generation;     // 0 with an unknown run
+    braid_hash kernels;      // the kernel class; all zero with an unknown run, or one to which it does not matter
     uint8_t kind;            // member_kind
     char address[WIRE_MAX_ADDRESS];    // where the sender may be dialled, "" when it does not listen
     char software[WIRE_MAX_SOFTWARE];  // "braid 0.1.0", for people
@@ -46,6 +48,7 @@ typedef struct handshake_welcome {
     uint16_t version;
     braid_hash run;
     uint64_t generation;
+    braid_hash kernels;
     uint8_t kind;
     char address[WIRE_MAX_ADDRESS];
     char software[WIRE_MAX_SOFTWARE];

@@ -135,6 +135,7 @@ static inline net_config tester_config(tester *t) {
 static inline net_run tester_run(uint8_t which) {
     net_run run = {.leader_address = "127.0.0.1:1", .description = "the run", .description_bytes = 7};
     memset(run.hash.bytes, which, sizeof run.hash.bytes);
+    memset(run.kernels.bytes, 5, sizeof run.kernels.bytes);
     return run;
 }
 

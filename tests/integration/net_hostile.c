@@ -218,7 +218,7 @@ static void rude_frame(rude *r, frame_kind kind, const uint8_t *bytes, size_t co
 }
 
 static size_t good_hello(uint8_t *bytes, size_t capacity) {
-    handshake_hello hello = {.run = tester_run(7).hash};
+    handshake_hello hello = {.run = tester_run(7).hash, .kernels = tester_run(7).kernels};
     return handshake_hello_encode(&hello, bytes, capacity);
 }
 

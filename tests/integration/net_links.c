@@ -163,6 +163,22 @@ static void test_other_generation(void **state) {
     assert_non_null(strstr(a.reason, "rolled back"));
 }
 
+static void test_other_kernels(void **state) {
+    (void)state;
+    net_run other = tester_run(7);
+    memset(other.kernels.bytes, 9, sizeof other.kernels.bytes);
+    assert_int_equal(net_set_run(b.net, &other, NULL), BRAID_OK);
+    tester_dial(&a, &b);
+    harness_until(&loop, &a.downs, 1);
+    assert_non_null(strstr(a.reason, "class 0505050505050505"));
+    assert_non_null(strstr(a.reason, "class 0909090909090909"));
+    assert_int_equal(a.ups + b.ups, 0);
+    memset(other.kernels.bytes, 5, sizeof other.kernels.bytes);
+    assert_int_equal(net_set_run(b.net, &other, NULL), BRAID_OK);
+    tester_dial(&a, &b);
+    harness_until(&loop, &a.ups, 1);
+}
+
 static void test_enquiry(void **state) {
     (void)state;
     tester c = {.loop = &loop};
@@ -586,6 +602,7 @@ int main(void) {
         PAIR_TEST(test_send_limits),
         PAIR_TEST(test_wrong_id),
         PAIR_TEST(test_other_run),
+        PAIR_TEST(test_other_kernels),
         PAIR_TEST(test_other_generation),
         PAIR_TEST(test_enquiry),
         PAIR_TEST(test_nobody_listens),

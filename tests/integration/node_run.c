@@ -1,11 +1,13 @@
 // Whole peers in one process, each with its own loop on its own thread, over real links: they train to the end, and the
 // result does not depend on how many there are.
 #include "node/node.h"
+#include "train/kernel_class.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ typedef struct swarm_test {
     pthread_cond_t changed;
     char ticket[TICKET_MAX_TEXT];
     uint64_t iterations;
-    bool ended;
+    bool ended, odd;
     braid_hash weights;
 } swarm_test;
 
@@ -29,6 +31,7 @@ typedef struct member_thread {
     swarm_test *test;
     node_config config;
     identity *own;
+    bool rounds_up;  // its kernels are of a class of their own
     pthread_t thread;
     braid_err err;
     braid_error error;
@@ -45,8 +48,11 @@ static int set_up(void **state) {
     for (int i = 0; i < 4000; i++) fprintf(file, "line %d of a small text\n", i * 37 % 1000);
     fclose(file);
     char yaml[512];
-    snprintf(yaml, sizeof yaml, "stages: [0, 1, 1]\nmodel: {dim: 32, layers: 2, heads: 2, context: 16}\ndata: {text: %s}\n"
-             "train: {iterations: 6, microbatches: 4, sequences: 1}\neval: {every: 3, microbatches: 1}\n", t->text);
+    // Binary fractions: a peer that rounds otherwise reads them alike.
+    snprintf(yaml, sizeof yaml, "stages: [0, 1, 1]\nmodel: {dim: 32, layers: 2, heads: 2, context: 16, norm_eps: 0.000244140625}\n"
+             "data: {text: %s, holdout: 0.0625}\ntrain: {iterations: 6, microbatches: 4, sequences: 1, learning_rate: 0.0009765625, "
+             "min_learning_rate: 0.000244140625, betas: [0.875, 0.9375], eps: 0.000244140625, weight_decay: 0.125}\n"
+             "eval: {every: 3, microbatches: 1}\n", t->text);
     braid_error error = {0};
     if (run_config_parse(yaml, strlen(yaml), "run.yaml", NULL, &t->run, &error)) fail_msg("%s", error.text);
     *state = t;
@@ -86,6 +92,7 @@ static void on_told(void *context, const tell *what) {
 static void *member_main(void *argument) {
     member_thread *m = argument;
     node *n = NULL;
+    if (m->rounds_up) fesetround(FE_UPWARD);
     m->err = node_new(&m->config, &n, &m->error);
     if (!m->err) m->err = node_run(n, &m->error);
     node_free(n);
@@ -104,6 +111,23 @@ static void member_start(member_thread *m, swarm_test *t, node_role role) {
     assert_int_equal(pthread_create(&m->thread, NULL, member_main, m), 0);
 }
 
+// A peer whose kernels give other bits is told so, with both classes named, and the others train without it.
+static void try_other_kernels(swarm_test *t) {
+    member_thread odd = {.rounds_up = true};
+    assert_int_equal(ticket_parse(t->ticket, &odd.config.leader, NULL), BRAID_OK);
+    member_start(&odd, t, NODE_RELAY);
+    pthread_join(odd.thread, NULL);
+    identity_free(odd.own);
+    braid_hash here;
+    char named[32], text[17];
+    assert_int_equal(kernel_class_of(&t->run.model, &here, NULL), BRAID_OK);
+    id_hex(here.bytes, 8, text);
+    snprintf(named, sizeof named, "those of class %s", text);
+    assert_int_equal(odd.err, BRAID_STATE);
+    assert_non_null(strstr(odd.error.text, "kernels are of class "));
+    assert_non_null(strstr(odd.error.text, named));
+}
+
 static braid_hash train(swarm_test *t, uint32_t data_peers, uint32_t relays) {
     static member_thread peers[MAX_PEERS];
     memset(peers, 0, sizeof peers);
@@ -117,6 +141,7 @@ static braid_hash train(swarm_test *t, uint32_t data_peers, uint32_t relays) {
     pthread_mutex_lock(&t->lock);
     while (!t->ticket[0]) pthread_cond_wait(&t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
+    if (t->odd) try_other_kernels(t);
     for (uint32_t i = 1; i < data_peers + relays; i++) {
         assert_int_equal(ticket_parse(t->ticket, &peers[i].config.leader, NULL), BRAID_OK);
         member_start(&peers[i], t, i < data_peers ? NODE_DATA : NODE_RELAY);
@@ -137,7 +162,16 @@ static void the_number_of_peers_does_not_matter(void **state) {
     assert_memory_equal(&few, &many, sizeof few);
 }
 
+static void other_kernels_are_refused(void **state) {
+    swarm_test *t = *state;
+    t->odd = true;
+    train(t, 1, 2);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(the_number_of_peers_does_not_matter, set_up, tear_down)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_number_of_peers_does_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_kernels_are_refused, set_up, tear_down),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

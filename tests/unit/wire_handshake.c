@@ -18,6 +18,7 @@ static handshake_hello random_hello(wire_random *w) {
     hello.version = WIRE_VERSION;
     hello.run = random_hash(w);
     hello.generation = random_u64(w);
+    hello.kernels = random_hash(w);
     hello.kind = random_below(w, MEMBER_KIND_COUNT);
     random_text(w, hello.address, sizeof hello.address);
     random_text(w, hello.software, sizeof hello.software);
@@ -34,6 +35,7 @@ static void test_hello_round_trip(void **state) {
         assert_true(count > 0);
         assert_int_equal(handshake_hello_decode(bytes, count, &back), HANDSHAKE_OK);
         assert_memory_equal(&back.run, &hello.run, sizeof hello.run);
+        assert_memory_equal(&back.kernels, &hello.kernels, sizeof hello.kernels);
         assert_true(back.generation == hello.generation && back.kind == hello.kind);
         assert_string_equal(back.address, hello.address);
         assert_string_equal(back.software, hello.software);
@@ -43,7 +45,7 @@ static void test_hello_round_trip(void **state) {
 
 static handshake_welcome random_welcome(wire_random *w, size_t description_bytes) {
     handshake_hello hello = random_hello(w);
-    handshake_welcome welcome = {.version = WIRE_VERSION, .run = hello.run, .generation = hello.generation,
+    handshake_welcome welcome = {.version = WIRE_VERSION, .run = hello.run, .generation = hello.generation, .kernels = hello.kernels,
                                  .kind = hello.kind, .leader.bytes = {1, 2, 3}, .description_bytes = description_bytes};
     memcpy(welcome.address, hello.address, sizeof welcome.address);
     memcpy(welcome.software, hello.software, sizeof welcome.software);
@@ -64,6 +66,7 @@ static void test_welcome_round_trip(void **state) {
         assert_true(count > 0);
         assert_int_equal(handshake_welcome_decode(bytes, count, &back), HANDSHAKE_OK);
         assert_memory_equal(&back.leader, &welcome.leader, sizeof welcome.leader);
+        assert_memory_equal(&back.kernels, &welcome.kernels, sizeof welcome.kernels);
         assert_string_equal(back.leader_address, welcome.leader_address);
         assert_string_equal(back.address, welcome.address);
         assert_string_equal(back.software, welcome.software);

@@ -1,0 +1,89 @@
+#include "train/kernel_class.h"
+
+#include "base/sha256.h"
+#include "model/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASS_SEED = 1, CLASS_VOCABULARY = 512, CLASS_TOKENS = 128, ALIGNMENT = 64 };
+
+typedef struct trial {
+    stage *stage;
+    model_config model;
+    uint32_t tokens;
+    float *parameters, *gradient, *x, *y;
+    void *stash;
+} trial;
+
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static void *reserve(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
+
+static braid_err trial_open(trial *t, const model_config *model, tensor_pool *pool, braid_error *error) {
+    t->model = *model;
+    t->model.layers = 1;
+    t->model.vocab = smaller(model->vocab, CLASS_VOCABULARY);
+    t->model.context = t->tokens = smaller(model->context, CLASS_TOKENS);
+    stage_shape shape = {.layer_end = 1, .ends = true, .sequences = 1, .tokens = t->tokens};
+    braid_err err = stage_new(&t->model, &shape, pool, &t->stage, error);
+    if (err) return err;
+    size_t parameters = stage_parameters(t->stage) * sizeof(float),
+           activation = stage_activation_elements(t->stage) * sizeof(float);
+    t->parameters = reserve(parameters);
+    t->gradient = reserve(parameters);
+    t->x = reserve(activation);
+    t->y = reserve(activation);
+    t->stash = reserve(stage_stash_bytes(t->stage));
+    if (t->parameters && t->gradient && t->x && t->y && t->stash) return BRAID_OK;
+    return braid_fail(error, BRAID_MEMORY, "no memory to try the kernels on one block of the model (%zu MiB)",
+                      2 * parameters >> 20);
+}
+
+static void trial_close(trial *t) {
+    free(t->parameters);
+    free(t->gradient);
+    free(t->x);
+    free(t->y);
+    free(t->stash);
+    stage_free(t->stage);
+}
+
+static void keep_gradient(void *context, size_t offset, const float *gradient, size_t count) {
+    trial *t = context;
+    memcpy(t->gradient + offset, gradient, count * sizeof *gradient);
+}
+
+static braid_hash trial_run(trial *t) {
+    int32_t tokens[CLASS_TOKENS], targets[CLASS_TOKENS];
+    for (uint32_t i = 0; i < t->tokens; i++) {
+        tokens[i] = (int32_t)(i * 37 % t->model.vocab);
+        targets[i] = (int32_t)((i * 37 + 11) % t->model.vocab);
+    }
+    size_t activation = stage_activation_elements(t->stage) * sizeof(float);
+    uint32_t counted;
+    sha256 hash;
+    sha256_init(&hash);
+    stage_init(t->stage, t->parameters, CLASS_SEED);
+    stage_bind(t->stage, t->parameters);
+    stage_forward(t->stage, t->stash, tokens, NULL, t->x);
+    sha256_update(&hash, t->x, activation);
+    double loss = stage_loss(t->stage, t->stash, t->x, targets, t->y, &counted);
+    sha256_update(&hash, &loss, sizeof loss);
+    sha256_update(&hash, t->y, activation);
+    sha256_update(&hash, stage_input_gradient(t->stage, t->stash, t->y, NULL), activation);
+    stage_weight_gradient(t->stage, t->stash, keep_gradient, t);
+    sha256_update(&hash, t->gradient, stage_parameters(t->stage) * sizeof(float));
+    return sha256_final(&hash);
+}
+
+braid_err kernel_class_of(const model_config *model, braid_hash *out, braid_error *error) {
+    tensor_pool *pool = NULL;
+    trial t = {0};
+    braid_err err = tensor_pool_new(1, &pool, error);
+    if (!err) err = trial_open(&t, model, pool, error);
+    if (!err) *out = trial_run(&t);
+    trial_close(&t);
+    if (pool) tensor_pool_free(pool);
+    return err;
+}

@@ -1,0 +1,78 @@
+#include "train/kernel_class.h"
+
+#include "base/id.h"
+
+#include <fenv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static model_config some(model_arch arch) {
+    return (model_config){.arch = arch,
+                          .dim = 96,
+                          .layers = 5,
+                          .heads = 6,
+                          .kv_heads = arch == MODEL_GPT ? 6 : 3,
+                          .ffn_dim = 400,
+                          .vocab = 700,
+                          .context = 150,
+                          .rope_theta = 10000,
+                          .norm_eps = 1e-5f,
+                          .tied = true};
+}
+
+static braid_hash class_of(const model_config *model) {
+    braid_hash hash = {{0}};
+    braid_error error = {0};
+    if (kernel_class_of(model, &hash, &error)) fail_msg("%s", error.text);
+    return hash;
+}
+
+static void expect_class(model_arch arch, const char *expected) {
+    model_config model = some(arch);
+    braid_hash found = class_of(&model), again = class_of(&model);
+    char text[17];
+    id_hex(found.bytes, 8, text);
+    assert_string_equal(text, expected);
+    assert_memory_equal(&found, &again, sizeof found);
+}
+
+// Every processor with fused multiply-adds, whatever its vectors, compiler and optimisation, is of this class.
+static void test_the_class_is_known(void **state) {
+    (void)state;
+    expect_class(MODEL_LLAMA, "472a4216a2b70577");
+    expect_class(MODEL_GPT, "4fccf2614c8b1ce8");
+}
+
+static void test_other_arithmetic_is_another_class(void **state) {
+    (void)state;
+    model_config model = some(MODEL_LLAMA);
+    braid_hash nearest = class_of(&model);
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+    braid_hash upward = class_of(&model);
+    assert_int_equal(fesetround(FE_TONEAREST), 0);
+    assert_memory_not_equal(&nearest, &upward, sizeof nearest);
+}
+
+// Depth is no shape: the same kernels do the same in every block.
+static void test_shapes_matter(void **state) {
+    (void)state;
+    model_config model = some(MODEL_LLAMA), deep = model, wide = model;
+    deep.layers = 12;
+    wide.ffn_dim = 401;
+    braid_hash one = class_of(&model), two = class_of(&deep), three = class_of(&wide);
+    assert_memory_equal(&one, &two, sizeof one);
+    assert_memory_not_equal(&one, &three, sizeof one);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_class_is_known),
+        cmocka_unit_test(test_other_arithmetic_is_another_class),
+        cmocka_unit_test(test_shapes_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
