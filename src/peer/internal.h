@@ -657,6 +657,7 @@ void on_settled(peer *p, const message *msg);
 void on_mismatch(peer *p, const message *msg);
 void on_reduced(peer *p, const message *msg);
 void on_state(peer *p, const message *msg);
+void leave_when_free(peer *p);
 void join_tick(peer *p);
 void leader_applied(peer *p, const log_entry *entry);
 void leader_tick(peer *p);

@@ -51,7 +51,15 @@ static void leader_admits_itself(peer *p) {
     p->leader.admitted = log_append(p, &entry);
 }
 
-// Asks to be let go until the log says so.
+// A voter stays until it is replaced: without it the others might be too few to do that.
+void leave_when_free(peer *p) {
+    p->leaving = true;
+    if (p->me != 0 || lead_is_voter(p, &p->config.self)) return;
+    p->over = true;
+    peer_effect(p, EFFECT_EXIT);
+}
+
+// Asks to be let go until the log says so, or until a leader says that it votes no more.
 static void leave_tick(peer *p) {
     if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
         peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
@@ -66,8 +74,8 @@ void join_tick(peer *p) {
         peer_effect(p, EFFECT_EXIT);
         return;
     }
-    if (p->me != 0 && p->leaving) leave_tick(p);
-    if (p->me != 0 || p->over) return;
+    if (p->leaving && !p->over) leave_tick(p);
+    if (p->me != 0 || p->leaving || p->over) return;
     if (peer_is_leader(p)) {
         leader_admits_itself(p);
         return;
@@ -130,12 +138,13 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     contact *c = &p->contacts[from];
     if (!msg->u.leave.dismissed) {
         c->departing = peer_is_leader(p) && c->member != 0;
+        if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from);
         return;
     }
     bool complete = p->has_final && p->final.u.final.last;
     if (peer_is_leader(p) || (!complete && !id_equal(&c->id, &p->lead.id))) return;
     p->over = true;  // the run is complete, or has no place for me
-    if (p->me == 0) {
+    if (p->me == 0 && !p->leaving) {
         tell t = {.kind = TELL_REFUSED, .text = "the run is complete, or every stage has as many members as it may have"};
         peer_tell(p, &t);
     }

@@ -134,6 +134,11 @@ void leader_end(peer *p) {
 
 // ---- who votes ----------------------------------------------------------------------------------------------------
 
+// Of voters that are replaced the first; an index of the log is below all of them.
+#define RANK_RELAY (UINT64_C(1) << 61)
+#define RANK_GONE (UINT64_C(1) << 62)
+#define RANK_SILENT (UINT64_C(1) << 63)
+
 static const contact *contact_of(const peer *p, const member *m) { return m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact]; }
 
 static bool votes(const peer *p, const member *m) {
@@ -141,10 +146,12 @@ static bool votes(const peer *p, const member *m) {
     return c == NULL ? raft_votes(&p->raft) : raft_is_voter(&p->raft, &c->id, c->store);
 }
 
+// Since it was last heard: a link that falls is no word from it.
+static uint64_t silence_ns(const peer *p, const contact *c) { return p->now - (c->timing.heard_ns != 0 ? c->timing.heard_ns : c->down_ns); }
+
 static bool silent(const peer *p, const member *m) {
     const contact *c = contact_of(p, m);
-    if (c == NULL) return false;
-    return p->now - (c->link == LINK_UP ? c->timing.heard_ns : c->down_ns) >= TIMING_EXPEL_SILENCE_NS / 2;
+    return c != NULL && silence_ns(p, c) >= TIMING_EXPEL_SILENCE_NS / 2;
 }
 
 static bool listed(const log_voters *v, const contact *c) {
@@ -173,14 +180,25 @@ static const member *member_of(const peer *p, const log_voter *v) {
     return NULL;
 }
 
+// Members or not: who has left is there until it is replaced (leave_tick).
+static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
+    uint32_t at = contact_find(p, &v->id);
+    bool known = at != NO_CONTACT && p->contacts[at].store == v->store;
+    return known && silence_ns(p, &p->contacts[at]) < RANK_SILENT ? silence_ns(p, &p->contacts[at]) : RANK_SILENT - 1;
+}
+
+// Whoever says nothing goes first, the longest before the others: most likely that one is dead, and then it is no loss. Then who
+// has left, relays, the newest.
 static uint32_t least_wanted(const peer *p, const log_voters *v) {
     uint32_t worst = WIRE_MAX_VOTERS;
     uint64_t most = 0;
     for (uint32_t i = 0; i < v->count; i++) {
+        if (id_equal(&v->voter[i].id, &p->config.self)) continue;
         const member *m = member_of(p, &v->voter[i]);
-        bool heir = p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA && !silent(p, m);  // a relay hands on to it
-        if (heir || id_equal(&v->voter[i].id, &p->config.self)) continue;
-        uint64_t rank = m == NULL ? UINT64_MAX : m->id + ((uint64_t)(m->kind != MEMBER_DATA) << 61) + ((uint64_t)silent(p, m) << 62);
+        uint64_t silence = voter_silence_ns(p, &v->voter[i]);
+        uint64_t rank = m == NULL ? RANK_GONE : m->id + (m->kind == MEMBER_DATA ? 0 : RANK_RELAY);
+        if (silence >= TIMING_EXPEL_SILENCE_NS / 2) rank = RANK_SILENT + silence;
+        else if (p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA) continue;  // a relay hands on to it
         if (rank < most) continue;
         most = rank;
         worst = i;
@@ -222,21 +240,26 @@ static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
     return v->count > 1;
 }
 
-// One voter more or less at a time. An odd number; who is silent is replaced before another one is.
+static bool drop_voter(const peer *p, log_voters *v) {
+    uint32_t worst = least_wanted(p, v);
+    if (worst == WIRE_MAX_VOTERS) return false;
+    memmove(&v->voter[worst], &v->voter[worst + 1], (v->count - worst - 1u) * sizeof v->voter[0]);
+    v->voter[--v->count] = (log_voter){.store = 0};
+    return true;
+}
+
+// One voter more or less at a time; an odd number. Who is silent is replaced before another one is, and goes before
+// the other comes: with both of them in, one more would have to live for a majority.
 static bool other_voters(const peer *p, log_voters *v) {
     uint32_t most = p->config.voters < p->member_count ? p->config.voters : p->member_count;
     uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
     *v = p->raft.voters;
-    if (v->count > target || some_voter_has_left(p)) {
-        uint32_t worst = least_wanted(p, v);
-        if (worst == WIRE_MAX_VOTERS) return false;
-        memmove(&v->voter[worst], &v->voter[worst + 1], (v->count - worst - 1u) * sizeof v->voter[0]);
-        v->voter[--v->count] = (log_voter){.store = 0};
-        return true;
-    }
+    if (v->count > target || some_voter_has_left(p)) return drop_voter(p, v);
     if (v->count == 1) return several_voters(p, target, v);
-    const member *m = candidate(p, v, v->count == target && !some(p, silent));
-    if (m == NULL || (v->count == target && !some(p, silent) && !some(p, is_relay))) return false;
+    bool full = v->count == target, silence = some(p, silent);
+    const member *m = candidate(p, v, full && !silence);
+    if (m == NULL || (full && !silence && !some(p, is_relay))) return false;
+    if (full && silence) return drop_voter(p, v);
     add_voter(p, m, v);
     return true;
 }
@@ -245,7 +268,7 @@ static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     if (p->config.voters <= 1 || !p->run_started || p->leader.phase >= LEADER_SAVING_LAST) return;
     if (!raft_may_change(&p->raft) || log_room(p) == 0 || !other_voters(p, &entry.u.voters)) return;
-    log_append(p, &entry);
+    if (raft_would_hold(&p->raft, p->now, &entry.u.voters)) log_append(p, &entry);
 }
 
 // A relay leads only until a data peer can; who leaves does not lead.

@@ -220,10 +220,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     member_refresh_flow(p);
     if (id == p->me) {
         forget_myself(p);
-        if (reason == EXPEL_LEFT) {
-            p->over = true;
-            peer_effect(p, EFFECT_EXIT);
-        }
+        if (reason == EXPEL_LEFT) leave_when_free(p);
         return;
     }
     send_member_gone(p, id);

@@ -350,10 +350,7 @@ static void drain(peer *p) {
         p->leader.drain = true;
         return;
     }
-    p->leaving = true;
-    if (p->me != 0) return;  // join_tick takes leave
-    p->over = true;
-    peer_effect(p, EFFECT_EXIT);
+    leave_when_free(p);
 }
 
 static void handle(peer *p, const event *e) {

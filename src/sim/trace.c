@@ -94,6 +94,11 @@ static void add_holdings(line *l, const message_holdings *x) {
     }
 }
 
+static void add_voters(line *l, const char *name, const log_voters *v) {
+    line_add(l, "%s", name);
+    for (uint32_t i = 0; i < v->count; i++) line_add(l, " %s", v->voter[i].address);
+}
+
 static void add_entry(line *l, const log_entry *e) {
     line_add(l, " %" PRIu64 ":", e->index);
     switch (e->kind) {
@@ -111,6 +116,8 @@ static void add_entry(line *l, const log_entry *e) {
         line_add(l, "FINAL t=%" PRIu64 "%s%s", e->u.final.iteration, e->u.final.skip ? " skip" : "", e->u.final.last ? " last" : "");
         break;
     case LOG_CHECKPOINT: line_add(l, "CHECKPOINT %" PRIu64, e->u.checkpoint.version); break;
+    case LOG_VOTERS: add_voters(l, "VOTERS", &e->u.voters); break;
+    case LOG_BASE: add_voters(l, "BASE", &e->u.base.voters); break;
     default: line_add(l, "kind %u", e->kind);
     }
 }

@@ -112,6 +112,23 @@ static void test_silent_data_peer_is_replaced_once(void **state) {
     assert_in_range(report.stats.leaders, 2, 4);
 }
 
+// Schedules in which those who live were too few for a majority of those who voted. They must not: of the voters there were
+// at the start of each a majority lives, and who goes of its own will is one of them.
+//     5079: a voter took its leave and went, another one died, and the third had nobody to agree with
+//     5281: one was silent; a fourth was added before that one was dropped, and died: two of four
+//     5217: two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
+static void test_enough_voters_stay(void **state) {
+    (void)state;
+    static const uint64_t seeds[] = {5079, 5281, 5217};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        const sim_campaign campaign = {.first = seeds[i], .count = 1, .leader_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
+        sim_campaign_result r;
+        sim_campaign_run(&campaign, stdout, &r);
+        assert_int_equal(r.runs, 1);
+        assert_int_equal(r.failures, 0);
+    }
+}
+
 // ---- random schedules
 
 static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
@@ -137,7 +154,8 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
-        cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_enough_voters_stay),
+        cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
