@@ -27,7 +27,7 @@ struct log_file {
     int fd;
     uint64_t written, synced;
     uint64_t base;  // where the last LOG_BASE lies
-    char path[1024];
+    char *path;
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
 
@@ -168,7 +168,7 @@ void log_file_recall(log_file *log, log_file_entry_fn each, void *context) {
     log_entry entry;
     uint64_t bytes;
     for (uint64_t at = LOG_HEADER_BYTES; at < log->written && record_read(log, at, &entry, &bytes); at += bytes)
-        if (at >= log->base || entry.kind == LOG_VOTE) each(context, &entry);
+        if ((at >= log->base || entry.kind == LOG_VOTE) && !each(context, &entry)) return;
 }
 
 static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found, braid_error *error) {
@@ -192,9 +192,13 @@ static braid_err log_lock(log_file *log, braid_error *error) {
 
 // A log of another start keeps its lock until it has its new name.
 static braid_err log_set_aside(log_file *log, braid_error *error) {
-    char old[sizeof log->path + 4];
-    snprintf(old, sizeof old, "%s.old", log->path);
-    if (rename(log->path, old) != 0) return fail_io(log, "move the old one away", error);
+    size_t bytes = strlen(log->path) + sizeof ".old";
+    char *old = malloc(bytes);
+    if (!old) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
+    snprintf(old, bytes, "%s.old", log->path);
+    int failed = rename(log->path, old);
+    free(old);
+    if (failed) return fail_io(log, "move the old one away", error);
     close(log->fd);
     log->fd = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);
@@ -217,13 +221,19 @@ static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start,
     return err ? err : header_write(log, run, start, found, error);
 }
 
+static log_file *log_new(const char *path) {
+    log_file *log = calloc(1, sizeof *log);
+    if (!log || (log->path = strdup(path))) return log;
+    free(log);
+    return NULL;
+}
+
 braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
     log_file_found ignored;
     if (!found) found = &ignored;
     memset(found, 0, sizeof *found);
-    log_file *log = calloc(1, sizeof *log);
+    log_file *log = log_new(path);
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    snprintf(log->path, sizeof log->path, "%s", path);
     log->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     braid_err err = log->fd < 0 ? fail_io(log, "open", error) : log_begin(log, run, start, found, error);
     if (err) {
@@ -239,9 +249,8 @@ braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_fil
     char path[1024];
     memset(found, 0, sizeof *found);
     snprintf(path, sizeof path, "%s/braid-log-XXXXXX", directory && *directory ? directory : "/tmp");
-    log_file *log = calloc(1, sizeof *log);
+    log_file *log = log_new(path);
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    memcpy(log->path, path, sizeof path);
     log->fd = mkstemp(log->path);
     braid_err err = log->fd < 0 ? fail_io(log, "create", error) : BRAID_OK;
     if (!err) unlink(log->path);
@@ -258,6 +267,7 @@ braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_fil
 void log_file_close(log_file *log) {
     if (!log) return;
     if (log->fd >= 0) close(log->fd);
+    free(log->path);
     free(log);
 }
 

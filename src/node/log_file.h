@@ -11,10 +11,12 @@
 #include "base/id.h"
 #include "wire/message.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct log_file log_file;
-typedef void (*log_file_entry_fn)(void *context, const log_entry *entry);
+// False: no more of them.
+typedef bool (*log_file_entry_fn)(void *context, const log_entry *entry);
 
 typedef struct log_file_found {
     uint64_t store;      // names this file

@@ -138,9 +138,11 @@ static void core_config(node *n, peer_config *config) {
         memcpy(&config->random_seed, config->self.bytes, sizeof config->random_seed);
 }
 
-static void recall(void *context, const log_entry *record) {
+static bool recall(void *context, const log_entry *record) {
     node *n = context;
-    if (!peer_recall(n->core, record)) braid_fail(&n->error, BRAID_FORMAT, "the log %s contradicts itself; name another file", n->config.log_path);
+    if (peer_recall(n->core, record)) return true;
+    braid_fail(&n->error, BRAID_FORMAT, "the log %s contradicts itself; name another file", n->config.log_path);
+    return false;
 }
 
 static braid_err begin_core(node *n, braid_error *error) {

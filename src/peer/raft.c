@@ -260,7 +260,7 @@ void raft_hand_over(raft *r, const braid_id *to) {
 }
 
 static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
-    if (body->term != r->term || r->role != RAFT_FOLLOWER || !raft_votes(r)) return;
+    if (body->term != r->term || r->role != RAFT_FOLLOWER || !raft_votes(r) || r->term >= WIRE_MAX_TERM) return;
     r->invited = true;
     stand(r, now);
 }
@@ -268,8 +268,8 @@ static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
 // ---- the outside --------------------------------------------------------------------------------------------------
 
 void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *msg) {
-    // the receiver's store comes first in each of these bodies
-    if (msg->u.vote.to != r->store) return;
+    // the receiver's store comes first in each of these bodies, then the sender's, then the term
+    if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
     switch (msg->kind) {
     case MESSAGE_VOTE: on_vote(r, now, from, &msg->u.vote); break;
     case MESSAGE_VOTED: on_voted(r, now, from, &msg->u.voted); break;
@@ -285,7 +285,10 @@ void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *ms
 
 void raft_stored(raft *r, uint64_t now, const log_entry *record) {
     if (record->kind == LOG_VOTE) {
+        bool newer = record->term > r->term_stored;
+        if (newer) r->term_stored = record->term;
         vote_stored(r, now, record);
+        if (newer && record->term == r->term) raft_acknowledge(r);
         return;
     }
     bool base = record->kind == LOG_BASE && record->index == r->base;
@@ -316,7 +319,7 @@ void raft_tick(raft *r, uint64_t now) {
         raft_replicate(r, now, true);
         return;
     }
-    if (raft_votes(r) && now >= r->elect_ns) try_out(r, now);
+    if (raft_votes(r) && now >= r->elect_ns && r->term < WIRE_MAX_TERM) try_out(r, now);
 }
 
 uint64_t raft_deadline(const raft *r) {

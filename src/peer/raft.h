@@ -25,6 +25,7 @@
 enum {
     RAFT_WINDOW = 256,    // newest entries that a host keeps in memory, usually
     RAFT_IN_FLIGHT = 64,  // entries sent ahead of a follower's answer
+    RAFT_TERM_STEP = 1 << 20,  // who names a term that lies further ahead is not believed: terms end at WIRE_MAX_TERM
 };
 
 typedef struct raft_host {
@@ -67,6 +68,7 @@ typedef struct raft {
     rng random;
 
     uint64_t term;
+    uint64_t term_stored; // the newest one whose record is durable: what older leaders say is refused for good
     log_vote vote;        // in `term`
     uint64_t base, base_term;  // the entry before the window's first
     uint64_t last;

@@ -123,7 +123,7 @@ void raft_applied(raft *r, uint64_t index, uint64_t term) {
 
 bool raft_recall(raft *r, const log_entry *record) {
     if (record->kind == LOG_VOTE) {
-        r->term = record->term;
+        r->term = r->term_stored = record->term;
         r->vote = record->u.vote;
         return true;
     }
@@ -139,6 +139,7 @@ bool raft_recall(raft *r, const log_entry *record) {
         r->stored = r->last;
     }
     if (record->term > r->term) r->term = record->term;
+    r->term_stored = r->term;
     return true;
 }
 
@@ -293,6 +294,8 @@ static void answer(raft *r, uint64_t clock_ns, uint64_t store) {
     body->term = r->term;
     body->accepted = true;
     body->match = r->matched < durable ? r->matched : durable;
+    // after a crash an older leader could cut off what this one counts on
+    if (r->term_stored < r->term) body->match = 0;
     body->clock_ns = clock_ns;
     r->host.send(r->host.context, &r->leader);
 }

@@ -98,6 +98,11 @@ void codec_u16_below(codec *c, uint16_t *value, uint16_t end) {
     codec_require(c, *value < end);
 }
 
+void codec_term(codec *c, uint64_t *term) {
+    codec_u64(c, term);
+    codec_require(c, *term <= WIRE_MAX_TERM);
+}
+
 uint32_t codec_count16(codec *c, uint16_t *count, uint16_t maximum) {
     codec_u16(c, count);
     codec_require(c, *count <= maximum);

@@ -45,6 +45,8 @@ void codec_text(codec *c, char *text, size_t size);
 // A value with an upper end: an enum below its count, a stage number.
 void codec_u8_below(codec *c, uint8_t *value, uint8_t end);
 void codec_u16_below(codec *c, uint16_t *value, uint16_t end);
+// A leader's term, up to WIRE_MAX_TERM.
+void codec_term(codec *c, uint64_t *term);
 // A count of entries that follow. Returns how many to go through: 0 when the count is over its maximum.
 uint32_t codec_count16(codec *c, uint16_t *count, uint16_t maximum);
 uint32_t codec_count32(codec *c, uint32_t *count, uint32_t maximum);

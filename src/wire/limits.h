@@ -30,6 +30,7 @@ enum {
     WIRE_MAX_CHUNK_BYTES = 16 * 1024 - 8,    // of a payload in one frame: with its header one full TLS record
 };
 
+#define WIRE_MAX_TERM ((uint64_t)UINT32_MAX)     // of a leader: an election a second for 136 years
 #define WIRE_MAX_LINK_COST  ((uint32_t)1 << 30)  // of one link, in microseconds; also of a place's coordinates
 #define WIRE_MAX_ROUTE_COST ((int64_t)1 << 58)  // of a walk, either sign
 

@@ -64,10 +64,13 @@ static void code_lead(codec *c, log_lead *lead) { codec_id(c, &lead->leader); }
 
 static void code_voters(codec *c, log_voters *voters) {
     uint32_t count = codec_count16(c, &voters->count, WIRE_MAX_VOTERS);
+    codec_require(c, count > 0);
     for (uint32_t i = 0; i < count; i++) {
-        codec_id(c, &voters->voter[i].id);
-        codec_u64(c, &voters->voter[i].store);
-        codec_text(c, voters->voter[i].address, sizeof voters->voter[i].address);
+        log_voter *v = &voters->voter[i];
+        codec_id(c, &v->id);
+        codec_u64(c, &v->store);
+        codec_text(c, v->address, sizeof v->address);
+        for (uint32_t j = 0; j < i; j++) codec_require(c, voters->voter[j].store != v->store || !id_equal(&voters->voter[j].id, &v->id));
     }
 }
 
@@ -85,7 +88,7 @@ static void code_vote(codec *c, log_vote *vote) {
 
 void codec_log_entry(codec *c, log_entry *entry) {
     codec_u64(c, &entry->index);
-    codec_u64(c, &entry->term);
+    codec_term(c, &entry->term);
     codec_u8(c, &entry->kind);
     switch (entry->kind) {
     case LOG_RUN: code_run(c, &entry->u.run); break;

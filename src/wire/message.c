@@ -125,7 +125,7 @@ static void code_settled(codec *c, message_settled *settled) {
 // Which reduction of which stage.
 static void code_round(codec *c, uint16_t *stage, uint64_t *term, uint64_t *round) {
     codec_u16_below(c, stage, WIRE_MAX_STAGES);
-    codec_u64(c, term);
+    codec_term(c, term);
     codec_u64(c, round);
 }
 
@@ -190,7 +190,7 @@ static void code_heartbeat(codec *c, message_heartbeat *heartbeat) {
     codec_u64(c, &heartbeat->progress);
     codec_u64(c, &heartbeat->forward_ns);
     codec_u64(c, &heartbeat->backward_ns);
-    codec_u64(c, &heartbeat->leads);
+    codec_term(c, &heartbeat->leads);
 }
 
 static void code_can_take(codec *c, message_can_take *can_take) {
@@ -225,7 +225,7 @@ static void code_leave(codec *c, message_leave *leave) {
 static void code_ballot(codec *c, uint64_t *to, uint64_t *from, uint64_t *term) {
     codec_u64(c, to);
     codec_u64(c, from);
-    codec_u64(c, term);
+    codec_term(c, term);
 }
 
 static void code_vote(codec *c, message_vote *vote) {
@@ -233,7 +233,7 @@ static void code_vote(codec *c, message_vote *vote) {
     codec_bool(c, &vote->trial);
     codec_bool(c, &vote->hand_over);
     codec_u64(c, &vote->last_index);
-    codec_u64(c, &vote->last_term);
+    codec_term(c, &vote->last_term);
 }
 
 static void code_voted(codec *c, message_voted *voted) {
@@ -245,7 +245,7 @@ static void code_voted(codec *c, message_voted *voted) {
 static void code_append(codec *c, message_append *append) {
     code_ballot(c, &append->to, &append->from, &append->term);
     codec_u64(c, &append->previous);
-    codec_u64(c, &append->previous_term);
+    codec_term(c, &append->previous_term);
     codec_u64(c, &append->committed);
     codec_u64(c, &append->patience_ns);
     codec_u64(c, &append->clock_ns);
@@ -266,7 +266,7 @@ static void code_appended(codec *c, message_appended *appended) {
 static void code_hand_over(codec *c, message_hand_over *hand_over) { code_ballot(c, &hand_over->to, &hand_over->from, &hand_over->term); }
 
 static void code_leader(codec *c, message_leader *leader) {
-    codec_u64(c, &leader->term);
+    codec_term(c, &leader->term);
     codec_id(c, &leader->id);
     codec_text(c, leader->address, sizeof leader->address);
 }

@@ -20,6 +20,7 @@ static inline uint64_t random_u64(wire_random *w) {
     return w->below > 0 ? rng_below(w->r, w->below) : rng_next(w->r) | 1;
 }
 static inline uint32_t random_u32(wire_random *w) { return (uint32_t)random_u64(w); }
+static inline uint64_t random_term(wire_random *w) { return random_u32(w); }
 static inline uint8_t random_below(wire_random *w, uint8_t end) { return (uint8_t)rng_below(w->r, end); }
 static inline bool random_bool(wire_random *w) { return rng_below(w->r, 2) == 1; }
 
@@ -82,7 +83,7 @@ static inline void random_subject(wire_random *w, message_subject *s) {
 
 static inline void random_round(wire_random *w, uint16_t *stage, uint64_t *term, uint64_t *round) {
     *stage = random_stage(w);
-    *term = random_u64(w);
+    *term = random_term(w);
     *round = random_u64(w);
 }
 
@@ -113,7 +114,7 @@ static inline void random_final(wire_random *w, log_final *final) {
 }
 
 static inline void random_voters(wire_random *w, log_voters *voters) {
-    voters->count = random_count(w, WIRE_MAX_VOTERS);
+    voters->count = (uint16_t)(1 + random_count(w, WIRE_MAX_VOTERS - 1));
     for (uint16_t i = 0; i < voters->count; i++) {
         random_bytes(w->r, voters->voter[i].id.bytes, BRAID_ID_BYTES);
         voters->voter[i].store = random_u64(w);
@@ -124,7 +125,7 @@ static inline void random_voters(wire_random *w, log_voters *voters) {
 static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) {
     memset(e, 0, sizeof *e);
     e->index = random_u64(w);
-    e->term = random_u64(w);
+    e->term = random_term(w);
     e->kind = kind;
     switch (kind) {
     case LOG_RUN:
@@ -351,7 +352,7 @@ static inline void random_heartbeat(wire_random *w, message_heartbeat *b) {
     b->progress = random_u64(w);
     b->forward_ns = random_u64(w);
     b->backward_ns = random_u64(w);
-    b->leads = random_u64(w);
+    b->leads = random_term(w);
 }
 
 static inline void random_can_take(wire_random *w, message_can_take *b) {
@@ -385,7 +386,7 @@ static inline void random_leave(wire_random *w, message_leave *b) {
 static inline void random_ballot(wire_random *w, uint64_t *to, uint64_t *from, uint64_t *term) {
     *to = random_u64(w);
     *from = random_u64(w);
-    *term = random_u64(w);
+    *term = random_term(w);
 }
 
 static inline void random_vote(wire_random *w, message_vote *b) {
@@ -393,7 +394,7 @@ static inline void random_vote(wire_random *w, message_vote *b) {
     b->trial = random_bool(w);
     b->hand_over = random_bool(w);
     b->last_index = random_u64(w);
-    b->last_term = random_u64(w);
+    b->last_term = random_term(w);
 }
 
 static inline void random_voted(wire_random *w, message_voted *b) {
@@ -405,7 +406,7 @@ static inline void random_voted(wire_random *w, message_voted *b) {
 static inline void random_append(wire_random *w, message_append *b) {
     random_ballot(w, &b->to, &b->from, &b->term);
     b->previous = random_u64(w);
-    b->previous_term = random_u64(w);
+    b->previous_term = random_term(w);
     b->committed = random_u64(w);
     b->patience_ns = random_u64(w);
     b->clock_ns = random_u64(w);
@@ -424,7 +425,7 @@ static inline void random_appended(wire_random *w, message_appended *b) {
 static inline void random_hand_over(wire_random *w, message_hand_over *b) { random_ballot(w, &b->to, &b->from, &b->term); }
 
 static inline void random_leader(wire_random *w, message_leader *b) {
-    b->term = random_u64(w);
+    b->term = random_term(w);
     random_bytes(w->r, b->id.bytes, BRAID_ID_BYTES);
     random_text(w, b->address, WIRE_MAX_ADDRESS);
 }

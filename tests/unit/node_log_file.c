@@ -40,12 +40,13 @@ static log_entry entry_make(uint64_t index) {
     return entry;
 }
 
-static void expect_next(void *context, const log_entry *entry) {
+static bool expect_next(void *context, const log_entry *entry) {
     uint64_t *next = context;
     assert_int_equal(entry->index, *next);
     assert_int_equal(entry->kind, LOG_EXPEL);
     assert_int_equal(entry->u.expel.member, *next * 7);
     ++*next;
+    return true;
 }
 
 static void write_entries(uint64_t first, uint64_t count) {
@@ -167,16 +168,17 @@ static void write_one(log_file *log, log_entry entry) {
 }
 
 typedef struct recalled {
-    uint32_t count;
+    uint32_t count, most;
     uint8_t kind[16];
     uint64_t index[16];
 } recalled;
 
-static void note_record(void *context, const log_entry *entry) {
+static bool note_record(void *context, const log_entry *entry) {
     recalled *r = context;
     assert_true(r->count < 16);
     r->kind[r->count] = entry->kind;
     r->index[r->count++] = entry->index;
+    return r->count != r->most;
 }
 
 static recalled recall_all(uint64_t start, uint64_t *store) {
@@ -198,14 +200,14 @@ static void a_base_counts_with_all_of_its_state(void **state) {
     assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
     write_one(log, (log_entry){.kind = LOG_VOTE, .term = 3});
     write_one(log, entry_make(1));
-    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2}});
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2, .voters = {.count = 1}}});
     write_one(log, entry_make(2));
     log_file_close(log);
     recalled torn = recall_all(start_a, &store);
     assert_int_equal(torn.count, 2);
     assert_int_equal(torn.kind[1], LOG_EXPEL);
     assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
-    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2}});
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = 7, .u.base = {.applied = 8, .entries = 2, .voters = {.count = 1}}});
     for (uint64_t i = 2; i <= 4; i++) write_one(log, entry_make(i));
     log_file_close(log);
     recalled whole = recall_all(start_a, &same);
@@ -228,6 +230,45 @@ static void a_log_of_another_start_is_kept_aside(void **state) {
     assert_int_equal(unlink(old), 0);
 }
 
+// Whoever says that it has seen enough, because they contradict each other, sees no more of them.
+static void what_is_recalled_can_be_refused(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    recalled r = {.most = 2};
+    write_entries(1, 5);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    log_file_recall(log, note_record, &r);
+    log_file_close(log);
+    assert_int_equal(r.count, 2);
+}
+
+// Of a path as long as the system allows nothing is cut: neither of the log's nor of what it is set aside as.
+static void a_long_path_is_kept_whole(void **state) {
+    (void)state;
+    enum { DEEP = 6, NAME = 200 };
+    char name[NAME + 1], long_path[DEEP * (NAME + 1) + 8], old[sizeof long_path + 4];
+    log_file *log = NULL;
+    size_t used = (size_t)snprintf(long_path, sizeof long_path, "%s", directory);
+    memset(name, 'd', NAME);
+    name[NAME] = '\0';
+    for (int i = 1; i < DEEP; i++) {
+        used += (size_t)snprintf(long_path + used, sizeof long_path - used, "/%s", name);
+        assert_int_equal(mkdir(long_path, 0700), 0);
+    }
+    snprintf(long_path + used, sizeof long_path - used, "/log");
+    snprintf(old, sizeof old, "%s.old", long_path);
+    for (uint64_t start = 1; start <= 2; start++) {
+        assert_int_equal(log_file_open(long_path, &run_a, start, &log, NULL, NULL), BRAID_OK);
+        log_file_close(log);
+    }
+    assert_int_equal(unlink(old), 0);
+    assert_int_equal(unlink(long_path), 0);
+    for (int i = 1; i < DEEP; i++) {
+        *strrchr(long_path, '/') = '\0';
+        assert_int_equal(rmdir(long_path), 0);
+    }
+}
+
 typedef struct writing {
     uv_loop_t loop;
     log_writer *writer;
@@ -236,7 +277,7 @@ typedef struct writing {
 
 static void committed(void *context, const log_entry *entry) {
     writing *w = context;
-    expect_next(&w->next, entry);
+    (void)expect_next(&w->next, entry);
     if (w->next <= 60) {  // an append from inside the call back
         log_entry more = entry_make(w->next + 39);
         log_writer_append(w->writer, &more);
@@ -274,6 +315,7 @@ int main(void) {
         TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_log_of_another_start_is_kept_aside),
+        TEST(what_is_recalled_can_be_refused), TEST(a_long_path_is_kept_whole),
         TEST(entries_are_committed_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

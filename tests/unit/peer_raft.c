@@ -1,4 +1,4 @@
-// A voter's word and its store: no vote is given before it is durable, whatever else became so on the way.
+// A voter's word and its store: nothing is promised before it is durable, whatever else became so on the way.
 #include "peer/raft.h"
 
 #include <stdarg.h>
@@ -14,7 +14,8 @@ static const uint64_t SECOND = 1000000000;
 static struct {
     message scratch;
     log_entry record[KEPT];
-    uint32_t records, granted, refused;
+    uint32_t records, granted, refused, answers;
+    uint64_t match;  // the last one that was said
     raft machine;
     log_entry entry[RAFT_WINDOW];
 } w;
@@ -29,6 +30,11 @@ static message *compose(void *context, message_kind kind) {
 static void sent(void *context, const braid_id *to) {
     (void)context;
     (void)to;
+    if (w.scratch.kind == MESSAGE_APPENDED) {
+        assert_true(w.scratch.u.appended.accepted);
+        w.answers++;
+        w.match = w.scratch.u.appended.match;
+    }
     if (w.scratch.kind != MESSAGE_VOTED) return;
     if (w.scratch.u.voted.granted) w.granted++;
     else w.refused++;
@@ -110,8 +116,44 @@ static void test_next_life(void **state) {
     assert_int_equal(w.granted, 1);
 }
 
+static void append(uint64_t term, uint64_t previous, uint64_t previous_term) {
+    const braid_id from = named(2);
+    message msg = {.kind = MESSAGE_APPEND};
+    msg.u.append = (message_append){.to = 1, .from = 2, .term = term, .previous = previous, .previous_term = previous_term};
+    raft_receive(&w.machine, 10 * SECOND, &from, &msg);
+}
+
+// What it has counts for a new leader once the new term is durable: a crash before that takes it back to an older term, whose
+// leader may cut off what it said it had.
+static void test_a_match_waits_for_its_term(void **state) {
+    (void)state;
+    const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = named(1), .store = 1}, {.id = named(2), .store = 2}}}};
+    assert_true(raft_recall(&w.machine, &base));
+    for (uint64_t i = 1; i <= 3; i++) assert_true(raft_recall(&w.machine, &(log_entry){.kind = LOG_EXPEL, .index = i, .term = 1}));
+    append(1, 3, 1);
+    assert_int_equal(w.match, 3);
+    append(2, 3, 1);
+    assert_int_equal(w.answers, 2);
+    assert_int_equal(w.match, 0);
+    stored(0);
+    assert_int_equal(w.answers, 3);
+    assert_int_equal(w.match, 3);
+}
+
+// A term that nobody can have come to is nobody's.
+static void test_terms_do_not_jump_to_their_end(void **state) {
+    (void)state;
+    ask(2, WIRE_MAX_TERM);
+    append(2 + RAFT_TERM_STEP, 0, 0);
+    assert_int_equal(w.records + w.answers + w.granted, 0);
+    assert_int_equal(w.machine.term, 0);
+    ask(2, RAFT_TERM_STEP);
+    assert_int_equal(w.machine.term, RAFT_TERM_STEP);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
-                                       cmocka_unit_test_setup(test_next_life, begin)};
+                                       cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
+                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

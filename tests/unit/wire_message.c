@@ -172,6 +172,12 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_VOTERS, .u.voters.count = WIRE_MAX_VOTERS + 1}};
     assert_not_encoded(&m);
+    m.u.log.entry.u.voters.count = 0;  // nobody could ever decide anything
+    assert_not_encoded(&m);
+    m.u.log.entry.u.voters = (log_voters){.count = 3, .voter = {{.store = 1}, {.store = 2}, {.store = 1}}};  // two votes for one
+    assert_not_encoded(&m);
+    m.u.log.entry.u.voters.voter[2].id.bytes[0] = 1;
+    assert_true(message_encode(&m, bytes, sizeof bytes) > 0);
     m = (message){.kind = MESSAGE_JOIN, .u.join.kind = MEMBER_KIND_COUNT};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_JOIN, .u.join.stage = WIRE_MAX_STAGES};
@@ -181,6 +187,27 @@ static void test_limits_hold_when_encoding(void **state) {
     m = (message){.kind = MESSAGE_JOIN};
     memset(m.u.join.address, 'h', sizeof m.u.join.address);  // not terminated
     assert_not_encoded(&m);
+}
+
+// Terms end, and a round's number has one in its upper half: who named the last one would be the last to lead.
+static void test_terms_are_bounded(void **state) {
+    (void)state;
+    const uint64_t end = WIRE_MAX_TERM + 1;
+    const message bad[] = {
+        {.kind = MESSAGE_VOTE, .u.vote.term = end},
+        {.kind = MESSAGE_VOTE, .u.vote.last_term = end},
+        {.kind = MESSAGE_VOTED, .u.voted.term = end},
+        {.kind = MESSAGE_APPEND, .u.append.term = end},
+        {.kind = MESSAGE_APPEND, .u.append.previous_term = end},
+        {.kind = MESSAGE_APPEND, .u.append = {.has_entry = true, .entry = {.kind = LOG_LEAD, .term = end}}},
+        {.kind = MESSAGE_APPENDED, .u.appended.term = end},
+        {.kind = MESSAGE_HAND_OVER, .u.hand_over.term = end},
+        {.kind = MESSAGE_LEADER, .u.leader.term = end},
+        {.kind = MESSAGE_HEARTBEAT, .u.heartbeat.leads = end},
+        {.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_LEAD, .term = end}},
+        {.kind = MESSAGE_RESULT, .u.result.term = end},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_not_encoded(&bad[i]);
 }
 
 // A ROUTE with one part.
@@ -425,6 +452,7 @@ int main(void) {
         cmocka_unit_test(test_every_byte_of_a_body_is_encoded),
 #endif
         cmocka_unit_test(test_limits_hold_when_encoding),
+        cmocka_unit_test(test_terms_are_bounded),
         cmocka_unit_test(test_limits_of_a_route),
         cmocka_unit_test(test_limits_of_a_view),
         cmocka_unit_test(test_limits_hold_when_decoding),
