@@ -396,6 +396,8 @@ struct peer {
         uint64_t term;
         braid_id id;
         uint64_t looked_ns; // when it was last seen to that all voters are known
+        uint64_t asked_ns;  // when somebody was last asked who it is
+        uint32_t asked;     // how many of them
     } lead;                 // who leads, as far as this peer knows
     bool run_started;
     uint64_t run_index;
@@ -505,6 +507,7 @@ void log_stored(peer *p, const log_entry *entry);
 void log_vote_message(peer *p, uint32_t from, const message *msg);
 void on_log(peer *p, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
+uint64_t log_send_snapshot(peer *p, uint32_t contact_index, uint64_t before);
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
 void log_tick(peer *p);
 void log_compare(peer *p, uint64_t newest);  // the leader says that its log goes so far
@@ -669,6 +672,8 @@ void on_leader(peer *p, const message *msg);
 void send_leader(peer *p, uint32_t contact_index);
 void lead_tick(peer *p);
 bool lead_is_voter(const peer *p, const braid_id *id);
+void lead_ask(peer *p);
+bool lead_may_be_in(const peer *p, uint64_t term);
 bool lead_may_come_from(const peer *p, uint32_t contact_index);
 bool lead_has_gone_home(const peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);

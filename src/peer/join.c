@@ -110,6 +110,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     if (!peer_is_leader(p)) {
         send_leader(p, from);
+        if (lead_is_voter(p, &p->contacts[from].id) && msg->log_position < p->log_position) log_send_snapshot(p, from, UINT64_MAX);
         return;
     }
     contact *c = &p->contacts[from];

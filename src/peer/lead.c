@@ -20,6 +20,22 @@ bool lead_may_come_from(const peer *p, uint32_t from) {
     return c->member != 0 || id_equal(&c->id, &p->lead.id) || id_equal(&c->id, &p->config.leader_id) || lead_is_voter(p, &c->id);
 }
 
+// A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
+// know says who leads (on_get_log), each time another one.
+void lead_ask(peer *p) {
+    if (p->member_count == 0 || p->now < p->lead.asked_ns + TIMING_REPEAT_NS) return;
+    p->lead.asked_ns = p->now;
+    for (uint32_t tries = 0; tries < p->member_count; tries++) {
+        const member *m = &p->members[p->lead.asked++ % p->member_count];
+        if (m->contact == NO_CONTACT || p->contacts[m->contact].link != LINK_UP) continue;
+        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+        peer_send(p, m->contact, 0);
+        return;
+    }
+}
+
+bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->lead.term + RAFT_TERM_STEP; }
+
 // ---- hearing of it ------------------------------------------------------------------------------------------------
 
 // What a leader must hear from everybody, said at once.
@@ -55,7 +71,7 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
 
 void on_leader(peer *p, const message *msg) {
     const message_leader *body = &msg->u.leader;
-    if (body->term <= p->lead.term || p->leader.active || id_equal(&body->id, &p->config.self)) return;
+    if (body->term <= p->lead.term || !lead_may_be_in(p, body->term) || p->leader.active || id_equal(&body->id, &p->config.self)) return;
     contact_add(p, &body->id, body->address);
     lead_heard(p, &body->id, body->term, false);
 }
@@ -149,14 +165,18 @@ static bool votes(const peer *p, const member *m) {
 // Since it was last heard: a link that falls is no word from it.
 static uint64_t silence_ns(const peer *p, const contact *c) { return p->now - (c->timing.heard_ns != 0 ? c->timing.heard_ns : c->down_ns); }
 
-static bool silent(const peer *p, const member *m) {
-    const contact *c = contact_of(p, m);
-    return c != NULL && silence_ns(p, c) >= TIMING_EXPEL_SILENCE_NS / 2;
-}
-
 static bool listed(const log_voters *v, const contact *c) {
     for (uint32_t i = 0; i < v->count; i++)
         if (v->voter[i].store == c->store && id_equal(&v->voter[i].id, &c->id)) return true;
+    return false;
+}
+
+// Another data peer is there that does not take its leave. Else who does so must stay to the end.
+static bool data_stays(const peer *p) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const contact *c = contact_of(p, &p->members[i]);
+        if (p->members[i].kind == MEMBER_DATA && c != NULL && !c->departing && member_answers(p, p->members[i].id)) return true;
+    }
     return false;
 }
 
@@ -167,7 +187,8 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
             const member *m = &p->members[i];
             const contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
-            if (c->link == LINK_UP && !c->departing && member_answers(p, m->id)) return m;
+            if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
+            if (c->link == LINK_UP && member_answers(p, m->id)) return m;
         }
     return NULL;
 }
@@ -180,11 +201,12 @@ static const member *member_of(const peer *p, const log_voter *v) {
     return NULL;
 }
 
-// Members or not: who has left is there until it is replaced (leave_tick).
+// Members or not: who has left is there until it is replaced (leave_tick), and who was expelled and has no link is dead.
 static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
-    bool known = at != NO_CONTACT && p->contacts[at].store == v->store;
-    return known && silence_ns(p, &p->contacts[at]) < RANK_SILENT ? silence_ns(p, &p->contacts[at]) : RANK_SILENT - 1;
+    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    bool there = c != NULL && c->store == v->store && (c->member != 0 || c->link == LINK_UP);
+    return there && silence_ns(p, c) < RANK_SILENT ? silence_ns(p, c) : RANK_SILENT - 1;
 }
 
 // Whoever says nothing goes first, the longest before the others: most likely that one is dead, and then it is no loss. Then who
@@ -206,15 +228,18 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
     return worst;
 }
 
-static bool some(const peer *p, bool (*is)(const peer *, const member *)) {
+static bool some_voter_relays(const peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].contact != NO_CONTACT && votes(p, &p->members[i]) && is(p, &p->members[i])) return true;
+        if (p->members[i].contact != NO_CONTACT && p->members[i].kind != MEMBER_DATA && votes(p, &p->members[i])) return true;
     return false;
 }
 
-static bool is_relay(const peer *p, const member *m) {
-    (void)p;
-    return m->kind != MEMBER_DATA;
+static bool some_voter_is_silent(const peer *p) {
+    for (uint32_t i = 0; i < p->raft.voters.count; i++) {
+        const log_voter *v = &p->raft.voters.voter[i];
+        if (!id_equal(&v->id, &p->config.self) && voter_silence_ns(p, v) >= TIMING_EXPEL_SILENCE_NS / 2) return true;
+    }
+    return false;
 }
 
 static bool some_voter_has_left(const peer *p) {
@@ -248,17 +273,18 @@ static bool drop_voter(const peer *p, log_voters *v) {
     return true;
 }
 
-// One voter more or less at a time; an odd number. Who is silent is replaced before another one is, and goes before
-// the other comes: with both of them in, one more would have to live for a majority.
+// One voter more or less at a time; an odd number. Who is silent goes before another one comes: with both of them in, one
+// more would have to live for a majority. Who has left, and is there until it is replaced, goes afterwards.
 static bool other_voters(const peer *p, log_voters *v) {
     uint32_t most = p->config.voters < p->member_count ? p->config.voters : p->member_count;
     uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
     *v = p->raft.voters;
-    if (v->count > target || some_voter_has_left(p)) return drop_voter(p, v);
+    if (v->count > target) return drop_voter(p, v);
     if (v->count == 1) return several_voters(p, target, v);
-    bool full = v->count == target, silence = some(p, silent);
-    const member *m = candidate(p, v, full && !silence);
-    if (m == NULL || (full && !silence && !some(p, is_relay))) return false;
+    bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
+    const member *m = candidate(p, v, full && !silence && !left);
+    if (left && (m == NULL || silence)) return drop_voter(p, v);
+    if (m == NULL || (full && !silence && !left && !some_voter_relays(p))) return false;
     if (full && silence) return drop_voter(p, v);
     add_voter(p, m, v);
     return true;
@@ -271,16 +297,18 @@ static void choose_voters(peer *p) {
     if (raft_would_hold(&p->raft, p->now, &entry.u.voters)) log_append(p, &entry);
 }
 
-// A relay leads only until a data peer can; who leaves does not lead.
+// A relay leads only until a data peer can. Who takes its leave does not lead, unless it is the last data peer or the last
+// checkpoint is to be written.
 static void hand_on(peer *p) {
-    bool leaves = p->leaving;
-    if ((p->config.kind == MEMBER_DATA && !leaves) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;
+    bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader.phase < LEADER_SAVING_LAST;
+    if ((data && (!p->leaving || (p->me != 0 && !stays))) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;
     p->leader.handed_ns = p->now;
-    for (int kind = MEMBER_DATA; kind >= (leaves ? MEMBER_RELAY : MEMBER_DATA); kind--)
+    for (int kind = MEMBER_DATA; kind >= (p->leaving ? MEMBER_RELAY : MEMBER_DATA); kind--)
         for (uint32_t i = 0; i < p->member_count; i++) {
             const member *m = &p->members[i];
-            if (m->kind != kind || m->contact == NO_CONTACT || !votes(p, m) || !member_answers(p, m->id)) continue;
-            raft_hand_over(&p->raft, &p->contacts[m->contact].id);
+            const contact *c = contact_of(p, m);
+            if (m->kind != kind || c == NULL || (stays && c->departing) || !votes(p, m) || !member_answers(p, m->id)) continue;
+            raft_hand_over(&p->raft, &c->id);
             return;
         }
 }

@@ -158,17 +158,22 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
 
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snapshot_next(p, after, UINT64_MAX, out); }
 
+// What the log made, as entries before `before`. Returns the last one's index. From somebody who does not lead it is of use to a
+// voter that comes back while nobody leads: where the other voters are now, without whom nobody will.
+uint64_t log_send_snapshot(peer *p, uint32_t contact_index, uint64_t before) {
+    log_entry entry;
+    uint64_t previous = 0;
+    while (snapshot_next(p, previous, before, &entry)) {
+        send_entry(p, contact_index, &entry, previous, previous == 0);
+        previous = entry.index;
+    }
+    return previous;
+}
+
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
     if (from < first) {
-        log_entry entry;
-        bool reset = true;
-        previous = 0;
-        while (snapshot_next(p, previous, first, &entry)) {
-            send_entry(p, contact_index, &entry, previous, reset);
-            previous = entry.index;
-            reset = false;
-        }
+        previous = log_send_snapshot(p, contact_index, first);
         from = first;
     }
     // a joiner gets all at once, so that it does not fetch state for a version long gone
@@ -183,8 +188,9 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
 }
 
 void on_get_log(peer *p, uint32_t from, const message *msg) {
-    if (!peer_is_leader(p) || from == NO_CONTACT || msg->u.get_log.from == 0) return;
-    log_send_from(p, from, msg->u.get_log.from);
+    if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
+    if (!peer_is_leader(p)) send_leader(p, from);
+    else log_send_from(p, from, msg->u.get_log.from);
 }
 
 // Whoever does not say the newest position in its own words is sent what it lacks.

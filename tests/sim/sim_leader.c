@@ -112,16 +112,25 @@ static void test_silent_data_peer_is_replaced_once(void **state) {
     assert_in_range(report.stats.leaders, 2, 4);
 }
 
-// Schedules in which those who live were too few for a majority of those who voted. They must not: of the voters there were
-// at the start of each a majority lives, and who goes of its own will is one of them.
-//     5079: a voter took its leave and went, another one died, and the third had nobody to agree with
-//     5281: one was silent; a fourth was added before that one was dropped, and died: two of four
-//     5217: two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
-static void test_enough_voters_stay(void **state) {
+// Schedules that ended nowhere. In each a majority of those who vote lives at any time (sim/crash.c allows no other death), and
+// who goes of its own will is one of them as long as it is there.
+static const uint64_t once_stuck[] = {
+    5079,  // a voter took its leave and went, another one died, and the third had nobody to agree with
+    5281,  // one was silent; a fourth was added before that one was dropped, and died: two of four
+    5217,  // two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
+    7002,  // who had left was dropped at the moment when another one had died
+    5542,  // the same as 5281, with one that was known to be dead
+    7077,  // a voter came back at another address while nobody led, and found only relays, who did not say where the others were
+    5517,  // a relay was cut off until it knew nobody any more who votes, and believed no stranger
+    7344,  // the last data peer was asked to leave: it led, handed over to a relay, which handed over to it, and so on
+    7435,  // the same, and a pause took its vote, which it did not get back
+    7342,  // a relay led at the end, and the data peer that could have written the last checkpoint had been asked to leave
+};
+
+static void test_no_schedule_ends_nowhere(void **state) {
     (void)state;
-    static const uint64_t seeds[] = {5079, 5281, 5217};
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-        const sim_campaign campaign = {.first = seeds[i], .count = 1, .leader_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
+    for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
+        const sim_campaign campaign = {.first = once_stuck[i], .count = 1, .leader_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
         sim_campaign_result r;
         sim_campaign_run(&campaign, stdout, &r);
         assert_int_equal(r.runs, 1);
@@ -154,7 +163,7 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
-        cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_enough_voters_stay),
+        cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_no_schedule_ends_nowhere),
         cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
