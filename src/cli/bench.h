@@ -14,5 +14,6 @@ int bench_drift(int argc, char **argv);
 int bench_scale(int argc, char **argv);
 int bench_views(int argc, char **argv);
 int bench_step(int argc, char **argv);
+int bench_generate(int argc, char **argv);
 
 #endif

@@ -16,6 +16,7 @@ typedef struct generate_flags {
     const char *prompt;
     uint64_t tokens, top_k, seed, threads;
     double temperature, top_p;
+    bool int8;
 } generate_flags;
 
 // A model may write anything; a terminal would obey control characters.
@@ -44,7 +45,7 @@ static int generate(const char *path, const generate_flags *flags) {
     checkpoint *from = NULL;
     generator *g = NULL;
     braid_err err = checkpoint_open(path, &from, &error);
-    if (!err) err = generator_new(from, (unsigned)flags->threads, &g, &error);
+    if (!err) err = generator_new(from, flags->int8, (unsigned)flags->threads, &g, &error);
     checkpoint_close(from);
     if (err) return cli_complain(CLI_FAILED, "generate", "%s", error.text);
     int code = write_text(g, flags);
@@ -71,6 +72,7 @@ int cli_generate(int argc, char **argv) {
         {"top-p", OPTION_REAL, &flags.top_p, .help = "choose among the likeliest with this probability together",
          .unit = "P", .max = 1},
         {"seed", OPTION_COUNT, &flags.seed, .help = "the same seed writes the same text"},
+        {"int8", OPTION_SWITCH, &flags.int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
         {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute", .min = 1, .max = GENERATE_MAX_THREADS,
          .fallback = "one a core"},
     };

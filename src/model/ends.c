@@ -1,7 +1,6 @@
 // The two ends of the model, which stage 0 holds: embedding; final norm, head and loss.
 #include "base/err.h"
 #include "model/stage_inner.h"
-#include "tensor/gemm.h"
 
 #include <string.h>
 
@@ -29,17 +28,4 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
     tensor_norm_input_gradient(s->pool, &norm, x, s->narrow, NULL, dx);
     v.header->lossy = 1;
     return sum;
-}
-
-void stage_logits(stage *s, const float *x, uint32_t position, float *logits) {
-    size_t dim = s->config.dim, sequences = s->shape.sequences;
-    BRAID_ASSERT(s->shape.ends && position < s->shape.tokens);
-    tensor_norm norm = stage_norm(s, &s->layout.norm, s->head_mean, s->head_scale);
-    norm.rows = sequences;
-    for (size_t i = 0; i < sequences; i++)
-        memcpy(s->narrow + i * dim, x + (i * s->shape.tokens + position) * dim, dim * sizeof *x);
-    tensor_norm_forward(s->pool, &norm, s->narrow, s->grad[0]);
-    tensor_gemm_run(s->pool, &(tensor_gemm){sequences, s->config.vocab, dim, tensor_plain(s->grad[0], dim),
-                                            tensor_transposed(s->parameters + s->layout.head, dim), logits,
-                                            s->config.vocab, GEMM_SET});
 }

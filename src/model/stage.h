@@ -79,8 +79,5 @@ void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *
 // size rounded up to 64 bytes, it has to end at least this many bytes after the stash. What the sink gets then belongs
 // where the stash is used no more.
 size_t stage_sum_overhang(const stage *s, size_t element_bytes);
-// Logits of the last position of each of `sequences` sequences after stage_forward .. final norm and head, for generation:
-// x[rows * dim] -> logits[sequences * vocab].
-void stage_logits(stage *s, const float *x, uint32_t position, float *logits);
 
 #endif

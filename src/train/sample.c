@@ -1,5 +1,6 @@
 #include "train/sample.h"
 
+#include "model/decoder.h"
 #include "model/stage.h"
 
 #include <math.h>
@@ -61,60 +62,45 @@ uint32_t sample_token(const float *logits, uint32_t count, const sample_settings
     return choices[kept - 1].token;
 }
 
-enum { MAX_WINDOWS = 16, SMALLEST_WINDOW = 32, ALIGNMENT = 64 };
+enum { ALIGNMENT = 64 };
 
 struct generator {
     model_config model;
     tensor_pool *pool;
     float *parameters;
-    uint32_t window_count;
-    uint32_t windows[MAX_WINDOWS];  // tokens, ascending; the last is the model's context
-    stage *stages[MAX_WINDOWS];     // the model on as many tokens
-    void *stash;
-    float *activation, *logits;
+    decoder *decoder;
+    float *logits;
     int32_t *tokens;  // [context]
-    uint32_t count;   // of tokens read and kept
+    uint32_t count;   // of tokens read and kept; the decoder may be behind
 };
 
 static void *room_for(size_t bytes) {
     return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 }
 
-// There is no cache of keys and values: each byte costs a forward pass over a window. Short texts get short windows.
-static braid_err make_windows(generator *g, braid_error *error) {
-    uint32_t step = (g->model.context + MAX_WINDOWS - 1) / MAX_WINDOWS;
-    if (step < SMALLEST_WINDOW) step = SMALLEST_WINDOW;
-    braid_err err = BRAID_OK;
-    for (uint32_t width = 0; width < g->model.context && !err;) {
-        width = g->model.context - width > step ? width + step : g->model.context;
-        stage_shape shape = {.layer_end = g->model.layers, .ends = true, .sequences = 1, .tokens = width};
-        err = stage_new(&g->model, &shape, g->pool, &g->stages[g->window_count], error);
-        if (!err) g->windows[g->window_count++] = width;
-    }
+static braid_err load_weights(checkpoint *from, tensor_pool *pool, float **out, braid_error *error) {
+    const model_config *model = checkpoint_model(from);
+    stage_shape shape = {.layer_end = model->layers, .ends = true, .sequences = 1, .tokens = 1};
+    stage *s = NULL;
+    braid_err err = stage_new(model, &shape, pool, &s, error);
+    if (!err && !(*out = room_for(stage_parameters(s) * sizeof **out)))
+        err = braid_fail(error, BRAID_MEMORY, "no memory for this model's weights");
+    if (!err)
+        err = checkpoint_read_stage(from, model, stage_tensors(s), stage_tensor_count(s), *out, NULL, NULL, error);
+    stage_free(s);
     return err;
 }
 
-static braid_err load(generator *g, checkpoint *from, braid_error *error) {
-    stage *widest = g->stages[g->window_count - 1];
-    g->parameters = room_for(stage_parameters(widest) * sizeof(float));
-    g->stash = room_for(stage_stash_bytes(widest));
-    g->activation = room_for(stage_activation_elements(widest) * sizeof(float));
-    g->logits = room_for(g->model.vocab * sizeof(float));
-    g->tokens = calloc(g->model.context, sizeof *g->tokens);
-    if (!g->parameters || !g->stash || !g->activation || !g->logits || !g->tokens)
-        return braid_fail(error, BRAID_MEMORY, "no memory for this model");
-    for (uint32_t i = 0; i < g->window_count; i++) stage_bind(g->stages[i], g->parameters);
-    return checkpoint_read_stage(from, &g->model, stage_tensors(widest), stage_tensor_count(widest), g->parameters,
-                                 NULL, NULL, error);
-}
-
-braid_err generator_new(checkpoint *from, unsigned threads, generator **out, braid_error *error) {
+braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error) {
     generator *g = calloc(1, sizeof *g);
     if (!g) return braid_fail(error, BRAID_MEMORY, "no memory for this model");
     g->model = *checkpoint_model(from);
+    g->logits = room_for(g->model.vocab * sizeof *g->logits);
+    g->tokens = calloc(g->model.context, sizeof *g->tokens);
     braid_err err = tensor_pool_new(threads, &g->pool, error);
-    if (!err) err = make_windows(g, error);
-    if (!err) err = load(g, from, error);
+    if (!err && (!g->logits || !g->tokens)) err = braid_fail(error, BRAID_MEMORY, "no memory for this model");
+    if (!err) err = load_weights(from, g->pool, &g->parameters, error);
+    if (!err) err = decoder_new(&g->model, g->parameters, narrow, g->pool, &g->decoder, error);
     if (err)
         generator_free(g);
     else
@@ -124,11 +110,9 @@ braid_err generator_new(checkpoint *from, unsigned threads, generator **out, bra
 
 void generator_free(generator *g) {
     if (!g) return;
-    for (uint32_t i = 0; i < g->window_count; i++) stage_free(g->stages[i]);
+    decoder_free(g->decoder);
     if (g->pool) tensor_pool_free(g->pool);
     free(g->parameters);
-    free(g->stash);
-    free(g->activation);
     free(g->logits);
     free(g->tokens);
     free(g);
@@ -137,25 +121,38 @@ void generator_free(generator *g) {
 void generator_read(generator *g, const uint8_t *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (g->count == g->model.context) {
-            // Full: forget the older half, so that the next bytes are cheap again.
-            uint32_t kept = (g->model.context + 1) / 2 < g->count ? (g->model.context + 1) / 2 : 0;
+            // Full: forget the older half; the rest gets new positions and is read again.
+            uint32_t kept = g->model.context / 2;
             memmove(g->tokens, g->tokens + g->count - kept, kept * sizeof *g->tokens);
             g->count = kept;
+            decoder_rewind(g->decoder);
         }
         g->tokens[g->count++] = bytes[i];
     }
 }
 
-uint8_t generator_next(generator *g, const sample_settings *settings, rng *random) {
+// The logits behind the last token. It was never asked about before: whoever asks reads another one then.
+static void catch_up(generator *g) {
     if (g->count == 0) generator_read(g, (const uint8_t *)"\n", 1);
-    uint32_t w = 0;
-    while (g->windows[w] < g->count) w++;
-    // What stands behind the last token cannot reach back to it: attention is causal.
-    memset(g->tokens + g->count, 0, (g->model.context - g->count) * sizeof *g->tokens);
-    stage_forward(g->stages[w], g->stash, g->tokens, NULL, g->activation);
-    stage_logits(g->stages[w], g->activation, g->count - 1, g->logits);
-    uint32_t choices = g->model.vocab < SAMPLE_BYTES ? g->model.vocab : SAMPLE_BYTES;
-    uint8_t byte = (uint8_t)sample_token(g->logits, choices, settings, random);
+    for (uint32_t i = decoder_position(g->decoder); i < g->count; i++)
+        decoder_read(g->decoder, (uint32_t)g->tokens[i], i + 1 == g->count ? g->logits : NULL);
+}
+
+static uint32_t choices_of(const generator *g) { return g->model.vocab < SAMPLE_BYTES ? g->model.vocab : SAMPLE_BYTES; }
+
+uint8_t generator_next(generator *g, const sample_settings *settings, rng *random) {
+    catch_up(g);
+    uint8_t byte = (uint8_t)sample_token(g->logits, choices_of(g), settings, random);
     generator_read(g, &byte, 1);
     return byte;
+}
+
+double generator_surprise(generator *g, uint8_t byte) {
+    catch_up(g);
+    float top = g->logits[likeliest(g->logits, g->model.vocab)];
+    double sum = 0;
+    for (uint32_t i = 0; i < g->model.vocab; i++) sum += exp((double)g->logits[i] - (double)top);
+    double surprise = log(sum) - ((double)g->logits[byte] - (double)top);
+    generator_read(g, &byte, 1);
+    return surprise;
 }

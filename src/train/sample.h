@@ -22,12 +22,14 @@ uint32_t sample_token(const float *logits, uint32_t count, const sample_settings
 
 typedef struct generator generator;
 
-// Loads the weights. Free with generator_free; the checkpoint may be closed.
-braid_err generator_new(checkpoint *from, unsigned threads, generator **out, braid_error *error);
+// Loads the weights; `narrow`: matrices as 8-bit integers. Free with generator_free; the checkpoint may be closed.
+braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error);
 void generator_free(generator *g);
 // Appends bytes to what the model has read. Only the last `context` of them matter.
 void generator_read(generator *g, const uint8_t *bytes, size_t count);
 // The next byte, which counts as read.
 uint8_t generator_next(generator *g, const sample_settings *settings, rng *random);
+// -ln of the probability of this byte as the next one, which then counts as read.
+double generator_surprise(generator *g, uint8_t byte);
 
 #endif

@@ -20,9 +20,9 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t6" "bench views" "bench scale"; do
+    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t6" "bench views" "bench scale" "bench generate"; do
         # shellcheck disable=SC2086 # an experiment is two words
-        "$BRAID" $verb --help | sed -n 's/^  --\([a-z-]*\).*/\1/p'
+        "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
 }
 all_flags | sed 's/$/: 1/' >all.yaml
@@ -106,6 +106,11 @@ expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --
 expect 2 "--top-p: 2 is too large: at most 1" "$BRAID" generate saved --top-p 2
 expect 2 "--temperature: -1 is too small: at least 0" "$BRAID" generate saved --temperature=-1
 expect 2 "CHECKPOINT is missing" "$BRAID" generate
+expect 0 "the" "$BRAID" generate saved --prompt the --tokens 5 --int8
+expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
+expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json
+expect 2 "say which text" "$BRAID" bench generate saved
+expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key

@@ -195,7 +195,7 @@ static void test_what_cannot_be_is_refused(void **state) {
     expect_refused(f, f->run.checkpoint, 0, "its dim is 32, the run's is 64");
 }
 
-static generator *trained(fixture *f, uint64_t iterations) {
+static generator *trained(fixture *f, uint64_t iterations, bool narrow) {
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     diary d = {0};
     f->run.recipe.iterations = iterations;
@@ -203,15 +203,12 @@ static generator *trained(fixture *f, uint64_t iterations) {
     checkpoint *c = NULL;
     generator *g = NULL;
     assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
-    assert_int_equal(generator_new(c, 1, &g, NULL), BRAID_OK);
+    assert_int_equal(generator_new(c, narrow, 1, &g, NULL), BRAID_OK);
     checkpoint_close(c);
     return g;
 }
 
-// After some training on a few words, the likeliest way on from "bra" is "ids".
-static void test_a_trained_model_writes_its_words(void **state) {
-    fixture *f = *state;
-    generator *g = trained(f, 150);
+static void writes_its_words(generator *g) {
     rng r = {1};
     sample_settings likeliest = {.top_p = 1};
     generator_read(g, (const uint8_t *)"the river bra", 13);
@@ -224,9 +221,15 @@ static void test_a_trained_model_writes_its_words(void **state) {
     generator_free(g);
 }
 
+// After some training on a few words, the likeliest way on from "bra" is "ids".
+static void test_a_trained_model_writes_its_words(void **state) {
+    fixture *f = *state;
+    for (int narrow = 0; narrow < 2; narrow++) writes_its_words(trained(f, 150, narrow));
+}
+
 static void test_the_same_seed_writes_the_same_text(void **state) {
     fixture *f = *state;
-    generator *g = trained(f, 2), *h = trained(f, 2);
+    generator *g = trained(f, 2, false), *h = trained(f, 2, false);
     rng r = {7}, s = {7};
     sample_settings settings = {.temperature = 1, .top_p = 1};
     for (int i = 0; i < 40; i++) assert_int_equal(generator_next(g, &settings, &r), generator_next(h, &settings, &s));

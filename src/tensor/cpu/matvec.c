@@ -1,0 +1,129 @@
+#include "tensor/matvec.h"
+
+#include "tensor/cpu/wide.h"
+
+#include <math.h>
+
+enum { ROWS = 32, COLS = 256, LARGEST = 127 };
+
+typedef int8_t lanes_bytes __attribute__((vector_size(LANES)));
+
+typedef struct product {
+    const tensor_matvec *m;
+    const float *x;
+    float *y;
+} product;
+
+static float with_bias(const tensor_matvec *m, size_t i, float sum) { return m->bias ? sum + m->bias[i] : sum; }
+
+// --- w as it is
+
+TENSOR_WIDE
+static void rows_plain(const product *p, size_t begin, size_t end) {
+    const tensor_matvec *m = p->m;
+    for (size_t i = begin; i < end; i++) p->y[i] = with_bias(m, i, lanes_dot(p->x, m->w.at + i * m->w.stride, m->in));
+}
+
+TENSOR_WIDE
+static void add_scaled(float *restrict y, const float *restrict row, size_t count, float factor) {
+    for (size_t j = 0; j < count; j++) y[j] += factor * row[j];
+}
+
+static void columns_plain(const product *p, size_t begin, size_t end) {
+    const tensor_matvec *m = p->m;
+    float sum[COLS] = {0};
+    for (size_t k = 0; k < m->in; k++) add_scaled(sum, m->w.at + k * m->w.stride + begin, end - begin, p->x[k]);
+    for (size_t j = begin; j < end; j++) p->y[j] = with_bias(m, j, sum[j - begin]);
+}
+
+// --- w as bytes
+
+TENSOR_WIDE
+static void rows_narrow(const product *p, size_t begin, size_t end) {
+    const tensor_matvec *m = p->m;
+    size_t groups = matvec_groups(m->in);
+    for (size_t i = begin; i < end; i++) {
+        const int8_t *bytes = m->bytes + i * groups * MATVEC_GROUP;
+        const float *scales = m->scales + i * groups;
+        lanes sum = {0};
+        for (size_t g = 0; g < groups; g++) {
+            lanes part = {0}, x;
+            for (size_t k = g * MATVEC_GROUP; k < (g + 1) * MATVEC_GROUP; k += LANES) {
+                lanes_bytes some;
+                memcpy(&some, bytes + k, sizeof some);
+                lanes_load(&x, p->x + k);
+                part += __builtin_convertvector(__builtin_convertvector(some, lanes_bits), lanes) * x;
+            }
+            sum += part * scales[g];
+        }
+        p->y[i] = with_bias(m, i, lanes_add(&sum));
+    }
+}
+
+static float element(const tensor_matvec *m, size_t k, size_t i) {
+    return m->w.transposed ? m->w.at[i * m->w.stride + k] : m->w.at[k * m->w.stride + i];
+}
+
+static void narrow_group(const tensor_matvec *m, size_t i, size_t group) {
+    size_t first = group * MATVEC_GROUP, count = m->in - first < MATVEC_GROUP ? m->in - first : MATVEC_GROUP;
+    int8_t *bytes = m->bytes + i * matvec_groups(m->in) * MATVEC_GROUP + first;
+    float largest = 0;
+    for (size_t k = 0; k < count; k++) largest = fmaxf(largest, fabsf(element(m, first + k, i)));
+    float scale = largest / LARGEST, inverse = largest > 0 ? LARGEST / largest : 0;
+    m->scales[i * matvec_groups(m->in) + group] = scale;
+    for (size_t k = 0; k < MATVEC_GROUP; k++)
+        bytes[k] = k < count ? (int8_t)lrintf(element(m, first + k, i) * inverse) : 0;
+}
+
+static void narrow_rows(const void *context, size_t begin, size_t end) {
+    const tensor_matvec *m = context;
+    for (size_t i = begin; i < end; i++)
+        for (size_t group = 0; group < matvec_groups(m->in); group++) narrow_group(m, i, group);
+}
+
+void tensor_matvec_narrow(tensor_pool *pool, tensor_matvec *m) {
+    tensor_pool_ranges(pool, m->out, ROWS, narrow_rows, m);
+}
+
+static void product_rows(const void *context, size_t begin, size_t end) {
+    const product *p = context;
+    if (p->m->bytes)
+        rows_narrow(p, begin, end);
+    else
+        rows_plain(p, begin, end);
+}
+
+static void product_columns(const void *context, size_t begin, size_t end) { columns_plain(context, begin, end); }
+
+void tensor_matvec_run(tensor_pool *pool, const tensor_matvec *m, const float *x, float *y) {
+    product p = {m, x, y};
+    if (m->bytes || m->w.transposed)
+        tensor_pool_ranges(pool, m->out, ROWS, product_rows, &p);
+    else
+        tensor_pool_ranges(pool, m->out, COLS, product_columns, &p);
+}
+
+// --- attention
+
+TENSOR_WIDE
+static float softmax(float *scores, size_t count) {
+    float top = scores[0], sum = 0;
+    for (size_t t = 1; t < count; t++) top = scores[t] > top ? scores[t] : top;
+    for (size_t t = 0; t < count; t++) scores[t] = wide_exp(scores[t] - top);
+    for (size_t t = 0; t < count; t++) sum += scores[t];
+    return sum;
+}
+
+TENSOR_WIDE
+static void score_keys(const float *query, const float *keys, size_t count, size_t width, float *scores) {
+    float scale = 1.0f / sqrtf((float)width);
+    for (size_t t = 0; t < count; t++) scores[t] = scale * lanes_dot(query, keys + t * width, width);
+}
+
+void tensor_attend(const float *query, const float *keys, const float *values, size_t count, size_t width,
+                   float *scores, float *out) {
+    score_keys(query, keys, count, width, scores);
+    float inverse = 1.0f / softmax(scores, count);
+    for (size_t i = 0; i < width; i++) out[i] = 0;
+    for (size_t t = 0; t < count; t++) add_scaled(out, values + t * width, width, scores[t] * inverse);
+}
