@@ -17,18 +17,11 @@ static const char examples[] = "braid bench step --model gpt2-124m --threads 1\n
 enum { TEXT_BYTES = 1 << 20, NAMES = 80 };
 
 // Six layers, as many key heads as query heads, tied embeddings.
-#define LLAMA(width, head_count, ffn, words, length) \
-    {.arch = MODEL_LLAMA,                            \
-     .dim = width,                                   \
-     .layers = 6,                                    \
-     .heads = head_count,                            \
-     .kv_heads = head_count,                         \
-     .ffn_dim = ffn,                                 \
-     .vocab = words,                                 \
-     .context = length,                              \
-     .rope_theta = 10000,                            \
-     .norm_eps = 1e-5f,                              \
-     .tied = true}
+#define LLAMA(width, head_count, ffn, words, length)                                                                 \
+    {                                                                                                                \
+        .arch = MODEL_LLAMA, .dim = width, .layers = 6, .heads = head_count, .kv_heads = head_count, .ffn_dim = ffn, \
+        .vocab = words, .context = length, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true                      \
+    }
 
 const step_model step_models[STEP_MODELS] = {
     {"gpt2-124m",
@@ -68,10 +61,16 @@ static void on_job(void *context, job_kind kind, uint64_t cost_ns) {
 
 static void on_event(void *context, const solo_event *event) {
     step_bench *b = context;
-    if (event->kind == SOLO_STARTED) b->parameters = event->parameters;
+    if (event->kind == SOLO_STARTED) {
+        b->parameters = event->parameters;
+        b->processor_start = step_processor_now();
+    }
     if (event->kind != SOLO_ITERATION) return;
     b->loss = event->loss;
+    double used = step_processor_now() - b->processor_start;
+    b->processor_start += used;
     if (event->iteration > b->warmup) {
+        b->processor[b->steps] = used;
         b->seconds[b->steps++] = (double)event->tokens / event->tokens_per_second;
         return;
     }

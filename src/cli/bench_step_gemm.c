@@ -10,11 +10,13 @@ enum { PEAK_BURSTS = 9, SHAPE_ROUNDS = 7 };
 
 static const double shape_seconds = 0.02;  // of one timing, so that a small product is repeated
 
-double step_now(void) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
+
+double step_processor_now(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -30,7 +32,8 @@ double step_peak(void) {
     double best = 0;
     float sink;
     for (int i = 0; i < PEAK_BURSTS; i++) {
-        double start = step_now(), operations = tensor_peak_burst(&sink), rate = operations / (step_now() - start);
+        double start = step_processor_now(), operations = tensor_peak_burst(&sink),
+               rate = operations / (step_processor_now() - start);
         if (rate > best) best = rate;
     }
     return best;
@@ -113,14 +116,15 @@ static void time_shape(tensor_pool *pool, step_shape *s, const operands *o) {
     tensor_gemm g = {.m = s->m, .n = s->n, .k = s->k, .c = o->c, .c_stride = s->n, .mode = GEMM_SET};
     g.a = s->a_transposed ? tensor_transposed(o->a, s->m) : tensor_plain(o->a, s->k);
     g.b = s->b_transposed ? tensor_transposed(o->b, s->k) : tensor_plain(o->b, s->n);
-    double seconds[SHAPE_ROUNDS], start = step_now();
+    clockid_t clock = tensor_pool_threads(pool) == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    double seconds[SHAPE_ROUNDS], start = seconds_of(clock);
     tensor_gemm_run(pool, &g);
-    double once = step_now() - start;
+    double once = seconds_of(clock) - start;
     uint32_t repeats = once < shape_seconds ? (uint32_t)(shape_seconds / once) + 1 : 1;
     for (int round = 0; round < SHAPE_ROUNDS; round++) {
-        start = step_now();
+        start = seconds_of(clock);
         for (uint32_t i = 0; i < repeats; i++) tensor_gemm_run(pool, &g);
-        seconds[round] = (step_now() - start) / repeats;
+        seconds[round] = (seconds_of(clock) - start) / repeats;
     }
     s->seconds = step_median(seconds, SHAPE_ROUNDS);
 }

@@ -31,7 +31,7 @@ typedef struct step_shape {
     size_t m, n, k;
     bool a_transposed, b_transposed;
     uint32_t per_step;
-    double seconds;  // of one product, median
+    double seconds;  // of one product, median; one thread's processor time, so that other processes do not count
 } step_shape;
 
 typedef struct step_bench {
@@ -39,7 +39,9 @@ typedef struct step_bench {
     uint64_t threads, reps, warmup;
     bool reproducible, recompute, shapes_wanted, json;
     // measured
-    double seconds[STEP_MAX_REPS];  // of each step
+    double seconds[STEP_MAX_REPS];    // of each step
+    double processor[STEP_MAX_REPS];  // seconds of all threads
+    double processor_start;
     uint32_t steps;
     double loss;
     uint64_t parameters;
@@ -58,7 +60,7 @@ braid_err step_time_shapes(step_bench *b, braid_error *error);
 // Operations of one step's matrix products that are needed (recomputed ones not counted), attention's lower half too.
 double step_operations(const step_bench *b);
 double step_median(double *values, uint32_t count);  // sorts them
-double step_now(void);
+double step_processor_now(void);                     // what this process has used, in seconds
 
 // bench_step_print.c
 bool step_print(const step_bench *b);

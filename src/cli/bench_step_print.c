@@ -19,11 +19,13 @@ static const struct {
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
 
-static double median_seconds(const step_bench *b) {
+static double median_of(const double *seconds, uint32_t steps) {
     double values[STEP_MAX_REPS];
-    memcpy(values, b->seconds, b->steps * sizeof *values);
-    return step_median(values, b->steps);
+    memcpy(values, seconds, steps * sizeof *values);
+    return step_median(values, steps);
 }
+
+static double median_seconds(const step_bench *b) { return median_of(b->seconds, b->steps); }
 
 static double tokens_of(const step_bench *b) { return (double)b->model->sequences * (double)b->model->tokens; }
 
@@ -69,6 +71,9 @@ static void print_text(const step_bench *b, const step_loop *loops) {
            tokens_of(b) / seconds, seconds * 1e3, b->steps, step_operations(b) / seconds * 1e-9,
            100 * share(step_operations(b), seconds, b), b->peak * 1e-9 * (double)b->threads,
            (double)b->peak_memory / (1 << 20));
+    double used = median_of(b->processor, b->steps);
+    printf("%.2f ms of processor time a step: %.1f%% of the peak\n", used * 1e3,
+           100 * step_operations(b) / used / b->peak);
     printf("\n%-36s %9s %6s\n", "part of a step", "ms", "share");
     for (uint32_t i = 0; i < JOBS; i++) {
         double ms = milliseconds(b, b->job_ns[jobs[i].kind]);
@@ -114,6 +119,7 @@ static bool print_json(const step_bench *b, const step_loop *loops) {
     json_out_string(&o, "gemm", tensor_gemm_name());
     json_out_u64(&o, "steps", b->steps);
     json_out_double(&o, "seconds", seconds);
+    json_out_double(&o, "processor_seconds", median_of(b->processor, b->steps));
     json_out_double(&o, "tokens_per_second", tokens_of(b) / seconds);
     json_out_double(&o, "loss", b->loss);
     json_out_double(&o, "peak_flops", b->peak);
