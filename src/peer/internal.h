@@ -174,6 +174,14 @@ typedef struct takeover {
     member_id *answer;           // [WIRE_MAX_MEMBERS]
 } takeover;
 
+// Private data: whose a share of the slots is, and whether it is there.
+typedef struct share_state {
+    uint64_t index;        // of its SHARE entry, 0: nobody's
+    log_share entry;
+    bool awaited;          // told: its peer is no member
+    uint64_t awaited_ns;   // since when
+} share_state;
+
 // ---- jobs ---------------------------------------------------------------------------------------------------------
 
 // A job with what to do when it is done.
@@ -381,6 +389,7 @@ struct peer {
     uint32_t member_count;
     member_id owner[WIRE_MAX_SLOTS];
     uint64_t owner_term[WIRE_MAX_SLOTS];
+    share_state share[WIRE_MAX_SLOTS];  // [run.shares]
 
     // log
     uint64_t log_position, log_asked_ns;
@@ -615,6 +624,15 @@ void on_survey(peer *p, const message *msg);
 void on_holdings(peer *p, const message *msg);
 void takeover_lead(peer *p);  // the leader gives away slots without an owner
 bool takeover_has_heir(const peer *p, const member *of);
+
+// ---- private.c: data that only one peer has -------------------------------------------------------------------------
+void private_share(peer *p, const log_entry *entry);  // SHARE
+// The member that a slot's data belong to; 0: it is not there.
+member_id private_owner(const peer *p, uint16_t slot);
+// The leader: whether the joiner gets a share, and its SHARE entry, of index 0 when that is in the log already.
+join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
+bool private_gathered(const peer *p);  // each share has its peer
+void private_tick(peer *p);
 
 // ---- work.c -------------------------------------------------------------------------------------------------------
 task *task_add(peer *p, job_kind kind);  // NULL: too many wait

@@ -40,10 +40,45 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
 
 // ---- the joiner ---------------------------------------------------------------------------------------------------
 
+static const char *refusal_text(uint8_t why) {
+    static const char *const text[REFUSALS] = {
+        [REFUSAL_NONE] = "the run is complete, or every stage has as many members as it may have",
+        [REFUSAL_NO_TEXT] = "the run's data are private: a data peer brings a text of its own",
+        [REFUSAL_TAKEN] = "this share of the private data is another peer's; ask for another one, or come with the identity (--identity) that has it",
+        [REFUSAL_NO_SHARE] = "there is no such share of the private data, or each is another peer's; who comes back needs the identity (--identity) that it had",
+        [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or come as another peer",
+        [REFUSAL_OTHER_TEXT] = "this peer came with another text before: bring the same one, since its microbatches are made of that",
+    };
+    return text[why < REFUSALS ? why : REFUSAL_NONE];
+}
+
+static void refuse_myself(peer *p, uint8_t why) {
+    p->over = true;
+    tell t = {.kind = TELL_REFUSED, .text = refusal_text(why)};
+    peer_tell(p, &t);
+    peer_effect(p, EFFECT_EXIT);
+}
+
+// Puts a data peer's share into the log. False: not now (`why` says nothing), or never.
+static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, join_refusal *why) {
+    *why = REFUSAL_NONE;
+    if (p->run.shares == 0) return true;
+    if (p->raft.last != p->log_position || log_room(p) < 2) return false;  // an entry under way may take the share
+    log_entry entry;
+    *why = private_admit(p, who, wish, text, &entry);
+    if (*why != REFUSAL_NONE) return false;
+    return entry.kind == LOG_NONE || log_append(p, &entry);
+}
+
 static void leader_admits_itself(peer *p) {
     const message_join wish = {.kind = (uint8_t)p->config.kind, .stage = p->config.stage};
     uint16_t stage;
+    join_refusal why;
     if (p->leader.admitted || !place(p, NO_CONTACT, &wish, &stage)) return;
+    if (wish.kind == MEMBER_DATA && !admit_share(p, &p->config.self, p->config.share, &p->config.text, &why)) {
+        if (why != REFUSAL_NONE) refuse_myself(p, why);
+        return;
+    }
     log_entry entry = {.kind = LOG_MEMBER};
     entry.u.member = (log_member){.peer = p->config.self, .stage = stage, .kind = (uint8_t)p->config.kind, .capacity = p->config.capacity,
                                   .incarnation = p->config.random_seed, .store = p->raft.store};
@@ -92,15 +127,18 @@ void join_tick(peer *p) {
     join->capacity = p->config.capacity;
     join->incarnation = p->config.random_seed;
     join->store = p->raft.store;
+    join->share = p->config.share;
+    join->text = p->config.text;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
     if (peer_send_leader(p)) p->join_sent_ns = p->now;
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
-static void dismiss(peer *p, uint32_t who) {
+static void dismiss(peer *p, uint32_t who, join_refusal why) {
     message_leave *leave = &peer_compose(p, MESSAGE_LEAVE)->u.leave;
     leave->reason = EXPEL_LEFT;
+    leave->refusal = (uint8_t)why;
     leave->dismissed = true;
     peer_send(p, who, 0);
 }
@@ -122,7 +160,12 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     }
     uint16_t stage;
     if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, from, join, &stage)) {
-        dismiss(p, from);
+        dismiss(p, from, REFUSAL_NONE);
+        return;
+    }
+    join_refusal why;
+    if (join->kind == MEMBER_DATA && !admit_share(p, &c->id, join->share, &join->text, &why)) {
+        if (why != REFUSAL_NONE) dismiss(p, from, why);
         return;
     }
     log_entry entry = {.kind = LOG_MEMBER};
@@ -144,11 +187,11 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     }
     bool complete = p->has_final && p->final.u.final.last;
     if (peer_is_leader(p) || (!complete && !id_equal(&c->id, &p->lead.id))) return;
-    p->over = true;  // the run is complete, or has no place for me
     if (p->me == 0 && !p->leaving) {
-        tell t = {.kind = TELL_REFUSED, .text = "the run is complete, or every stage has as many members as it may have"};
-        peer_tell(p, &t);
+        refuse_myself(p, msg->u.leave.refusal);
+        return;
     }
+    p->over = true;  // the run is complete
     peer_effect(p, EFFECT_EXIT);
 }
 
@@ -192,7 +235,7 @@ void leader_lose(peer *p, member_id who) {
 void leader_dismiss(peer *p, bool failed) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         if (!p->contacts[i].used || p->contacts[i].link != LINK_UP) continue;
-        dismiss(p, i);
+        dismiss(p, i, REFUSAL_NONE);
     }
     p->over = true;
     effect *e = peer_effect(p, EFFECT_EXIT);
@@ -209,7 +252,7 @@ static bool gathered(const peer *p) {
     }
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (member_count_stage(p, s) == 0) return false;
-    return data >= p->run.start_data_peers && relays >= p->run.start_relays;
+    return data >= p->run.start_data_peers && relays >= p->run.start_relays && private_gathered(p);
 }
 
 static void start_run(peer *p) {
@@ -218,7 +261,7 @@ static void start_run(peer *p) {
     if (log_room(p) < p->run.slots + 1u) return;
     for (uint16_t s = 0; s < p->run.slots; s++) {
         log_entry entry = {.kind = LOG_OWNER};
-        entry.u.owner = (log_owner){.slot = s, .member = data[s % count]};
+        entry.u.owner = (log_owner){.slot = s, .member = p->run.shares > 0 ? private_owner(p, s) : data[s % count]};
         log_append(p, &entry);
     }
     log_entry entry = {.kind = LOG_RUN};

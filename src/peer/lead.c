@@ -47,6 +47,8 @@ static void tell_all_again(peer *p) {
     reduce_stir(p);
     contacts_touch(p);
     if (p->lead.term <= 1) return;  // the first one is no news
+    for (uint32_t i = 0; i < p->contact_high; i++)  // who waits to be let in may know an older one
+        if (p->contacts[i].used && p->contacts[i].link == LINK_UP && p->contacts[i].member == 0) send_leader(p, i);
     uint32_t at = contact_find(p, &p->lead.id);
     tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
     peer_tell(p, &t);

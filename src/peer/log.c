@@ -68,6 +68,7 @@ static void apply(peer *p, const log_entry *entry) {
         p->close = entry->u.close;
         break;
     case LOG_FINAL: apply_final(p, entry); break;
+    case LOG_SHARE: private_share(p, entry); break;
     case LOG_VOTERS:
         p->voters = entry->u.voters;
         p->voters_index = entry->index;
@@ -143,6 +144,12 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
     if (p->has_final && p->final.index > after && p->final.index < best) {
         best = p->final.index;
         *out = p->final;
+    }
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        const share_state *its = &p->share[s];
+        if (its->index <= after || its->index >= best) continue;
+        best = its->index;
+        *out = (log_entry){.kind = LOG_SHARE, .u.share = its->entry};
     }
     if (p->voters_index > after && p->voters_index < best) {
         best = p->voters_index;
@@ -254,7 +261,9 @@ void log_progress(peer *p) {
 void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
 
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
-    if (from != NO_CONTACT) raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    if (from == NO_CONTACT) return;
+    raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    if (msg->kind == MESSAGE_VOTE) send_leader(p, from);  // it may be no voter any more, and have missed who leads
 }
 
 bool peer_recall(peer *p, const log_entry *record) {

@@ -85,7 +85,7 @@ size_t peer_bytes(const peer_run *run, const peer_config *config) { return carve
 peer *peer_init(void *memory, const peer_run *run, const peer_config *config, uint64_t now_ns) {
     BRAID_ASSERT(run->stages >= 1 && run->stages <= WIRE_MAX_STAGES);
     BRAID_ASSERT(run->microbatches + run->eval_microbatches <= WIRE_MAX_MICROBATCHES);
-    BRAID_ASSERT(run->slots >= 1 && run->slots <= WIRE_MAX_SLOTS && config->capacity >= 1);
+    BRAID_ASSERT(run->slots >= 1 && run->slots <= WIRE_MAX_SLOTS && run->shares <= run->slots && config->capacity >= 1);
     carve_all(memory, run, config);
     peer *p = memory;
     p->run = *run;
@@ -393,6 +393,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         transfer_tick(p);
         reduce_tick(p);
         takeover_tick(p);
+        private_tick(p);
         own_tick(p);
         hold_tick(p);
         sends_tick(p);

@@ -35,6 +35,9 @@ typedef struct peer_run {
     uint32_t microbatches;      // per iteration
     uint16_t stages;            // 0 .. stages - 1
     uint16_t slots;             // m belongs to slot m mod slots
+    uint16_t shares;            // private data: slot s belongs to share s mod shares, and each share to one peer. 0: all have the same data
+    bool elastic;               // private data: an iteration goes on without what a data peer that is gone keeps it waiting for
+    uint64_t patience_ns;       // ... after so long
     bool reproducible;
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch goes to the cheapest peer
     uint8_t objective;          // router_objective
@@ -71,6 +74,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_ITS_NUMBER = 1 << 14,   // a peer that comes back is the member that it was
     PEER_MUTANT_KEEPS_ITS_SUM = 1 << 15,      // an expelled peer keeps what it had counted
     PEER_MUTANT_ONE_ROUND = 1 << 16,          // another manifest bears the number of the one before
+    PEER_MUTANT_LENDS_SHARES = 1 << 17,       // slots of private data are given to whoever is there
 } peer_mutant;
 
 typedef struct peer_config {
@@ -82,6 +86,8 @@ typedef struct peer_config {
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
+    uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
+    braid_hash text;            // names its private data
     uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
@@ -127,6 +133,8 @@ typedef enum tell_kind {
     TELL_END,         // the run is complete: weights' hash
     TELL_REFUSED,     // this peer cannot take part: `text` says why
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
+    TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone
+    TELL_BACK,        // ... and is here again
     TELL_KINDS
 } tell_kind;
 
@@ -150,6 +158,7 @@ typedef struct tell {
     double loss, norm, learning_rate;
     uint64_t tokens;
     uint32_t microbatches;
+    uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
     uint64_t done, total;
     braid_hash hash;
     const char *text;

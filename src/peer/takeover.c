@@ -41,7 +41,7 @@ void takeover_owner(peer *p, const log_entry *entry) {
     p->owner[slot] = entry->u.owner.member;
     p->owner_term[slot] = entry->index;
     held_changes_owner(p, slot, older);
-    if (p->run_started && p->me != 0) tell_takeover(p, slot);  // a joiner's past is no news
+    if (p->run_started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot);  // a joiner's past is no news
     if (!p->run_started || p->config.kind != MEMBER_DATA || p->owner[slot] != p->me || p->me == 0) return;
     takeover *t = &p->takeover;
     t->open = true;
@@ -178,7 +178,9 @@ static bool may_inherit(const peer *p, const member *m) {
     return m->contact == NO_CONTACT || (!p->contacts[m->contact].departing && member_answers(p, m->id));
 }
 
+// Private data wait for their peer, and nobody else could do anything.
 bool takeover_has_heir(const peer *p, const member *of) {
+    if (p->run.shares > 0) return true;
     for (uint32_t i = 0; i < p->member_count; i++)
         if (&p->members[i] != of && may_inherit(p, &p->members[i])) return true;
     return of->kind != MEMBER_DATA;
@@ -209,8 +211,10 @@ void takeover_lead(peer *p) {
     for (uint16_t s = 0; s < p->run.slots; s++) {
         if (member_live(p, owner[s])) continue;
         log_entry entry = {.kind = LOG_OWNER};
-        entry.u.owner = (log_owner){.slot = s, .member = heir(p, owner)};
-        if (entry.u.owner.member == 0 || !log_append(p, &entry)) return;
+        bool anybody = p->run.shares == 0 || peer_breaks(p, PEER_MUTANT_LENDS_SHARES);
+        entry.u.owner = (log_owner){.slot = s, .member = anybody ? heir(p, owner) : private_owner(p, s)};
+        if (entry.u.owner.member == 0) continue;
+        if (!log_append(p, &entry)) return;
         owner[s] = entry.u.owner.member;
     }
 }

@@ -83,6 +83,7 @@ static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
+    if (campaign->private_data) sim_case_make_private(&c);
     return c;
 }
 
@@ -130,7 +131,7 @@ static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s --trace\n", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 

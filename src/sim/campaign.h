@@ -28,6 +28,7 @@ typedef struct sim_campaign {
     bool real, flaps, odd;   // odd: less ordinary runs
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
+    bool private_data;       // of data peers that come back
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full

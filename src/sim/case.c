@@ -27,7 +27,7 @@ const char *sim_mutant_name(sim_mutant mutant) {
     static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
-                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round"};
+                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -224,6 +224,16 @@ void sim_case_add_leader_deaths(sim_case *c) {
         c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
 }
 
+void sim_case_make_private(sim_case *c) {
+    c->private_data = true;
+    if (c->slots < c->data_peers) c->slots = c->data_peers;
+    c->data_joins = 0;  // there is no share for them
+    for (uint32_t i = 0; i < c->crashes; i++)
+        if (c->crash[i].data || c->crash[i].leader) c->crash[i].restart = c->crash[i].same_id = true;
+    for (uint32_t i = 0; i < c->troubles; i++)
+        if (c->trouble[i].kind == SIM_DRAIN_DATA) c->trouble[i].kind = SIM_PAUSE_DATA;
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -244,6 +254,7 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
     }
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
+    if (c->private_data) ADD("  private data\n");
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
     if (c->fast || c->lopsided || c->start_version || c->awaited)

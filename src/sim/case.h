@@ -94,6 +94,7 @@ typedef enum sim_mutant {
     SIM_MUTANT_KEEPS_ITS_NUMBER,
     SIM_MUTANT_KEEPS_ITS_SUM,
     SIM_MUTANT_ONE_ROUND,
+    SIM_MUTANT_LENDS_SHARES,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -121,6 +122,7 @@ typedef struct sim_case {
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others
     bool data_deaths;                            // data peers other than the leader may die, too
     bool leader_deaths;                          // and the leader
+    bool private_data;                           // each of the first data peers has a share of its own
     uint32_t voters;                             // of the log, at most; 0 or 1: the first leader alone
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
@@ -143,6 +145,8 @@ void sim_case_add_oddities(sim_case *c);
 void sim_case_add_data_deaths(sim_case *c);
 // The same of whoever leads, at the moments in which it decides; three or five vote.
 void sim_case_add_leader_deaths(sim_case *c);
+// Gives each data peer data of its own: who dies comes back as itself. The last to be called.
+void sim_case_make_private(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

@@ -74,6 +74,11 @@ static void note_again(sim_cluster *s, uint32_t node, const job *work) {
     }
 }
 
+static void check_private(sim_cluster *s, uint32_t node, const job *work) {
+    if (s->run.shares == 0 || work->kind != JOB_FORWARD || work->stage > 0) return;
+    if (!id_equal(&s->node[node].id, &s->checker.share[work->m % s->run.slots % s->run.shares])) job_fail(s, node, work, "its data are another peer's");
+}
+
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     if (work->iteration > s->c->iterations) job_fail(s, node, work, "no such iteration");
     if (sim_failed(s)) return;
@@ -83,6 +88,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     case JOB_BACKWARD:
     case JOB_WEIGHT:
         check_versions(s, node, work);
+        check_private(s, node, work);
         check_stash(s, node, work);
         if (work->kind == JOB_WEIGHT) check_weight(s, node, work);
         if (work->stage > 0 && (work->kind == JOB_FORWARD || work->kind == JOB_BACKWARD)) note_again(s, node, work);

@@ -89,6 +89,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
     case LOG_OWNER: k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index}; break;
+    case LOG_SHARE: k->share[entry->u.share.share] = entry->u.share.peer; break;
     case LOG_EXPEL:
         for (uint32_t i = 0; i < k->members; i++)
             if (k->member[i].member == entry->u.expel.member) k->member[i].expelled = true;

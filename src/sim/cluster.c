@@ -180,6 +180,13 @@ static uint32_t sponsor(const sim_cluster *s) {
     return 0;
 }
 
+// A peer asks for the same share in each life.
+static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
+    for (uint32_t i = 0; i < s->c->data_peers && i < s->nodes; i++)
+        if (id_equal(&s->node[i].id, &s->node[index].id)) return (uint16_t)(i + 1);
+    return 0;
+}
+
 void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of) {
     if (s->nodes == s->node_capacity) return;
     uint32_t ask = sponsor(s);
@@ -196,6 +203,8 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
                               .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-%u:1", ask);
+    n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
+    n->config.share = share_wished(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
     void *at = memory_new(peer_bytes(&s->run, &n->config), &n->memory);
@@ -242,7 +251,7 @@ static void run_describe(sim_cluster *s) {
     const sim_case *c = s->c;
     const sim_model *model = s->model;
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
-                        .stages = c->stages, .slots = (uint16_t)c->slots, .reproducible = model->reproducible, .save = true,
+                        .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .reproducible = model->reproducible, .save = true,
                         .routing = c->routing, .objective = c->objective, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
                         .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited),
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};

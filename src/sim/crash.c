@@ -84,6 +84,20 @@ static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash
     sim_item_put(s, s->now + crash->restart_ns, item);
 }
 
+// The owner of private data comes back until it is let in: when the only one that it knows has died, its user names another.
+static void restart_orphans(sim_cluster *s, uint32_t victim) {
+    static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
+    for (uint32_t i = 0; i < s->nodes && s->c->private_data; i++) {
+        sim_node *n = &s->node[i];
+        bool orphan = n->alive && n->config.kind == MEMBER_DATA && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
+        if (!orphan || i == victim) continue;
+        n->alive = false;
+        sim_disk_crash(s, i);
+        sim_link_die(s, i, false, false);
+        restart_plan(s, i, &again);
+    }
+}
+
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_node *n = &s->node[victim];
@@ -97,6 +111,7 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "without a word" : "links reset");
     sim_link_die(s, victim, n->machine_died, false);
     if (crash->restart || waited_for) restart_plan(s, victim, crash);
+    restart_orphans(s, victim);
 }
 
 static bool concerns(const sim_cluster *s, const sim_crash *crash, uint32_t node) {

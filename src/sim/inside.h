@@ -132,6 +132,7 @@ typedef struct sim_owner {
 typedef struct sim_checker {
     sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
     uint32_t owners;
+    braid_id share[WIRE_MAX_SLOTS];    // whose private data they are
     sim_watch *watch;         // [node_capacity]
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;

@@ -74,6 +74,12 @@ static void code_voters(codec *c, log_voters *voters) {
     }
 }
 
+static void code_share(codec *c, log_share *share) {
+    codec_u16_below(c, &share->share, WIRE_MAX_SLOTS);
+    codec_id(c, &share->peer);
+    codec_hash(c, &share->text);
+}
+
 static void code_base(codec *c, log_base *base) {
     codec_u64(c, &base->applied);
     codec_u32(c, &base->entries);
@@ -100,6 +106,7 @@ void codec_log_entry(codec *c, log_entry *entry) {
     case LOG_CHECKPOINT: code_checkpoint(c, &entry->u.checkpoint); break;
     case LOG_LEAD: code_lead(c, &entry->u.lead); break;
     case LOG_VOTERS: code_voters(c, &entry->u.voters); break;
+    case LOG_SHARE: code_share(c, &entry->u.share); break;
     case LOG_BASE: code_base(c, &entry->u.base); break;
     case LOG_VOTE: code_vote(c, &entry->u.vote); break;
     default: codec_require(c, false);

@@ -214,11 +214,14 @@ static void code_join(codec *c, message_join *join) {
     codec_u32(c, &join->capacity);
     codec_u64(c, &join->incarnation);
     codec_u64(c, &join->store);
+    codec_u16_below(c, &join->share, WIRE_MAX_SLOTS + 1);
+    codec_hash(c, &join->text);
     codec_text(c, join->address, sizeof join->address);
 }
 
 static void code_leave(codec *c, message_leave *leave) {
     codec_u8_below(c, &leave->reason, EXPEL_REASONS);
+    codec_u8_below(c, &leave->refusal, REFUSALS);
     codec_bool(c, &leave->dismissed);
 }
 

@@ -270,6 +270,7 @@ typedef enum log_kind {
     LOG_CHECKPOINT,
     LOG_LEAD,        // a leader's first entry of its term
     LOG_VOTERS,      // who votes from here on: one more or one fewer than before
+    LOG_SHARE,       // private data: which peer a share of the microbatches belongs to, for good once the run has begun
     // records of a voter's store, never entries of the log
     LOG_BASE,        // what follows begins behind this entry, with the state that the log up to it makes
     LOG_VOTE,        // the term, and whom this voter gave its vote in it
@@ -304,6 +305,13 @@ typedef struct log_owner {
     uint16_t slot;
     member_id member;
 } log_owner;
+
+// The slots s with s mod shares = share are this peer's, in each of its lives. `text` names the data that it came with.
+typedef struct log_share {
+    uint16_t share;
+    braid_id peer;
+    braid_hash text;
+} log_share;
 
 typedef struct log_close {
     uint64_t iteration;
@@ -375,6 +383,7 @@ typedef struct log_entry {
         log_checkpoint checkpoint;
         log_lead lead;
         log_voters voters;
+        log_share share;
         log_base base;
         log_vote vote;
     } u;
@@ -394,11 +403,25 @@ typedef struct message_join {
     uint32_t capacity;
     uint64_t incarnation;  // of the process: the same one asks again, or another life of the same peer
     uint64_t store;        // where it would keep the log
+    uint16_t share;        // a data peer's wish with private data, from 1; 0: any that is free
+    braid_hash text;       // names its data then; zero: it has none
     char address[WIRE_MAX_ADDRESS];  // where others may dial it
 } message_join;
 
+// Why a joiner is sent away.
+typedef enum join_refusal {
+    REFUSAL_NONE,         // the run is complete, or every stage is full
+    REFUSAL_NO_TEXT,      // private data, and it brings none
+    REFUSAL_TAKEN,        // the share that it asks for is another peer's
+    REFUSAL_NO_SHARE,     // every share is another peer's, or there is none of this number
+    REFUSAL_OTHER_SHARE,  // it asks for one, and has another
+    REFUSAL_OTHER_TEXT,   // its data are not those that it had
+    REFUSALS
+} join_refusal;
+
 typedef struct message_leave {
     uint8_t reason;
+    uint8_t refusal;   // join_refusal, when dismissed
     bool dismissed;  // the leader's word: it is over for the receiver. Else the sender asks to go
 } message_leave;
 

@@ -158,6 +158,11 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
         break;
     case LOG_LEAD: random_bytes(w->r, e->u.lead.leader.bytes, BRAID_ID_BYTES); break;
     case LOG_VOTERS: random_voters(w, &e->u.voters); break;
+    case LOG_SHARE:
+        e->u.share.share = random_below(w, WIRE_MAX_SLOTS);
+        random_bytes(w->r, e->u.share.peer.bytes, BRAID_ID_BYTES);
+        e->u.share.text = random_hash(w);
+        break;
     case LOG_BASE:
         e->u.base.applied = random_u64(w);
         e->u.base.entries = random_u32(w);
@@ -375,11 +380,14 @@ static inline void random_join(wire_random *w, message_join *b) {
     b->capacity = random_u32(w);
     b->incarnation = random_u64(w);
     b->store = random_u64(w);
+    b->share = random_below(w, WIRE_MAX_SLOTS + 1);
+    b->text = random_hash(w);
     random_text(w, b->address, WIRE_MAX_ADDRESS);
 }
 
 static inline void random_leave(wire_random *w, message_leave *b) {
     b->reason = random_below(w, EXPEL_REASONS);
+    b->refusal = random_below(w, REFUSALS);
     b->dismissed = random_bool(w);
 }
 

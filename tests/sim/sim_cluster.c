@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules, and broken variants that
 // must be noticed.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--processes N] [--mutant NAME] [--trace]
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--private] [--processes N] [--mutant NAME] [--trace]
 #include "case_run.h"
 
 #include <stdio.h>
@@ -284,7 +284,7 @@ static void test_mutants_are_noticed(void **state) {
 
 typedef struct options {
     uint64_t first, count;
-    bool real, trace, flaps, odd, data_deaths, leader_deaths;
+    bool real, trace, flaps, odd, data_deaths, leader_deaths, private_data;
     unsigned processes;
     sim_mutant mutant;
     const char *scenario;
@@ -299,6 +299,7 @@ static bool parse(int count, char **arguments, options *o) {
         else if (strcmp(arguments[i], "--flaps") == 0) o->flaps = true;
         else if (strcmp(arguments[i], "--odd") == 0) o->odd = true;
         else if (strcmp(arguments[i], "--data-deaths") == 0) o->data_deaths = true;
+        else if (strcmp(arguments[i], "--private") == 0) o->private_data = true;
         else if (strcmp(arguments[i], "--leader-deaths") == 0) o->leader_deaths = true;
         else if (value && strcmp(arguments[i], "--scenario") == 0) o->scenario = arguments[++i];
         else if (value && strcmp(arguments[i], "--processes") == 0) o->processes = (unsigned)strtoul(arguments[++i], NULL, 10);
@@ -350,11 +351,12 @@ static int by_hand(const options *o) {
             if (o->leader_deaths) sim_case_add_leader_deaths(&c);
             else if (o->data_deaths) sim_case_add_data_deaths(&c);
             if (o->flaps) sim_case_add_flaps(&c);
+            if (o->private_data) sim_case_make_private(&c);
             failed |= show_one(&c, o);
         }
         return failed;
     }
-    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .data_deaths = o->data_deaths, .leader_deaths = o->leader_deaths, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .data_deaths = o->data_deaths, .leader_deaths = o->leader_deaths, .private_data = o->private_data, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
     printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them\n",

@@ -166,6 +166,12 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_OWNER, .u.owner.slot = WIRE_MAX_SLOTS}};
     assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry = {.kind = LOG_SHARE, .u.share.share = WIRE_MAX_SLOTS}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_JOIN, .u.join.share = WIRE_MAX_SLOTS + 1};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_LEAVE, .u.leave.refusal = REFUSALS};
+    assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_BASE};  // a record of a store, no entry of the log
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_APPEND, .u.append = {.has_entry = true, .entry.kind = LOG_VOTE}};
