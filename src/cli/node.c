@@ -14,7 +14,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace;
     bool lead, data, json, supervised, measure;
-    uint64_t threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters;
+    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters;
 } node_flags;
 
 // What the call backs need.
@@ -97,6 +97,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
+    if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
     if (f->resume && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--resume is the leader's: the others get their state from it");
     return BRAID_OK;
 }
@@ -105,7 +106,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
         .log_path = f->log, .voters = (uint32_t)f->voters, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
-        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays,
+        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share,
     };
     braid_err err = roles_check(f, &config->role, error);
     if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
@@ -113,6 +114,8 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (err || !f->run) return err;
     config->run = run;
     err = run_config_load(f->run, run, error);
+    if (!err && run->private_data > 0 && !f->identity && !f->supervised)
+        err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: the data are private (data.private), and when this peer comes back it must be known as itself");
     if (!err && !config->start_relays) config->start_relays = run->stages - 1;
     return err;
 }
@@ -156,6 +159,7 @@ int cli_node(int argc, char **argv) {
         {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it"},
         {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
+        {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint"},

@@ -146,6 +146,15 @@ static void tell_takeover(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_share(node_events *e, const tell *t) {
+    report_event news = event_of(t->kind == TELL_AWAITED ? REPORT_AWAITED : REPORT_BACK);
+    news.iteration = t->iteration;
+    news.microbatches = t->microbatches;
+    news.seconds = (double)t->done * 1e-9;
+    peer_text(&t->id, news.peer);
+    report_tell(e->report, &news);
+}
+
 void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     switch (t->kind) {
     case TELL_STARTED: tell_started(e, t, now_ns); break;
@@ -153,6 +162,8 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_EVAL: tell_eval(e, t); break;
     case TELL_REPAIR: tell_repair(e, t); break;
     case TELL_TAKEOVER: tell_takeover(e, t); break;
+    case TELL_AWAITED:
+    case TELL_BACK: tell_share(e, t); break;
     case TELL_TRANSFER: tell_transfer(e, t); break;
     case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;

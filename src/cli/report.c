@@ -80,6 +80,19 @@ static void remember_iteration(report *r, const report_event *e) {
     report_curve_add(&r->train, e->iteration, e->loss);
 }
 
+static void remember_awaited(report *r, const report_event *e) {
+    uint32_t i = 0;
+    while (i < r->awaited_count && strncmp(r->awaited[i].peer, e->peer, sizeof r->awaited[i].peer - 1) != 0) i++;
+    if (e->kind == REPORT_BACK) {
+        if (i < r->awaited_count) r->awaited[i] = r->awaited[--r->awaited_count];
+        return;
+    }
+    if (i < r->awaited_count || i == REPORT_AWAITED_PEERS) return;
+    report_awaited *its = &r->awaited[r->awaited_count++];
+    its->since_ns = report_now_ns();
+    snprintf(its->peer, sizeof its->peer, "%.8s", e->peer);
+}
+
 static void remember(report *r, const report_event *e) {
     switch (e->kind) {
     case REPORT_STARTED:
@@ -105,6 +118,8 @@ static void remember(report *r, const report_event *e) {
         count_live(r, e->stage, -1);
         report_flows_forget(r, e->member);
         break;
+    case REPORT_AWAITED:
+    case REPORT_BACK: remember_awaited(r, e); break;
     case REPORT_FLOWS: report_flows_remember(r, e); break;
     case REPORT_TRANSFER: r->transfer = *e; break;
     default: break;
@@ -220,6 +235,20 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     }
 }
 
+static void awaited_line(const report_event *e, char line[REPORT_LINE]) {
+    char peer[WHO_TEXT], time[QUANTITY_TEXT];
+    unsigned long long microbatches = e->microbatches;
+    who(e, peer);
+    quantity_duration_text(e->seconds, time);
+    if (e->kind == REPORT_BACK)
+        snprintf(line, REPORT_LINE, "%s is back after %s, with its %llu microbatches of each iteration", peer, time, microbatches);
+    else if (e->seconds > 0)
+        snprintf(line, REPORT_LINE, "%s is gone: %llu microbatches of each iteration are made of its text alone; they wait %s, then they are left out until it is back",
+                 peer, microbatches, time);
+    else
+        snprintf(line, REPORT_LINE, "%s is gone: %llu microbatches of each iteration are made of its text alone, and the run waits until it is back", peer, microbatches);
+}
+
 static bool compose_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     switch (e->kind) {
@@ -240,6 +269,8 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_TAKEOVER:
         snprintf(line, REPORT_LINE, "%s takes over %llu microbatches of each iteration: their data peer is gone", who(e, peer), (unsigned long long)e->microbatches);
         return true;
+    case REPORT_AWAITED:
+    case REPORT_BACK: awaited_line(e, line); return true;
     case REPORT_FLOWS: report_flows_line(r, e, line); return r->rerouted;
     case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
     case REPORT_END: end_line(r, e, line); return true;

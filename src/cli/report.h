@@ -23,6 +23,8 @@ typedef enum report_kind {
     REPORT_LEFT,        // peer, member, stage: drained
     REPORT_EXPELLED,    // peer, member, stage, reason
     REPORT_TAKEOVER,    // iteration, peer, member, microbatches: so many of an iteration are its now, of a data peer that is gone
+    REPORT_AWAITED,     // iteration, peer, microbatches, seconds: gone, with so many of an iteration whose data it alone has; they wait so long, 0: until it is back
+    REPORT_BACK,        // iteration, peer, microbatches, seconds: it is here again, after so long
     REPORT_KILLED,      // peer, process, stage, phase: the supervisor killed it on purpose
     REPORT_SPAWNED,     // process, role: the supervisor started a child
     REPORT_TRANSFER,    // peer, stage, done, total: blocks of state fetched

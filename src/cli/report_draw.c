@@ -54,9 +54,19 @@ static void bar_line(const report *r, unsigned width, char line[REPORT_LINE]) {
              (unsigned long long)of, left);
 }
 
+static int awaited_text(const report *r, char *text, size_t room) {
+    int length = 0;
+    for (uint32_t i = 0; i < r->awaited_count && (size_t)length + 64 < room; i++) {
+        char time[QUANTITY_TEXT];
+        quantity_duration_text((double)(report_now_ns() - r->awaited[i].since_ns) * 1e-9, time);
+        length += snprintf(text + length, room - (size_t)length, "awaiting %s for %s  ", r->awaited[i].peer, time);
+    }
+    return length;
+}
+
 static void status_line(const report *r, char line[REPORT_LINE]) {
     char speed[QUANTITY_TEXT], live[REPORT_LINE];
-    int length = 0;
+    int length = awaited_text(r, line, REPORT_LINE / 2);
     if (r->iteration.kind != REPORT_KINDS) {
         quantity_count_text((double)r->tokens / fmax(elapsed_seconds(r), 1e-3), speed);
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "loss %.4f  ", r->iteration.loss);

@@ -5,7 +5,7 @@
 #include "cli/report.h"
 #include "wire/limits.h"
 
-enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64 };
+enum { REPORT_CURVE_POINTS = 1024, REPORT_PHASES = 8, REPORT_LINE = 2048, REPORT_SENDERS = 128, REPORT_CHANGES = 64, REPORT_AWAITED_PEERS = 64 };
 
 // What a peer last said of where it sends microbatches.
 typedef struct report_sender {
@@ -30,6 +30,12 @@ typedef struct report_phase_count {
     uint64_t count;
 } report_phase_count;
 
+// A data peer that is gone, and others wait for.
+typedef struct report_awaited {
+    char peer[9];
+    int64_t since_ns;
+} report_awaited;
+
 struct report {
     report_style style;
     FILE *out;
@@ -42,6 +48,8 @@ struct report {
     uint32_t stages;  // highest stage seen + 1
     report_phase_count phase[REPORT_PHASES];
     report_curve train, held_out;
+    uint32_t awaited_count;
+    report_awaited awaited[REPORT_AWAITED_PEERS];
     uint32_t senders, changes;
     bool rerouted;  // by the newest event: who gets how many, not only what it costs
     int64_t changed_ns[REPORT_CHANGES];  // the latest changes of routing

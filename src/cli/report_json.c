@@ -25,10 +25,12 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
-    [REPORT_LEADER] = "leader",
+    [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
+    [REPORT_BACK] = "back",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
+#define WAITING  (IN(AWAITED) | IN(BACK))
 #define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED))
 #define FIELD(member, field_kind, events) \
     { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
@@ -36,11 +38,11 @@ static const char *const kind_names[REPORT_KINDS] = {
 // Numbers first: a text that does not fit is cut, what follows it is left out.
 // clang-format off
 static const report_field fields[] = {
-    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | MEMBERS),
+    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | WAITING | MEMBERS),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
-    FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(TAKEOVER)),
+    FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(TAKEOVER) | WAITING),
     FIELD(tokens_per_second, FIELD_REAL, IN(ITERATION)),
     FIELD(norm, FIELD_REAL, IN(ITERATION)),
     FIELD(learning_rate, FIELD_REAL, IN(ITERATION)),
@@ -54,14 +56,14 @@ static const report_field fields[] = {
     FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
     FIELD(done, FIELD_COUNT, IN(TRANSFER)),
     FIELD(total, FIELD_COUNT, IN(TRANSFER)),
-    FIELD(seconds, FIELD_REAL, IN(END)),
+    FIELD(seconds, FIELD_REAL, IN(END) | WAITING),
     FIELD(repairs, FIELD_COUNT, IN(END)),
     FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),
     FIELD(flow, FIELD_FLOWS, IN(FLOWS)),
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
     FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
-    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | MEMBERS),
+    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | WAITING | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
     FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER)),
     FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),

@@ -135,7 +135,10 @@ static int train_file(const char *path, const train_flags *flags) {
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");
     if (flags->max_memory) run.max_memory = flags->max_memory;
     for (uint32_t i = 0; i < run.text_count && !err; i++) texts[i] = run.text[i];
-    if (!err) err = train_data_open(texts, run.text_count, run.holdout, run.tokens, &data, &error);
+    if (!err) err = run_config_has_all_texts(&run, &error);
+    const train_shares shares = {run.slots, run.microbatches};
+    if (!err && run.private_data > 0) err = train_data_open_shares(texts, run.text_count, &shares, run.holdout, run.tokens, &data, &error);
+    else if (!err) err = train_data_open(texts, run.text_count, run.holdout, run.tokens, &data, &error);
     if (err) return cli_complain(CLI_USAGE, "train", "%s", error.text);
     int code = train_run(&run, data, flags);
     train_data_free(data);

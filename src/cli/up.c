@@ -272,6 +272,9 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
     if (err) return err;
+    err = run_config_has_all_texts(run, error);
+    if (err) return err;
+    s->private_data = run->private_data > 0;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     if (s->relays + 1 < run->stages)

@@ -146,6 +146,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     }
     if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
     if (role == CHILD_DATA) argument_add(a, "--data");
+    if (role != CHILD_RELAY && s->private_data) argument_number(a, "--share", c->number);
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", s->ticket);
         return;

@@ -117,6 +117,7 @@ struct swarm {
 
     // what the children are started with
     const char *run_path, *resume, *log, *trace, *measure;
+    bool private_data;
     uint64_t data_peers, relays, threads, capacity, max_memory;
     char program[1024];
     char ticket[512];

@@ -26,8 +26,16 @@ void node_note(node *n, const char *format, ...) {
 
 static braid_err open_data(node *n, braid_error *error) {
     const char *paths[RUN_MAX_TEXTS];
-    for (uint32_t i = 0; i < n->run.text_count; i++) paths[i] = n->run.text[i];
-    return train_data_open(paths, n->run.text_count, n->run.holdout, n->run.tokens, &n->data, error);
+    uint32_t count = n->run.text_count, own = n->config.share;
+    for (uint32_t i = 0; i < count; i++) paths[i] = n->run.text[i];
+    if (n->run.private_data == 0 && own != 0)
+        return braid_fail(error, BRAID_ARGUMENT, "all data peers of this run have the same text; leave out --share, or set data.private");
+    if (own > n->run.private_data) return braid_fail(error, BRAID_ARGUMENT, "--share is %u, and data.private is %u", own, n->run.private_data);
+    if (n->run.private_data > 1 && count > 1) {  // as many as there are data peers
+        if (own == 0) return braid_fail(error, BRAID_ARGUMENT, "data.text names a text for each data peer; say with --share which is this one's, 1 to %u", count);
+        return train_data_open(&paths[own - 1], 1, n->run.holdout, n->run.tokens, &n->data, error);
+    }
+    return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
 }
 
 // A peer with the text knows the run by itself; a relay has to ask.
@@ -129,8 +137,9 @@ static void core_config(node *n, peer_config *config) {
     *config = (peer_config){
         .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
         .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA, .capacity = n->capacity,
-        .store = n->log_store, .voters = (uint16_t)n->config.voters,
+        .store = n->log_store, .voters = (uint16_t)n->config.voters, .share = (uint16_t)n->config.share,
     };
+    if (n->data) config->text = train_data_hash(n->data);
     strcpy(config->address, n->address);
     config->leader_id = config->leader ? config->self : n->config.leader.leader;
     strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);

@@ -46,6 +46,7 @@ typedef struct node_config {
     ticket leader;                  // whom to join; not for NODE_LEADER
     uint64_t patience_ns;           // how long an unreachable leader is tried, 0: for ever
     const run_config *run;          // copied; leader and data peers
+    uint32_t share;                 // private data: which of the texts is this data peer's, from 1; 0: any that is free
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
     const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew
     const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file

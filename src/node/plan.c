@@ -10,7 +10,7 @@ _Static_assert((int)RUN_OBJECTIVE_SUM == ROUTER_SUM && (int)RUN_OBJECTIVE_WORST 
 void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out) {
     *out = (peer_run){
         .description = *description, .seed = run->seed, .iterations = run->recipe.iterations,
-        .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots,
+        .microbatches = run->microbatches, .stages = (uint16_t)run->stages, .slots = (uint16_t)run->slots, .shares = (uint16_t)run->private_data,
         .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective,
         .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,

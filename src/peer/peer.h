@@ -134,7 +134,7 @@ typedef enum tell_kind {
     TELL_REFUSED,     // this peer cannot take part: `text` says why
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone
-    TELL_BACK,        // ... and is here again
+    TELL_BACK,        // ... and is here again, after `done` ns
     TELL_KINDS
 } tell_kind;
 

@@ -62,7 +62,8 @@ bool private_gathered(const peer *p) {
 // ---- everybody: who is awaited ------------------------------------------------------------------------------------
 
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
-    tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer, .done = p->now - p->share[s].awaited_ns};
+    tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer};
+    if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
     for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of(p, (uint16_t)(m % p->run.slots)) == s;
     peer_tell(p, &t);
 }

@@ -23,6 +23,9 @@ typedef struct text_file {
 struct train_data {
     uint64_t bytes, train_bytes;  // [train_bytes, bytes) is held out
     braid_hash hash;
+    train_data **share;  // private data: each data peer's; then nothing else here is used but their number
+    uint32_t share_count;
+    train_shares shares;
     uint32_t file_count;
     text_file file[];
 };
@@ -103,15 +106,44 @@ braid_err train_data_open(const char *const *paths, uint32_t count, double holdo
     return BRAID_OK;
 }
 
+braid_err train_data_open_shares(const char *const *paths, uint32_t count, const train_shares *shares, double holdout, uint32_t tokens,
+                                 train_data **out, braid_error *error) {
+    train_data *data = calloc(1, sizeof *data);
+    if (data) data->share = calloc(count, sizeof(train_data *));
+    if (!data || !data->share) {
+        free(data);
+        return braid_fail(error, BRAID_MEMORY, "no memory for the list of texts");
+    }
+    data->shares = *shares;
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < count && !err; i++) {
+        err = train_data_open(&paths[i], 1, holdout, tokens, &data->share[i], error);
+        data->share_count += !err;
+    }
+    if (err) train_data_free(data);
+    else *out = data;
+    return err;
+}
+
+static const train_data *share_of(const train_data *data, uint32_t m) {
+    return data->share ? data->share[m % data->shares.slots % data->share_count] : data;
+}
+
 void train_data_free(train_data *data) {
     if (!data) return;
+    for (uint32_t i = 0; i < data->share_count; i++) train_data_free(data->share[i]);
+    free(data->share);
     for (uint32_t i = 0; i < data->file_count; i++) munmap(data->file[i].bytes, (size_t)data->file[i].count);
     free(data);
 }
 
-uint64_t train_data_bytes(const train_data *data) { return data->bytes; }
-bool train_data_has_held_out(const train_data *data) { return data->train_bytes < data->bytes; }
-braid_hash train_data_hash(const train_data *data) { return data->hash; }
+uint64_t train_data_bytes(const train_data *data) {
+    uint64_t bytes = data->bytes;
+    for (uint32_t i = 0; i < data->share_count; i++) bytes += data->share[i]->bytes;
+    return bytes;
+}
+bool train_data_has_held_out(const train_data *data) { return share_of(data, 0)->train_bytes < share_of(data, 0)->bytes; }
+braid_hash train_data_hash(const train_data *data) { return share_of(data, 0)->hash; }
 
 // Bytes [at, at + tokens] of the text, which may span files: inputs are the first `tokens`, targets the last.
 static void copy_text(const train_data *data, uint64_t at, uint32_t tokens, int32_t *inputs, int32_t *targets) {
@@ -141,11 +173,13 @@ static void draw(const train_data *data, text_range range, uint64_t stream, uint
 void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
                        uint32_t tokens, int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(rng_seed(seed, STREAM_TRAIN), iteration), m);
-    draw(data, (text_range){0, data->train_bytes}, stream, sequences, tokens, inputs, targets);
+    const train_data *its = share_of(data, m);
+    draw(its, (text_range){0, its->train_bytes}, stream, sequences, tokens, inputs, targets);
 }
 
 void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
                          int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(seed, STREAM_HELD_OUT), m);
-    draw(data, (text_range){data->train_bytes, data->bytes}, stream, sequences, tokens, inputs, targets);
+    const train_data *its = share_of(data, m + data->shares.microbatches);
+    draw(its, (text_range){its->train_bytes, its->bytes}, stream, sequences, tokens, inputs, targets);
 }

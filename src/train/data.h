@@ -14,9 +14,17 @@ typedef struct train_data train_data;
 // sequence, to refuse text that is too short.
 braid_err train_data_open(const char *const *paths, uint32_t count, double holdout, uint32_t tokens, train_data **out,
                           braid_error *error);
+// Private data, for a process that has them all: microbatch m (held-out ones begin at `microbatches`) is made of file
+// m mod slots mod count.
+typedef struct train_shares {
+    uint32_t slots, microbatches;
+} train_shares;
+braid_err train_data_open_shares(const char *const *paths, uint32_t count, const train_shares *shares, double holdout, uint32_t tokens,
+                                 train_data **out, braid_error *error);
 void train_data_free(train_data *data);
 uint64_t train_data_bytes(const train_data *data);
 bool train_data_has_held_out(const train_data *data);
+// Of private data: of the first file.
 braid_hash train_data_hash(const train_data *data);
 // inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one.
 void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,

@@ -279,6 +279,29 @@ static braid_err check_routing(const run_reader *r) {
                      "soonest; leave the objective out, or choose another routing");
 }
 
+static braid_err check_private(const run_reader *r) {
+    const run_config *run = r->run;
+    const yaml_node *at = place_of(r->file, "data", "private");
+    if (run->private_data == 0) return BRAID_OK;
+    if (run->private_data > run->slots)
+        return yaml_fail(r->file, at, r->error, "data.private is %u but swarm.slots is %u: each data peer needs a slot", run->private_data, run->slots);
+    if (r->travelled) return BRAID_OK;
+    if (run->data_peers != run->private_data)
+        return yaml_fail(r->file, at, r->error, "data.private is %u but swarm.data_peers is %u: with private data they are the same", run->private_data,
+                         run->data_peers);
+    if (run->text_count != 1 && run->text_count != run->private_data)
+        return yaml_fail(r->file, place_of(r->file, "data", "text"), r->error,
+                         "data.private is %u and data.text names %u files: name %u, one for each data peer, or one, this peer's own", run->private_data,
+                         run->text_count, run->private_data);
+    return BRAID_OK;
+}
+
+braid_err run_config_has_all_texts(const run_config *run, braid_error *error) {
+    if (run->private_data == 0 || run->text_count == run->private_data) return BRAID_OK;
+    return braid_fail(error, BRAID_CONFIG, "data.private is %u and data.text names %u file%s: name one for each data peer", run->private_data, run->text_count,
+                      run->text_count == 1 ? "" : "s");
+}
+
 static braid_err check_run(const run_reader *r) {
     braid_error why = {0};
     braid_err code = model_config_check(&r->run->model, &why);
@@ -289,6 +312,7 @@ static braid_err check_run(const run_reader *r) {
     if (code == BRAID_OK) code = check_sizes(r);
     if (code == BRAID_OK) code = check_recipe(r);
     if (code == BRAID_OK) code = check_routing(r);
+    if (code == BRAID_OK) code = check_private(r);
     return code == BRAID_OK ? check_swarm(r) : code;
 }
 

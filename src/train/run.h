@@ -30,6 +30,7 @@ typedef struct run_config {
     uint32_t text_count;
     char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading (relative to the YAML file)
     double holdout;
+    uint32_t private_data;             // data peers, each with a text of its own; 0: all have the same text
     train_recipe recipe;
     uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
     uint32_t slots;
@@ -51,11 +52,13 @@ braid_err run_config_parse(const char *text, size_t length, const char *origin, 
                            braid_error *error);
 
 // The canonical text that travels to joining peers (no local paths): parsing it gives the same run. `data` is the hash
-// of the text, so that data peers with other text are refused. Bytes written, 0 when `capacity` is too small.
+// of the text, so that data peers with other text are refused; with private data it is left out. Bytes written, 0 when `capacity` is too small.
 size_t run_config_describe(const run_config *run, const braid_hash *data, char *text, size_t capacity);
 // Parses run_config_describe's output.
 braid_err run_config_from_description(const char *text, size_t length, run_config *out, braid_hash *data,
                                       braid_error *error);
+// Private data: every data peer's text must be named, for a process that plays all of them.
+braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 

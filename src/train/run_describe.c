@@ -73,7 +73,8 @@ static void put_section(run_writer *w, const run_config *run, const char *sectio
 size_t run_config_describe(const run_config *run, const braid_hash *data, char *text, size_t capacity) {
     run_writer w = {.text = text, .capacity = capacity};
     char hex[2 * BRAID_ID_BYTES + 1];
-    id_hex(data->bytes, BRAID_ID_BYTES, hex);
+    const braid_hash none = {{0}};  // each data peer's own affair
+    id_hex(run->private_data > 0 ? none.bytes : data->bytes, BRAID_ID_BYTES, hex);
     put(&w, "braid: 1\n");
     for (size_t i = 0; i < run_section_count; i++) put_section(&w, run, run_sections[i], hex);
     return w.full ? 0 : w.length;

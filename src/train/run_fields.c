@@ -28,6 +28,7 @@ const run_field run_fields[] = {
     {"model", "norm_eps", FIELD_FLOAT, AT(model.norm_eps), .from = 1e-12, .to = 1e-1},
     {"model", "tied", FIELD_SWITCH, AT(model.tied)},
     {"data", "text", FIELD_TEXTS, AT(text), .local = true, .missing = "add 'text: FILE' under 'data:', a plain text file to learn from"},
+    {"data", "private", FIELD_COUNT, AT(private_data), 0, WIRE_MAX_STAGE_MEMBERS},
     {"data", "holdout", FIELD_REAL, AT(holdout), .from = 0, .to = 0.5},
     {"train", "iterations", FIELD_LONG, AT(recipe.iterations), 1, RUN_MAX_ITERATIONS},
     {"train", "microbatches", FIELD_COUNT, AT(microbatches), 1, WIRE_MAX_MICROBATCHES},
@@ -111,5 +112,6 @@ void run_fill_defaults(run_config *run) {
     if (recipe->min_learning_rate < 0) recipe->min_learning_rate = recipe->learning_rate / 10;
     if (run->eval_every == unset_count)
         run->eval_every = run->holdout > 0 ? smaller((recipe->iterations + 9) / 10, unset_count) : 0;
-    if (run->slots == 0) run->slots = smaller(run->microbatches, 8);
+    if (run->slots == 0) run->slots = run->private_data > 0 ? run->private_data : smaller(run->microbatches, 8);
+    if (run->private_data > 0 && run->data_peers == 1) run->data_peers = run->private_data;
 }

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Each data peer has a text of its own. One of them is killed (kill -9) and comes back with its identity: the run waits, says
+for whom, and the weights are those of one process that has all the texts."""
+
+import os
+
+from swarmlib import Braid, expect, seed_of_test, workplace, write_run, write_text
+
+
+def describe(directory, seed):
+    texts = [os.path.join(directory, f"own{i}.txt") for i in range(3)]
+    for i, text in enumerate(texts):
+        write_text(text, seed + i)
+    run = write_run(directory, seed=seed, iterations=25, data_peers=3)
+    with open(run, encoding="ascii") as file:
+        lines = file.read().splitlines()
+    paths = {}
+    for i in range(4):
+        own = f"[{', '.join(texts)}]" if i == 3 else texts[i]
+        paths[i] = os.path.join(directory, f"run{i}.yaml")
+        with open(paths[i], "w", encoding="ascii") as file:
+            for line in lines:
+                file.write((f"data: {{text: {own}, private: 3}}" if line.startswith("data:") else line) + "\n")
+    return paths
+
+
+def main():
+    seed = seed_of_test()
+    with workplace() as directory:
+        runs = describe(directory, seed)
+        solo = Braid("train", "--solo", runs[3]).weights()
+        whole = Braid("up", runs[3], "--relays", "3").weights()
+        expect(whole == solo, f"braid up: {whole} is not {solo}")
+
+        def node(*arguments):
+            return Braid("node", "--listen", "127.0.0.1:0", *arguments)
+
+        def data(share, run, *arguments):
+            return node("--share", str(share), "--run", runs[run], "--identity", os.path.join(directory, f"key{share}"), *arguments)
+
+        lead = data(1, 0, "--lead", "--wait-relays", "4")
+        ticket = lead.wait_for("ready")["ticket"]
+        own = [data(2, 1, "--data", "--join", ticket), data(3, 2, "--data", "--join", ticket)]
+        relays = [node("--join", ticket) for _ in range(4)]
+        own[1].wait_for("iteration", iteration=5)
+        own[1].process.kill()
+        gone = lead.wait_for("awaited")
+        expect(gone["microbatches"] == 2, f"awaited: {gone}")
+        relays[0].wait_for("awaited", peer=gone["peer"])
+        done = len(lead.of("iteration"))
+
+        stranger = node("--data", "--share", "3", "--run", runs[2], "--identity", os.path.join(directory, "key4"), "--join", ticket)
+        expect("is another peer's" in stranger.wait_for("refused")["text"], "who claims another's share is not told so")
+        stranger.finish()
+        other = data(3, 1, "--data", "--join", ticket)
+        expect("another text" in other.wait_for("refused")["text"], "who comes back with another text is not told so")
+        other.finish()
+        expect(len(lead.of("iteration")) <= done + 1, "the run went on without it")
+
+        own[1] = data(3, 2, "--data", "--join", ticket)
+        back = lead.wait_for("back", peer=gone["peer"])
+        print(f"{gone['peer']} was awaited for {back['seconds']:.1f} s")
+        rest = [lead, *own, *relays]
+        expect(all(peer.finish() == 0 for peer in rest), "not all ended well")
+        expect(lead.events[-1]["weights"] == solo, f"{lead.events[-1]['weights']} is not {solo}")
+
+
+main()
