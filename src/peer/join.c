@@ -40,7 +40,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
 
 // ---- the joiner ---------------------------------------------------------------------------------------------------
 
-static const char *refusal_text(uint8_t why) {
+static const char *refusal_text(join_refusal why) {
     static const char *const text[REFUSALS] = {
         [REFUSAL_NONE] = "the run is complete, or every stage has as many members as it may have",
         [REFUSAL_NO_TEXT] = "the run's data are private: a data peer brings a text of its own",
@@ -49,10 +49,10 @@ static const char *refusal_text(uint8_t why) {
         [REFUSAL_OTHER_SHARE] = "this peer has another share of the private data; leave out --share, or come as another peer",
         [REFUSAL_OTHER_TEXT] = "this peer came with another text before: bring the same one, since its microbatches are made of that",
     };
-    return text[why < REFUSALS ? why : REFUSAL_NONE];
+    return text[why];
 }
 
-static void refuse_myself(peer *p, uint8_t why) {
+static void refuse_myself(peer *p, join_refusal why) {
     p->over = true;
     tell t = {.kind = TELL_REFUSED, .text = refusal_text(why)};
     peer_tell(p, &t);
@@ -182,13 +182,13 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     contact *c = &p->contacts[from];
     if (!msg->u.leave.dismissed) {
         c->departing = peer_is_leader(p) && c->member != 0;
-        if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from);
+        if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;
     }
     bool complete = p->has_final && p->final.u.final.last;
     if (peer_is_leader(p) || (!complete && !id_equal(&c->id, &p->lead.id))) return;
     if (p->me == 0 && !p->leaving) {
-        refuse_myself(p, msg->u.leave.refusal);
+        refuse_myself(p, (join_refusal)msg->u.leave.refusal);
         return;
     }
     p->over = true;  // the run is complete
