@@ -1,6 +1,7 @@
 // Data peers that die, are cut off or stand still: another one takes their microbatches over, and what came out is what
 // would have come out anyway. One death at every moment of an iteration, random schedules, and broken variants.
 #include "case_run.h"
+#include "data_deaths.h"
 
 enum { RANDOM = 100, RANDOM_ODD = 80, RANDOM_REAL = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 400 };
 
@@ -10,44 +11,16 @@ static sim_bench bench;
 
 // ---- one death
 
-static const case_death deaths[] = {
-    {"before its own forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
-    {"with forwards under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 3}},
-    {"before one comes home", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_FORWARD, .skip = 1}},
-    {"in its loss", {.moment = SIM_BEFORE_JOB, .kind = JOB_LOSS, .skip = 1}},
-    {"with gradients under way", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 2}},
-    {"before a gradient comes home", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD, .skip = 1, .machine = true}},
-    {"in its last backward", {.moment = SIM_AFTER_JOB, .kind = JOB_BACKWARD, .skip = 1}},
-    {"between two COMMITs of one microbatch", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COMMIT}},
-    {"between COMMIT and its own weight gradient", {.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT}},
-    {"before it hears COUNTED", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COUNTED, .skip = 1}},
-    {"before it says SETTLED", {.moment = SIM_BEFORE_SEND, .kind = MESSAGE_SETTLED, .skip = 1}},
-    {"after it said SETTLED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_SETTLED, .skip = 3, .machine = true}},
-    {"at BEGIN AGGREGATION", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION}},
-    {"packing its part", {.moment = SIM_BEFORE_JOB, .kind = JOB_PACK}},
-    {"with its results", {.moment = SIM_AFTER_JOB, .kind = JOB_NORM}},
-    {"after REDUCED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_REDUCED}},
-    {"between FINAL and apply", {.moment = SIM_BEFORE_JOB, .kind = JOB_APPLY}},
-};
-
-enum { DEATHS = sizeof deaths / sizeof *deaths };
 
 static void every_death(bool real, bool returns) {
-    for (uint32_t i = 0; i < DEATHS; i++) {
-        sim_case c = sim_case_plain(60 + i, 3, 3, 6, 8, 3);
-        c.data_deaths = true;
-        c.crashes = 1;
-        c.crash[0] = deaths[i].crash;
-        c.crash[0].data = true;
-        c.crash[0].iteration = 1;
-        c.crash[0].restart = c.crash[0].same_id = returns;
-        c.crash[0].restart_ns = SECOND / 5;
+    for (uint32_t i = 0; i < DATA_DEATHS; i++) {
+        sim_case c = data_death_case(i, returns, SECOND / 5);
         sim_report report;
-        case_run(&bench, deaths[i].name, &c, real, "", &report);
-        if (report.stats.crashes != 1) fail_msg("%s: nobody died", deaths[i].name);
+        case_run(&bench, data_deaths[i].name, &c, real, "", &report);
+        if (report.stats.crashes != 1) fail_msg("%s: nobody died", data_deaths[i].name);
         // relays keep what they have: each microbatch goes once through each, forward and backward
         if (report.stats.relay_jobs != c.microbatches * c.iterations * (c.stages - 1u) * 2u || report.stats.again != 0)
-            fail_msg("%s: relays ran %llu F and B, %llu of them again", deaths[i].name, (unsigned long long)report.stats.relay_jobs, (unsigned long long)report.stats.again);
+            fail_msg("%s: relays ran %llu F and B, %llu of them again", data_deaths[i].name, (unsigned long long)report.stats.relay_jobs, (unsigned long long)report.stats.again);
     }
 }
 

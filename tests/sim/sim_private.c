@@ -1,0 +1,77 @@
+// Private data: the microbatches of a data peer that dies, stands still or is cut off wait for it, and what came out is what would have
+// come out anyway.
+#include "case_run.h"
+#include "data_deaths.h"
+
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+
+// However long it is away, the relays compute nothing again: each microbatch goes once through each of them.
+static void every_death(bool real, uint64_t away_ns) {
+    for (uint32_t i = 0; i < DATA_DEATHS; i++) {
+        sim_case c = data_death_case(i, true, away_ns);
+        sim_case_make_private(&c);
+        sim_report report;
+        case_run(&bench, data_deaths[i].name, &c, real, "", &report);
+        if (report.stats.crashes != 1) fail_msg("%s: nobody died", data_deaths[i].name);
+        bool waited = report.stats.virtual_ns > away_ns;
+        if (!waited) fail_msg("%s: the run did not wait", data_deaths[i].name);
+        if (report.stats.relay_jobs != c.microbatches * c.iterations * (c.stages - 1u) * 2u || report.stats.again != 0)
+            fail_msg("%s: relays ran %llu F and B, %llu of them again", data_deaths[i].name, (unsigned long long)report.stats.relay_jobs, (unsigned long long)report.stats.again);
+    }
+}
+
+static void test_every_moment(void **state) {
+    (void)state;
+    every_death(false, SECOND / 5);
+    every_death(false, 40 * SECOND);
+    every_death(true, 5 * SECOND);
+}
+
+static void random_schedules(const sim_campaign *campaign) {
+    sim_campaign_result r;
+    sim_campaign_run(campaign, stdout, &r);
+    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
+                  (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs, r.virtual_hours);
+    assert_int_equal(r.runs, campaign->count);
+    assert_int_equal(r.failures, 0);
+    assert_true(r.crashes > campaign->count / 3);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    sim_campaign campaign = {.first = 1, .count = RANDOM, .data_deaths = true, .private_data = true, .processes = 2, .print = 3, .replay = "sim_sim_cluster"};
+    random_schedules(&campaign);
+    campaign.real = true;
+    campaign.count = RANDOM_REAL;
+    random_schedules(&campaign);
+    campaign.real = false;
+    campaign.odd = campaign.flaps = true;
+    campaign.count = RANDOM_ODD;
+    random_schedules(&campaign);
+}
+
+static void test_lending_shares_is_noticed(void **state) {
+    (void)state;
+    sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .processes = 2, .mutant = SIM_MUTANT_LENDS_SHARES, .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    do {
+        sim_campaign_run(&campaign, stdout, &r);
+        campaign.first += MUTANT_SEEDS;
+    } while (r.failures == 0 && campaign.first < MUTANT_MOST);
+    assert_true(r.failures > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_lending_shares_is_noticed),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
