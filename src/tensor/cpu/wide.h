@@ -93,10 +93,8 @@ LANES_INLINE float lanes_sum(const float *x, size_t count) {
 // and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier).
 LANES_INLINE float wide_exp(float x) {
     const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
-    float t = x > top ? top : x;
-    t = t < bottom ? bottom : t;
-    float z = t * 1.44269504f + shift, n = z - shift;
-    float r = t - n * 0.693359375f;
+    float z = x * 1.44269504f + shift, n = z - shift;
+    float r = x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -110,8 +108,12 @@ LANES_INLINE float wide_exp(float x) {
     bits = (bits + 127u) << 23;  // the low bits of z hold n
     memcpy(&power, &bits, sizeof power);
     y *= power;
+    // Last and not choices of floats: compilers would make branches of those, all the way up.
+    const uint32_t largest = 0x7f3504a4u;  // of top
+    uint32_t above = x > top ? ~0u : 0u;
     memcpy(&bits, &y, sizeof bits);
-    bits &= x < bottom ? 0u : ~0u;  // not a choice of floats: compilers would make branches of it, all the way up
+    bits = (bits & ~above) | (largest & above);
+    bits &= x < bottom ? 0u : ~0u;
     memcpy(&y, &bits, sizeof y);
     return y;
 }
