@@ -1,5 +1,6 @@
 // How a stage's memory is cut: the work area (one per stage) and the stash (one per microbatch).
 #include "model/stage_inner.h"
+#include "tensor/gemm.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -95,6 +96,22 @@ static void cut_ends(stage *s, cutter *c) {
     s->head_scale = cut_floats(c, s->rows);
 }
 
+// What packing takes of the largest weights, as they are or turned.
+static size_t packed_floats(const stage *s) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < s->layout.blocks; i++) {
+        const layout_block *b = &s->layout.block[i];
+        const layout_linear *linears[] = {&b->qkv, &b->o, &b->up, &b->down};
+        for (size_t j = 0; j < sizeof linears / sizeof *linears; j++) {
+            size_t forward = tensor_gemm_packed(linears[j]->out, linears[j]->in),
+                   backward = tensor_gemm_packed(linears[j]->in, linears[j]->out);
+            if (forward > most) most = forward;
+            if (backward > most) most = backward;
+        }
+    }
+    return most;
+}
+
 static void cut_work(stage *s, cutter *c) {
     size_t activation = s->rows * s->config.dim, threads = tensor_pool_threads(s->pool);
     size_t half = s->config.dim / s->config.heads / 2;
@@ -102,6 +119,7 @@ static void cut_work(stage *s, cutter *c) {
     for (size_t i = 0; i < 2; i++) s->grad[i] = cut_floats(c, activation);
     s->narrow = cut_floats(c, activation);
     s->wide = cut_floats(c, s->rows * s->config.ffn_dim);
+    s->packed = cut_floats(c, packed_floats(s));
     s->attention_scratch = cut_floats(c, threads * tensor_attention_scratch(&attention));
     s->tile_floats = tiles_scratch_floats(s);
     s->tile_scratch = cut_floats(c, threads * s->tile_floats);

@@ -79,6 +79,7 @@ struct stage {
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
     float *cosines, *sines;
     tensor_rope rope;          // of these
+    float *packed;             // weights of a product
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;

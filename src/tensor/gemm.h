@@ -32,6 +32,23 @@ typedef struct tensor_gemm {
 
 // Over the pool's threads.
 void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g);
+
+// What else is done to rows [first, first + count), by the thread that multiplies them, while they are in its cache.
+typedef void (*tensor_rows_fn)(const void *context, size_t first, size_t count);
+typedef struct tensor_gemm_rows {
+    tensor_rows_fn before;  // they are read: rows of a, and of c where the product adds; NULL: nothing
+    tensor_rows_fn after;   // they are written: rows of c; NULL: nothing
+    const void *context;
+    const float *soon;  // `after` reads soon[m, soon_floats], too; NULL: nothing
+    size_t soon_floats;
+    float *packed;  // tensor_gemm_packed(n, k) floats of scratch
+} tensor_gemm_rows;
+
+// The same product: b is packed once for all threads, and c made some rows after others. Not so when b is so large that packed
+// it would not stay in a cache: then as tensor_gemm_run, all of `before` before it and all of `after` after it.
+void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows);
+// 0 when b is so large.
+size_t tensor_gemm_packed(size_t n, size_t k);
 // On the calling thread: the same bits. Takes 700 KB of its stack.
 void tensor_gemm_tile(const tensor_gemm *g);
 // The kernels that this processor gets, for people and for the name of a kernel class.

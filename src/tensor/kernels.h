@@ -1,5 +1,6 @@
 // The operations of a model between its matrix products. fp32, row-major; `rows` is over all sequences of a microbatch.
-// Every one runs over the pool, gives the same bits for any number of threads, and has a plain twin in reference.h.
+// Those that are given a pool run over it, with the same bits for any number of threads; the others on the calling thread, on
+// some rows of a product at a time (gemm.h). Each has a plain twin in reference.h.
 // Gradients: "gradient" functions write, those that say "adds" add.
 #ifndef BRAID_TENSOR_KERNELS_H
 #define BRAID_TENSOR_KERNELS_H
@@ -22,6 +23,8 @@ typedef struct tensor_norm {
 } tensor_norm;
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
+// Rows [first, first + count) of the same.
+void tensor_norm_rows(const tensor_norm *n, const float *x, float *y, size_t first, size_t count);
 // dx = gradient of the norm for dy, plus residual unless NULL. dx may be x, dy or residual itself.
 void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
                                 const float *residual, float *dx);
@@ -46,13 +49,12 @@ void tensor_rope_rows(const tensor_rope *r, size_t first, size_t rows, bool inve
                       size_t from_stride, float *to, size_t to_stride);
 
 // SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim].
-void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim);
+void tensor_swiglu_forward(const float *x, float *y, size_t rows, size_t dim);
 // dx[rows, 2 * dim] may be x itself.
-void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows,
-                                  size_t dim);
+void tensor_swiglu_input_gradient(const float *x, const float *dy, float *dx, size_t rows, size_t dim);
 // GELU in GPT-2's tanh form (gelu_new), on count elements. dx may be x itself.
-void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t count);
-void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count);
+void tensor_gelu_forward(const float *x, float *y, size_t count);
+void tensor_gelu_input_gradient(const float *x, const float *dy, float *dx, size_t count);
 
 // Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
 // qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, as they are before `rope` turns them.
@@ -116,6 +118,6 @@ void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l);
 void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum);
 
 // y = x, or x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
-void tensor_seed_rows(tensor_pool *pool, const float *x, const float *bias, float *y, size_t rows, size_t dim);
+void tensor_seed_rows(const float *x, const float *bias, float *y, size_t rows, size_t dim);
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,6 +193,73 @@ static void test_threads(void **state) {
         }
 }
 
+// A product whose rows of a and c are filled in only just before, and taken away just after.
+enum { BAD_ORDER = 100 };
+
+typedef struct rows_case {
+    const product *p;
+    float *a, *c, *taken;
+    atomic_uchar *state;  // of a row: 0, then 1 when filled in, 2 when taken
+} rows_case;
+
+static void fill_rows(const void *context, size_t first, size_t count) {
+    const rows_case *r = context;
+    const tensor_gemm *g = &r->p->g;
+    for (size_t row = first; row < first + count; row++) {
+        if (atomic_fetch_add(&r->state[row], 1) != 0) r->state[row] = BAD_ORDER;
+        if (!g->a.transposed) memcpy(r->a + row * g->a.stride, r->p->a + row * g->a.stride, g->k * sizeof *r->a);
+        memcpy(r->c + row * g->c_stride, r->p->c + row * g->c_stride, g->n * sizeof *r->c);
+    }
+}
+
+static void take_rows(const void *context, size_t first, size_t count) {
+    const rows_case *r = context;
+    const tensor_gemm *g = &r->p->g;
+    for (size_t row = first; row < first + count; row++) {
+        if (atomic_fetch_add(&r->state[row], 1) != 1) r->state[row] = BAD_ORDER;
+        memcpy(r->taken + row * g->c_stride, r->c + row * g->c_stride, g->n * sizeof *r->c);
+    }
+}
+
+static void check_rows(tensor_pool *pool, const product *p, const float *whole, bool also) {
+    tensor_gemm g = p->g;
+    size_t packed = tensor_gemm_packed(g.n, g.k), a_floats = (g.m - 1) * g.a.stride + g.k;
+    rows_case r = {p, random_floats(a_floats), random_floats(p->c_floats), random_floats(p->c_floats), NULL};
+    tensor_gemm_rows rows = {.before = fill_rows, .after = also ? take_rows : NULL, .context = &r};
+    r.state = calloc(g.m, sizeof *r.state);
+    rows.packed = malloc((packed ? packed : 1) * sizeof *rows.packed);
+    assert_true(r.state && rows.packed);
+    if (also) rows.soon = p->c, rows.soon_floats = g.n;
+    if (!g.a.transposed) g.a.at = r.a;
+    g.c = r.c;
+    tensor_gemm_run_rows(pool, &g, &rows);
+    for (size_t row = 0; row < g.m; row++) {
+        const float *found = (also ? r.taken : r.c) + row * g.c_stride;
+        assert_int_equal(r.state[row], also ? 2 : 1);
+        assert_memory_equal(found, whole + row * g.c_stride, g.n * sizeof *found);
+    }
+    free(rows.packed);
+    free(r.state);
+    free(r.a);
+    free(r.c);
+    free(r.taken);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    const size_t sizes[][3] = {{1, 1, 1},       {63, 17, 5},    {64, 64, 128},  {1000, 100, 50},
+                               {130, 210, 400}, {200, 33, 800}, {65, 700, 800}, {9, 20, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int form = 0; form < FORMS; form++) {
+            product p = product_new(sizes[i][0], sizes[i][1], sizes[i][2] ? sizes[i][2] : 1, form);
+            p.g.k = sizes[i][2];
+            float *whole = run_by(gemm_kernels_here(), &p);
+            for (int j = 0; j < POOLS; j++) check_rows(pools[j], &p, whole, form % 4 == j);
+            free(whole);
+            product_free(&p);
+        }
+}
+
 // Not a number and infinity are passed on, zeros do not hide them.
 static void test_bad_numbers(void **state) {
     (void)state;
@@ -226,7 +294,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small),   cmocka_unit_test(test_blocks),      cmocka_unit_test(test_nothing_to_add),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,16 +1,6 @@
 #include "tensor/cpu/wide.h"
 #include "tensor/kernels.h"
 
-enum { ELEMENTS_PER_TASK = 1 << 14 };
-
-typedef struct activation_job {
-    const float *x, *dy;
-    float *out;
-    size_t dim;
-} activation_job;
-
-static size_t rows_per_task(size_t dim) { return dim < ELEMENTS_PER_TASK ? ELEMENTS_PER_TASK / dim : 1; }
-
 // Sixteen at a time, and what is left at the end of a row as sixteen, too: one by one it would take as long as the rest.
 LANES_INLINE void swiglu_lanes(const float *restrict gate, const float *restrict up, float *restrict y) {
     for (size_t l = 0; l < LANES; l++) y[l] = gate[l] * wide_sigmoid(gate[l]) * up[l];
@@ -28,17 +18,8 @@ static void swiglu_row(const float *restrict gate, const float *restrict up, flo
     memcpy(y + i, some[2], (dim - i) * sizeof *y);
 }
 
-static void swiglu_rows(const void *context, size_t begin, size_t end) {
-    const activation_job *job = context;
-    size_t dim = job->dim;
-    for (size_t r = begin; r < end; r++)
-        swiglu_row(job->x + r * 2 * dim, job->x + r * 2 * dim + dim, job->out + r * dim, dim);
-}
-
-void tensor_swiglu_forward(tensor_pool *pool, const float *x, float *y, size_t rows, size_t dim) {
-    activation_job job = {.x = x, .dim = dim};
-    job.out = y;
-    tensor_pool_ranges(pool, rows, rows_per_task(dim), swiglu_rows, &job);
+void tensor_swiglu_forward(const float *x, float *y, size_t rows, size_t dim) {
+    for (size_t r = 0; r < rows; r++, x += 2 * dim, y += dim) swiglu_row(x, x + dim, y, dim);
 }
 
 // Replaces gate and up by their gradients.
@@ -70,44 +51,25 @@ static void swiglu_gradient_row(const float *x, const float *dy, float *dx, size
     }
 }
 
-static void swiglu_gradient_rows(const void *context, size_t begin, size_t end) {
-    const activation_job *job = context;
-    size_t dim = job->dim;
-    for (size_t r = begin; r < end; r++)
-        swiglu_gradient_row(job->x + r * 2 * dim, job->dy + r * dim, job->out + r * 2 * dim, dim);
-}
-
-void tensor_swiglu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t rows,
-                                  size_t dim) {
-    activation_job job = {.x = x, .dy = dy, .dim = dim};
-    job.out = dx;
-    tensor_pool_ranges(pool, rows, rows_per_task(dim), swiglu_gradient_rows, &job);
+void tensor_swiglu_input_gradient(const float *x, const float *dy, float *dx, size_t rows, size_t dim) {
+    for (size_t r = 0; r < rows; r++, x += 2 * dim, dx += 2 * dim, dy += dim) swiglu_gradient_row(x, dy, dx, dim);
 }
 
 static const float gelu_scale = 1.5957691216f;  // 2 sqrt(2 / pi): 0.5 (1 + tanh u) is the logistic function of 2 u
 static const float gelu_cubic = 0.044715f;
 
 TENSOR_WIDE
-static void gelu_range(const float *restrict x, float *restrict y, size_t count) {
+static void gelu(const float *restrict x, float *restrict y, size_t count) {
     for (size_t i = 0; i < count; i++) {
         float v = x[i];
         y[i] = v * wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v));
     }
 }
 
-static void gelu_elements(const void *context, size_t begin, size_t end) {
-    const activation_job *job = context;
-    gelu_range(job->x + begin, job->out + begin, end - begin);
-}
-
-void tensor_gelu_forward(tensor_pool *pool, const float *x, float *y, size_t count) {
-    activation_job job = {.x = x};
-    job.out = y;
-    tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, gelu_elements, &job);
-}
+void tensor_gelu_forward(const float *x, float *y, size_t count) { gelu(x, y, count); }
 
 TENSOR_WIDE
-static void gelu_gradient_range(const float *x, const float *dy, float *dx, size_t count) {
+static void gelu_gradient(const float *x, const float *dy, float *dx, size_t count) {
     LANES_APART
     for (size_t i = 0; i < count; i++) {
         float v = x[i], s = wide_sigmoid(gelu_scale * (v + gelu_cubic * v * v * v));
@@ -116,13 +78,6 @@ static void gelu_gradient_range(const float *x, const float *dy, float *dx, size
     }
 }
 
-static void gelu_gradient_elements(const void *context, size_t begin, size_t end) {
-    const activation_job *job = context;
-    gelu_gradient_range(job->x + begin, job->dy + begin, job->out + begin, end - begin);
-}
-
-void tensor_gelu_input_gradient(tensor_pool *pool, const float *x, const float *dy, float *dx, size_t count) {
-    activation_job job = {.x = x, .dy = dy};
-    job.out = dx;
-    tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, gelu_gradient_elements, &job);
+void tensor_gelu_input_gradient(const float *x, const float *dy, float *dx, size_t count) {
+    gelu_gradient(x, dy, dx, count);
 }

@@ -46,34 +46,20 @@ void tensor_position_gradient(const tensor_embedding *e, const float *dy, size_t
     }
 }
 
-typedef struct seed_job {
-    const float *x, *bias;
-    float *y;
-    size_t dim;
-} seed_job;
-
 TENSOR_WIDE
 static void sum_row(const float *restrict x, const float *restrict bias, float *restrict y, size_t dim) {
     for (size_t i = 0; i < dim; i++) y[i] = x[i] + bias[i];
 }
 
-static void seed_rows(const void *context, size_t begin, size_t end) {
-    const seed_job *job = context;
-    size_t dim = job->dim;
-    if (job->x && !job->bias) {
-        memcpy(job->y + begin * dim, job->x + begin * dim, (end - begin) * dim * sizeof *job->y);
+void tensor_seed_rows(const float *x, const float *bias, float *y, size_t rows, size_t dim) {
+    if (x && !bias) {
+        memcpy(y, x, rows * dim * sizeof *y);
         return;
     }
-    for (size_t r = begin; r < end; r++) {
-        if (job->x)
-            sum_row(job->x + r * dim, job->bias, job->y + r * dim, dim);
+    for (size_t r = 0; r < rows; r++, y += dim) {
+        if (x)
+            sum_row(x + r * dim, bias, y, dim);
         else
-            memcpy(job->y + r * dim, job->bias, dim * sizeof *job->y);
+            memcpy(y, bias, dim * sizeof *y);
     }
-}
-
-void tensor_seed_rows(tensor_pool *pool, const float *x, const float *bias, float *y, size_t rows, size_t dim) {
-    seed_job job = {.x = x, .bias = bias, .dim = dim};
-    job.y = y;
-    tensor_pool_ranges(pool, rows, ROWS_PER_TASK, seed_rows, &job);
 }

@@ -110,10 +110,16 @@ static ahead look_at_group(const tile *t, size_t row, size_t calls) {
 
 static ahead look_at_panel(const tile *t, size_t done, size_t calls) {
     const tensor_matrix *b = &t->g->b;
-    if (done >= t->cols) return (ahead){0};
-    panel p = panel_at(t, done);
-    size_t down = b->transposed ? p.cols : t->depth;
-    return look_ahead(source_of_b(t, p.col), b->stride, down, b->transposed ? t->depth : p.cols, calls);
+    tile next = *t;
+    if (done >= t->cols) {
+        done = 0;
+        next.first += t->depth;
+        if (next.first >= t->g->k) return (ahead){0};
+        next.depth = least(t->depth, t->g->k - next.first);
+    }
+    panel p = panel_at(&next, done);
+    size_t down = b->transposed ? p.cols : next.depth;
+    return look_ahead(source_of_b(&next, p.col), b->stride, down, b->transposed ? next.depth : p.cols, calls);
 }
 
 static void fetch_ahead(ahead *next) {
@@ -262,4 +268,106 @@ void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g) {
         }
     }
     tensor_pool_run(pool, tiles, gemm_task, &cut);
+}
+
+// --- by rows
+
+enum { PACK_COLS = 4 * PANEL_COLS, TASKS_PER_THREAD = 4, PACKED_MOST = 1 << 19 };
+
+typedef struct rows_job {
+    const tensor_gemm *g;
+    const tensor_gemm_rows *rows;
+    const gemm_kernels *kernels;
+    size_t depth;   // of a block of k
+    size_t height;  // of a tile
+    size_t packs_across;
+} rows_job;
+
+static size_t wide_of(size_t n) { return pieces_of(n, PANEL_STEP) * PANEL_STEP; }
+
+size_t tensor_gemm_packed(size_t n, size_t k) {
+    size_t floats = wide_of(n) * k;
+    return floats > PACKED_MOST ? 0 : floats;
+}
+
+// The block of k that begins at `first`, with all columns.
+static tile rows_tile(const rows_job *job, size_t first) {
+    const tensor_gemm *g = job->g;
+    tile t = {.kernels = job->kernels, .g = g, .first = first, .depth = least(job->depth, g->k - first), .cols = g->n};
+    t.b = job->rows->packed + first * wide_of(g->n);
+    t.add = first > 0 || g->mode == GEMM_ADD;
+    return t;
+}
+
+// Panels that begin in some of the columns of a block of k.
+static void rows_pack_task(void *context, size_t index) {
+    const rows_job *job = context;
+    tile t = rows_tile(job, index / job->packs_across * job->depth);
+    size_t from = index % job->packs_across * PACK_COLS;
+    for (size_t done = 0; done < t.cols;) {
+        panel p = panel_at(&t, done);
+        if (done >= from && done < from + PACK_COLS) pack_panel(&t, &p);
+        done += p.width;
+    }
+}
+
+// Packed, b lies in order, and the processor sees it coming; `soon` is fetched instead.
+static void multiply_group(tile *t, const float *soon, size_t soon_floats) {
+    bool in_place = reads_in_place(t);
+    size_t calls = pieces_of(t->rows, PANEL_ROWS) * pieces_of(t->cols, PANEL_COLS);
+    ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls), next = {0};
+    if (soon) next = look_ahead(soon + t->row * soon_floats, soon_floats, t->rows, soon_floats, calls);
+    if (!in_place) pack_group(t);
+    for (size_t done = 0; done < t->cols;) {
+        panel p = panel_at(t, done);
+        done += p.width;
+        multiply_panel(t, &p, in_place, &next_a, &next);
+    }
+}
+
+static void rows_task(void *context, size_t index) {
+    const rows_job *job = context;
+    const tensor_gemm_rows *rows = job->rows;
+    _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST];
+    size_t end = least((index + 1) * job->height, job->g->m);
+    for (size_t row = index * job->height; row < end; row += GROUP_ROWS) {
+        size_t count = least(GROUP_ROWS, end - row);
+        if (rows->before) rows->before(rows->context, row, count);
+        for (size_t first = 0; first < job->g->k; first += job->depth) {
+            tile t = rows_tile(job, first);
+            t.a = a;
+            t.row = row;
+            t.rows = count;
+            multiply_group(&t, first == 0 ? rows->soon : NULL, rows->soon_floats);
+        }
+        if (rows->after) rows->after(rows->context, row, count);
+    }
+}
+
+static void rows_before(const void *context, size_t begin, size_t end) {
+    const tensor_gemm_rows *rows = context;
+    rows->before(rows->context, begin, end - begin);
+}
+
+static void rows_after(const void *context, size_t begin, size_t end) {
+    const tensor_gemm_rows *rows = context;
+    rows->after(rows->context, begin, end - begin);
+}
+
+static void run_apart(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
+    if (rows->before) tensor_pool_ranges(pool, g->m, GROUP_ROWS, rows_before, rows);
+    tensor_gemm_run(pool, g);
+    if (rows->after) tensor_pool_ranges(pool, g->m, GROUP_ROWS, rows_after, rows);
+}
+
+void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
+    if (tensor_gemm_packed(g->n, g->k) == 0) {
+        run_apart(pool, g, rows);
+        return;
+    }
+    size_t threads = tensor_pool_threads(pool);
+    rows_job job = {g, rows, gemm_kernels_here(), gemm_depth(g->k), g->m, pieces_of(g->n, PACK_COLS)};
+    if (threads > 1) job.height = gemm_piece(g->m, pieces_of(g->m, threads * TASKS_PER_THREAD), GROUP_ROWS);
+    tensor_pool_run(pool, pieces_of(g->k, job.depth) * job.packs_across, rows_pack_task, &job);
+    tensor_pool_run(pool, pieces_of(g->m, job.height), rows_task, &job);
 }

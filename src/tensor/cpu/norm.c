@@ -30,17 +30,19 @@ static void layer_forward_row(const float *x, const tensor_norm *n, float *y, fl
     for (size_t i = 0; i < dim; i++) y[i] = y[i] * inv * n->weight[i] + n->bias[i];
 }
 
-static void forward_rows(const void *context, size_t begin, size_t end) {
-    const norm_job *job = context;
-    const tensor_norm *n = job->n;
-    for (size_t r = begin; r < end; r++) {
-        const float *x = job->x + r * n->dim;
-        float *y = job->out + r * n->dim;
+void tensor_norm_rows(const tensor_norm *n, const float *x, float *y, size_t first, size_t count) {
+    x += first * n->dim, y += first * n->dim;
+    for (size_t r = first; r < first + count; r++, x += n->dim, y += n->dim) {
         if (n->centred)
             layer_forward_row(x, n, y, &n->mean[r], &n->inverse[r]);
         else
             rms_forward_row(x, n->weight, y, n->dim, n->eps, &n->inverse[r]);
     }
+}
+
+static void forward_rows(const void *context, size_t begin, size_t end) {
+    const norm_job *job = context;
+    tensor_norm_rows(job->n, job->x, job->out, begin, end - begin);
 }
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y) {
