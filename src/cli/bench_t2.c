@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 static const char examples_t2[] = "braid bench t2\n"
-                                  "braid bench t2 --cells hom10,het10 --repetitions 5 --json\n"
+                                  "braid bench t2 --cell hom10 --cell het10 --repetitions 5 --json\n"
                                   "braid bench t2 --repetitions 25 --plot t2.svg --dump scenarios/\n";
 static const char examples_t3[] = "braid bench t3\n"
-                                  "braid bench t3 --cells hom10,het10 --repetitions 5 --json\n"
+                                  "braid bench t3 --cell hom10 --cell het10 --repetitions 5 --json\n"
                                   "braid bench t3 --repetitions 25 --plot t3.svg --dump scenarios/\n";
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
@@ -117,7 +117,7 @@ static bool read_cells(t2_bench *b) {
         uint32_t cell = 0;
         while (cell < T2_CELLS && strcmp(b->cells.item[i], t2_cell_names[cell]) != 0) cell++;
         if (cell == T2_CELLS) {
-            cli_complain(CLI_USAGE, b->verb, "--cells are hom0, hom10, hom20, het0, het10 and het20, not '%.64s'", b->cells.item[i]);
+            cli_complain(CLI_USAGE, b->verb, "--cell is hom0, hom10, hom20, het0, het10 or het20, not '%.64s'", b->cells.item[i]);
             return false;
         }
         b->wanted[cell] = true;
@@ -130,7 +130,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
         {"repetitions", OPTION_COUNT, &b->repetitions, .help = "how many swarms in each cell", .min = 1, .max = 1e6},
         {"first", OPTION_COUNT, &b->first, .help = "the first one's seed", .max = 1e15},
         {"iterations", OPTION_COUNT, &b->iterations, .help = "of each swarm", .min = 1, .max = SCENARIO_MAX_ITERATIONS},
-        {"cells", OPTION_LIST, &b->cells, .unit = "CELL", .fallback = "all",
+        {"cell", OPTION_LIST, &b->cells, .unit = "CELL", .fallback = "all",
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table"},

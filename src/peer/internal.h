@@ -321,6 +321,7 @@ typedef struct route_link {
     uint64_t their_ns;        // mine then, 0: never
     uint64_t said_ns;         // when a frame last went out
     measure_link measured;    // the link from here
+    uint64_t taken_ns;        // when a tensor was last answered
     uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
 } route_link;
 
@@ -563,7 +564,7 @@ void on_route(peer *p, const message *msg);
 member_id route_pick(peer *p, uint32_t m);
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
 // A tensor was taken there, this long after it was sent.
-void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t delay_ns);
+void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns);
 size_t route_bytes(const peer_run *run, const peer_config *config);
 int64_t route_cost_of(const route_link *l);
 void route_look(const peer *p, peer_view *view);

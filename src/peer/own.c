@@ -350,6 +350,16 @@ static bool trace_progress(owned_stage *st, const message_trace *body) {
     return news;
 }
 
+// Whoever speaks while a probe is open has what it speaks of; one that was not known when the probe began is not asked.
+static void trace_answers(owned_stage *st, const message_trace *body) {
+    if (!st->answered) st->forwarding = st->working = true;
+    st->answered = true;
+    st->has_x |= body->phase == TRACE_ACCEPTED;
+    st->has_y |= st->forward_done || body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE;
+    st->has_dy |= body->phase == TRACE_RETURNING;
+    st->has_dx |= body->phase == TRACE_BACKWARD_DONE;
+}
+
 void on_trace(peer *p, const message *msg) {
     const message_trace *body = &msg->u.trace;
     uint32_t m = body->subject.m;
@@ -369,6 +379,7 @@ void on_trace(peer *p, const message *msg) {
         return;
     }
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
+    if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->patience = 0;
         own_touch(p, m, body->eta_ns);

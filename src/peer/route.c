@@ -103,7 +103,19 @@ static uint64_t speed_of(uint64_t time, uint64_t median) {
     return speed == 0 ? 1 : speed;
 }
 
-// A relay: its share of an iteration's microbatches, by the speed of those of its stage. A data peer: those it owns.
+// So many microbatches a relay computes while one of them is on its way to the next stage by the cheapest link.
+static uint64_t computes_meanwhile(const peer *p) {
+    uint64_t least = UINT64_MAX, own_us = (p->forward_ns + p->backward_ns) / MEASURE_UNIT_NS;
+    for (uint32_t i = 0; i < p->routing.links; i++) {
+        const route_link *l = &p->routing.link[i];
+        if (l->up && l->measured.cost != 0 && route_is_next(p, l->member) && (uint64_t)l->measured.cost < least) least = (uint64_t)l->measured.cost;
+    }
+    if (least == UINT64_MAX || own_us == 0 || least <= own_us) return 0;
+    return (least - own_us) / own_us;
+}
+
+// A relay: its share of an iteration's microbatches, by the speed of those of its stage; where computing is nothing beside the
+// lines, by their slots: who holds one is free again only when it comes back. A data peer: those it owns.
 static uint32_t capacity_now(const peer *p) {
     if (p->stage == 0) {
         uint32_t mine = 0;
@@ -111,11 +123,12 @@ static uint32_t capacity_now(const peer *p) {
         return mine;
     }
     if (!p->routing.serves || p->leaving) return 0;
-    uint64_t median = median_time(p), all = 0, mine = 0;
+    uint64_t median = median_time(p), all = 0, mine = 0, meanwhile = computes_meanwhile(p);
+    bool by_slots = meanwhile >= p->config.capacity;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (!shares(p, m)) continue;
-        uint64_t speed = speed_of(route_time_at(p, m), median);
+        uint64_t speed = by_slots ? m->capacity : speed_of(route_time_at(p, m), median);
         all += speed;
         if (m->id == p->me) mine = speed;
     }
@@ -244,10 +257,34 @@ static void refresh(peer *p) {
 
 int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
 
-void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t delay_ns) {
+// What waited behind another tensor of this link set out when that was through: the wait says nothing of the link.
+void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     route_link *l = route_find(p, to);
-    if (l != NULL) measure_transfer(&l->measured, MEASURE_TO, bytes, (int64_t)delay_ns, true);
+    if (l == NULL) return;
+    bool waited = l->taken_ns > sent_ns;
+    measure_transfer(&l->measured, MEASURE_TO, bytes, (int64_t)(p->now - (waited ? l->taken_ns : sent_ns)), !waited);
+    l->taken_ns = p->now;
 }
+
+// What no tensor has crossed yet is taken to be like the one of this peer's links whose round trip is most like it, and the
+// slower the longer its round trip is, by at most half.
+static int64_t guess_rate(const routing *r, const route_link *of) {
+    int64_t trip = measure_value(&of->measured.round_trip), best = 0, rate = 0;
+    if (trip == 0) return 0;
+    for (uint32_t i = 0; i < r->links; i++) {
+        const measure_link *known = &r->link[i].measured;
+        int64_t theirs = measure_value(&known->round_trip), bytes = measure_value(&known->rate[MEASURE_TO]);
+        if (theirs == 0 || bytes == 0) continue;
+        int64_t apart = theirs > trip ? theirs - trip : trip - theirs;
+        if (rate != 0 && apart >= best) continue;
+        best = apart;
+        rate = bytes;
+        if (theirs < trip) rate = theirs * 2 > trip ? bytes / 1024 * (theirs * 1024 / trip) : bytes / 2;
+    }
+    return rate;
+}
+
+static bool measured(const measure_link *l) { return measure_value(&l->rate[MEASURE_TO]) != 0 || measure_value(&l->rate[MEASURE_FROM]) != 0; }
 
 static void look_at_costs(peer *p) {
     routing *r = &p->routing;
@@ -257,6 +294,7 @@ static void look_at_costs(peer *p) {
         const member *m = member_find(p, l->member);
         if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
         int64_t theirs = (int64_t)route_time_at(p, m);
+        if (!measured(&l->measured) && r->view == NULL) l->measured.guessed_rate = guess_rate(r, l);
         if (!measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes)) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
         route_say(p, l);

@@ -180,7 +180,7 @@ void on_accept(peer *p, const message *msg) {
     if (s == NULL || link == NULL) return;
     if (s->state == SEND_SENT) {
         timing_accepted(link, p->now - s->sent_ns);
-        route_taken(p, msg->sender, p->run.activation_bytes, p->now - s->sent_ns);
+        route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
     }
     s->state = SEND_ACCEPTED;
     s->deadline_ns = p->now + timing_complete_limit(link, body->eta_ns);
