@@ -12,7 +12,7 @@ enum {
     TILE_ROWS_LEAST = 128,
     TILE_ROWS_MOST = 384,
     TILE_ROWS_STEP = 16,
-    TILES_A_THREAD = 16,  // between two waits of all threads for the last of them
+    TILES_A_THREAD = 8,  // between two waits of all threads for the last of them
 };
 
 static size_t round_up(size_t count, size_t step) { return (count + step - 1) / step * step; }
