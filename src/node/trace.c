@@ -10,13 +10,13 @@ static const char *const job_names[JOB_KINDS] = {
 
 static const char *const log_names[LOG_KINDS] = {
     [LOG_NONE] = "none", [LOG_RUN] = "run", [LOG_MEMBER] = "member", [LOG_EXPEL] = "expel", [LOG_OWNER] = "owner",
-    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_SHARE] = "share", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
+    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_SHARE] = "share", [LOG_PROMOTE] = "promote", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
 };
 
 static const char *const tell_names[TELL_KINDS] = {
     [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started",
     [TELL_ITERATION] = "iteration", [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover",
-    [TELL_TRANSFER] = "transfer", [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader", [TELL_AWAITED] = "awaited", [TELL_BACK] = "back",
+    [TELL_TRANSFER] = "transfer", [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader", [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted",
 };
 
 #define NUMBER(x) ((unsigned long long)(x))

@@ -73,7 +73,7 @@ static bool manifest_possible(const peer *p, uint16_t s) {
     return p->leader.round[s].state_agreed;
 }
 
-static bool at_version(const peer *p, const member *m) {
+bool leader_sees_at_version(const peer *p, const member *m) {
     if (m->contact == NO_CONTACT) return p->ready && p->version == p->iteration;
     const contact *c = &p->contacts[m->contact];
     return c->link == LINK_UP && c->beat.ready == p->iteration + 1;
@@ -83,7 +83,7 @@ static void deal_blocks(const peer *p, uint16_t s, message_begin *b) {
     member_id able[WIRE_MAX_STAGE_MEMBERS];
     uint32_t count = 0, blocks = p->run.blocks[s];
     for (uint32_t i = 0; i < p->member_count && count < WIRE_MAX_STAGE_MEMBERS; i++)
-        if (p->members[i].stage == s && at_version(p, &p->members[i])) able[count++] = p->members[i].id;
+        if (p->members[i].stage == s && leader_sees_at_version(p, &p->members[i])) able[count++] = p->members[i].id;
     for (uint16_t i = 0; i < b->parts && count == 0; i++) able[count++] = b->part[i].member;
     uint32_t segments = (blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS, next = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -111,7 +111,7 @@ static void send_begin(peer *p, uint16_t s) {
     r->sent_ns = p->now;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (m->stage != s) continue;
+        if (m->keeps != s) continue;
         peer_compose(p, MESSAGE_BEGIN_AGGREGATION)->u.begin = r->begin;
         peer_send(p, m->contact, 0);
     }
@@ -183,6 +183,7 @@ static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->iteration) return;
+    if (shadow_of(p, msg->sender, body->stage)) shadow_reduced(p, msg);
     if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
     if (body->term != p->leader.term || (!p->run.reproducible && body->round != r->round)) return;
@@ -204,18 +205,20 @@ static bool stage_agrees(peer *p, uint16_t s) {
         if (!hash_equal(&r->root[i], &r->root[0])) return false;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (m->stage != s || !at_version(p, m)) continue;
+        bool counts = m->stage == s || (m->keeps == s && peer_breaks(p, PEER_MUTANT_COUNTS_SHADOWS));
+        if (!counts || !leader_sees_at_version(p, m)) continue;
         able++;
         for (uint32_t j = 0; j < r->reports; j++) same += r->reporter[j] == m->id;  // of those that answer still
     }
     if (same == 0 || same < (able < 2 ? able : 2)) return false;
     r->result_root = r->root[0];
-    return true;
+    return shadow_follows(p, s);
 }
 
 void on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
+    if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
     for (uint32_t i = 0; i < r->states; i++)

@@ -180,7 +180,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
-    if (msg->iteration != p->iteration || !p->ready || !p->run_started) return DENY_VERSION;
+    if (msg->iteration != p->iteration || !p->ready || !p->run_started || p->shadow) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
     if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;

@@ -30,8 +30,10 @@ enum {
     ROUTE_MAX_FLOWS = 32,           // told to the user
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
+    PEER_MAX_SHADOWS = 4,           // of one stage
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
+    NO_STAGE = UINT16_MAX,          // whose work a shadow does
 };
 
 // ---- who is there -------------------------------------------------------------------------------------------------
@@ -44,7 +46,9 @@ typedef struct contact {
     bool joining;       // leader: its MEMBER entry is on its way into the log
     bool departing;     // leader: it asked to leave
     uint64_t incarnation;  // of the process that was admitted
+    braid_id host;         // of a shadow: who works on its machine
     uint64_t store;        // where it would keep the log
+    uint8_t join_kind;
     uint16_t join_stage;
     uint32_t join_capacity;
     braid_id id;
@@ -70,7 +74,9 @@ typedef struct contact_block {
 typedef struct member {
     member_id id;
     uint32_t contact;    // NO_CONTACT: myself
-    uint16_t stage;
+    uint16_t stage;      // whose work it does; NO_STAGE: it is a shadow
+    uint16_t keeps;      // whose state it has
+    uint64_t promoted;   // by this entry of the log; 0: it was no shadow, or is one
     uint8_t kind;
     uint32_t capacity;
     bool expelling;      // leader: its EXPEL is on its way into the log
@@ -253,6 +259,10 @@ typedef struct stage_round {
     uint64_t round;
     bool running, dirty;
     bool agreed;            // enough members reported one root
+    uint64_t agreed_ns;     // since when they do
+    uint32_t shadows;       // that have the results
+    member_id shadow[PEER_MAX_SHADOWS];
+    braid_hash shadow_root[PEER_MAX_SHADOWS];
     uint32_t reports;
     member_id reporter[WIRE_MAX_STAGE_MEMBERS];
     braid_hash root[WIRE_MAX_STAGE_MEMBERS];
@@ -277,6 +287,7 @@ typedef struct leader {
     uint64_t term;
     bool admitted;          // its own MEMBER entry is on its way into the log
     uint32_t decisions;     // JOB_DECIDE asked for
+    uint64_t begun_ns;      // when the present iteration began, as far as it knows
     uint64_t handed_ns;     // when it last asked another one to lead
     uint32_t appends;       // on their way into the log
     bool drain;
@@ -419,7 +430,9 @@ struct peer {
 
     // me
     member_id me;           // 0: not a member
-    uint16_t stage;
+    uint16_t stage;         // whose state I have
+    bool shadow;            // and whose work I do not
+    uint64_t rest_until_ns; // a shadow's line is others' until then
     uint64_t join_sent_ns;
     uint64_t join_floor;    // my own MEMBER entries up to here do not count any more
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
@@ -502,6 +515,7 @@ uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
+static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
 void member_refresh_flow(peer *p);
 void on_heartbeat(peer *p, uint32_t from, const message *msg);
 void on_can_take(peer *p, const message *msg);
@@ -652,6 +666,8 @@ void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
 void reduce_denied(peer *p, pull *q);
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
+// Which version I can have without asking anybody; false: none whole.
+bool reduce_reaches(const peer *p, uint64_t *version);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);
@@ -671,6 +687,20 @@ void pull_send(peer *p, pull *q);
 void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
 void pulls_link_lost(peer *p, member_id from);
+
+// ---- shadow.c: members that keep a stage's state and do none of its work ---------------------------------------------------
+void shadow_promote(peer *p, uint64_t index, member_id who);  // PROMOTE
+// The shadow's line: at most a share of it. False: not now.
+bool shadow_may_pull(peer *p);
+void shadow_pulled(peer *p, uint64_t took_ns);
+// The leader. Which stage it is to keep; false: none needs it just now.
+bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+void shadow_lead(peer *p);
+// FINAL need not wait for this stage's shadows.
+bool shadow_follows(peer *p, uint16_t stage);
+bool shadow_of(const peer *p, member_id who, uint16_t stage);
+void shadow_reduced(peer *p, const message *msg);
+void shadow_state(peer *p, const message *msg);
 
 // ---- join.c, close.c, save.c: the leader ------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);
@@ -697,6 +727,8 @@ bool lead_may_come_from(const peer *p, uint32_t contact_index);
 bool lead_has_gone_home(const peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_lose(peer *p, member_id who);  // it does not answer any more
+bool stage_has_another(const peer *p, const member *m);
+bool leader_sees_at_version(const peer *p, const member *m);
 void leader_decided(peer *p, const task *t, const job_result *r);
 void leader_begin_iteration(peer *p);
 // Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.

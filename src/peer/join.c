@@ -7,6 +7,7 @@
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
+    if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return member_count_stage(p, 0) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
     for (uint16_t s = 1; s < p->run.stages; s++) {
@@ -19,7 +20,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         }
         for (uint32_t i = 0; i < p->contact_high; i++) {
             const contact *c = &p->contacts[i];
-            if (!c->used || !c->joining || c->join_stage != s) continue;
+            if (!c->used || !c->joining || c->join_stage != s || c->join_kind == MEMBER_SHADOW) continue;
             capacity += c->join_capacity;
             count++;
         }
@@ -129,6 +130,7 @@ void join_tick(peer *p) {
     join->store = p->raft.store;
     join->share = p->config.share;
     join->text = p->config.text;
+    join->host = p->config.host;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
     if (peer_send_leader(p)) p->join_sent_ns = p->now;
 }
@@ -159,8 +161,10 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     uint16_t stage;
-    if (p->leader.phase >= LEADER_SAVING_LAST || !place(p, from, join, &stage)) {
-        dismiss(p, from, REFUSAL_NONE);
+    bool over = p->leader.phase >= LEADER_SAVING_LAST;
+    if (over || !place(p, from, join, &stage)) {
+        if (over || join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_NONE);  // a shadow waits until it is needed
+        else if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);  // what it was it is no more
         return;
     }
     join_refusal why;
@@ -169,10 +173,11 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     log_entry entry = {.kind = LOG_MEMBER};
-    entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity, .incarnation = join->incarnation, .store = join->store};
+    entry.u.member = (log_member){.peer = c->id, .stage = stage, .kind = join->kind, .capacity = join->capacity, .incarnation = join->incarnation, .store = join->store, .host = join->host};
     memcpy(entry.u.member.address, join->address, WIRE_MAX_ADDRESS);
     if (!log_append(p, &entry)) return;
     c->joining = true;
+    c->join_kind = join->kind;
     c->join_stage = stage;
     c->join_capacity = join->capacity;
 }
@@ -214,11 +219,11 @@ static bool is_up_to_date(const peer *p, const member *m) {
     return m->contact == NO_CONTACT ? p->ready && p->version == p->iteration : p->contacts[m->contact].beat.ready > p->iteration;
 }
 
-// Somebody else of its stage answers and has the whole newest state: who is behind may need what this one has.
-static bool stage_has_another(const peer *p, const member *m) {
+// Somebody else, who may be a shadow, answers and has the whole newest state: who is behind may need what this one has.
+bool stage_has_another(const peer *p, const member *m) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *other = &p->members[i];
-        if (other != m && other->stage == m->stage && !other->expelling && has_state(p, other) && is_up_to_date(p, other)) return true;
+        if (other != m && other->keeps == m->keeps && !other->expelling && has_state(p, other) && is_up_to_date(p, other)) return true;
     }
     return false;
 }
@@ -268,6 +273,7 @@ static void start_run(peer *p) {
     entry.u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->run.start_version};
     log_append(p, &entry);
     p->leader.phase = LEADER_RUNNING;
+    p->leader.begun_ns = p->now;
 }
 
 // At FINAL: somebody else stays who has what version t + 1 is made of.
@@ -289,7 +295,7 @@ void leader_let_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        if (!p->run_started || (stage_keeps(p, m) && takeover_has_heir(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
+        if (!p->run_started || member_is_shadow(m) || (stage_keeps(p, m) && takeover_has_heir(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
 
@@ -298,6 +304,7 @@ void leader_begin_iteration(peer *p) {
     l->phase = LEADER_RUNNING;
     memset(l->settled, 0, p->microbatches * sizeof *l->settled);
     l->close_index = 0;
+    l->begun_ns = p->now;
     for (uint16_t s = 0; s < p->run.stages; s++) {
         stage_round *r = &l->round[s];
         double *norm2 = r->norm2;
@@ -315,6 +322,7 @@ void leader_tick(peer *p) {
         return;
     }
     takeover_lead(p);
+    shadow_lead(p);
     close_tick(p);
     save_tick(p);
 }

@@ -57,6 +57,7 @@ static void apply(peer *p, const log_entry *entry) {
     case LOG_RUN: apply_run(p, entry); break;
     case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
     case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
+    case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
     case LOG_OWNER:
         if (entry->u.owner.slot >= p->run.slots) break;
         takeover_owner(p, entry);
@@ -130,9 +131,15 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         best = m->id;
         out->kind = LOG_MEMBER;
         memset(&out->u, 0, sizeof out->u);
-        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->stage, .kind = m->kind, .capacity = m->capacity,
-                                     .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store};
+        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->keeps, .kind = m->promoted != 0 ? MEMBER_SHADOW : m->kind, .capacity = m->capacity,
+                                     .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store, .host = c == NULL ? p->config.host : c->host};
         memcpy(out->u.member.address, c == NULL ? p->config.address : c->address, WIRE_MAX_ADDRESS);
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->promoted <= after || m->promoted >= best) continue;
+        best = m->promoted;
+        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = m->id};
     }
     for (uint16_t s = 0; s < p->run.slots; s++) {
         if (p->owner_term[s] <= after || p->owner_term[s] >= best) continue;

@@ -158,12 +158,15 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     member *m = &p->members[p->member_count++];
     contacts_touch(p);
-    *m = (member){.id = index, .contact = c, .stage = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
-    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .iteration = p->iteration};
+    bool shadow = entry->kind == MEMBER_SHADOW;
+    *m = (member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
+    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .shadow = shadow, .iteration = p->iteration};
     peer_tell(p, &t);
     if (self) {
         p->me = index;
         p->stage = entry->stage;
+        p->shadow = shadow;
+        p->rest_until_ns = 0;
         p->blocks = p->run.blocks[p->stage];
         p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
         for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
@@ -174,6 +177,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         who->joining = false;
         who->incarnation = entry->incarnation;
         who->store = entry->store;
+        who->host = entry->host;
         memset(&who->beat, 0, sizeof who->beat);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;
@@ -208,7 +212,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     memmove(m, m + 1, (p->member_count - at - 1) * sizeof *m);
     p->member_count--;
     contacts_touch(p);
-    tell t = {.kind = TELL_EXPELLED, .member = id, .stage = gone.stage, .reason = reason, .iteration = p->iteration};
+    tell t = {.kind = TELL_EXPELLED, .member = id, .stage = gone.keeps, .shadow = member_is_shadow(&gone), .reason = reason, .iteration = p->iteration};
     t.id = gone.contact == NO_CONTACT ? p->config.self : p->contacts[gone.contact].id;
     peer_tell(p, &t);
     if (gone.contact != NO_CONTACT) {
@@ -291,7 +295,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
 // CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
 // a slot becomes free.
 void can_take_update(peer *p, bool again) {
-    bool may = p->ready && p->me != 0 && run_goes_on(p) && p->version == p->iteration;
+    bool may = p->ready && p->me != 0 && !p->shadow && run_goes_on(p) && p->version == p->iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
         for (uint32_t i = 0; i < p->flow.count; i++) may |= p->flow.peer[i].can_take;

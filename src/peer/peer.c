@@ -419,6 +419,8 @@ void peer_look(const peer *p, peer_view *view) {
     memset(view, 0, sizeof *view);
     view->member = p->me;
     view->stage = p->stage;
+    view->shadow = p->shadow;
+    view->whole = reduce_reaches(p, &view->reaches);
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->iteration;

@@ -48,6 +48,7 @@ typedef struct peer_run {
     bool save;                  // write checkpoints at all; the weights' hash is computed either way
     uint16_t start_data_peers;  // the run starts when these many data members
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
+    uint16_t shadows;           // of each stage but the first, where there are machines for them; at most 4
     uint64_t activation_bytes;  // of one microbatch between two stages
     uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
     uint32_t tensors[WIRE_MAX_STAGES];  // parameter tensors per stage
@@ -75,6 +76,8 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_ITS_SUM = 1 << 15,      // an expelled peer keeps what it had counted
     PEER_MUTANT_ONE_ROUND = 1 << 16,          // another manifest bears the number of the one before
     PEER_MUTANT_LENDS_SHARES = 1 << 17,       // slots of private data are given to whoever is there
+    PEER_MUTANT_PROMOTES_EARLY = 1 << 18,     // a shadow does the work of a stage that has others
+    PEER_MUTANT_COUNTS_SHADOWS = 1 << 19,     // FINAL waits for shadows as for members
 } peer_mutant;
 
 typedef struct peer_config {
@@ -88,6 +91,7 @@ typedef struct peer_config {
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;            // names its private data
+    braid_id host;              // of a shadow: who works on this machine; zero: nobody
     uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
@@ -135,6 +139,7 @@ typedef enum tell_kind {
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone
     TELL_BACK,        // ... and is here again, after `done` ns
+    TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
     TELL_KINDS
 } tell_kind;
 
@@ -155,6 +160,7 @@ typedef struct tell {
     uint8_t phase;      // repair_phase
     uint8_t reason;
     bool failed, skip;
+    bool shadow;        // the member keeps the state of `stage`, and does not do its work
     double loss, norm, learning_rate;
     uint64_t tokens;
     uint32_t microbatches;
@@ -220,6 +226,9 @@ uint64_t peer_deadline(const peer *p);
 typedef struct peer_view {
     member_id member;
     uint16_t stage;
+    bool shadow;           // keeps the state of `stage` only
+    bool whole;            // all that it needs for version `reaches` is here
+    uint64_t reaches;
     bool ready;            // at the newest version
     uint64_t version, iteration;
     uint32_t slots_used, capacity, counted;  // counted: |K|

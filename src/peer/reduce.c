@@ -52,6 +52,20 @@ void reduce_want(peer *p, uint64_t iteration) {
 
 bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
 
+bool reduce_reaches(const peer *p, uint64_t *version) {
+    uint64_t oldest = UINT64_MAX, newest = 0;
+    for (uint32_t b = 0; b < p->blocks; b++) {
+        uint64_t v = p->block_version[b];
+        if (v == UINT64_MAX) return false;
+        if (v < oldest) oldest = v;
+        if (v > newest) newest = v;
+    }
+    bool skipped = p->has_final && p->final.u.final.skip && p->final.u.final.iteration == oldest;
+    bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
+    *version = oldest + further;
+    return p->me != 0 && newest <= *version;
+}
+
 static bool behind(const peer *p, uint64_t version) {
     for (uint32_t b = 0; b < p->blocks; b++)
         if (p->block_version[b] == version) return true;
@@ -129,7 +143,7 @@ bool weights_pending(const peer *p) {
 static void announce(peer *p, uint32_t g) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *to = &p->members[i];
-        if (to->stage != p->stage || to->contact == NO_CONTACT) continue;
+        if (to->keeps != p->stage || to->contact == NO_CONTACT) continue;
         message_result *body = &peer_compose(p, MESSAGE_RESULT)->u.result;
         body->stage = p->stage;
         body->term = p->aggregation.begin.term;

@@ -115,7 +115,7 @@ static bool has_answered(const takeover *t, member_id who) {
 }
 
 // Whoever was admitted later has read OWNER before it could hold anything.
-static bool must_answer(const peer *p, const member *m) { return m->contact != NO_CONTACT && m->id < p->takeover.term && !has_answered(&p->takeover, m->id); }
+static bool must_answer(const peer *p, const member *m) { return m->contact != NO_CONTACT && !member_is_shadow(m) && m->id < p->takeover.term && !has_answered(&p->takeover, m->id); }
 
 void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;

@@ -83,6 +83,7 @@ void serve_done(peer *p, const task *t, const job_result *r) {
 // ---- asking -------------------------------------------------------------------------------------------------------
 
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
+    if (!shadow_may_pull(p)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (q->used) continue;
@@ -138,7 +139,9 @@ static void pull_timed(peer *p, const message *msg) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS && m != NULL && m->contact != NO_CONTACT; i++) {
         const pull *q = &p->pulls[i];
         bool mine = q->used && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
-        if (mine) timing_got(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+        if (!mine) continue;
+        timing_got(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+        shadow_pulled(p, p->now - q->asked_ns);
     }
 }
 
@@ -164,7 +167,7 @@ static bool stage_pulls(const peer *p, uint32_t first) {
 static member_id donor(peer *p) {
     for (uint32_t tries = 0; tries < p->member_count; tries++) {
         const member *m = &p->members[p->donor++ % p->member_count];
-        if (m->stage != p->stage || m->contact == NO_CONTACT) continue;
+        if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
         const contact *c = &p->contacts[m->contact];
         if (c->link == LINK_UP && c->beat.ready != 0 && member_answers(p, m->id)) return m->id;
     }

@@ -82,6 +82,7 @@ static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     if (campaign->odd) sim_case_add_oddities(&c);
     if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
+    if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->private_data) sim_case_make_private(&c);
     return c;
@@ -131,7 +132,7 @@ static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -143,6 +144,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->repairs += stats->repairs;
     r->leaders += stats->leaders;
     r->leader_deaths += stats->leader_deaths;
+    r->stage_deaths += stats->stage_deaths;
+    r->promotions += stats->promotions;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
     r->quiet += is_quiet(campaign, o->seed);

@@ -29,6 +29,7 @@ typedef struct sim_campaign {
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
     bool private_data;       // of data peers that come back
+    bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full
@@ -40,6 +41,7 @@ typedef struct sim_campaign_result {
     uint64_t repairs_in[REPAIR_PHASES];
     uint64_t leaders, leader_deaths;         // as in sim_stats
     double leaderless_s, most_leaderless_s;
+    uint64_t stage_deaths, promotions;
     uint64_t first_failure;  // its seed
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second

@@ -24,10 +24,10 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
 }
 
 const char *sim_mutant_name(sim_mutant mutant) {
-    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply",
+    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
-                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares"};
+                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -234,6 +234,30 @@ void sim_case_make_private(sim_case *c) {
         if (c->trouble[i].kind == SIM_DRAIN_DATA) c->trouble[i].kind = SIM_PAUSE_DATA;
 }
 
+// The moments that the stage's members are in when they all die: forward, backward, between commit and aggregation, in the
+// reduction, and while somebody fetches.
+static void stage_moment(rng *r, sim_crash *crash) {
+    static const uint8_t messages[] = {MESSAGE_FORWARD, MESSAGE_BACKWARD, MESSAGE_ACCEPT, MESSAGE_COMPLETE, MESSAGE_COMMIT, MESSAGE_COUNTED, MESSAGE_BEGIN_AGGREGATION,
+                                       MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_STATE, MESSAGE_GET, MESSAGE_DATA, MESSAGE_CAN_TAKE, MESSAGE_LOG};
+    static const uint8_t jobs[] = {JOB_FORWARD, JOB_BACKWARD, JOB_WEIGHT, JOB_PACK, JOB_REDUCE, JOB_NORM, JOB_APPLY, JOB_STATE_GET};
+    crash->moment = (sim_moment)between(r, SIM_AT_TIME, SIM_MOMENTS - 1);
+    crash->kind = crash->moment >= SIM_BEFORE_JOB ? jobs[rng_below(r, sizeof jobs)] : messages[rng_below(r, sizeof messages)];
+}
+
+void sim_case_add_stage_deaths(sim_case *c) {
+    rng r = {rng_seed(c->seed, 82)};
+    uint64_t span = sim_case_quiet_ns(c) / 2;
+    c->shadows = (uint32_t)between(&r, 1, 2);
+    c->shadow_peers = (uint32_t)((c->stages - 1u) * c->shadows + between(&r, 0, 2));
+    for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
+        sim_crash *crash = &c->crash[c->crashes++];
+        random_crash(&r, c, span, crash);
+        crash->iteration += c->start_version;
+        crash->stage = true;
+        stage_moment(&r, crash);
+    }
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -251,8 +275,9 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
+        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
     }
+    if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data\n");
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);

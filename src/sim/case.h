@@ -32,6 +32,7 @@ typedef struct sim_crash {
     uint64_t at_ns;      // SIM_AT_TIME
     bool data;           // a data peer dies, not a relay
     bool leader;         // whoever leads dies
+    bool stage;          // all that work for the victim's stage die with it, while a shadow can go on
     bool keeps_store;    // with same_id: what it had stored of the log is found again
     bool machine;        // dies without a word: links fall late, dials time out; else the kernel closes its links
     bool restart;        // a new process follows
@@ -76,6 +77,8 @@ typedef enum sim_mutant {
     SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be seen to be stuck
     SIM_MUTANT_WRONG_STATE,    // a state chunk is not what the donor has
     SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
+    SIM_MUTANT_SHADOW_SKIPS,   // a shadow does not apply the results of iteration 1
+    SIM_MUTANT_SHADOW_TWICE,   // and another one twice
     // the core breaks a rule itself (peer_mutant)
     SIM_MUTANT_MOVES_ON_SUSPICION,
     SIM_MUTANT_FREES_AT_COMMIT,
@@ -95,6 +98,8 @@ typedef enum sim_mutant {
     SIM_MUTANT_KEEPS_ITS_SUM,
     SIM_MUTANT_ONE_ROUND,
     SIM_MUTANT_LENDS_SHARES,
+    SIM_MUTANT_PROMOTES_EARLY,
+    SIM_MUTANT_COUNTS_SHADOWS,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -126,6 +131,7 @@ typedef struct sim_case {
     uint32_t voters;                             // of the log, at most; 0 or 1: the first leader alone
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
+    uint32_t shadows, shadow_peers;              // of each stage; processes that offer themselves
     uint32_t awaited;                            // joiners without which the run does not start
     uint8_t routing, objective;                  // router_algorithm, router_objective
     sim_mutant mutant;
@@ -147,6 +153,8 @@ void sim_case_add_data_deaths(sim_case *c);
 void sim_case_add_leader_deaths(sim_case *c);
 // Gives each data peer data of its own: who dies comes back as itself. The last to be called.
 void sim_case_make_private(sim_case *c);
+// Shadows keep every stage; at some moments all that work for a stage die at once.
+void sim_case_add_stage_deaths(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

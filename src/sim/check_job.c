@@ -38,7 +38,7 @@ static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
     if (!empty && w->sum_iteration != work->iteration) job_fail(s, node, work, "I3: the sum is of another iteration");
     if (!empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
     if (work->m >= s->c->microbatches) job_fail(s, node, work, "a microbatch that is not planned");
-    if (s->node[node].config.kind != MEMBER_RELAY) return;  // an owner commits to itself without a message
+    if (s->node[node].config.kind == MEMBER_DATA) return;  // an owner commits to itself without a message
     if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "nobody committed it");
 }
 
@@ -81,6 +81,8 @@ static void check_private(sim_cluster *s, uint32_t node, const job *work) {
 
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     if (work->iteration > s->c->iterations) job_fail(s, node, work, "no such iteration");
+    bool works = work->kind <= JOB_REDUCE;
+    if (works && sim_check_is_shadow(s, s->node[node].view.member)) job_fail(s, node, work, "a shadow works");
     if (sim_failed(s)) return;
     switch (work->kind) {
     case JOB_FORWARD:

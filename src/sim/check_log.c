@@ -79,7 +79,24 @@ static void member_added(sim_cluster *s, const log_entry *entry) {
         sim_fail(s, "more members than a run of this size can have");
         return;
     }
-    k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body};
+    k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body, .shadow = body->kind == MEMBER_SHADOW};
+}
+
+// A shadow does the work of a stage only when nobody else is there who could.
+static void check_promotion(sim_cluster *s, const log_entry *entry) {
+    sim_log_member *promoted = NULL;
+    for (uint32_t i = 0; i < s->checker.members; i++) {
+        sim_log_member *m = &s->checker.member[i];
+        if (m->member == entry->u.promote.member && m->shadow && !m->expelled) promoted = m;
+    }
+    if (!promoted) return;  // it was expelled meanwhile, which everybody sees alike
+    for (uint32_t i = 0; i < s->checker.members; i++) {
+        const sim_log_member *m = &s->checker.member[i];
+        if (m->shadow || m->expelled || m->entry.stage != promoted->entry.stage) continue;
+        sim_fail(s, "shadow #%llu of stage %u is promoted while #%llu lives", (unsigned long long)promoted->member, promoted->entry.stage, (unsigned long long)m->member);
+    }
+    promoted->shadow = false;
+    s->stats->promotions++;
 }
 
 static void committed(sim_cluster *s, const log_entry *entry) {
@@ -87,6 +104,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     switch (entry->kind) {
     case LOG_RUN: k->started = true; break;
     case LOG_MEMBER: member_added(s, entry); break;
+    case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
     case LOG_OWNER: k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index}; break;
     case LOG_SHARE: k->share[entry->u.share.share] = entry->u.share.peer; break;

@@ -35,6 +35,12 @@ bool sim_check_member_live(const sim_cluster *s, member_id member) {
     return false;
 }
 
+bool sim_check_is_shadow(const sim_cluster *s, member_id member) {
+    for (uint32_t i = 0; i < s->checker.members; i++)
+        if (s->checker.member[i].member == member) return s->checker.member[i].shadow;
+    return false;
+}
+
 static bool sets_meet(const message_set *a, const message_set *b) {
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++)
         if (a->words[i] & b->words[i]) return true;

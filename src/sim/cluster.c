@@ -80,7 +80,7 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
     // a joiner may come when all is over, or to stages that are full
-    bool late = node >= s->c->data_peers + s->c->relays || s->checker.finished || s->checker.drained;
+    bool late = node >= s->c->data_peers + s->c->relays + s->c->shadow_peers || s->checker.finished || s->checker.drained;
     if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
 }
 
@@ -187,7 +187,7 @@ static uint16_t share_wished(const sim_cluster *s, uint32_t index) {
     return 0;
 }
 
-void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of) {
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host) {
     if (s->nodes == s->node_capacity) return;
     uint32_t ask = sponsor(s);
     uint32_t index = s->nodes++;
@@ -197,10 +197,11 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     if (id) n->id = *id;
     else memcpy(n->id.bytes, fresh.bytes, sizeof n->id.bytes);
     bool leader = index == 0;
-    snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : "r", index % 1000);
+    snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : kind == MEMBER_RELAY ? "r" : "s", index % 1000);
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
                               .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
+    if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-%u:1", ask);
     n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
@@ -220,7 +221,8 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
 static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
-    sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from);
+    const braid_id host = s->node[item->node].config.host;  // before there is one more node
+    sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from, item->kind_of_member == MEMBER_SHADOW ? &host : NULL);
 }
 
 static void item_do(sim_cluster *s, sim_item *item) {
@@ -253,7 +255,7 @@ static void run_describe(sim_cluster *s) {
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
                         .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .reproducible = model->reproducible, .save = true,
                         .routing = c->routing, .objective = c->objective, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
-                        .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited),
+                        .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited), .shadows = (uint16_t)c->shadows,
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(s->run.blocks, model->blocks, sizeof s->run.blocks);
     memcpy(s->run.tensors, model->tensors, sizeof s->run.tensors);
@@ -338,8 +340,10 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->limit_ns = s->now + 120 * SECOND + sim_case_quiet_ns(c) * 10 + (uint64_t)(c->crashes + c->joins + c->flaps + 2 * c->troubles) * 60 * SECOND;
     run_describe(s);
     sim_check_open(s);
-    for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL, SIM_MAX_NODES);
-    for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL, SIM_MAX_NODES);
+    for (uint32_t i = 0; i < c->data_peers; i++) sim_start(s, MEMBER_DATA, NULL, SIM_MAX_NODES, NULL);
+    for (uint32_t i = 0; i < c->relays; i++) sim_start(s, MEMBER_RELAY, NULL, SIM_MAX_NODES, NULL);
+    uint32_t workers = s->nodes;
+    for (uint32_t i = 0; i < c->shadow_peers; i++) sim_start(s, MEMBER_SHADOW, NULL, SIM_MAX_NODES, &s->node[i % workers].id);
     sim_crash_plan(s);
     sim_trouble_plan(s);
     run_loop(s);

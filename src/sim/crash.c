@@ -1,5 +1,5 @@
-// Who dies when. Relays die, and where the case says so data peers other than the leader, and only while their stage has another live member at the newest version that will
-// have what the others need (docs/protocol.md, Known limits).
+// Who dies when. Relays die, and where the case says so data peers other than the leader, and only while their stage has
+// another live member, or a shadow, that will have what the others need (docs/protocol.md, Known limits).
 #include "sim/inside.h"
 
 static const uint64_t SECOND = 1000000000;
@@ -14,9 +14,24 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
     return false;
 }
 
+// It will be able to do its stage's work at the newest version, though nobody else who does may answer any more.
+static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) {
+    const sim_node *n = &s->node[node];
+    if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
+    if (!n->alive || !n->view.shadow || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
+    if (!sim_check_is_shadow(s, n->view.member)) return false;  // promoted, and about to learn it
+    bool decided = false;  // or may be: FINAL rests on their reports
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_watch *w = &s->checker.watch[i];
+        decided = decided || (s->node[i].view.stage == index && !s->node[i].view.shadow && w->reduced && w->reduced_iteration == s->checker.version);
+    }
+    return n->view.whole && n->view.reaches >= s->checker.version + decided;
+}
+
 static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
+    if (other != victim && n->view.shadow) return shadow_carries(s, other, s->node[victim].view.stage);
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
     if (!n->view.ready || n->view.version != s->checker.version) return false;
@@ -75,6 +90,19 @@ static bool may_die(const sim_cluster *s, uint32_t victim) {
 
 bool sim_crash_allowed(const sim_cluster *s, uint32_t node) { return may_die(s, node); }
 
+static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index) {
+    const sim_log_member *m = s->node[node].alive ? membership(s, node) : NULL;
+    return m && !m->shadow && m->entry.stage == index;
+}
+
+static bool stage_may_die(const sim_cluster *s, uint32_t victim) {
+    uint16_t index = s->node[victim].view.stage;
+    if (index == 0 || s->c->voters > 1 || !works_for(s, victim, index)) return false;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (shadow_carries(s, i, index)) return true;
+    return false;
+}
+
 static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash) {
     sim_item *item = sim_item_new(ITEM_START, victim, 0);
     item->connection = crash->same_id;
@@ -114,6 +142,16 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     restart_orphans(s, victim);
 }
 
+// All that work for the victim's stage, it last.
+static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
+    for (uint32_t i = 0; i < s->nodes && s->c->crash[index].stage; i++)
+        if (i != victim && works_for(s, i, s->node[victim].view.stage)) die(s, i, index);
+    s->stats->stage_deaths += s->c->crash[index].stage;
+    die(s, victim, index);
+}
+
+static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return crash->stage ? stage_may_die(s, victim) : may_die(s, victim); }
+
 static bool concerns(const sim_cluster *s, const sim_crash *crash, uint32_t node) {
     const sim_node *n = &s->node[node];
     return crash->leader ? n->view.leads : crash->data == (n->config.kind == MEMBER_DATA);
@@ -123,10 +161,10 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
     for (uint32_t i = 0; i < s->c->crashes; i++) {
         const sim_crash *crash = &s->c->crash[i];
         if (s->crash_done[i] || crash->moment != moment || crash->kind != kind) continue;
-        if (!s->checker.started || s->checker.version < crash->iteration || !may_die(s, node)) continue;
+        if (!s->checker.started || s->checker.version < crash->iteration || !allowed(s, crash, node)) continue;
         if (!concerns(s, crash, node)) continue;
         if (s->crash_seen[i]++ < crash->skip) continue;
-        die(s, node, i);
+        die_together(s, node, i);
         return;
     }
 }
@@ -134,12 +172,12 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
 void sim_crash_timed(sim_cluster *s, uint32_t index) {
     uint32_t candidates[SIM_MAX_NODES], count = 0;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (may_die(s, i) && concerns(s, &s->c->crash[index], i)) candidates[count++] = i;
+        if (allowed(s, &s->c->crash[index], i) && concerns(s, &s->c->crash[index], i)) candidates[count++] = i;
     if (count == 0) {
         s->stats->skipped_crashes++;
         return;
     }
-    die(s, candidates[rng_below(&s->random, count)], index);
+    die_together(s, candidates[rng_below(&s->random, count)], index);
 }
 
 void sim_crash_plan(sim_cluster *s) {

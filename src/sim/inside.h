@@ -112,6 +112,7 @@ typedef struct sim_log_member {
     member_id member;
     log_member entry;
     bool expelled;
+    bool shadow;   // and was not promoted
 } sim_log_member;
 
 // Who was told to count (m, stage) of the present iteration.
@@ -184,7 +185,8 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e);
 void sim_fail(sim_cluster *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_failed(const sim_cluster *s);
 // `store_of`: whose store it finds; SIM_MAX_NODES: nobody's.
-void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of);
+// `host`: of a shadow, who works on its machine.
+void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t store_of, const braid_id *host);
 // The node that leads in the newest term; the one that led last when none does.
 uint32_t sim_leader(const sim_cluster *s);
 
@@ -248,6 +250,7 @@ void sim_check_step(sim_cluster *s, uint32_t node);
 void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
 bool sim_check_member_live(const sim_cluster *s, member_id member);
+bool sim_check_is_shadow(const sim_cluster *s, member_id member);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);

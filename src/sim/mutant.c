@@ -9,6 +9,10 @@ static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node]
 
 bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result) {
     sim_node *n = &s->node[node];
+    if (s->c->mutant == SIM_MUTANT_SHADOW_SKIPS && n->view.shadow && work->kind == JOB_APPLY && work->iteration == 1) {
+        *result = (job_result){.id = work->id, .kind = work->kind};
+        return true;
+    }
     if (work->kind != JOB_WEIGHT || !is_relay(s, node)) return false;
     bool eager = s->c->mutant == SIM_MUTANT_EAGER_WEIGHT && n->eager_iteration == work->iteration && bitset_has(n->eager.words, work->m);
     bool lost = s->c->mutant == SIM_MUTANT_LOST_WEIGHT && work->m == 1;
@@ -37,6 +41,13 @@ static void apply_at_once(sim_cluster *s, uint32_t node, const job *work, const 
     s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
 }
 
+static void apply_again(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs) {
+    job more = *work;
+    more.iteration++;  // where the blocks are now
+    job_result ignored;
+    s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
+}
+
 static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
     sim_buffer *bytes = out ? sim_blobs_get(&s->node[node].blobs, out) : NULL;
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
@@ -44,6 +55,7 @@ static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
 
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_mutant mutant = s->c->mutant;
+    if (mutant == SIM_MUTANT_SHADOW_TWICE && s->node[node].view.shadow && work->kind == JOB_APPLY && work->iteration == 1) apply_again(s, node, work, blobs);
     if (!is_relay(s, node)) return;
     if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);

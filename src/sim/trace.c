@@ -104,9 +104,10 @@ static void add_entry(line *l, const log_entry *e) {
     switch (e->kind) {
     case LOG_RUN: line_add(l, "RUN generation %" PRIu64, e->u.run.generation); break;
     case LOG_MEMBER:
-        line_add(l, "MEMBER s%u %s %s capacity %u", e->u.member.stage, e->u.member.kind == MEMBER_DATA ? "data" : "relay", e->u.member.address, e->u.member.capacity);
+        line_add(l, "MEMBER s%u %s %s capacity %u", e->u.member.stage, e->u.member.kind == MEMBER_DATA ? "data" : e->u.member.kind == MEMBER_RELAY ? "relay" : "shadow", e->u.member.address, e->u.member.capacity);
         break;
     case LOG_EXPEL: line_add(l, "EXPEL #%" PRIu64 " reason %u", e->u.expel.member, e->u.expel.reason); break;
+    case LOG_PROMOTE: line_add(l, "PROMOTE #%" PRIu64, e->u.promote.member); break;
     case LOG_OWNER: line_add(l, "OWNER slot %u #%" PRIu64, e->u.owner.slot, e->u.owner.member); break;
     case LOG_CLOSE:
         line_add(l, "CLOSE t=%" PRIu64 " N=%" PRIu64 " ", e->u.close.iteration, e->u.close.tokens);
@@ -230,7 +231,7 @@ static void add_job(line *l, const job *work) {
 }
 
 static void add_tell(line *l, const tell *what) {
-    static const char *const names[TELL_KINDS] = {"joined", "member", "expelled", "started", "iteration", "eval", "repair", "takeover", "suspect", "transfer", "checkpoint", "flows", "end", "refused", "leader"};
+    static const char *const names[TELL_KINDS] = {"joined", "member", "expelled", "started", "iteration", "eval", "repair", "takeover", "suspect", "transfer", "checkpoint", "flows", "end", "refused", "leader", "awaited", "back", "promoted"};
     line_add(l, "%s t=%" PRIu64 " #%" PRIu64 " s%u m=%u", what->kind < TELL_KINDS ? names[what->kind] : "?", what->iteration, what->member, what->stage, what->m);
     if (what->kind == TELL_REPAIR) line_add(l, " %s", repair_phase_name(what->phase));
     if (what->text) line_add(l, " %s", what->text);

@@ -16,6 +16,7 @@ static void code_member(codec *c, log_member *member) {
     codec_u32(c, &member->capacity);
     codec_u64(c, &member->incarnation);
     codec_u64(c, &member->store);
+    if (member->kind == MEMBER_SHADOW) codec_id(c, &member->host);
     codec_text(c, member->address, sizeof member->address);
 }
 
@@ -23,6 +24,8 @@ static void code_expel(codec *c, log_expel *expel) {
     codec_u64(c, &expel->member);
     codec_u8_below(c, &expel->reason, EXPEL_REASONS);
 }
+
+static void code_promote(codec *c, log_promote *promote) { codec_u64(c, &promote->member); }
 
 static void code_owner(codec *c, log_owner *owner) {
     codec_u16_below(c, &owner->slot, WIRE_MAX_SLOTS);
@@ -107,6 +110,7 @@ void codec_log_entry(codec *c, log_entry *entry) {
     case LOG_LEAD: code_lead(c, &entry->u.lead); break;
     case LOG_VOTERS: code_voters(c, &entry->u.voters); break;
     case LOG_SHARE: code_share(c, &entry->u.share); break;
+    case LOG_PROMOTE: code_promote(c, &entry->u.promote); break;
     case LOG_BASE: code_base(c, &entry->u.base); break;
     case LOG_VOTE: code_vote(c, &entry->u.vote); break;
     default: codec_require(c, false);

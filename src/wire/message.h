@@ -271,13 +271,15 @@ typedef enum log_kind {
     LOG_LEAD,        // a leader's first entry of its term
     LOG_VOTERS,      // who votes from here on: one more or one fewer than before
     LOG_SHARE,       // private data: which peer a share of the microbatches belongs to, for good once the run has begun
+    LOG_PROMOTE,     // a shadow does its stage's work from here on
     // records of a voter's store, never entries of the log
     LOG_BASE,        // what follows begins behind this entry, with the state that the log up to it makes
     LOG_VOTE,        // the term, and whom this voter gave its vote in it
     LOG_KINDS
 } log_kind;
 
-typedef enum member_kind { MEMBER_RELAY, MEMBER_DATA, MEMBER_KIND_COUNT } member_kind;
+// A shadow keeps the state of `stage` up to date and does none of its work.
+typedef enum member_kind { MEMBER_RELAY, MEMBER_DATA, MEMBER_SHADOW, MEMBER_KIND_COUNT } member_kind;
 
 typedef enum expel_reason { EXPEL_DEAD, EXPEL_RETURNED, EXPEL_LEFT, EXPEL_STUCK, EXPEL_DIVERGED, EXPEL_REASONS } expel_reason;
 
@@ -293,6 +295,7 @@ typedef struct log_member {
     uint32_t capacity;
     uint64_t incarnation;  // of its process: another life of the same peer is another member
     uint64_t store;        // where it would keep the log, were it a voter
+    braid_id host;         // of a shadow: the peer that works on the same machine; zero: none
     char address[WIRE_MAX_ADDRESS];
 } log_member;
 
@@ -300,6 +303,10 @@ typedef struct log_expel {
     member_id member;
     uint8_t reason;
 } log_expel;
+
+typedef struct log_promote {
+    member_id member;
+} log_promote;
 
 typedef struct log_owner {
     uint16_t slot;
@@ -378,6 +385,7 @@ typedef struct log_entry {
         log_member member;
         log_expel expel;
         log_owner owner;
+        log_promote promote;
         log_close close;
         log_final final;
         log_checkpoint checkpoint;
@@ -405,6 +413,7 @@ typedef struct message_join {
     uint64_t store;        // where it would keep the log
     uint16_t share;        // a data peer's wish with private data, from 1; 0: any that is free
     braid_hash text;       // names its data then; zero: it has none
+    braid_id host;         // of a shadow: the peer that works on the same machine, whose stage it must not keep; zero: none
     char address[WIRE_MAX_ADDRESS];  // where others may dial it
 } message_join;
 

@@ -136,10 +136,11 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
     case LOG_MEMBER:
         random_bytes(w->r, e->u.member.peer.bytes, BRAID_ID_BYTES);
         e->u.member.stage = random_stage(w);
-        e->u.member.kind = random_below(w, MEMBER_KIND_COUNT);
+        e->u.member.kind = w->full ? MEMBER_SHADOW : random_below(w, MEMBER_KIND_COUNT);
         e->u.member.capacity = random_u32(w);
         e->u.member.incarnation = random_u64(w);
         e->u.member.store = random_u64(w);
+        if (e->u.member.kind == MEMBER_SHADOW) random_bytes(w->r, e->u.member.host.bytes, BRAID_ID_BYTES);
         random_text(w, e->u.member.address, WIRE_MAX_ADDRESS);
         break;
     case LOG_EXPEL:
@@ -157,6 +158,7 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
         e->u.checkpoint.manifest = random_hash(w);
         break;
     case LOG_LEAD: random_bytes(w->r, e->u.lead.leader.bytes, BRAID_ID_BYTES); break;
+    case LOG_PROMOTE: e->u.promote.member = random_u64(w); break;
     case LOG_VOTERS: random_voters(w, &e->u.voters); break;
     case LOG_SHARE:
         e->u.share.share = random_below(w, WIRE_MAX_SLOTS);
@@ -375,13 +377,14 @@ static inline void random_log(wire_random *w, message_log *b) {
 }
 
 static inline void random_join(wire_random *w, message_join *b) {
-    b->kind = random_below(w, MEMBER_KIND_COUNT);
+    b->kind = w->full ? MEMBER_SHADOW : random_below(w, MEMBER_KIND_COUNT);
     b->stage = random_below(w, WIRE_MAX_STAGES);
     b->capacity = random_u32(w);
     b->incarnation = random_u64(w);
     b->store = random_u64(w);
     b->share = random_below(w, WIRE_MAX_SLOTS + 1);
     b->text = random_hash(w);
+    if (b->kind == MEMBER_SHADOW) random_bytes(w->r, b->host.bytes, BRAID_ID_BYTES);
     random_text(w, b->address, WIRE_MAX_ADDRESS);
 }
 

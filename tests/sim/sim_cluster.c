@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules, and broken variants that
 // must be noticed.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--private] [--processes N] [--mutant NAME] [--trace]
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--stage-deaths] [--private] [--processes N] [--mutant NAME] [--trace]
 #include "case_run.h"
 
 #include <stdio.h>
@@ -262,7 +262,8 @@ static uint64_t near_seed(sim_mutant mutant) {
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
-    for (int mutant = SIM_MUTANT_NONE + 1; mutant < SIM_MUTANT_COMMITS_UNANSWERED; mutant++) {  // the others: sim_takeover
+    for (int mutant = SIM_MUTANT_NONE + 1; mutant < SIM_MUTANT_COMMITS_UNANSWERED; mutant++) {  // the others: sim_takeover, sim_shadow
+        if (mutant == SIM_MUTANT_SHADOW_SKIPS || mutant == SIM_MUTANT_SHADOW_TWICE) continue;  // there is none here
         // one schedule in some thousands: for long campaigns, by hand (a refusal that nobody hears is found by the owner's
         // probes, which only takes longer)
         if (mutant == SIM_MUTANT_SAME_NAME || mutant == SIM_MUTANT_REFUSES_SILENTLY) continue;
@@ -284,7 +285,7 @@ static void test_mutants_are_noticed(void **state) {
 
 typedef struct options {
     uint64_t first, count;
-    bool real, trace, flaps, odd, data_deaths, leader_deaths, private_data;
+    bool real, trace, flaps, odd, data_deaths, leader_deaths, stage_deaths, private_data;
     unsigned processes;
     sim_mutant mutant;
     const char *scenario;
@@ -301,6 +302,7 @@ static bool parse(int count, char **arguments, options *o) {
         else if (strcmp(arguments[i], "--data-deaths") == 0) o->data_deaths = true;
         else if (strcmp(arguments[i], "--private") == 0) o->private_data = true;
         else if (strcmp(arguments[i], "--leader-deaths") == 0) o->leader_deaths = true;
+        else if (strcmp(arguments[i], "--stage-deaths") == 0) o->stage_deaths = true;
         else if (value && strcmp(arguments[i], "--scenario") == 0) o->scenario = arguments[++i];
         else if (value && strcmp(arguments[i], "--processes") == 0) o->processes = (unsigned)strtoul(arguments[++i], NULL, 10);
         else if (value && strcmp(arguments[i], "--seeds") == 0) {
@@ -350,28 +352,29 @@ static int by_hand(const options *o) {
             if (o->odd) sim_case_add_oddities(&c);
             if (o->leader_deaths) sim_case_add_leader_deaths(&c);
             else if (o->data_deaths) sim_case_add_data_deaths(&c);
+            if (o->stage_deaths) sim_case_add_stage_deaths(&c);
             if (o->flaps) sim_case_add_flaps(&c);
             if (o->private_data) sim_case_make_private(&c);
             failed |= show_one(&c, o);
         }
         return failed;
     }
-    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .data_deaths = o->data_deaths, .leader_deaths = o->leader_deaths, .private_data = o->private_data, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
+    const sim_campaign campaign = {.first = o->first, .count = o->count, .real = o->real, .flaps = o->flaps, .odd = o->odd, .data_deaths = o->data_deaths, .leader_deaths = o->leader_deaths, .stage_deaths = o->stage_deaths, .private_data = o->private_data, .processes = o->processes, .mutant = o->mutant, .print = 1000, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     sim_campaign_run(&campaign, stdout, &r);
-    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them\n",
+    printf("%llu schedules, %llu failed; %llu crashes, %llu joins, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work\n",
            (unsigned long long)r.runs, (unsigned long long)r.failures, (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs,
            (unsigned long long)r.repairs_in[0], (unsigned long long)r.repairs_in[1], (unsigned long long)r.repairs_in[2], (unsigned long long)r.repairs_in[3],
            (unsigned long long)r.events, (unsigned long long)r.most_ticks, (unsigned long long)r.quiet, r.virtual_hours,
            (unsigned long long)r.routed, (unsigned long long)(r.routed + r.unrouted), (unsigned long long)r.quiet_looks,
-           (unsigned long long)r.relay_jobs, (unsigned long long)r.again);
+           (unsigned long long)r.relay_jobs, (unsigned long long)r.again, (unsigned long long)r.stage_deaths, (unsigned long long)r.promotions);
     return r.failures > 0;
 }
 
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --scenario NAME] [--real] [--flaps] [--odd] [--data-deaths | --leader-deaths] [--stage-deaths] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {

@@ -92,6 +92,21 @@ static void test_log_of_a_member(void **state) {
                  "0900000000000000 0a00000000000000 0700 5b3a3a315d3a39");
 }
 
+// A shadow says in addition whose machine it is on.
+static void test_log_of_a_shadow_and_its_promotion(void **state) {
+    (void)state;
+    message m = header(MESSAGE_LOG);
+    m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_MEMBER}};
+    m.u.log.entry.u.member = (log_member){.peer.bytes = {0xaa, [31] = 0xbb}, .stage = 2, .kind = MEMBER_SHADOW, .capacity = 8, .incarnation = 9,
+                                          .store = 10, .host.bytes = {0xcc, [31] = 0xdd}, .address = "[::1]:9"};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 02"
+                 "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 02 08000000"
+                 "0900000000000000 0a00000000000000 cc000000000000000000000000000000 000000000000000000000000000000dd 0700 5b3a3a315d3a39");
+    m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_PROMOTE, .u.promote.member = 6}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0b 0600000000000000");
+}
+
 static void test_append_of_voters(void **state) {
     (void)state;
     message m = header(MESSAGE_APPEND);
@@ -189,7 +204,7 @@ int main(void) {
         cmocka_unit_test(test_begin_aggregation),
         cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_log_of_a_member),
-        cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
+        cmocka_unit_test(test_log_of_a_shadow_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),

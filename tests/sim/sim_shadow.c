@@ -1,0 +1,149 @@
+// All that work for a stage die at once: a shadow of it does the work from then on, at the version that was due, and what comes
+// out is what would have come out anyway. Every moment of an iteration, random schedules, and broken variants.
+#include "case_run.h"
+
+enum { RANDOM = 60, RANDOM_ODD = 40, RANDOM_REAL = 30, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 40 };
+
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+
+// ---- one death of a whole stage
+
+static const case_death deaths[] = {
+    {"before a forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
+    {"with a forward computed", {.moment = SIM_AFTER_JOB, .kind = JOB_FORWARD, .skip = 2}},
+    {"with forwards sent on", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 1}},
+    {"before a gradient comes", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BACKWARD}},
+    {"in a backward", {.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 1}},
+    {"with gradients sent on, without a word", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_BACKWARD, .skip = 1, .machine = true}},
+    {"before COMMIT", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COMMIT, .skip = 1}},
+    {"between COMMIT and weight gradient", {.moment = SIM_BEFORE_JOB, .kind = JOB_WEIGHT, .skip = 1}},
+    {"after it said COUNTED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 3}},
+    {"between commit and aggregation", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION}},
+    {"at BEGIN AGGREGATION, without a word", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
+    {"in the reduction", {.moment = SIM_BEFORE_JOB, .kind = JOB_REDUCE}},
+    {"with a result", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_REDUCE}},
+    {"with all results", {.moment = SIM_AFTER_JOB, .kind = JOB_NORM}},
+    {"after applying", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_APPLY}},
+    {"packing a part", {.moment = SIM_BEFORE_JOB, .kind = JOB_PACK}},
+};
+
+enum { DEATHS = sizeof deaths / sizeof *deaths, DEATHS_OF_ONE = DEATHS - 1 };  // who is alone packs nothing
+
+// `relays` of two stages; each stage has one shadow.
+static sim_case case_of(uint32_t index, uint32_t relays) {
+    sim_case c = sim_case_plain(80 + index, 3, 2, relays, 8, 4);
+    c.shadows = 1;
+    c.shadow_peers = 2;
+    c.crashes = 1;
+    c.crash[0] = deaths[index].crash;
+    c.crash[0].stage = true;
+    c.crash[0].iteration = 1;
+    return c;
+}
+
+static void every_death(bool real, uint32_t relays) {
+    for (uint32_t i = 0; i < (relays > 2 ? DEATHS : DEATHS_OF_ONE); i++) {
+        sim_case c = case_of(i, relays);
+        sim_report report;
+        case_run(&bench, deaths[i].name, &c, real, "", &report);
+        if (report.stats.stage_deaths != 1 || report.stats.promotions != 1)
+            fail_msg("%s: %u stages died, %u shadows took over", deaths[i].name, report.stats.stage_deaths, report.stats.promotions);
+    }
+}
+
+static void test_every_moment(void **state) {
+    (void)state;
+    every_death(false, 4);
+    every_death(true, 4);
+}
+
+static void test_every_moment_of_a_stage_of_one(void **state) {
+    (void)state;
+    every_death(false, 2);
+}
+
+// The dead come back, as strangers, and fetch the state from the shadow that took their place.
+static void test_the_dead_return(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DEATHS_OF_ONE; i++) {
+        sim_case c = case_of(i, 2);
+        c.crash[0].restart = true;
+        c.crash[0].restart_ns = SECOND / 5;
+        sim_report report;
+        case_run(&bench, deaths[i].name, &c, false, "", &report);
+        if (report.stats.stage_deaths != 1) fail_msg("%s: no stage died", deaths[i].name);
+    }
+}
+
+// Where nothing happens a shadow changes nothing: no repair, no waste (the checkers say so), and no work of its own.
+static void test_shadows_in_peace(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        sim_case c = sim_case_plain(70 + i, 3, 1, 2 + i, 6, 3);
+        c.shadows = 1 + i % 2;
+        c.shadow_peers = 2 * c.shadows;
+        sim_report report;
+        case_run(&bench, "in peace", &c, i % 2 == 0, "", &report);
+        assert_int_equal(report.stats.promotions, 0);
+    }
+}
+
+// ---- random schedules
+
+static uint64_t stage_deaths, promotions;
+
+static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
+    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .stage_deaths = true, .processes = 2, .print = 3,
+                                   .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    print_message("%llu random schedules: %llu crashes, %llu times a whole stage, %llu promotions, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
+                  (unsigned long long)r.crashes, (unsigned long long)r.stage_deaths, (unsigned long long)r.promotions, (unsigned long long)r.repairs, r.virtual_hours);
+    assert_int_equal(r.runs, count);
+    assert_int_equal(r.failures, 0);
+    assert_in_range(r.most_ticks, 1, MOST_STEPS);
+    stage_deaths += r.stage_deaths;
+    promotions += r.promotions;
+}
+
+static void test_random(void **state) {
+    (void)state;
+    random_schedules(RANDOM, false, false, false);
+    random_schedules(RANDOM_ODD, false, true, true);
+    random_schedules(RANDOM_REAL, true, false, false);
+    assert_true(stage_deaths > (RANDOM + RANDOM_ODD + RANDOM_REAL) / 3);
+    assert_true(promotions > stage_deaths / 2);
+}
+
+// ---- broken variants
+
+static void test_mutants_are_noticed(void **state) {
+    (void)state;
+    static const struct {
+        sim_mutant mutant;
+        bool real;
+    } all[] = {{SIM_MUTANT_SHADOW_SKIPS, true}, {SIM_MUTANT_SHADOW_TWICE, true}, {SIM_MUTANT_PROMOTES_EARLY, false}, {SIM_MUTANT_COUNTS_SHADOWS, false}};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .real = all[i].real, .stage_deaths = true, .processes = 2, .mutant = all[i].mutant,
+                                 .replay = "sim_sim_cluster"};
+        sim_campaign_result r;
+        do {
+            sim_campaign_run(&campaign, stdout, &r);
+            campaign.first += MUTANT_SEEDS;
+        } while (r.failures == 0 && campaign.first < MUTANT_MOST);
+        print_message("mutant %s: noticed with seed %llu\n", sim_mutant_name(all[i].mutant), (unsigned long long)r.first_failure);
+        if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_the_dead_return),
+        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_random),                         cmocka_unit_test(test_mutants_are_noticed),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
