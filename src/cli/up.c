@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/up_swarm.h"
+#include "peer/peer.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 static const char examples[] =
     "braid up RUN.yaml --relays 6\n"
     "braid up RUN.yaml --relays 6 --kill relay2@iteration:10 --late 1@iteration:12\n"
-    "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,seed=7\n"
+    "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,leader=1,seed=7\n"
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
 static void swarm_note(swarm *s, const char *text) {
@@ -26,106 +27,18 @@ static void swarm_kill_all(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) child_kill(s->children[i]);
 }
 
-static void swarm_fail(swarm *s, const char *why) {
+void swarm_fail(swarm *s, const char *why) {
     if (!s->failed) snprintf(s->why, sizeof s->why, "%s", why);
     s->failed = s->ending = true;
     swarm_kill_all(s);
 }
 
-static void spawn_others(swarm *s) {
+void swarm_spawn_others(swarm *s) {
     braid_error error;
     braid_err err = BRAID_OK;
     for (uint64_t i = 1; i < s->data_peers && !err; i++) err = swarm_spawn(s, CHILD_DATA, &error);
     for (uint64_t i = 0; i < s->relays && !err; i++) err = swarm_spawn(s, CHILD_RELAY, &error);
     if (err) swarm_fail(s, error.text);
-}
-
-static child *child_of_peer(swarm *s, const char *id) {
-    for (uint32_t i = 0; i < s->child_count; i++)
-        if (*id && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
-    return NULL;
-}
-
-static void note_guest(swarm *s, const report_event *news) {
-    uint32_t i = 0;
-    if (news->kind == REPORT_JOINED && s->guest_count < WIRE_MAX_MEMBERS) {
-        guest *g = &s->guests[s->guest_count++];
-        *g = (guest){.member = news->member, .stage = news->stage};
-        snprintf(g->peer, sizeof g->peer, "%s", news->peer);
-    } else if (news->kind != REPORT_JOINED) {
-        while (i < s->guest_count && s->guests[i].member != news->member) i++;
-        if (i < s->guest_count) s->guests[i] = s->guests[--s->guest_count];
-    }
-}
-
-// Who is where, as the log says: the leader's word counts.
-static void note_member(swarm *s, const report_event *news) {
-    child *c = child_of_peer(s, news->peer);
-    bool in = news->kind == REPORT_JOINED;
-    if (!c) {
-        note_guest(s, news);
-        return;
-    }
-    if (!in && c->member != news->member) return;  // an older self of a peer that came back
-    c->joined = in;
-    c->member = news->member;
-    c->stage = news->stage;
-}
-
-// A child says its id. The leader, whose words come by another pipe, may have named it already.
-static void note_child(swarm *s, child *c, const char *id) {
-    snprintf(c->peer, sizeof c->peer, "%s", id);
-    for (uint32_t i = 0; i < s->guest_count; i++) {
-        if (strcmp(s->guests[i].peer, id) != 0) continue;
-        c->joined = true;
-        c->member = s->guests[i].member;
-        c->stage = s->guests[i].stage;
-        s->guests[i] = s->guests[--s->guest_count];
-        return;
-    }
-}
-
-static void leader_ended(swarm *s, const report_event *news) {
-    s->end = *news;
-    s->ending = true;
-    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
-}
-
-// The leader tells the run's story; of the others only their own troubles and repairs are news.
-static void leader_event(swarm *s, const report_event *news) {
-    if (news->kind == REPORT_READY) {
-        snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
-        report_tell(s->report, news);
-        spawn_others(s);
-        return;
-    }
-    if (news->kind == REPORT_END) {
-        leader_ended(s, news);
-        return;
-    }
-    if (news->kind == REPORT_JOINED || news->kind == REPORT_EXPELLED || news->kind == REPORT_LEFT) note_member(s, news);
-    if (news->kind == REPORT_EXPELLED) losses_note(s, news);
-    if (news->kind == REPORT_STARTED) {
-        s->started = true;
-        s->first = s->iteration = news->iteration;
-    }
-    if (news->kind == REPORT_ITERATION) {
-        s->iteration = news->iteration;
-        if (s->measure) measure_iteration_over(s);
-    }
-    report_tell(s->report, news);
-    if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
-}
-
-void swarm_event(swarm *s, child *c, const report_event *news) {
-    if (news->kind == REPORT_READY) note_child(s, c, news->peer);
-    if (news->kind == REPORT_END) c->told_end = !news->failed;
-    if (news->kind == REPORT_REPAIR) {
-        s->repairs++;
-        losses_note(s, news);
-    }
-    if (c->role == CHILD_LEADER) leader_event(s, news);
-    else if (news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS) report_tell(s->report, news);
 }
 
 static void tell_killed(swarm *s, const child *c) {
@@ -142,7 +55,7 @@ static void tell_lost(swarm *s, const child *c, int64_t status, int signal_numbe
     if (signal_number) snprintf(how, sizeof how, "was ended by signal %d", signal_number);
     else snprintf(how, sizeof how, "ended with code %lld", (long long)status);
     snprintf(text, sizeof text, "%s (process %d) %s%s%.350s", c->name, (int)c->pid, how, *c->complaint ? ": " : "", c->complaint);
-    if (c->role == CHILD_LEADER || !s->started) swarm_fail(s, text);
+    if ((c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started) swarm_fail(s, text);
     else swarm_note(s, text);
 }
 
@@ -170,17 +83,28 @@ static void swarm_done(swarm *s) {
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool wanted = signal_number == SIGKILL && (c->killed || c->armed);
     if (wanted && !s->ending) tell_killed(s, c);
-    bool well = wanted || c->told_end || s->ending;
-    if (!well || (c->role == CHILD_LEADER && s->end.kind != REPORT_END && !s->failed)) tell_lost(s, c, status, signal_number);
+    bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && story_has_one_voice(s) && s->end.kind != REPORT_END;
+    if (c == s->leading) s->leading = NULL;
+    c->gone_ms = uv_now(&s->loop);
+    c->voted = chaos_may_vote(s, c);
+    if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
     if (!c->told_end) check_survival(s, c);
     c->armed = c->joined = false;
     if (s->alive == 0) swarm_done(s);
+}
+
+// Whoever leads ends the run; who that is may change meanwhile, so it is said again.
+static void swarm_drain(swarm *s) {
+    if (story_has_one_voice(s)) return;
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], "end\n");
 }
 
 static void on_tick(uv_timer_t *timer) {
     swarm *s = timer->data;
     report_tick(s->report);
     chaos_step(s);
+    if (s->draining) swarm_drain(s);
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
@@ -193,7 +117,8 @@ static void on_signal(uv_signal_t *handle, int number) {
     }
     s->draining = true;
     swarm_note(s, "finishing the iteration and saving; once more to stop at once");
-    child_command(s->children[0], "drain\n");
+    if (story_has_one_voice(s)) child_command(s->children[0], "drain\n");
+    else swarm_drain(s);
 }
 
 static void watch(swarm *s) {
@@ -214,8 +139,10 @@ static bool swarm_conclude(swarm *s) {
         snprintf(text, sizeof text, "%u kills or joins on order did not come about: no stage had a peer to spare, or the run was over first", left);
         swarm_note(s, text);
     }
-    if (s->end.kind != REPORT_END) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
-    if (s->failed) {
+    bool nobody = s->end.kind != REPORT_END;
+    if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
+    if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "everybody ended, and nobody said with what weights");
+    if (s->failed || nobody) {
         s->end.failed = true;
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
@@ -239,6 +166,8 @@ static int swarm_run(swarm *s) {
     if (swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
+    } else {
+        s->leading = s->children[0];
     }
     uv_run(&s->loop, UV_RUN_DEFAULT);
     bool good = swarm_conclude(s);
@@ -252,7 +181,7 @@ static int swarm_run(swarm *s) {
 typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
-    uint64_t relays, threads, capacity, max_memory;
+    uint64_t relays, threads, capacity, max_memory, voters;
     bool json;
 } up_flags;
 
@@ -277,6 +206,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     s->private_data = run->private_data > 0;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
+    // the first leader's death costs the run nothing if another data peer has the text and more than one has the log
+    s->voters = f->voters ? f->voters : s->data_peers < 2 || f->measure || s->private_data ? 1 : s->data_peers < 5 ? 3 : 5;
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
@@ -293,13 +224,14 @@ int cli_up(int argc, char **argv) {
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that a process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file", .fallback = "a temporary file"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "a temporary file"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
+        {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; 1 with one, with private data, with --measure"},
         {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
-        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill a relay or a data peer: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7 (see docs)", .fallback = ""},
+        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9 (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
-        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,seed=N", .help = "kill and start relays, and data peers, at random", .fallback = "none"},
+        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,seed=N", .help = "kill and start relays, and data peers, at random; kill whoever leads", .fallback = "none"},
     };
     options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Train with a whole swarm of processes on this machine.",
                  .examples = examples, .table = table, .count = sizeof table / sizeof table[0], .min_given = 1, .max_given = 1};

@@ -1,5 +1,5 @@
-// Kills and late joins on order. A relay is killed only while its stage has another one that is alive, not about to
-// die itself, and as far as the leader: what the protocol promises to survive. Data peers have the leader.
+// Kills and late joins on order. A peer is killed only while its stage has another one that is alive, not about to die itself, and
+// as far as the run, and only while enough of those stay who vote: what the protocol promises to survive.
 #include "cli/up_swarm.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static bool is_word(const char *text, const char *end, const char *word) {
     return (size_t)(end - text) == strlen(word) && strncmp(text, word, strlen(word)) == 0;
 }
 
-// "any" relay, "data" for any data peer but the leader, relay3, data2.
+// "any" relay, "data" for any data peer but who leads, relay3, data2; "leader" is who leads then.
 static bool who_read(const char *text, const char *end, action *a) {
     uint64_t number = 0;
     const char *digits = end;
@@ -38,18 +38,24 @@ static bool who_read(const char *text, const char *end, action *a) {
     bool numbered = digits < end;
     if (numbered && (!number_read(digits, end, &number) || number == 0)) return false;
     a->number = (uint32_t)number;
-    a->role = is_word(text, digits, "data") ? CHILD_DATA : CHILD_RELAY;
-    return a->role == CHILD_DATA || is_word(text, digits, numbered ? "relay" : "any");
+    a->role = is_word(text, digits, "data") ? CHILD_DATA : is_word(text, end, "leader") ? CHILD_LEADER : CHILD_RELAY;
+    return a->role == CHILD_LEADER || a->role == CHILD_DATA || is_word(text, digits, numbered ? "relay" : "any");
 }
 
 static const char iteration_word[] = "iteration:";
 enum { ITERATION_WORD = sizeof iteration_word - 1 };
 
+static braid_err leader_may_die(const swarm *s, const char *flag, const char *spec, braid_error *error) {
+    if (!story_has_one_voice(s)) return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
+}
+
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     action a = {.kind = ACTION_KILL};
     const char *at = strchr(spec, '@');
+    if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final or data2@iteration:7", spec);
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7 or leader@iteration:9", spec);
     at++;
     if (strncmp(at, iteration_word, ITERATION_WORD) == 0) {
         at += ITERATION_WORD;
@@ -76,7 +82,7 @@ braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
 }
 
 typedef struct chaos_spec {
-    uint64_t kills, joins, data, seed;
+    uint64_t kills, joins, data, leader, seed;
 } chaos_spec;
 
 static bool chaos_read(const char *text, chaos_spec *out) {
@@ -87,11 +93,12 @@ static bool chaos_read(const char *text, chaos_spec *out) {
         if (name == 5 && strncmp(text, "kills", 5) == 0) out->kills = value;
         else if (name == 5 && strncmp(text, "joins", 5) == 0) out->joins = value;
         else if (name == 4 && strncmp(text, "data", 4) == 0) out->data = value;
+        else if (name == 6 && strncmp(text, "leader", 6) == 0) out->leader = value;
         else if (name == 4 && strncmp(text, "seed", 4) == 0) out->seed = value;
         else return false;
         text += whole + (text[whole] == ',');
     }
-    return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS && out->data <= UP_MAX_ACTIONS;
+    return out->kills <= UP_MAX_ACTIONS && out->joins <= UP_MAX_ACTIONS && out->data <= UP_MAX_ACTIONS && out->leader <= UP_MAX_ACTIONS;
 }
 
 // Every point of death once before any comes twice, in an order of the seed's.
@@ -121,7 +128,7 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
         fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
         if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
         err = action_add(s, &(action){.kind = ACTION_ARM, .role = role, .iteration = when, .at = at}, error);
-        if (!err && role == CHILD_DATA) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = role, .iteration = when + 1, .count = 1}, error);
+        if (!err && role != CHILD_RELAY) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_DATA, .iteration = when + 1, .count = 1}, error);
     }
     return err;
 }
@@ -129,7 +136,8 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
 // Joins come in the run's first half, so that the swarm does not run dry.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
     chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
-    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,seed=7", spec);
+    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,seed=7", spec);
+    if (c.leader && leader_may_die(s, "--chaos", spec, error)) return BRAID_ARGUMENT;
     uint64_t last = iterations > 3 ? iterations - 3 : 1;
     moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};
     s->random.state = c.seed;
@@ -140,7 +148,8 @@ braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t i
         err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_RELAY, .iteration = when, .count = 1}, error);
     }
     if (!err) err = add_deaths(s, &m, CHILD_RELAY, c.kills, error);
-    return err ? err : add_deaths(s, &m, CHILD_DATA, c.data, error);
+    if (!err) err = add_deaths(s, &m, CHILD_DATA, c.data, error);
+    return err ? err : add_deaths(s, &m, CHILD_LEADER, c.leader, error);
 }
 
 static bool stands(const child *c) { return c->alive && !c->armed && !c->killed && c->joined && c->ready; }
@@ -155,12 +164,41 @@ static bool spare(const swarm *s, const child *c) {
     return false;
 }
 
+// Data peers vote, and relays where there are too few of those: the first that came.
+bool chaos_may_vote(const swarm *s, const child *c) {
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *other = s->children[i];
+        bool first = other->role != CHILD_RELAY || (c->role == CHILD_RELAY && other->member < c->member);
+        before += other != c && first && other->alive && other->joined;
+    }
+    return c->role != CHILD_RELAY || before < s->voters;
+}
+
+// Of those who may vote fewer than half are about to die or have died so lately that nobody votes for them yet.
+static bool quorum_stays(swarm *s, const child *victim) {
+    uint64_t dying = 1, now = uv_now(&s->loop);
+    if (story_has_one_voice(s) || !chaos_may_vote(s, victim)) return true;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *c = s->children[i];
+        if (c->exited) dying += c->voted && (c->listed || now < c->gone_ms + UP_REPLACED_MS);
+        else dying += (c->armed || c->killed) && chaos_may_vote(s, c);
+    }
+    return dying <= (s->voters - 1) / 2;
+}
+
+static bool plays(const swarm *s, const child *c, const action *a) {
+    if (a->role == CHILD_RELAY) return c->role == CHILD_RELAY;
+    if (c->role == CHILD_RELAY || (c->role == CHILD_LEADER && story_has_one_voice(s))) return false;
+    return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
+}
+
 static child *victim_choose(swarm *s, const action *a) {
     child *chosen = NULL;
     uint64_t candidates = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        if (c->role != a->role || !spare(s, c) || (a->number && c->number != a->number)) continue;
+        if (!plays(s, c, a) || !spare(s, c) || !quorum_stays(s, c) || (a->number && c->number != a->number)) continue;
         if (rng_below(&s->random, ++candidates) == 0) chosen = c;
     }
     return chosen;
@@ -181,6 +219,7 @@ static bool do_arm(swarm *s, const action *a) {
     child_command(victim, command);
     victim->armed = true;
     victim->armed_at = a->at.point;
+    victim->armed_iteration = s->iteration;
     return true;
 }
 
@@ -195,8 +234,20 @@ static bool do_spawn(swarm *s, const action *a) {
     return true;
 }
 
+// A data peer that came late owns nothing and may never come to where it should die; meanwhile no other one that votes may.
+static void hurry(swarm *s) {
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        child *c = s->children[i];
+        if (!c->alive || !c->armed || c->role == CHILD_RELAY || s->iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
+        c->armed = false;
+        if (spare(s, c)) child_kill(c);
+        else c->armed = true;
+    }
+}
+
 void chaos_step(swarm *s) {
     if (!s->started || s->draining || s->ending) return;
+    hurry(s);
     for (uint32_t i = 0; i < s->action_count; i++) {
         action *a = &s->actions[i];
         if (a->done || a->iteration > s->iteration) continue;

@@ -106,7 +106,7 @@ static char **environment_make(void) {
 typedef struct child_arguments {
     char *list[UP_MAX_ARGUMENTS];
     char numbers[8][UP_MAX_NUMBER];
-    char trace[1024];
+    char trace[1024], log[1024];
     uint32_t count, number_count;
 } child_arguments;
 
@@ -136,7 +136,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_add(a, "--json");
     if (s->measure) argument_add(a, "--measure");
     argument_text(a, "--listen", "127.0.0.1:0");
-    argument_number(a, "--voters", 1);  // this program takes the leader's word, so the leader stays the same
+    argument_number(a, "--voters", s->voters);
     argument_number(a, "--threads", s->threads);
     argument_number(a, "--capacity", s->capacity);
     argument_number(a, "--max-memory", s->max_memory);
@@ -147,6 +147,10 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
     if (role == CHILD_DATA) argument_add(a, "--data");
     if (role != CHILD_RELAY && s->private_data) argument_number(a, "--share", c->number);
+    if (role == CHILD_DATA && s->log) {
+        snprintf(a->log, sizeof a->log, "%s.%s", s->log, c->name);
+        argument_text(a, "--log", a->log);
+    }
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", s->ticket);
         return;

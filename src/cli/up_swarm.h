@@ -19,7 +19,9 @@ enum {
     UP_MAX_ARGUMENTS = 40,
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
-    UP_LEAVE_MS = 10000,  // after the leader's end, for the others to go by themselves
+    UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
+    UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
+    UP_REPLACED_MS = 1500,  // after a voter's end, if it was expelled by then, another one votes
     UP_RELAY_NICE = 5,    // below the leader's loop, which everybody waits for
 };
 
@@ -39,12 +41,16 @@ typedef struct child {
     bool alive, killed;    // killed: on purpose
     bool armed;            // will die by itself soon
     fault_point armed_at;
+    uint64_t armed_iteration;
     bool told_end;
     bool exited, heard_out;  // its exit is known; all that it said has been read
     int64_t status;
     int signal_number;
+    uint64_t gone_ms;      // when its end was known
+    bool voted;            // it may have, then
     char peer[REPORT_HASH_TEXT];
     bool joined, ready;    // member of a stage; its state is whole
+    bool listed;           // the log still has it as one, dead or not
     uint64_t member, stage, version;
     char line[REPORT_MAX_LINE];
     size_t line_bytes;
@@ -118,16 +124,19 @@ struct swarm {
     // what the children are started with
     const char *run_path, *resume, *log, *trace, *measure;
     bool private_data;
-    uint64_t data_peers, relays, threads, capacity, max_memory;
+    uint64_t data_peers, relays, threads, capacity, max_memory, voters;
     char program[1024];
     char ticket[512];
 
     guest guests[WIRE_MAX_MEMBERS];  // somebody used the ticket
     uint32_t guest_count;
-    uint64_t iteration, first;  // versions that the leader has reported
+    child *leading;             // NULL: nobody, as far as is known
+    uint64_t newest_member;     // that was told of
+    uint64_t iteration, first;  // versions that were reported
+    uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;
-    report_event end;           // the leader's last line
+    report_event end;           // the last line of who had the weights
     up_clock clock;             // with --measure
     char why[512];
 };
@@ -139,19 +148,26 @@ void child_kill(child *c);
 // Closes what is left of every child, which must be dead; call before the loop ends.
 void swarm_free_children(swarm *s);
 
-// up.c
+// up_story.c
 void swarm_event(swarm *s, child *c, const report_event *news);
+// The first leader has the only vote: the run ends with it.
+bool story_has_one_voice(const swarm *s);
+
+// up.c
+void swarm_spawn_others(swarm *s);
+void swarm_fail(swarm *s, const char *why);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 
 // up_chaos.c
-// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN or data (any but the leader).
+// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN, data (any but who leads) or leader (who leads).
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
 // "N@iteration:K": N more relays.
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);
-// "kills=5,joins=2,data=1,seed=7" over `iterations`, of which the first `from` are done.
+// "kills=5,joins=2,data=1,leader=1,seed=7" over `iterations`, of which the first `from` are done.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error);
 // Does what is due.
 void chaos_step(swarm *s);
+bool chaos_may_vote(const swarm *s, const child *c);
 uint32_t chaos_left(const swarm *s);
 
 // up_measure.c

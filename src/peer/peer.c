@@ -346,11 +346,13 @@ static void deliver_local(peer *p) {
     }
 }
 
-static void drain(peer *p) {
-    if (peer_is_leader(p) && p->config.leader) {  // who began it ends it
+// The whole run: by who leads, when its host says so, or when it began the run.
+static void drain(peer *p, bool whole) {
+    if (peer_is_leader(p) && (whole || p->config.leader)) {
         p->leader.drain = true;
         return;
     }
+    if (whole) return;
     leave_when_free(p);
 }
 
@@ -362,7 +364,7 @@ static void handle(peer *p, const event *e) {
     case EVENT_MESSAGE: deliver_remote(p, e); break;
     case EVENT_JOB_DONE: work_done(p, e->result); break;
     case EVENT_STORED: log_stored(p, e->entry); break;
-    case EVENT_DRAIN: drain(p); break;
+    case EVENT_DRAIN: drain(p, e->whole); break;
     default: break;
     }
 }

@@ -118,6 +118,7 @@ typedef struct event {
     uint64_t blob_bytes;
     const job_result *result;
     const log_entry *entry;
+    bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing
 } event;
 
 // What the user is told.

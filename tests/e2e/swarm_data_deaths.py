@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Data peers other than the leader are killed at every point of the protocol; others take their microbatches over, and the
-weights are those of one process, bit for bit."""
+"""Data peers are killed at every point of the protocol, some while they lead; others take their microbatches over and lead, and
+the weights are those of one process, bit for bit."""
 
 from swarmlib import Braid, expect, seed_of_test, workplace, write_run
 
@@ -14,13 +14,15 @@ def main():
         run = write_run(directory, seed=seed, sequences=16, iterations=25, data_peers=3)
         solo = Braid("train", "--solo", run).weights()
 
-        one = Braid("up", run, "--relays", "6", "--kill", "data2@iteration:5")
+        one = Braid("up", run, "--relays", "6", "--kill", "data2@iteration:5", "--kill", "leader@iteration:9/reduction")
         weights = one.weights()
-        expect(weights == solo, f"one data peer killed: {weights} is not {solo}")
-        expect(len(one.of("killed")) == 1, "nobody was killed")
+        expect(weights == solo, f"a data peer and the leader killed: {weights} is not {solo}")
+        expect(len(one.of("killed")) == 2, "not both were killed")
+        expect(len(one.of("leader")) == 1, "nobody is told who leads now")
+        expect([event["iteration"] for event in one.of("iteration")] == list(range(1, 26)), "an iteration was told twice, or not at all")
         expect(one.of("takeover"), "nobody is told who takes over")
 
-        wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},seed={seed}")
+        wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},leader=1,seed={seed}")
         weights = wild.weights()
         dead = wild.of("killed")
         data = [event["phase"] for event in dead if event["stage"] == 0]

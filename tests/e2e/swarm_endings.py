@@ -43,9 +43,16 @@ def main():
     with workplace() as directory:
         run = write_run(directory, iterations=100000)
 
-        swarm, processes = running(run)
+        swarm, processes = running(run, "--voters", "1")
         os.kill(processes["leader"], signal.SIGKILL)
         expect_ended(swarm, "leader (process")
+
+        swarm, processes = running(run)
+        os.kill(processes["leader"], signal.SIGKILL)  # another data peer leads, and ends the run when it is asked to
+        swarm.wait_for("leader")
+        swarm.wait_for("iteration", iteration=swarm.of("iteration")[-1]["iteration"] + 3)
+        swarm.interrupt()
+        expect_ended(swarm, "", code=0)
 
         swarm, processes = running(run)
         os.kill(processes["relay2"], signal.SIGKILL)

@@ -150,12 +150,82 @@ static void test_the_end_names_losses_and_repairs(void **state) {
     assert_string_equal(told_losses(s, REPORT_JSON), "");
 }
 
+static void says(swarm *s, int who, report_event news) {
+    news.loss = NAN;
+    swarm_event(s, s->children[who], &news);
+}
+
+// With several voters what the log says is told by all of them: the first is believed, whoever it is.
+static void test_what_all_tell_is_told_once(void **state) {
+    swarm *s = *state;
+    s->voters = 3;
+    s->leading = s->children[LEADER];
+    for (int who = 0; who < CHILDREN; who++) {
+        s->children[who]->alive = true;
+        say_ready(s, who);
+        for (int teller = 0; teller < 2; teller++) {
+            report_event joined = {.kind = REPORT_JOINED, .member = 10 + (uint64_t)who, .stage = who == RELAY};
+            strcpy(joined.peer, peers[who]);
+            says(s, teller, joined);
+        }
+    }
+    assert_int_equal(s->newest_member, 10 + RELAY);
+    says(s, DATA, (report_event){.kind = REPORT_ITERATION, .iteration = 1, .tokens = 7});
+    says(s, LEADER, (report_event){.kind = REPORT_ITERATION, .iteration = 1, .tokens = 7});
+    says(s, RELAY, (report_event){.kind = REPORT_ITERATION, .iteration = 2, .tokens = 7});
+    assert_int_equal(s->iteration, 2);
+    assert_int_equal(s->tokens, 14);
+}
+
+// The leader is killed; the log's word of it comes later, from the next one. The run ends with whoever has the weights.
+static void test_the_story_outlives_its_leader(void **state) {
+    swarm *s = *state;
+    test_what_all_tell_is_told_once(state);
+    s->children[LEADER]->killed = true;
+    swarm_child_gone(s, s->children[LEADER], 0, SIGKILL);
+    assert_false(s->failed);
+    assert_null(s->leading);
+    report_event leads = {.kind = REPORT_LEADER, .ticket = "new"};
+    strcpy(leads.peer, peers[DATA]);
+    says(s, RELAY, leads);
+    assert_null(s->leading);  // that is for itself to say
+    says(s, DATA, leads);
+    assert_ptr_equal(s->leading, s->children[DATA]);
+    assert_string_equal(s->ticket, "new");
+    assert_true(s->children[LEADER]->listed);
+    report_event expelled = {.kind = REPORT_EXPELLED, .member = 10 + LEADER};
+    strcpy(expelled.peer, peers[LEADER]);
+    says(s, DATA, expelled);
+    assert_false(s->children[LEADER]->listed);
+    says(s, RELAY, (report_event){.kind = REPORT_END});
+    assert_false(s->ending);
+    says(s, DATA, (report_event){.kind = REPORT_END, .weights = "abc", .tokens = 1});
+    assert_true(s->ending);
+    assert_int_equal(s->end.tokens, 14);
+}
+
+static void test_the_leader_may_die_where_others_vote(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    s->voters = 1;
+    assert_int_equal(chaos_add_kill(s, "leader@iteration:5", &error), BRAID_ARGUMENT);
+    assert_non_null(strstr(error.text, "only vote"));
+    assert_int_equal(chaos_add_random(s, "leader=1", 0, 20, &error), BRAID_ARGUMENT);
+    s->voters = 3;
+    assert_int_equal(chaos_add_kill(s, "leader@iteration:5/final", &error), BRAID_OK);
+    assert_int_equal(s->actions[0].role, CHILD_LEADER);
+    assert_int_equal(chaos_add_kill(s, "leader2@iteration:5", &error), BRAID_ARGUMENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whoever_speaks_first, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_death_of_a_data_peer_ends_the_run, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_keeps_a_stage_alive, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_that_left_does_not, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_what_all_tell_is_told_once, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_story_outlives_its_leader, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_leader_may_die_where_others_vote, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,141 @@
+// The run's story as its children tell it. With one voter the leader tells all of it. With several the leader may die, and what the
+// log says everybody tells: the first who says it is believed, the others are passed over.
+#include "cli/up_swarm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool story_has_one_voice(const swarm *s) { return s->voters <= 1; }
+
+static child *child_of_peer(swarm *s, const char *id) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (*id && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
+    return NULL;
+}
+
+static void note_guest(swarm *s, const report_event *news) {
+    uint32_t i = 0;
+    if (news->kind == REPORT_JOINED && s->guest_count < WIRE_MAX_MEMBERS) {
+        guest *g = &s->guests[s->guest_count++];
+        *g = (guest){.member = news->member, .stage = news->stage};
+        snprintf(g->peer, sizeof g->peer, "%s", news->peer);
+    } else if (news->kind != REPORT_JOINED) {
+        while (i < s->guest_count && s->guests[i].member != news->member) i++;
+        if (i < s->guest_count) s->guests[i] = s->guests[--s->guest_count];
+    }
+}
+
+// Who is where, as the log says: the leader's word counts.
+static void note_member(swarm *s, const report_event *news) {
+    child *c = child_of_peer(s, news->peer);
+    bool in = news->kind == REPORT_JOINED;
+    if (!c) {
+        note_guest(s, news);
+        return;
+    }
+    if (!in && c->member != news->member) return;  // an older self of a peer that came back
+    c->joined = c->listed = in;
+    c->member = news->member;
+    c->stage = news->stage;
+}
+
+// A child says its id. The leader, whose words come by another pipe, may have named it already.
+static void note_child(swarm *s, child *c, const char *id) {
+    snprintf(c->peer, sizeof c->peer, "%s", id);
+    for (uint32_t i = 0; i < s->guest_count; i++) {
+        if (strcmp(s->guests[i].peer, id) != 0) continue;
+        c->joined = c->listed = true;
+        c->member = s->guests[i].member;
+        c->stage = s->guests[i].stage;
+        s->guests[i] = s->guests[--s->guest_count];
+        return;
+    }
+}
+
+static bool is_member(const swarm *s, uint64_t member) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->listed && s->children[i]->member == member) return true;
+    for (uint32_t i = 0; i < s->guest_count; i++)
+        if (s->guests[i].member == member) return true;
+    return false;
+}
+
+// Members' numbers grow, and each child tells what the log says in its order.
+static bool is_news(const swarm *s, const child *c, const report_event *news) {
+    if (story_has_one_voice(s)) return c->role == CHILD_LEADER;
+    switch (news->kind) {
+    case REPORT_READY: return c->role == CHILD_LEADER;
+    case REPORT_STARTED: return !s->started;
+    case REPORT_ITERATION: return s->started && news->iteration > s->iteration;
+    case REPORT_JOINED: return news->member > s->newest_member;
+    case REPORT_EXPELLED:
+    case REPORT_LEFT: return is_member(s, news->member);
+    case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // of itself: then it is so
+    case REPORT_EVAL:
+    case REPORT_CHECKPOINT: return true;  // only who leads says these
+    default: return c == s->leading;
+    }
+}
+
+// A run is over when somebody has its weights. Who only left, or found no place, ends without; what somebody failed at who
+// led may be the reason if nobody else ends well.
+static void child_ended(swarm *s, child *c, const report_event *news) {
+    bool alone = story_has_one_voice(s) || !s->started;
+    if (alone ? c->role != CHILD_LEADER : news->failed || !*news->weights) {
+        if (c == s->leading && news->failed && !*s->why) snprintf(s->why, sizeof s->why, "%s", news->text);
+        return;
+    }
+    s->end = *news;
+    if (!alone) {
+        s->end.tokens = s->tokens;
+        s->end.seconds = (double)(uv_now(&s->loop) - s->start_ms) / 1e3;
+    }
+    s->ending = true;
+    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+}
+
+static void note_progress(swarm *s, child *c, const report_event *news) {
+    switch (news->kind) {
+    case REPORT_STARTED:
+        s->started = true;
+        s->start_ms = uv_now(&s->loop);
+        s->first = s->iteration = news->iteration;
+        break;
+    case REPORT_ITERATION:
+        s->iteration = news->iteration;
+        s->tokens += news->tokens;
+        if (s->measure) measure_iteration_over(s);
+        break;
+    case REPORT_LEADER:
+        s->leading = c;
+        snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
+        break;
+    case REPORT_JOINED:
+    case REPORT_EXPELLED:
+    case REPORT_LEFT: note_member(s, news); break;
+    default: break;
+    }
+    if (news->kind == REPORT_JOINED) s->newest_member = news->member;
+    if (news->kind == REPORT_EXPELLED) losses_note(s, news);
+}
+
+static void story_go_on(swarm *s, child *c, const report_event *news) {
+    if (news->kind == REPORT_READY) snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
+    note_progress(s, c, news);
+    report_tell(s->report, news);
+    if (news->kind == REPORT_READY) swarm_spawn_others(s);
+    if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
+}
+
+void swarm_event(swarm *s, child *c, const report_event *news) {
+    bool own = news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS;
+    if (news->kind == REPORT_READY) note_child(s, c, news->peer);
+    if (news->kind == REPORT_END) c->told_end = !news->failed;
+    if (news->kind == REPORT_REPAIR) {
+        s->repairs++;
+        losses_note(s, news);
+    }
+    if (news->kind == REPORT_END) child_ended(s, c, news);
+    else if (own) report_tell(s->report, news);
+    else if (is_news(s, c, news)) story_go_on(s, c, news);
+}
