@@ -6,8 +6,6 @@
 
 enum { ROWS = 32, COLS = 256, LARGEST = 127 };
 
-typedef int8_t lanes_bytes __attribute__((vector_size(LANES)));
-
 typedef struct product {
     const tensor_matvec *m;
     const float *x;
@@ -47,12 +45,13 @@ static void rows_narrow(const product *p, size_t begin, size_t end) {
         const float *scales = m->scales + i * groups;
         lanes sum = {0};
         for (size_t g = 0; g < groups; g++) {
-            lanes part = {0}, x;
-            for (size_t k = g * MATVEC_GROUP; k < (g + 1) * MATVEC_GROUP; k += LANES) {
-                lanes_bytes some;
-                memcpy(&some, bytes + k, sizeof some);
-                lanes_load(&x, p->x + k);
-                part += __builtin_convertvector(__builtin_convertvector(some, lanes_bits), lanes) * x;
+            float wide[MATVEC_GROUP];
+            lanes part = {0}, w, x;
+            for (size_t k = 0; k < MATVEC_GROUP; k++) wide[k] = (float)bytes[g * MATVEC_GROUP + k];
+            for (size_t k = 0; k < MATVEC_GROUP; k += LANES) {
+                lanes_load(&w, wide + k);
+                lanes_load(&x, p->x + g * MATVEC_GROUP + k);
+                part += w * x;
             }
             sum += part * scales[g];
         }
