@@ -15,5 +15,6 @@ int bench_scale(int argc, char **argv);
 int bench_views(int argc, char **argv);
 int bench_step(int argc, char **argv);
 int bench_generate(int argc, char **argv);
+int bench_repair(int argc, char **argv);
 
 #endif

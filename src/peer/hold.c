@@ -476,7 +476,7 @@ void on_resume(peer *p, const message *msg) {
 
 // A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
 void hold_tick(peer *p) {
-    if (p->stage == 0 || p->me == 0) return;
+    if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
     EACH_HELD(p, m) {
         held *h = &p->held[m];
         if (h->counted) continue;

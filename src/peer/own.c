@@ -339,6 +339,14 @@ void own_settle(peer *p, uint32_t m) {
 
 // ---- what is heard of the way -------------------------------------------------------------------------------------
 
+// Of two copies the one that is further is the stage's: if each took the other's place whenever it speaks, their waiting would pass
+// for progress, and nobody would look for what is lost behind them.
+static bool trace_further(const owned_stage *st, const message_trace *body) {
+    bool forward = body->phase != TRACE_ACCEPTED, returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
+    if (st->backward_done || st->committed) return false;
+    return (forward && !st->forward_done) || (returning && !st->returning);
+}
+
 // True when it tells something new: a stash that only waits repeats its TRACE, and that is no progress.
 static bool trace_progress(owned_stage *st, const message_trace *body) {
     bool forward = body->phase != TRACE_ACCEPTED, backward = body->phase == TRACE_BACKWARD_DONE;
@@ -378,6 +386,7 @@ void on_trace(peer *p, const message *msg) {
         own_cancel(p, m, msg->sender);  // a repair has chosen another one
         return;
     }
+    if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {

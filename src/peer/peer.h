@@ -78,6 +78,10 @@ typedef enum peer_mutant {
     PEER_MUTANT_LENDS_SHARES = 1 << 17,       // slots of private data are given to whoever is there
     PEER_MUTANT_PROMOTES_EARLY = 1 << 18,     // a shadow does the work of a stage that has others
     PEER_MUTANT_COUNTS_SHADOWS = 1 << 19,     // FINAL waits for shadows as for members
+    PEER_MUTANT_ROUND_BEFORE_CLOSE = 1 << 20, // a round is adopted before the log says what it closes
+    PEER_MUTANT_KEEPS_LOSERS = 1 << 21,       // a stash that waits says nothing: a lost CANCEL is never made good
+    PEER_MUTANT_RECORDS_ARE_TRUTH = 1 << 22,  // a live holder that has nothing left is not replaced
+    PEER_MUTANT_OLD_RESULTS = 1 << 23,        // in fast mode a new round keeps what the one before had added up
 } peer_mutant;
 
 typedef struct peer_config {

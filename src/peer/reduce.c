@@ -92,7 +92,7 @@ void on_begin(peer *p, const message *msg) {
         if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
         return;
     }
-    if (!p->run.reproducible) {  // fp32 sums depend on the order of the parts
+    if (!p->run.reproducible && !peer_breaks(p, PEER_MUTANT_OLD_RESULTS)) {  // fp32 sums depend on the order of the parts
         drop_results(p);
         pulls_drop(p, GET_RESULT);
     }
@@ -157,7 +157,8 @@ static void announce(peer *p, uint32_t g) {
 // Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
 static void adopt(peer *p) {
     aggregation *a = &p->aggregation;
-    if (!a->begun || a->adopted || p->log_position < a->begin.close_index || a->results != p->iteration) return;
+    bool read = p->log_position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
+    if (!a->begun || a->adopted || !read || a->results != p->iteration) return;
     const message_part *part = my_part(p);
     message_set none = {{0}};
     const message_set *set = part == NULL ? &none : &part->set;
@@ -253,7 +254,8 @@ void on_result(peer *p, const message *msg) {
     if (g >= p->segments || body->count != segment_count(p, g)) return;
     // its announcer may have heard BEGIN before me, and says it once
     if (a->results != msg->iteration && (msg->iteration != p->iteration || !results_begin(p, msg->iteration))) return;
-    if (!p->run.reproducible && (!a->begun || body->round != a->begin.round)) return;
+    bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
+    if (!any_round && (!a->begun || body->round != a->begin.round)) return;
     a->segment[g].holder = msg->sender;
 }
 

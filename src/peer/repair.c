@@ -38,7 +38,8 @@ static bool usable(const peer *p, const owned *o, uint16_t s) {
     if (committed_and_live(p, st)) return true;
     bool chosen = st->chosen_ns != 0 && member_answers(p, st->member);
     if (chosen && (p->now < st->chosen_ns + TIMING_FILL_NS || filling(p, o, s))) return true;
-    return member_live(p, st->member) && st->answered && (st->has_y || st->has_x);
+    bool has_it = st->has_y || st->has_x || peer_breaks(p, PEER_MUTANT_RECORDS_ARE_TRUTH);
+    return member_live(p, st->member) && st->answered && has_it;
 }
 
 static void forget_holder(owned_stage *st) {
@@ -265,6 +266,7 @@ void repair_tick(peer *p, uint32_t m) {
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     owned *o = &p->owned[m];
     if (stage == 0 || stage >= p->run.stages || o->stage[stage].member != who || o->phase == OWNED_IDLE) return;
+    if (peer_breaks(p, PEER_MUTANT_RECORDS_ARE_TRUTH)) return;
     if (o->stage[stage].counted || o->is_void || o->phase == OWNED_SETTLED) return;
     o->stage[stage].chosen_ns = 0;
     forget_holder(&o->stage[stage]);

@@ -4,7 +4,6 @@
 
 enum { GAP_WEIGHT_SHIFT = 4 };  // a gap counts 1/16
 
-static const double phi_suspect = 4.0;            // one wrong alarm in 10^4: it costs one forward
 static const double sure_deviations = 3.5;        // phi is 3.6 there
 static const double deviation_floor_ns = 150e6;   // a busy core delays a thread by this much without meaning anything
 static const uint64_t accept_floor_ns = 2 * TIMING_S;
@@ -14,10 +13,20 @@ static const uint64_t complete_factor = 4;        // an eta may be wrong by this
 static const uint64_t overdue_most_ns = 600 * TIMING_S;  // no limit grows by silence beyond about twice this
 static const uint32_t most_false_alarms = 5;
 
-void timing_heard(timing_link *link, uint64_t now_ns) {
+// A limit that only grew would, on a line that has its bad hours, end where a death is noticed late for ever.
+static void judge(timing_link *link, uint64_t now_ns, bool false_alarm) {
+    if (!false_alarm && now_ns < link->quiet_ns + TIMING_QUIET_NS) return;
+    if (false_alarm && link->false_alarms < most_false_alarms) link->false_alarms++;
+    if (!false_alarm && link->false_alarms > 0) link->false_alarms--;
+    link->quiet_ns = now_ns;
+}
+
+void timing_heard(timing_link *link, uint64_t now_ns) { timing_heard_at(link, now_ns, TIMING_SUSPECT_PHI); }
+
+void timing_heard_at(timing_link *link, uint64_t now_ns, double phi) {
     if (link->heard_ns != 0 && now_ns > link->heard_ns) {
         double gap = (double)(now_ns - link->heard_ns);
-        if (timing_suspect(link, now_ns) && link->false_alarms < most_false_alarms) link->false_alarms++;
+        judge(link, now_ns, timing_suspect_at(link, now_ns, phi));
         double error = gap - link->gap_mean_ns;
         link->gap_mean_ns += error / (1 << GAP_WEIGHT_SHIFT);
         link->gap_deviation_ns += (fabs(error) - link->gap_deviation_ns) / (1 << GAP_WEIGHT_SHIFT);
@@ -46,9 +55,11 @@ double timing_phi(const timing_link *link, uint64_t now_ns) {
     return tail > 1e-300 ? -log10(tail) : 300;
 }
 
+bool timing_suspect(const timing_link *link, uint64_t now_ns) { return timing_suspect_at(link, now_ns, TIMING_SUSPECT_PHI); }
+
 // (Most are asked about soon after they were heard.)
-bool timing_suspect(const timing_link *link, uint64_t now_ns) {
-    return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi_suspect;
+bool timing_suspect_at(const timing_link *link, uint64_t now_ns, double phi) {
+    return now_ns > link->heard_ns + TIMING_HEARTBEAT_NS && timing_phi(link, now_ns) >= phi;
 }
 
 uint64_t timing_sure_until(const timing_link *link) {

@@ -25,6 +25,7 @@
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement gets its activation within this, or another one is chosen
 #define TIMING_STARVED_NS (4 * TIMING_S)            // taken over and without a slot for so long: one less advanced gives its own
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
+#define TIMING_QUIET_NS (3600 * TIMING_S)          // an hour without a false alarm takes one back
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: what the router counts its waiting in
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // it waits so long for what else comes before it answers
 #define TIMING_ROUTE_LOOK_NS (500 * TIMING_MS)     // how often costs and capacity are looked at
@@ -41,13 +42,18 @@ typedef struct timing_link {
     uint64_t heard_ns;
     uint64_t accept_ns;   // smoothed time from FORWARD or BACKWARD to ACCEPT, payload included; 0: not measured
     uint64_t get_ns;      // smoothed time from GET to DATA; 0: not measured
-    uint32_t false_alarms;  // suspicions that turned out wrong; each doubles the limit
+    uint32_t false_alarms;  // suspicions that turned out wrong; each doubles the limit, and a quiet hour halves it
+    uint64_t quiet_ns;      // since when there was none, and nothing was halved
 } timing_link;
 
 void timing_heard(timing_link *link, uint64_t now_ns);
 // -log10 of the probability that a living peer is silent for so long (phi accrual, normal tail).
 double timing_phi(const timing_link *link, uint64_t now_ns);
 bool timing_suspect(const timing_link *link, uint64_t now_ns);
+#define TIMING_SUSPECT_PHI 4.0                     // one wrong alarm in 10^4: it costs one forward
+// The same with another phi, to see what one would bring (braid bench repair).
+void timing_heard_at(timing_link *link, uint64_t now_ns, double phi);
+bool timing_suspect_at(const timing_link *link, uint64_t now_ns, double phi);
 // Before this, silence is no suspicion for sure.
 uint64_t timing_sure_until(const timing_link *link);
 void timing_accepted(timing_link *link, uint64_t delay_ns);

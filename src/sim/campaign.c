@@ -1,5 +1,7 @@
 #include "sim/campaign.h"
 
+#include "base/rng.h"
+
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -76,7 +78,22 @@ typedef struct child {
     size_t got_bytes;
 } child;
 
-static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
+sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
+    sim_campaign mix = *campaign;
+    if (!campaign->mixed) return mix;
+    rng r = {rng_seed(seed, 83)};
+    mix.real = rng_below(&r, 5) != 0;
+    mix.odd = !mix.real;
+    uint64_t who = rng_below(&r, campaign->leader_deaths ? 3 : 2);
+    mix.data_deaths = who == 1;
+    mix.leader_deaths = who == 2;
+    mix.flaps = rng_below(&r, 2) != 0;
+    mix.partitions = rng_below(&r, 2) != 0;
+    return mix;
+}
+
+sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
+    const sim_campaign mix = sim_campaign_mix(all, seed), *campaign = &mix;
     sim_case c = sim_case_random(seed, campaign->real);
     c.mutant = campaign->mutant;
     if (campaign->odd) sim_case_add_oddities(&c);
@@ -84,12 +101,13 @@ static sim_case campaign_case(const sim_campaign *campaign, uint64_t seed) {
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
+    if (campaign->partitions) sim_case_add_partitions(&c);
     if (campaign->private_data) sim_case_make_private(&c);
     return c;
 }
 
 static bool is_quiet(const sim_campaign *campaign, uint64_t seed) {
-    sim_case c = campaign_case(campaign, seed);
+    sim_case c = sim_campaign_case(campaign, seed);
     return sim_case_quiet(&c);
 }
 
@@ -100,8 +118,8 @@ static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, 
     for (uint64_t i = offset; i < campaign->count; i += campaign->processes) {
         o.seed = *now = campaign->first + i;
         alarm(SIM_RUN_SECONDS);
-        sim_case c = campaign_case(campaign, o.seed);
-        sim_bench_run(&bench, &c, campaign->real, NULL, &o.report);
+        sim_case c = sim_campaign_case(campaign, o.seed);
+        sim_bench_run(&bench, &c, sim_campaign_mix(campaign, o.seed).real, NULL, &o.report);
         const char *from = (const char *)&o;
         for (size_t sent = 0; sent < sizeof o;) {
             ssize_t n = write(pipe, from + sent, sizeof o - sent);
@@ -126,13 +144,14 @@ static bool child_start(const sim_campaign *campaign, child *c, uint64_t *now) {
     return c->pid > 0;
 }
 
-static void failure_print(const sim_campaign *campaign, FILE *out, uint64_t seed, const char *why) {
+static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, const char *why) {
     char text[2048];
-    sim_case c = campaign_case(campaign, seed);
+    const sim_campaign mix = sim_campaign_mix(all, seed), *campaign = &mix;
+    sim_case c = sim_campaign_case(campaign, seed);
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -149,6 +168,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
     r->quiet += is_quiet(campaign, o->seed);
+    r->real += sim_campaign_mix(campaign, o->seed).real;
     r->events += stats->events;
     r->messages += stats->messages;
     r->quiet_looks += stats->quiet_looks;
@@ -215,4 +235,31 @@ void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_resu
     }
     free(children);
     munmap(now, SIM_MAX_PROCESSES * sizeof *now);
+}
+
+void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) {
+    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) to->first_failure = from->first_failure;
+    to->runs += from->runs;
+    to->real += from->real;
+    to->failures += from->failures;
+    to->crashes += from->crashes;
+    to->joins += from->joins;
+    to->repairs += from->repairs;
+    to->events += from->events;
+    to->messages += from->messages;
+    for (int i = 0; i < REPAIR_PHASES; i++) to->repairs_in[i] += from->repairs_in[i];
+    to->leaders += from->leaders;
+    to->leader_deaths += from->leader_deaths;
+    to->leaderless_s += from->leaderless_s;
+    if (from->most_leaderless_s > to->most_leaderless_s) to->most_leaderless_s = from->most_leaderless_s;
+    to->virtual_hours += from->virtual_hours;
+    if (from->most_ticks > to->most_ticks) to->most_ticks = from->most_ticks;
+    to->quiet_looks += from->quiet_looks;
+    to->routed += from->routed;
+    to->unrouted += from->unrouted;
+    to->relay_jobs += from->relay_jobs;
+    to->again += from->again;
+    to->stage_deaths += from->stage_deaths;
+    to->promotions += from->promotions;
+    to->quiet += from->quiet;
 }

@@ -26,10 +26,12 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
 typedef struct sim_campaign {
     uint64_t first, count;   // seeds
     bool real, flaps, odd;   // odd: less ordinary runs
+    bool partitions;         // the swarm falls apart for a while
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
     bool private_data;       // of data peers that come back
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
+    bool mixed;              // the kind by the seed: sim_campaign_mix
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
     sim_mutant mutant;
     uint32_t print;          // failures printed in full
@@ -37,7 +39,7 @@ typedef struct sim_campaign {
 } sim_campaign;
 
 typedef struct sim_campaign_result {
-    uint64_t runs, failures, crashes, joins, repairs, events, messages;
+    uint64_t runs, real, failures, crashes, joins, repairs, events, messages;
     uint64_t repairs_in[REPAIR_PHASES];
     uint64_t leaders, leader_deaths;         // as in sim_stats
     double leaderless_s, most_leaderless_s;
@@ -49,7 +51,14 @@ typedef struct sim_campaign_result {
     uint64_t quiet;          // runs in which nothing befell anybody
 } sim_campaign_result;
 
+// What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
+// every second links fall, in every second the swarm falls apart.
+sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
+sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
+
 // Prints failures as they come, each with the command that shows it again.
 void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_result *result);
+// Adds what another campaign saw.
+void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from);
 
 #endif

@@ -19,15 +19,17 @@ const char *sim_moment_name(sim_moment moment) {
 const char *sim_trouble_name(sim_trouble_kind kind) {
     static const char *const names[SIM_TROUBLES] = {"a relay slows down", "a relay pauses", "a data peer pauses", "the leader pauses",
                                                     "a relay is asked to leave", "a data peer is asked to leave", "the run is asked to end",
-                                                    "a peer is cut off", "a peer is cut off in one direction", "a clock jumps"};
+                                                    "a peer is cut off", "a peer is cut off in one direction", "a clock jumps",
+                                                    "the swarm falls apart", "the swarm falls apart in one direction"};
     return kind < SIM_TROUBLES ? names[kind] : "?";
 }
 
 const char *sim_mutant_name(sim_mutant mutant) {
-    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice",
+    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice", "unrounded",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
-                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows"};
+                                                    "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
+                                                    "round-before-close", "keeps-losers", "records-are-truth", "old-results"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -135,7 +137,7 @@ static void odd_shape(rng *r, sim_case *c) {
 }
 
 static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble *t) {
-    t->kind = (sim_trouble_kind)rng_below(r, SIM_TROUBLES);
+    t->kind = (sim_trouble_kind)rng_below(r, SIM_CLOCK_JUMPS + 1);
     if (t->kind == SIM_DRAIN_LEADER && rng_below(r, 2)) t->kind = SIM_PAUSE;
     if (c->data_peers == 1 && (t->kind == SIM_PAUSE_DATA || t->kind == SIM_DRAIN_DATA)) t->kind = SIM_SLOW;
     t->factor = (uint32_t)between(r, 20, 50);
@@ -255,6 +257,14 @@ void sim_case_add_stage_deaths(sim_case *c) {
         crash->iteration += c->start_version;
         crash->stage = true;
         stage_moment(&r, crash);
+    }
+}
+
+void sim_case_add_partitions(sim_case *c) {
+    rng r = {rng_seed(c->seed, 82)};
+    for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
+        sim_trouble_kind kind = rng_below(&r, 2) ? SIM_PARTITION : SIM_PARTITION_ONE_WAY;
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, rng_below(&r, 2) ? 25 * SECOND : 8 * SECOND)};
     }
 }
 

@@ -52,6 +52,8 @@ typedef enum sim_trouble_kind {
     SIM_CUT,           // a peer other than the leader is cut off: what is sent arrives when that is over
     SIM_CUT_ONE_WAY,   // in one direction only
     SIM_CLOCK_JUMPS,   // a peer's clock jumps ahead by `for_ns`
+    SIM_PARTITION,     // some peers and the others do not hear each other: what is sent arrives when that is over
+    SIM_PARTITION_ONE_WAY,  // some are not heard by the others, and hear them
     SIM_TROUBLES
 } sim_trouble_kind;
 
@@ -79,6 +81,7 @@ typedef enum sim_mutant {
     SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
     SIM_MUTANT_SHADOW_SKIPS,   // a shadow does not apply the results of iteration 1
     SIM_MUTANT_SHADOW_TWICE,   // and another one twice
+    SIM_MUTANT_UNROUNDED,      // a block's owner keeps another number than the one that it gives away
     // the core breaks a rule itself (peer_mutant)
     SIM_MUTANT_MOVES_ON_SUSPICION,
     SIM_MUTANT_FREES_AT_COMMIT,
@@ -100,6 +103,10 @@ typedef enum sim_mutant {
     SIM_MUTANT_LENDS_SHARES,
     SIM_MUTANT_PROMOTES_EARLY,
     SIM_MUTANT_COUNTS_SHADOWS,
+    SIM_MUTANT_ROUND_BEFORE_CLOSE,
+    SIM_MUTANT_KEEPS_LOSERS,
+    SIM_MUTANT_RECORDS_ARE_TRUTH,
+    SIM_MUTANT_OLD_RESULTS,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -155,6 +162,8 @@ void sim_case_add_leader_deaths(sim_case *c);
 void sim_case_make_private(sim_case *c);
 // Shadows keep every stage; at some moments all that work for a stage die at once.
 void sim_case_add_stage_deaths(sim_case *c);
+// Some peers are cut off from the others for a while, once or twice.
+void sim_case_add_partitions(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

@@ -84,6 +84,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
     bool works = work->kind <= JOB_REDUCE;
     if (works && sim_check_is_shadow(s, s->node[node].view.member)) job_fail(s, node, work, "a shadow works");
     if (sim_failed(s)) return;
+    sim_loss_job(s, node, work, 0, false);
     switch (work->kind) {
     case JOB_FORWARD:
     case JOB_LOSS:
@@ -100,6 +101,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         break;
     case JOB_REDUCE:
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
+        else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration) job_fail(s, node, work, "it has not read CLOSE");
         else if (s->checker.close.iteration == work->iteration && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
         break;
     case JOB_APPLY: check_apply(s, node, work); break;
@@ -167,6 +169,7 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
     sim_watch *w = &s->checker.watch[node];
     sim_stash *stash = work->slot < SIM_MAX_CAPACITY ? &w->stash[work->slot] : NULL;
     if (work->kind <= JOB_WEIGHT) w->compute_ns += result->cost_ns;
+    sim_loss_job(s, node, work, result->cost_ns, true);
     switch (work->kind) {
     case JOB_FORWARD:
         *stash = (sim_stash){WATCH_FORWARD, work->iteration, work->m};

@@ -115,6 +115,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     case LOG_CLOSE: check_close(s, entry); break;
     case LOG_FINAL:
         check_final(s, entry);
+        sim_loss_final(s, entry->u.final.iteration);
         k->final = entry->u.final;
         k->has_final = true;
         k->version = entry->u.final.iteration + 1;

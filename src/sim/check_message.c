@@ -138,6 +138,7 @@ static void check_calm(sim_cluster *s, uint32_t node, const message *msg) {
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
     check_storm(s, node);
     check_calm(s, node, msg);
+    s->checker.watch[node].answered |= msg->kind == MESSAGE_COUNTED || (msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_COMMIT);
     switch (msg->kind) {
     case MESSAGE_COMMIT: check_commit(s, node, to, msg); break;
     case MESSAGE_DENY: check_deny(s, node, msg); break;
@@ -150,6 +151,16 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     case MESSAGE_ROUTE: sim_check_route_sent(s, msg); break;
     default: break;
     }
+}
+
+void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg) {
+    const sim_node *n = &s->node[node];
+    const message_commit *body = &msg->u.commit;
+    message_holdings holds;
+    bool meant = body->subject.stage == n->view.stage && body->path.member[body->subject.stage] == n->view.member && msg->iteration == n->view.iteration;
+    if (!n->alive || n->config.kind != MEMBER_RELAY || !n->view.ready || !meant || s->checker.watch[node].answered || !sim_check_member_live(s, msg->sender)) return;
+    peer_holdings(n->peer, 0, &holds);
+    if (!bitset_has(holds.committed.words, body->subject.m)) sim_fail(s, "%s neither keeps nor refuses a COMMIT of m=%u", n->name, body->subject.m);
 }
 
 // A member that has read a newer OWNER of its slot must not obey it any more.
@@ -168,6 +179,7 @@ void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
         sim_commit *c = commit_at(s, &msg->u.forward.subject);
         if (c && c->evicted == s->node[node].view.member) c->evicted = 0;
     }
+    w->answered = false;
     if (msg->kind != MESSAGE_COMMIT || outdated(s, node, &msg->u.commit.subject)) return;
     if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
     w->committed_iteration = msg->iteration;

@@ -90,6 +90,7 @@ static void check_demand(sim_cluster *s) {
 
 // Everybody who routes is awake, knows its neighbours, and they are there.
 static bool undisturbed(const sim_cluster *s) {
+    if (s->parted.over_ns + SECOND > s->now) return false;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
         if (n->view.member == 0 || !n->view.routes) {

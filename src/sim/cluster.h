@@ -10,7 +10,34 @@
 
 #include <stdio.h>
 
-enum { SIM_MAX_REPORT = 1024 };
+enum { SIM_MAX_REPORT = 1024, SIM_KEPT_LOSSES = 48 };
+
+// What a microbatch was about to have when somebody died.
+typedef enum sim_loss_phase {
+    SIM_LOSS_SENT,         // a tensor of it was on its way to the victim
+    SIM_LOSS_FORWARD,      // the victim held it, or had computed it, on its way forward
+    SIM_LOSS_BACKWARD,     // its gradient had been there
+    SIM_LOSS_COMMITTED,    // the victim was told to count it
+    SIM_LOSS_AGGREGATION,  // and the iteration was closed
+    SIM_LOSS_OWNER,        // the victim owned it: another data peer must take it over
+    SIM_LOSS_REDUCTION,    // the iteration as a whole, from CLOSE to FINAL
+    SIM_LOSS_PHASES
+} sim_loss_phase;
+
+// Something that a death took, and what it took to have it again.
+typedef struct sim_loss {
+    sim_loss_phase phase;
+    uint16_t stage;
+    uint32_t m;
+    uint64_t iteration, died_ns;
+    uint8_t target;      // job_kind: when somebody else has done it, what was lost is there again; JOB_NONE: when FINAL is
+    bool at_start;       // or has begun it: nothing had been computed
+    bool repaired;
+    uint64_t repair_ns;  // from the death until then
+    uint64_t lost_ns;    // of that, computing what had been computed before
+} sim_loss;
+
+const char *sim_loss_name(sim_loss_phase phase);
 
 typedef struct sim_stats {
     uint64_t virtual_ns, events, messages;
@@ -24,6 +51,8 @@ typedef struct sim_stats {
     uint64_t leaderless_ns, most_leaderless_ns;  // from such a death until then
     uint64_t quiet_looks;        // at routing that had nothing more to say
     uint64_t routed, unrouted;   // microbatches sent by the routers' units, and otherwise
+    uint32_t losses;             // more than SIM_KEPT_LOSSES are not looked at
+    sim_loss loss[SIM_KEPT_LOSSES];
 } sim_stats;
 
 typedef struct sim_report {

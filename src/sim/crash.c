@@ -31,6 +31,7 @@ static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) 
 static bool can_replace(const sim_cluster *s, uint32_t victim, uint32_t other) {
     const sim_node *n = &s->node[other];
     const sim_watch *w = &s->checker.watch[other];
+    if (sim_trouble_parts(s, other, sim_leader(s)) || sim_trouble_parts(s, sim_leader(s), other)) return false;
     if (other != victim && n->view.shadow) return shadow_carries(s, other, s->node[victim].view.stage);
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
     if (other == victim || !n->alive || n->view.stage != s->node[victim].view.stage || !sim_check_member_live(s, n->view.member)) return false;
@@ -128,6 +129,7 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
 
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
+    sim_loss_died(s, victim, crash->moment == SIM_BEFORE_MESSAGE ? &s->message : NULL);
     sim_node *n = &s->node[victim];
     bool waited_for = !s->checker.started || !membership(s, victim);  // a run that has not begun, or a stage, may wait for it
     s->crash_done[index] = true;

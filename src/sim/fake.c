@@ -30,6 +30,7 @@ typedef struct fake_tensor {
 typedef struct fake_header {
     uint64_t tag, iteration, stage, first, count;
     uint64_t overflow;  // FAKE_PART
+    uint64_t round;     // FAKE_RESULT of fast mode: of which parts, in which order
     message_set set;    // FAKE_PART
 } fake_header;
 
@@ -55,6 +56,7 @@ typedef struct fake_worker {
     message_set sum_set;
     bool overflow;
     uint64_t result[FAKE_MAX_BLOCKS], result_iteration[FAKE_MAX_BLOCKS];  // iteration + 1, 0: none
+    uint64_t result_round[FAKE_MAX_BLOCKS];
     double norm2[FAKE_TENSORS_PER_STAGE];
     fake_stash stash[];
 } fake_worker;
@@ -245,6 +247,7 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
     int64_t total[FAKE_MAX_BLOCKS] = {0};
     message_set all = {{0}};
     bool overflow = false;
+    uint64_t round = work->iteration;
     for (uint32_t i = 0; i < work->inputs; i++) {
         const int64_t *sum = w->sum + work->first;
         const message_set *set = &w->sum_set;
@@ -258,12 +261,15 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
             overflow = overflow || w->overflow;
         }
         set_unite(w, &all, set);
+        round = rng_seed(round, sha256_short(set, sizeof *set));
         for (uint32_t b = 0; b < work->count; b++) total[b] += sum[b];
     }
     w->base.reduced = all;
     w->base.reduced_known = true;
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
+    ((fake_header *)(void *)out)[-1].round = round;
     for (uint32_t b = 0; b < work->count; b++) {
+        w->result_round[work->first + b] = round;
         out[b] = overflow ? FAKE_NOT_FINITE : mix3((uint64_t)total[b], work->tokens, work->iteration);
         w->result[work->first + b] = out[b];
         w->result_iteration[work->first + b] = work->iteration + 1;
@@ -277,7 +283,10 @@ static void run_result_put(fake_worker *w, const job *work, const worker_blobs *
     result->failed = !header;
     if (!header) return;
     memcpy(w->result + work->first, header + 1, work->count * sizeof *w->result);
-    for (uint32_t b = 0; b < work->count; b++) w->result_iteration[work->first + b] = work->iteration + 1;
+    for (uint32_t b = 0; b < work->count; b++) {
+        w->result_iteration[work->first + b] = work->iteration + 1;
+        w->result_round[work->first + b] = header->round;
+    }
     result->hash = sha256_of(header + 1, work->count * sizeof *w->result);
 }
 
@@ -285,6 +294,9 @@ static void results_check(fake_worker *w, uint64_t iteration, uint32_t first, ui
     for (uint32_t b = first; b < first + count; b++)
         if (w->result_iteration[b] != iteration + 1)
             fake_complain(w, "result block %u is of iteration %lld", b, (long long)w->result_iteration[b] - 1);
+    // true sums of fast mode depend on the order of the parts
+    for (uint32_t b = first + 1; w->model->config.fast && b < first + count; b++)
+        if (w->result_round[b] != w->result_round[first]) fake_complain(w, "result block %u is of another round than block %u", b, first);
 }
 
 static void run_result_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
@@ -292,7 +304,9 @@ static void run_result_get(fake_worker *w, const job *work, const worker_blobs *
     // results of the version that was asked for; the peer itself may be an iteration further
     results_check(w, work->version, work->first, work->count);
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
-    ((fake_header *)(void *)out)[-1].iteration = work->version;
+    fake_header *header = (fake_header *)(void *)out - 1;
+    header->iteration = work->version;
+    header->round = w->result_round[work->first];
     memcpy(out, w->result + work->first, work->count * sizeof *out);
     result->hash = sha256_of(out, work->count * sizeof *out);
     range_seal(result, blobs);

@@ -106,6 +106,7 @@ typedef struct sim_watch {
     uint64_t window_ns, window_messages, window_ticks;  // this virtual second's
     uint64_t route_changes;
     bool routes;
+    bool answered;                        // the COMMIT at hand
 } sim_watch;
 
 typedef struct sim_log_member {
@@ -174,6 +175,11 @@ typedef struct sim_cluster {
     uint32_t crash_seen[SIM_MAX_CRASHES];
     bool arrival_done[SIM_MAX_ARRIVALS];
     sim_checker checker;
+    struct {
+        uint64_t until_ns, side;  // side: one bit a node
+        uint64_t over_ns;         // when all that was held up will have come
+        bool one_way;             // those with the bit are not heard by the others, and hear them
+    } parted;
     bool any_route;                               // routers may end as they will: nobody asked for the rules
     message message;              // of the effect or event at hand
 } sim_cluster;
@@ -237,6 +243,8 @@ void sim_trouble_plan(sim_cluster *s);
 void sim_trouble_begin(sim_cluster *s, uint32_t index);
 // A message of `kind` is sent: joiners that were to come then come.
 void sim_trouble_arrivals(sim_cluster *s, uint8_t kind);
+// Until when nothing gets from `from` to `to`; 0: it does now.
+uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to);
 // True: the peer stands still, and the item was put off.
 bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 
@@ -254,6 +262,8 @@ bool sim_check_is_shadow(const sim_cluster *s, member_id member);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
+// After the step: a COMMIT is kept or answered.
+void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg);
 // --- check_route.c
 void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
@@ -263,6 +273,12 @@ void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_job.c
 void sim_check_job(sim_cluster *s, uint32_t node, const job *work);
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result);
+
+// --- losses.c: what the dead take with them, and when it is there again
+// `sent`: the message that `node` dies of receiving, or NULL.
+void sim_loss_died(sim_cluster *s, uint32_t node, const message *sent);
+void sim_loss_job(sim_cluster *s, uint32_t node, const job *work, uint64_t cost_ns, bool done);
+void sim_loss_final(sim_cluster *s, uint64_t iteration);
 
 // --- trace.c
 void sim_trace(sim_cluster *s, uint32_t node, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -20,6 +20,8 @@ static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_
 
 static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) {
     uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].hears_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].hears_cut_until_ns;
+    uint64_t parted = sim_trouble_parts(s, from, to);
+    if (parted > cut) cut = parted;
     return (cut > s->now ? cut - s->now : 0) + pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1);
 }
 
@@ -242,6 +244,7 @@ static void item_message(sim_cluster *s, const sim_item *item) {
     }
     sim_trace_event(s, item->node, &e, item->from, item->sent_ns);
     sim_step(s, item->node, &e);
+    if (kind == MESSAGE_COMMIT && message_decode(item->bytes, item->byte_count, &s->message)) sim_check_kept(s, item->node, &s->message);
     if (s->node[item->node].alive) sim_crash_moment(s, item->node, SIM_AFTER_MESSAGE, kind);
 }
 

@@ -3,6 +3,8 @@
 
 #include "base/bitset.h"
 
+#include <string.h>
+
 uint32_t sim_mutant_of_core(sim_mutant mutant) { return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : 1u << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION); }
 
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
@@ -48,6 +50,23 @@ static void apply_again(sim_cluster *s, uint32_t node, const job *work, const wo
     s->node[node].worker->run(s->node[node].worker, &more, blobs, &ignored);
 }
 
+// What it sends is rounded, what it applies is not.
+static void keep_another(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, blob_id sent) {
+    sim_node *n = &s->node[node];
+    const sim_buffer *from = sim_blobs_get(&n->blobs, sent);
+    if (!from) return;
+    sim_buffer *kept = sim_buffer_new(from->bytes);
+    memcpy(kept->data, from->data, from->bytes);
+    kept->data[kept->bytes - 1] ^= 1;
+    job put = *work;
+    put.kind = JOB_RESULT_PUT;
+    put.inputs = 0;
+    put.in = sim_blobs_add(&n->blobs, kept);
+    job_result ignored;
+    n->worker->run(n->worker, &put, blobs, &ignored);
+    sim_blobs_release(&n->blobs, put.in);
+}
+
 static void spoil(sim_cluster *s, uint32_t node, blob_id out) {
     sim_buffer *bytes = out ? sim_blobs_get(&s->node[node].blobs, out) : NULL;
     if (bytes && bytes->bytes) bytes->data[bytes->bytes - 1] ^= 1;
@@ -59,6 +78,7 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     if (!is_relay(s, node)) return;
     if (mutant == SIM_MUTANT_EAGER_WEIGHT && work->kind == JOB_BACKWARD) weigh_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
+    if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_another(s, node, work, blobs, result->out);
     if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
     if (mutant == SIM_MUTANT_WRONG_STATE && work->kind == JOB_STATE_GET) {
         spoil(s, node, result->out);

@@ -29,8 +29,28 @@ static void drain(sim_cluster *s, uint32_t node) {
     sim_step(s, node, &e);
 }
 
+// Whoever comes later is on one of the sides, too.
+static void fall_apart(sim_cluster *s, const sim_trouble *t) {
+    s->parted.side = rng_next(&s->random);
+    s->parted.until_ns = s->now + t->for_ns;
+    if (s->parted.until_ns > s->parted.over_ns) s->parted.over_ns = s->parted.until_ns;
+    s->parted.one_way = t->kind == SIM_PARTITION_ONE_WAY;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->parted.side >> i & 1) sim_trace(s, i, "XX %s", sim_trouble_name(t->kind));
+}
+
+uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to) {
+    bool here = s->parted.side >> from & 1, there = s->parted.side >> to & 1;
+    if (s->parted.until_ns <= s->now || here == there || (s->parted.one_way && there)) return 0;
+    return s->parted.until_ns;
+}
+
 void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     const sim_trouble *t = &s->c->trouble[index];
+    if (t->kind == SIM_PARTITION || t->kind == SIM_PARTITION_ONE_WAY) {
+        if (s->checker.started) fall_apart(s, t);
+        return;
+    }
     uint32_t candidates[SIM_MAX_NODES], count = 0;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (concerns(s, t->kind, i)) candidates[count++] = i;

@@ -143,9 +143,25 @@ static void test_smoothing(void **state) {
     assert_in_range(value, 1580, 1600);
 }
 
+// Each false alarm doubles the limit, and each hour without one halves it, down to what it was.
+static void test_false_alarms_are_forgiven(void **state) {
+    (void)state;
+    uint64_t now;
+    timing_link link = steady(&now);
+    const uint64_t first = limit_of(&link);
+    for (int i = 0; i < 3; i++) {
+        now += 2 * limit_of(&link);
+        timing_heard(&link, now);
+    }
+    assert_int_equal(link.false_alarms, 3);
+    for (uint64_t end = now + 5 * TIMING_QUIET_NS; now < end; now += TIMING_HEARTBEAT_NS) timing_heard(&link, now);
+    assert_int_equal(link.false_alarms, 0);
+    assert_in_range(limit_of(&link), first - TIMING_MS, first + TIMING_MS * 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
+        cmocka_unit_test(test_false_alarms_are_forgiven), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
         cmocka_unit_test(test_slow_lines_are_learnt),
         cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
         cmocka_unit_test(test_irregular_links_are_given_more_time),
