@@ -12,10 +12,10 @@
 
 static const char examples_t2[] = "braid bench t2\n"
                                   "braid bench t2 --cell hom10 --cell het10 --repetitions 5 --json\n"
-                                  "braid bench t2 --repetitions 25 --plot t2.svg --dump scenarios/\n";
+                                  "braid bench t2 --iterations 25 --repetitions 25 --plot t2.svg --dump scenarios/\n";
 static const char examples_t3[] = "braid bench t3\n"
                                   "braid bench t3 --cell hom10 --cell het10 --repetitions 5 --json\n"
-                                  "braid bench t3 --repetitions 25 --plot t3.svg --dump scenarios/\n";
+                                  "braid bench t3 --iterations 25 --repetitions 25 --plot t3.svg --dump scenarios/\n";
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
 const char *const t2_system_names[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
@@ -27,16 +27,18 @@ static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
 
 // --- sums
 
-static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t oracle_ns) {
+static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t needed_ns, uint64_t oracle_ns) {
     double seconds = (double)(i->end_ns - i->start_ns) / 1e9, per = i->microbatches;
+    double needed = (double)needed_ns / 1e9, wasted = (double)(i->useful_ns + i->wasted_ns) / 1e9 - needed;
     figures_add(&row->microbatches, per);
     figures_add(&row->minutes, seconds / 60 / per);
     figures_add(&row->transfers, (double)i->transfer_ns / 60e9 / per);
-    figures_add(&row->wasted, (double)i->wasted_ns / 60e9);
+    figures_add(&row->wasted, wasted / 60);
     figures_add(&row->repairs, i->repairs);
     figures_add(&row->crashes, i->crashes);
-    row->useful_s += (double)i->useful_ns / 1e9;
-    row->wasted_s += (double)i->wasted_ns / 1e9;
+    row->needed_s += needed;
+    row->wasted_s += wasted;
+    row->lost_s += (double)i->lost_ns / 1e9;
     row->iterations_s += seconds;
     row->oracle_s += (double)oracle_ns / 1e9 * per / (T2_DATA * T2_MICROBATCHES);
 }
@@ -46,7 +48,7 @@ static void add_run(t2_row *row, const t2_result *r) {
     row->hash = rng_seed(row->hash, r->report.hash);
     for (uint32_t i = 0; i < r->report.iterations; i++) {
         row->hash = rng_seed(row->hash, r->oracle_ns[i]);
-        add_iteration(row, &r->report.iteration[i], r->oracle_ns[i]);
+        add_iteration(row, &r->report.iteration[i], r->needed_ns, r->oracle_ns[i]);
     }
 }
 
@@ -146,11 +148,11 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
 }
 
 int bench_t2(int argc, char **argv) {
-    t2_bench b = {.verb = "bench t2", .model = T2_LLAMA, .repetitions = 1, .first = 1, .iterations = 25};
+    t2_bench b = {.verb = "bench t2", .model = T2_LLAMA, .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a LLaMA-like model.", examples_t2, argc, argv);
 }
 
 int bench_t3(int argc, char **argv) {
-    t2_bench b = {.verb = "bench t3", .model = T2_GPT, .repetitions = 1, .first = 1, .iterations = 25};
+    t2_bench b = {.verb = "bench t3", .model = T2_GPT, .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a GPT-like model.", examples_t3, argc, argv);
 }

@@ -17,9 +17,9 @@ typedef struct t2_row {
     figures_sample minutes;       // per microbatch
     figures_sample microbatches;  // per iteration
     figures_sample transfers;     // minutes of activations and gradients on lines, per microbatch
-    figures_sample wasted;        // minutes of compute, per iteration
+    figures_sample wasted;        // minutes of compute that did not count or was done twice, per iteration
     figures_sample repairs, crashes;
-    double useful_s, wasted_s;        // compute, over all
+    double needed_s, wasted_s, lost_s;  // compute, over all; lost: of `wasted`, by relays before they died
     double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
     uint64_t hash;
 } t2_row;

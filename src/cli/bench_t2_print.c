@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
-static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->useful_s); }
+static double lost(const t2_row *r) { return figures_part(r->lost_s, r->needed_s); }
+static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->needed_s); }
 
 // --- table
 
@@ -15,17 +16,17 @@ static void print_head(const t2_bench *b) {
     printf("%s: %d data peers with %d microbatches each, %d relays, %d stages; %" PRIu64 " iterations, %" PRIu64 " repetition%s from seed %" PRIu64 "\n",
            b->model == T2_GPT ? "T3" : "T2", T2_DATA, T2_MICROBATCHES, T2_RELAYS, T2_STAGES, b->iterations, b->repetitions,
            figures_s(b->repetitions), b->first);
-    printf("%-14s | %-28s | %-9s | %-9s | %-15s | %-8s | %-15s |\n", "", "min per microbatch", "per iter.", "transfers", "wasted compute",
+    printf("%-14s | %-30s | %-9s | %-9s | %-22s | %-8s | %-15s |\n", "", "min per microbatch", "per iter.", "transfers", "wasted compute",
            "goodput,", "per iteration");
-    printf("%-6s %-7s | %6s %6s %6s %7s | %9s | %9s | %6s %8s | %8s | %7s %7s | %s\n", "cell", "system", "mean", "sd", "worst", "/swarm",
-           "microb.", "min / mb", "min", "%", "% oracle", "crashes", "repairs", "hash of all");
+    printf("%-6s %-7s | %6s %6s %6s %9s | %9s | %9s | %6s %7s %7s | %8s | %7s %7s | %s\n", "cell", "system", "mean", "sd", "worst", "/ swarm's",
+           "microb.", "min / mb", "min", "died, %", "else, %", "% oracle", "crashes", "repairs", "hash of all");
 }
 
 static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, const char *system) {
-    printf("%-6s %-7s | %6.3f %6.3f %6.3f %7.3f | %9.2f | %9.3f | %6.3f %8.2f | %8.1f | %7.2f %7.2f | %016" PRIx64 "\n", cell, system,
+    printf("%-6s %-7s | %6.3f %6.3f %6.3f %9.3f | %9.2f | %9.3f | %6.3f %7.2f %7.2f | %8.1f | %7.2f %7.2f | %016" PRIx64 "\n", cell, system,
            figures_mean(&r->minutes), figures_deviation(&r->minutes), r->minutes.worst,
            figures_part(figures_mean(&r->minutes), figures_mean(&swarm->minutes)), figures_mean(&r->microbatches),
-           figures_mean(&r->transfers), figures_mean(&r->wasted), 100 * wasted(r), 100 * goodput(r), figures_mean(&r->crashes),
+           figures_mean(&r->transfers), figures_mean(&r->wasted), 100 * lost(r), 100 * (wasted(r) - lost(r)), 100 * goodput(r), figures_mean(&r->crashes),
            figures_mean(&r->repairs), r->hash);
 }
 
@@ -45,7 +46,8 @@ static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
     figures_put_spread(&o, "microbatches", &r->microbatches);
     figures_put_spread(&o, "transfer_minutes_per_microbatch", &r->transfers);
     figures_put_spread(&o, "wasted_minutes_per_iteration", &r->wasted);
-    json_out_double(&o, "wasted_over_useful", wasted(r));
+    json_out_double(&o, "wasted_over_needed", wasted(r));
+    json_out_double(&o, "died_over_needed", lost(r));
     json_out_double(&o, "goodput_over_oracle", goodput(r));
     figures_put_spread(&o, "crashes_per_iteration", &r->crashes);
     figures_put_spread(&o, "repairs_per_iteration", &r->repairs);

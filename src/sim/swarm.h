@@ -43,6 +43,7 @@ typedef struct sim_swarm_iteration {
     uint32_t microbatches;      // counted
     uint32_t crashes, joins, leaves, repairs;
     uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
+    uint64_t lost_ns;               // compute of those that died, in this iteration before they did: their sums die with them
     uint64_t transfer_ns;           // of activations and gradients on lines, all added up
     uint16_t *stage;                // [peers of the scenario]: of who lived and was a member when it began, else SIM_SWARM_ABSENT
 } sim_swarm_iteration;

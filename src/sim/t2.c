@@ -83,6 +83,16 @@ static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *err
     return err;
 }
 
+static uint64_t needed_ns(const scenario *s) {
+    uint64_t each = scenario_cost_ns(s, 0, 0, WORK_LOSS);
+    for (uint16_t stage = 0; stage < T2_STAGES; stage++) {
+        uint32_t who = stage == 0 ? 0 : T2_DATA;
+        each += scenario_cost_ns(s, who, stage, WORK_FORWARD) + scenario_cost_ns(s, who, stage, WORK_BACKWARD) +
+                scenario_cost_ns(s, who, stage, WORK_WEIGHT);
+    }
+    return each * T2_DATA * T2_MICROBATCHES;
+}
+
 braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *options, t2_result *out, braid_error *error) {
     char text[T2_TEXT];
     scenario *s;
@@ -91,6 +101,7 @@ braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *op
     braid_err err = scenario_parse(text, strlen(text), c->model == T2_GPT ? "t3" : "t2", NULL, &s, error);
     if (err) return err;
     err = sim_swarm_run(s, options, &out->report, error);
+    out->needed_ns = needed_ns(s);
     if (!err) err = find_oracle(s, out, error);
     if (err) t2_result_close(out);
     scenario_free(s);

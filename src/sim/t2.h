@@ -37,6 +37,7 @@ braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteratio
 
 typedef struct t2_result {
     sim_swarm_report report;  // freed with sim_swarm_report_free
+    uint64_t needed_ns;       // compute of an iteration's microbatches when each stage computes each once
     uint64_t *oracle_ns;      // [report.iterations], owned: the oracle's time with those who were there when it began
 } t2_result;
 

@@ -124,6 +124,7 @@ typedef struct swarm_peer {
     swarm_list inbox;         // what waits for the loop, or for the end of a pause; the first is being handled
     uint64_t job_started_ns;
     uint64_t compute_ns, booked_ns;  // of F, B, W in this life
+    uint64_t compute_before_ns;      // of these before the present iteration
     // over all lives
     uint64_t up_ns, busy_ns, bytes_up, bytes_down, useful_ns, wasted_ns;
     swarm_busy sending, receiving;

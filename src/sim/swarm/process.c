@@ -270,7 +270,7 @@ void swarm_start(swarm *w, uint32_t who) {
     n->alive = p->alive = true;
     p->paused = p->silent = p->handling = false;
     p->started_ns = w->core->now;
-    p->compute_ns = p->booked_ns = p->debt_ns = 0;
+    p->compute_ns = p->compute_before_ns = p->booked_ns = p->debt_ns = 0;
     sim_check_life(w->core, p->node);
     swarm_churn_started(w, who);
     event e = {.kind = EVENT_TICK};
@@ -305,6 +305,7 @@ void swarm_die(swarm *w, uint32_t who, bool machine) {
     w->now.crashes++;
     timeline_instant(w, who, machine ? "its machine dies" : "its process dies");
     life_over(w, who, machine);
+    w->now.lost_ns += w->peer[who].compute_ns - w->peer[who].compute_before_ns;
 }
 
 void swarm_leave(swarm *w, uint32_t who) {

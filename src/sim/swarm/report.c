@@ -58,6 +58,7 @@ static void iteration_begins(swarm *w, uint64_t iteration) {
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
     w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w)};
+    for (uint32_t i = 0; i < w->peers; i++) w->peer[i].compute_before_ns = w->peer[i].compute_ns;
     swarm_churn_iteration(w);
 }
 
