@@ -123,7 +123,28 @@ static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uin
     peer_send_member(p, o->stage[stage].member, 0);
 }
 
-// The replacement in a stage: answering, at this iteration, with the most free slots; a repair may evict, so any will do.
+// What the way between this owner and a member of a stage beside it costs; 0: no such member.
+static uint64_t link_cost(const peer *p, member_id who) {
+    const routing *r = &p->routing;
+    for (uint32_t i = 0; i < r->links; i++) {
+        const route_link *l = &r->link[i];
+        if (l->member == who) return l->told != 0 && !route_is_next(p, who) ? l->told : (uint64_t)route_cost_of(l);
+    }
+    return 0;
+}
+
+// Its free slots, less those that repairs have given away since it can have said so.
+static uint64_t free_slots(const peer *p, const member *c) {
+    uint64_t slots = p->contacts[c->contact].beat.free_slots;
+    for (uint32_t m = 0; m < p->microbatches && slots > 0; m++) {
+        const owned_stage *st = &p->owned[m].stage[c->stage];
+        slots -= owns(p, m) && st->member == c->id && st->chosen_ns + TIMING_BEAT_NS > p->now;
+    }
+    return slots < 255 ? slots : 255;
+}
+
+// The replacement in a stage: answering, at this iteration, with a free slot, the cheapest that this owner can tell, with the most
+// free slots; a repair may evict, so any will do.
 static member_id replacement(const peer *p, uint16_t stage, member_id instead_of, uint64_t salt) {
     member_id best = 0;
     uint64_t best_score = 0;
@@ -132,7 +153,8 @@ static member_id replacement(const peer *p, uint16_t stage, member_id instead_of
         if (c->stage != stage || c->id == instead_of || c->contact == NO_CONTACT) continue;
         const contact *at = &p->contacts[c->contact];
         if (at->link != LINK_UP || at->beat.ready != p->iteration + 1) continue;
-        uint64_t score = ((uint64_t)at->beat.free_slots << 32) + (rng_seed(salt, c->id) >> 33) + 1;
+        uint64_t slots = free_slots(p, c), near = ROUTER_MAX_COST + 1 - link_cost(p, c->id);
+        uint64_t score = ((uint64_t)(slots > 0) << 63) + (near << 31) + (slots << 23) + (rng_seed(salt, c->id) >> 41);
         if (score > best_score) {
             best = c->id;
             best_score = score;
