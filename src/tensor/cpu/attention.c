@@ -12,6 +12,7 @@
 #include <math.h>
 
 enum { QUERIES = PANEL_COLS, KEYS = 128 };
+_Static_assert((int)PANEL_STEP == (int)LANES, "softmax takes a step of a panel at a time");
 
 // Scratch of one thread; a row of it is `wide` floats, a head's width up to a whole step of a panel, the rest zero.
 typedef struct attention_scratch {
