@@ -117,39 +117,64 @@ static void test_oracle_needs_every_stage(void **state) {
     scenario_free(s);
 }
 
-static uint64_t hash_of(const t2_case *c, t2_system system, double *share) {
+typedef struct outcome {
+    uint64_t hash;
+    double share;   // of the oracle's time in the time of all iterations
+    double double_work;  // compute that was done twice though nobody had died with it, of what is needed
+    uint32_t repairs;
+} outcome;
+
+static outcome run(const t2_case *c, t2_system system) {
     t2_result r;
     braid_error error = {0};
     sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
+    outcome out = {0};
+    double oracle_s = 0, seconds = 0, computed = 0;
     if (t2_run(c, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
     if (r.report.failed) fail_msg("%s", r.report.text);
     assert_int_equal(r.report.iterations, c->iterations);
-    const sim_swarm_iteration *last = &r.report.iteration[c->iterations - 1];
-    assert_int_equal(last->microbatches, T2_DATA * T2_MICROBATCHES);
-    assert_true(last->transfer_ns > 0 && last->useful_ns > 0 && r.oracle_ns[c->iterations - 1] > 0);
-    *share = (double)r.oracle_ns[c->iterations - 1] / (double)(last->end_ns - last->start_ns);
-    uint64_t hash = r.report.hash;
+    for (uint32_t i = 0; i < c->iterations; i++) {
+        const sim_swarm_iteration *it = &r.report.iteration[i];
+        assert_int_equal(it->microbatches, T2_DATA * T2_MICROBATCHES);
+        assert_true(it->transfer_ns > 0 && r.oracle_ns[i] > 0);
+        oracle_s += (double)r.oracle_ns[i] / 1e9;
+        seconds += (double)(it->end_ns - it->start_ns) / 1e9;
+        computed += (double)(it->useful_ns + it->wasted_ns) - (double)it->lost_ns;
+        out.repairs += it->repairs;
+    }
+    out.hash = r.report.hash;
+    out.share = oracle_s / seconds;
+    out.double_work = computed / ((double)r.needed_ns * c->iterations) - 1;
     t2_result_close(&r);
-    return hash;
+    return out;
 }
 
 static void test_the_same_again(void **state) {
     (void)state;
-    t2_case c = {.iterations = 2, .churn = 20, .heterogeneous = true, .seed = 5};
-    double share = 0;
-    for (t2_system system = 0; system < T2_SYSTEMS; system++)
-        assert_true(hash_of(&c, system, &share) == hash_of(&c, system, &share));
+    t2_case c = {.iterations = 1, .churn = 20, .heterogeneous = true, .seed = 5};
+    outcome first = run(&c, T2_BRAID), again = run(&c, T2_BRAID), swarm = run(&c, T2_SWARM);
+    assert_true(first.hash == again.hash && first.hash != swarm.hash);
 }
 
-// Nobody crashes, so nobody is quicker than who sees everything.
-static void test_oracle_is_not_beaten(void **state) {
+// Nobody crashes: nobody is quicker than who sees everything, and however long a tensor takes, nobody is thought to be gone.
+static void test_a_quiet_swarm_repairs_nothing(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed < 3; seed++) {
-        t2_case c = {.iterations = 1, .seed = seed};
-        double share = 0;
-        hash_of(&c, T2_BRAID, &share);
-        assert_true(share > 0.2 && share <= 1);
-    }
+    t2_case c = {.iterations = 2, .seed = 1};
+    outcome o = run(&c, T2_BRAID);
+    assert_true(o.share > 0.2 && o.share <= 1);
+    assert_int_equal(o.repairs, 0);
+    assert_true(o.double_work < 0.001);
+}
+
+// An activation takes 4 to 43 s here. A replacement that had to have it after 2 s was replaced again and again; what is under way
+// is waited for, and little is computed twice: what was evicted for want of slots.
+static void test_repairs_wait_for_slow_lines(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 2, .churn = 20, .seed = 1};
+    outcome o = run(&c, T2_BRAID);
+    assert_true(o.repairs > 0);
+    print_message("%.4f of what is needed was computed twice, %u repairs\n", o.double_work, o.repairs);
+    assert_true(o.double_work < 0.03);
 }
 
 int main(void) {
@@ -159,7 +184,8 @@ int main(void) {
         cmocka_unit_test(test_oracle_of_equal_lines),
         cmocka_unit_test(test_oracle_needs_every_stage),
         cmocka_unit_test(test_the_same_again),
-        cmocka_unit_test(test_oracle_is_not_beaten),
+        cmocka_unit_test(test_a_quiet_swarm_repairs_nothing),
+        cmocka_unit_test(test_repairs_wait_for_slow_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
