@@ -1,6 +1,7 @@
 // braid node: one peer, a relay unless told otherwise.
 #include "cli/cli.h"
 #include "cli/node_events.h"
+#include "cli/node_shadow.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "node/clock.h"
@@ -12,9 +13,9 @@
 #include <unistd.h>
 
 typedef struct node_flags {
-    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace;
-    bool lead, data, json, supervised, measure;
-    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters;
+    const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
+    bool lead, data, json, supervised, measure, shadow;
+    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows;
 } node_flags;
 
 // What the call backs need.
@@ -22,12 +23,21 @@ typedef struct node_session {
     node_events events;
     report *report;
     bool supervised;
+    const node_flags *flags;
 } node_session;
 
 static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
     "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   begin a run that others join\n"
     "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n";
+
+// It joins as soon as this peer works for a stage.
+static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
+    const node_flags *f = s->flags;
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    braid_error error;
+    if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
+}
 
 static void on_listening(void *context, const braid_id *self, const char *address, const char *ticket_text) {
     node_session *s = context;
@@ -36,6 +46,7 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
     report_tell(s->report, &news);
+    if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
     if (!ticket_text || report_chosen(s->report) == REPORT_JSON) return;
     char text[640];
     const char *quote = strchr(ticket_text, '[') ? "'" : "";
@@ -98,7 +109,17 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
+    if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a shadow alone; leave out --lead, --data and --shadow");
     if (f->resume && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--resume is the leader's: the others get their state from it");
+    return BRAID_OK;
+}
+
+static braid_err beside_read(const node_flags *f, node_config *config, braid_error *error) {
+    if (strlen(f->beside) != 2 * BRAID_ID_BYTES || !id_unhex(f->beside, BRAID_ID_BYTES, config->beside.bytes))
+        return braid_fail(error, BRAID_ARGUMENT, "--beside %s: that is not the id of a peer, 64 hexadecimal digits", f->beside);
+    config->shadow = true;
+    config->state_directory = f->state_directory;
+    node_shadow_bind();
     return BRAID_OK;
 }
 
@@ -106,11 +127,12 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
         .log_path = f->log, .voters = (uint32_t)f->voters, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
-        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share,
+        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
     if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
     if (!err && f->die_at) err = fault_parse(f->die_at, &config->die_at, error);
+    if (!err && f->beside) err = beside_read(f, config, error);
     if (err || !f->run) return err;
     config->run = run;
     err = run_config_load(f->run, run, error);
@@ -128,7 +150,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     braid_error error = {0};
     identity *own = NULL;
     node *n = NULL;
-    node_session s = {.supervised = f->supervised};
+    node_session s = {.supervised = f->supervised, .flags = f};
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
@@ -147,7 +169,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.threads = 1, .wait_data = 1, .voters = PEER_VOTERS, .patience_ns = 60000000000u};
+    node_flags f = {.threads = 1, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
@@ -165,12 +187,16 @@ int cli_node(int argc, char **argv) {
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "a temporary file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log: a majority of them must live; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
+        {"shadow", OPTION_SWITCH, &f.shadow, .help = "keep another stage's state as well, in a process beside this one: the run then outlives that stage"},
+        {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: where that state lies, 12 bytes a parameter"},
+        {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: shadows of each stage, of those that offer themselves", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write what goes into and out of the protocol to this file"},
         {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "say after each iteration what things cost, for braid up --measure"},
+        {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "be the shadow of the peer with this id on the same machine"},
         {"supervised", OPTION_SWITCH, &f.supervised, .hidden = true, .help = "take commands on standard input and end with it"},
     };
     options o = {.verb = "node", .summary = "Run one peer: lend this machine to a run, or begin one.", .examples = examples,

@@ -71,8 +71,17 @@ static void tell_member(node_events *e, const tell *t) {
     news.iteration = t->iteration;
     news.member = t->member;
     news.stage = t->stage;
-    strcpy(news.role, t->stage == 0 ? "data" : "relay");
+    strcpy(news.role, t->shadow ? "shadow" : t->stage == 0 ? "data" : "relay");
     if (gone) snprintf(news.reason, sizeof news.reason, "%s", t->reason < EXPEL_REASONS ? expel_names[t->reason] : "");
+    report_tell(e->report, &news);
+}
+
+static void tell_promoted(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_PROMOTED);
+    peer_text(&t->id, news.peer);
+    news.iteration = t->iteration;
+    news.member = t->member;
+    news.stage = t->stage;
     report_tell(e->report, &news);
 }
 
@@ -167,6 +176,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_TRANSFER: tell_transfer(e, t); break;
     case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;
+    case TELL_PROMOTED: tell_promoted(e, t); break;
     case TELL_JOINED:
     case TELL_MEMBER:
     case TELL_EXPELLED:

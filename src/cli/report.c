@@ -64,13 +64,14 @@ uint64_t report_repairs(const report *r, const char *phase) {
     return 0;
 }
 
-static void count_live(report *r, uint64_t stage, int change) {
-    if (stage >= WIRE_MAX_STAGES) return;
-    if (stage >= r->stages) r->stages = (uint32_t)stage + 1;
+static void count_live(report *r, const report_event *e, int change) {
+    if (e->stage >= WIRE_MAX_STAGES) return;
+    if (e->stage >= r->stages) r->stages = (uint32_t)e->stage + 1;
+    uint32_t *count = strcmp(e->role, "shadow") == 0 ? &r->shadows[e->stage] : &r->live[e->stage];
     if (change > 0)
-        r->live[stage]++;
-    else if (r->live[stage] > 0)
-        r->live[stage]--;
+        (*count)++;
+    else if (*count > 0)
+        (*count)--;
 }
 
 static void remember_iteration(report *r, const report_event *e) {
@@ -110,16 +111,20 @@ static void remember(report *r, const report_event *e) {
         count_phase(r, e->phase);
         break;
     case REPORT_JOINED:
-        count_live(r, e->stage, 1);
+        count_live(r, e, 1);
         report_flows_meet(r, e);
         break;
     case REPORT_LEFT:
     case REPORT_EXPELLED:
-        count_live(r, e->stage, -1);
+        count_live(r, e, -1);
         report_flows_forget(r, e->member);
         break;
     case REPORT_AWAITED:
     case REPORT_BACK: remember_awaited(r, e); break;
+    case REPORT_PROMOTED:
+        count_live(r, e, 1);
+        if (e->stage < WIRE_MAX_STAGES && r->shadows[e->stage] > 0) r->shadows[e->stage]--;
+        break;
     case REPORT_FLOWS: report_flows_remember(r, e); break;
     case REPORT_TRANSFER: r->transfer = *e; break;
     default: break;
@@ -144,6 +149,7 @@ void report_live_text(const report *r, char text[REPORT_LINE]) {
     text[0] = 0;
     for (uint32_t i = 0; i < r->stages && length + 16 < REPORT_LINE; i++) {
         length += (size_t)snprintf(text + length, REPORT_LINE - length, "%s%u", i > 0 ? "|" : "", r->live[i]);
+        if (r->shadows[i] > 0) length += (size_t)snprintf(text + length, REPORT_LINE - length, "+%u", r->shadows[i]);
     }
 }
 
@@ -217,6 +223,7 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     who(e, peer);
     switch (e->kind) {
     case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
+    case REPORT_PROMOTED: snprintf(line, REPORT_LINE, "%s was a shadow of stage %llu and does its work from now on: nobody else of it is left", peer, stage); break;
     case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
     case REPORT_KILLED:
         snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process,

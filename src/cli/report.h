@@ -33,6 +33,7 @@ typedef enum report_kind {
     REPORT_NOTE,        // text: for the person
     REPORT_REFUSED,     // text: this process cannot take part
     REPORT_LEADER,      // peer, address, ticket: leads from now on
+    REPORT_PROMOTED,    // peer, member, stage: a shadow that does the stage's work from now on
     REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
     REPORT_KINDS
 } report_kind;

@@ -44,7 +44,7 @@ struct report {
     unsigned drawn_lines;  // of the status, now on the screen
     uint64_t first_iteration, repairs, tokens;
     report_event started, iteration, eval, transfer;  // the newest ones; kind REPORT_KINDS: none yet
-    uint32_t live[WIRE_MAX_STAGES];
+    uint32_t live[WIRE_MAX_STAGES], shadows[WIRE_MAX_STAGES];
     uint32_t stages;  // highest stage seen + 1
     report_phase_count phase[REPORT_PHASES];
     report_curve train, held_out;

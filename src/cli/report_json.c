@@ -25,13 +25,13 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_CHECKPOINT] = "checkpoint", [REPORT_NOTE] = "note",
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
-    [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
+    [REPORT_PROMOTED] = "promoted",     [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
     [REPORT_BACK] = "back",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
 #define WAITING  (IN(AWAITED) | IN(BACK))
-#define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED))
+#define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED) | IN(PROMOTED))
 #define FIELD(member, field_kind, events) \
     { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
 
@@ -62,7 +62,7 @@ static const report_field fields[] = {
     FIELD(flow, FIELD_FLOWS, IN(FLOWS)),
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
-    FIELD(role, FIELD_TEXT, IN(JOINED) | IN(SPAWNED)),
+    FIELD(role, FIELD_TEXT, IN(JOINED) | IN(LEFT) | IN(EXPELLED) | IN(SPAWNED)),
     FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | WAITING | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
     FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER)),

@@ -59,16 +59,30 @@ static void tell_lost(swarm *s, const child *c, int64_t status, int signal_numbe
     else swarm_note(s, text);
 }
 
+static bool stage_works(const swarm *s, uint64_t number, const child *but) {
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *c = s->children[i];
+        if (c != but && c->alive && c->joined && c->stage == number) return true;
+    }
+    for (uint32_t i = 0; i < s->guest_count; i++)
+        if (!s->guests[i].shadow && s->guests[i].stage == number) return true;
+    return false;
+}
+
+bool stage_is_shadowed(const swarm *s, uint64_t number) {
+    for (uint32_t i = 0; i < s->guest_count; i++)
+        if (s->guests[i].shadow && s->guests[i].stage == number) return true;
+    return false;
+}
+
 // What a stage's last peer held nobody can take over: better said than waited for.
 static void check_survival(swarm *s, const child *gone) {
     char text[160];
-    if (s->ending || !s->started || !gone->joined) return;
-    for (uint32_t i = 0; i < s->child_count; i++) {
-        const child *other = s->children[i];
-        if (other != gone && other->alive && other->joined && other->stage == gone->stage) return;
+    if (s->ending || !s->started || !gone->joined || stage_works(s, gone->stage, gone)) return;
+    if (stage_is_shadowed(s, gone->stage) && gone->stage < WIRE_MAX_STAGES) {
+        s->bereft_ms[gone->stage] = uv_now(&s->loop) + UP_PROMOTE_MS;
+        return;
     }
-    for (uint32_t i = 0; i < s->guest_count; i++)
-        if (s->guests[i].stage == gone->stage) return;
     snprintf(text, sizeof text, "stage %llu has lost its last peer; go on from a checkpoint with --resume", (unsigned long long)gone->stage);
     swarm_fail(s, text);
 }
@@ -88,6 +102,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
+    if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     c->armed = c->joined = false;
     if (s->alive == 0) swarm_done(s);
@@ -100,11 +115,23 @@ static void swarm_drain(swarm *s) {
         if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], "end\n");
 }
 
+static void check_promotions(swarm *s) {
+    char text[160];
+    for (uint32_t i = 0; i < WIRE_MAX_STAGES && !s->ending; i++) {
+        if (s->bereft_ms[i] == 0 || uv_now(&s->loop) < s->bereft_ms[i]) continue;
+        s->bereft_ms[i] = 0;
+        if (stage_works(s, i, NULL)) continue;
+        snprintf(text, sizeof text, "stage %u has lost its last peer, and no shadow of it was as far; go on from a checkpoint with --resume", i);
+        swarm_fail(s, text);
+    }
+}
+
 static void on_tick(uv_timer_t *timer) {
     swarm *s = timer->data;
     report_tick(s->report);
     chaos_step(s);
     if (s->draining) swarm_drain(s);
+    check_promotions(s);
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
@@ -181,7 +208,7 @@ static int swarm_run(swarm *s) {
 typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
-    uint64_t relays, threads, capacity, max_memory, voters;
+    uint64_t relays, shadows, threads, capacity, max_memory, voters;
     bool json;
 } up_flags;
 
@@ -196,7 +223,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
-    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .threads = f->threads,
+    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
@@ -225,11 +252,12 @@ int cli_up(int argc, char **argv) {
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "a temporary file"},
+        {"shadows", OPTION_COUNT, &f.shadows, .help = "shadows of each stage: processes beside the others that keep its state, so that the run outlives it", .max = 4, .fallback = "none"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; 1 with one, with private data, with --measure"},
         {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
-        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9 (see docs)", .fallback = ""},
+        {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
         {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,seed=N", .help = "kill and start relays, and data peers, at random; kill whoever leads", .fallback = "none"},
     };

@@ -30,10 +30,18 @@ static bool is_word(const char *text, const char *end, const char *word) {
     return (size_t)(end - text) == strlen(word) && strncmp(text, word, strlen(word)) == 0;
 }
 
+static const char stage_word[] = "stage:";
+
 // "any" relay, "data" for any data peer but who leads, relay3, data2; "leader" is who leads then.
 static bool who_read(const char *text, const char *end, action *a) {
     uint64_t number = 0;
     const char *digits = end;
+    if (strncmp(text, stage_word, sizeof stage_word - 1) == 0) {
+        bool good = number_read(text + sizeof stage_word - 1, end, &number) && number > 0;
+        a->role = CHILD_RELAY;
+        a->stage = (uint32_t)number;
+        return good;
+    }
     while (digits > text && digits[-1] >= '0' && digits[-1] <= '9') digits--;
     bool numbered = digits < end;
     if (numbered && (!number_read(digits, end, &number) || number == 0)) return false;
@@ -55,7 +63,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7 or leader@iteration:9", spec);
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
     at++;
     if (strncmp(at, iteration_word, ITERATION_WORD) == 0) {
         at += ITERATION_WORD;
@@ -193,12 +201,21 @@ static bool plays(const swarm *s, const child *c, const action *a) {
     return a->number || (c == s->leading) == (a->role == CHILD_LEADER);
 }
 
+void chaos_take_stage(swarm *s, uint64_t number) {
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        child *c = s->children[i];
+        if (c->role == CHILD_RELAY && c->joined && c->stage == number) child_kill(c);
+    }
+}
+
 static child *victim_choose(swarm *s, const action *a) {
     child *chosen = NULL;
+    if (a->stage && !stage_is_shadowed(s, a->stage)) return NULL;
     uint64_t candidates = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        if (!plays(s, c, a) || !spare(s, c) || !quorum_stays(s, c) || (a->number && c->number != a->number)) continue;
+        bool may = a->stage ? stands(c) && c->stage == a->stage : spare(s, c);
+        if (!plays(s, c, a) || !may || !quorum_stays(s, c) || (a->number && c->number != a->number)) continue;
         if (rng_below(&s->random, ++candidates) == 0) chosen = c;
     }
     return chosen;
@@ -207,6 +224,7 @@ static child *victim_choose(swarm *s, const action *a) {
 static bool do_kill(swarm *s, const action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
+    victim->takes_stage = a->stage != 0;
     child_kill(victim);
     return true;
 }
@@ -218,6 +236,7 @@ static bool do_arm(swarm *s, const action *a) {
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
     child_command(victim, command);
     victim->armed = true;
+    victim->takes_stage = a->stage != 0;
     victim->armed_at = a->at.point;
     victim->armed_iteration = s->iteration;
     return true;

@@ -138,6 +138,8 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_text(a, "--listen", "127.0.0.1:0");
     argument_number(a, "--voters", s->voters);
     argument_number(a, "--threads", s->threads);
+    if (s->shadows > 0) argument_add(a, "--shadow");
+    if (role != CHILD_RELAY) argument_number(a, "--shadows", s->shadows);
     argument_number(a, "--capacity", s->capacity);
     argument_number(a, "--max-memory", s->max_memory);
     if (s->trace) {

@@ -17,7 +17,7 @@ static void note_guest(swarm *s, const report_event *news) {
     uint32_t i = 0;
     if (news->kind == REPORT_JOINED && s->guest_count < WIRE_MAX_MEMBERS) {
         guest *g = &s->guests[s->guest_count++];
-        *g = (guest){.member = news->member, .stage = news->stage};
+        *g = (guest){.member = news->member, .stage = news->stage, .shadow = strcmp(news->role, "shadow") == 0};
         snprintf(g->peer, sizeof g->peer, "%s", news->peer);
     } else if (news->kind != REPORT_JOINED) {
         while (i < s->guest_count && s->guests[i].member != news->member) i++;
@@ -60,8 +60,14 @@ static bool is_member(const swarm *s, uint64_t member) {
     return false;
 }
 
+static guest *shadow_find(swarm *s, uint64_t member) {
+    for (uint32_t i = 0; i < s->guest_count; i++)
+        if (s->guests[i].shadow && s->guests[i].member == member) return &s->guests[i];
+    return NULL;
+}
+
 // Members' numbers grow, and each child tells what the log says in its order.
-static bool is_news(const swarm *s, const child *c, const report_event *news) {
+static bool is_news(swarm *s, const child *c, const report_event *news) {
     if (story_has_one_voice(s)) return c->role == CHILD_LEADER;
     switch (news->kind) {
     case REPORT_READY: return c->role == CHILD_LEADER;
@@ -70,6 +76,7 @@ static bool is_news(const swarm *s, const child *c, const report_event *news) {
     case REPORT_JOINED: return news->member > s->newest_member;
     case REPORT_EXPELLED:
     case REPORT_LEFT: return is_member(s, news->member);
+    case REPORT_PROMOTED: return shadow_find(s, news->member) != NULL;
     case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // of itself: then it is so
     case REPORT_EVAL:
     case REPORT_CHECKPOINT: return true;  // only who leads says these
@@ -94,6 +101,11 @@ static void child_ended(swarm *s, child *c, const report_event *news) {
     s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
 }
 
+static void note_promoted(swarm *s, const report_event *news) {
+    guest *g = shadow_find(s, news->member);
+    if (g) g->shadow = false;
+}
+
 static void note_progress(swarm *s, child *c, const report_event *news) {
     switch (news->kind) {
     case REPORT_STARTED:
@@ -110,6 +122,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
         s->leading = c;
         snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
         break;
+    case REPORT_PROMOTED: note_promoted(s, news); break;
     case REPORT_JOINED:
     case REPORT_EXPELLED:
     case REPORT_LEFT: note_member(s, news); break;

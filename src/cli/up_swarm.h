@@ -19,6 +19,7 @@ enum {
     UP_MAX_ARGUMENTS = 40,
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
+    UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
     UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
     UP_REPLACED_MS = 1500,  // after a voter's end, if it was expelled by then, another one votes
@@ -40,6 +41,7 @@ typedef struct child {
     pid_t pid;
     bool alive, killed;    // killed: on purpose
     bool armed;            // will die by itself soon
+    bool takes_stage;      // and all others of its stage with it
     fault_point armed_at;
     uint64_t armed_iteration;
     bool told_end;
@@ -68,6 +70,7 @@ typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;
 typedef struct guest {
     char peer[REPORT_HASH_TEXT];
     uint64_t member, stage;
+    bool shadow;
 } guest;
 
 enum { UP_MAX_LOSSES = 256, UP_MAX_PHASES = 8 };
@@ -103,6 +106,7 @@ typedef struct action {
     child_role role;  // of the victim, or of those who come
     uint32_t number;  // the victim's, 0: any that can be spared
     uint32_t count;   // ACTION_SPAWN
+    uint32_t stage;   // all relays of this stage die at once, 0: one peer does
     fault at;         // ACTION_ARM
     bool done;
 } action;
@@ -124,7 +128,7 @@ struct swarm {
     // what the children are started with
     const char *run_path, *resume, *log, *trace, *measure;
     bool private_data;
-    uint64_t data_peers, relays, threads, capacity, max_memory, voters;
+    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters;
     char program[1024];
     char ticket[512];
 
@@ -136,6 +140,7 @@ struct swarm {
     uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;
+    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when a stage that had only shadows is lost if it still has, 0: not to be looked at
     report_event end;           // the last line of who had the weights
     up_clock clock;             // with --measure
     char why[512];
@@ -156,15 +161,20 @@ bool story_has_one_voice(const swarm *s);
 // up.c
 void swarm_spawn_others(swarm *s);
 void swarm_fail(swarm *s, const char *why);
+// Somebody keeps its state who does not do its work.
+bool stage_is_shadowed(const swarm *s, uint64_t number);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 
 // up_chaos.c
-// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN, data (any but who leads) or leader (who leads).
+// "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN, data (any but who leads) leader (who leads)
+// or stage:N (all relays of that stage, when the first of them dies).
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
 // "N@iteration:K": N more relays.
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);
 // "kills=5,joins=2,data=1,leader=1,seed=7" over `iterations`, of which the first `from` are done.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error);
+// Kills all relays of a stage.
+void chaos_take_stage(swarm *s, uint64_t number);
 // Does what is due.
 void chaos_step(swarm *s);
 bool chaos_may_vote(const swarm *s, const child *c);

@@ -23,6 +23,7 @@ typedef struct jobs_config {
     unsigned threads;
     uint32_t capacity;
     uint64_t max_memory;
+    const char *state_directory;  // of worker_config
     const char *resume;       // leader: where the start state comes from, NULL: the seed
     const char *save;         // data peers: where checkpoints go, NULL or "": nowhere
 } jobs_config;

@@ -68,8 +68,10 @@ static braid_err open_first_log(node *n, braid_error *error) {
     return open_log(n, error);
 }
 
+static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
+
 static braid_err open_links(node *n, braid_error *error) {
-    net_config config = {.software = "braid " BRAID_VERSION, .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA};
+    net_config config = {.software = "braid " BRAID_VERSION, .kind = (uint8_t)kind_of(n)};
     node_net_callbacks(n, &config.callbacks);
     braid_err err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
     return err ? err : node_listen(n, error);
@@ -125,7 +127,7 @@ static braid_err begin_jobs(node *n, braid_error *error) {
     braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
     jobs_config config = {
         .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
-        .max_memory = n->config.max_memory, .resume = n->config.resume,
+        .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
     if (!err) err = jobs_new(&config, &n->jobs, error);
@@ -136,10 +138,11 @@ static braid_err begin_jobs(node *n, braid_error *error) {
 static void core_config(node *n, peer_config *config) {
     *config = (peer_config){
         .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
-        .kind = n->config.role == NODE_RELAY ? MEMBER_RELAY : MEMBER_DATA, .capacity = n->capacity,
+        .kind = kind_of(n), .capacity = n->capacity,
         .store = n->log_store, .voters = (uint16_t)n->config.voters, .share = (uint16_t)n->config.share,
     };
     if (n->data) config->text = train_data_hash(n->data);
+    config->host = n->config.beside;
     strcpy(config->address, n->address);
     config->leader_id = config->leader ? config->self : n->config.leader.leader;
     strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);
@@ -158,6 +161,7 @@ static braid_err begin_core(node *n, braid_error *error) {
     if (n->config.role == NODE_LEADER) n->plan.start_version = jobs_start_version(n->jobs);
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
+    n->plan.shadows = (uint16_t)n->config.shadows;
     peer_config config;
     core_config(n, &config);
     n->core_bytes = peer_bytes(&n->plan, &config);

@@ -50,6 +50,10 @@ typedef struct node_config {
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
     const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew
     const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file
+    bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left
+    braid_id beside;                // ... on this peer's machine, and of another stage than its; zero: nobody's
+    uint32_t shadows;               // of each stage that a leader admits, at most 4
+    const char *state_directory;    // where a nameless file holds weights and moments, NULL: in memory
     uint32_t voters;                // of the log, at most; 1: the first leader alone
     unsigned threads;
     uint32_t capacity;              // 0: plan_capacity

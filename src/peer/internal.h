@@ -625,6 +625,7 @@ void on_counted(peer *p, const message *msg);
 void on_status(peer *p, const message *msg);
 void repair_begin(peer *p, uint32_t m);
 void repair_tick(peer *p, uint32_t m);
+void repair_stage_filled(peer *p, uint16_t stage);  // there was nobody who could, and now there is
 void repair_member_gone(peer *p, member_id gone, bool expelled);
 void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);

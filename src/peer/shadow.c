@@ -23,6 +23,7 @@ void shadow_promote(peer *p, uint64_t index, member_id who) {
     t.id = m->contact == NO_CONTACT ? p->config.self : p->contacts[m->contact].id;
     peer_tell(p, &t);
     member_refresh_flow(p);
+    repair_stage_filled(p, m->stage);
     if (m->contact != NO_CONTACT) return;
     p->shadow = false;
     p->state_sent_ns = 0;

@@ -7,10 +7,13 @@
 #include "train/worker_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -89,6 +92,23 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
     return BRAID_OK;
 }
 
+// The state's pages become those of a file, which goes when this process does.
+static braid_err state_to_disk(worker *w, braid_error *error) {
+    const char *directory = w->config.state_directory;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = (size_t)((const uint8_t *)w->results - (const uint8_t *)w->memory) / page * page;
+    char path[1024];
+    if (bytes == 0) return BRAID_OK;
+    snprintf(path, sizeof path, "%s/braid-state-XXXXXX", directory);
+    int file = mkstemp(path);
+    if (file < 0) return braid_fail(error, BRAID_IO, "cannot make a file in %s: %s; name another directory", directory, strerror(errno));
+    unlink(path);
+    bool good = posix_fallocate(file, 0, (off_t)bytes) == 0 && mmap(w->memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+    close(file);
+    if (good) return BRAID_OK;
+    return braid_fail(error, BRAID_IO, "no room in %s for the %llu MiB of this stage's state; name another directory", directory, (unsigned long long)(bytes >> 20));
+}
+
 static braid_err worker_reserve(worker *w, braid_error *error) {
     uint64_t need = w->memory_bytes + stage_work_bytes(w->stage), cap = w->config.max_memory;
     if (cap > 0 && need > cap) {
@@ -113,9 +133,10 @@ static braid_err worker_reserve(worker *w, braid_error *error) {
 #endif
     carver pieces = {memory, 0};
     carve_all(w, &pieces);
+    braid_err err = w->config.state_directory ? state_to_disk(w, error) : BRAID_OK;
     blocks_fill(w->tensors, w->tensor_count, w->blocks);
     stage_bind(w->stage, w->weights);
-    return BRAID_OK;
+    return err;
 }
 
 braid_err worker_new(const worker_config *config, tensor_pool *pool, worker **out, braid_error *error) {

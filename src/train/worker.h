@@ -26,6 +26,7 @@ typedef struct worker_config {
     unsigned threads;        // of the pool that worker_new will get: worker_memory_bytes counts their scratch; 0: one
     bool alone;              // nobody else asks for sums or results: no hashes; in fast mode one array, JOB_REDUCE ends the sum
     const train_data *data;  // stage 0 only, borrowed; NULL elsewhere
+    const char *state_directory;  // weights and moments lie in a nameless file there, of which memory holds what is in use; NULL: in memory
     uint64_t max_memory;     // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
 } worker_config;
 

@@ -101,6 +101,53 @@ static void test_a_guest_that_left_does_not(void **state) {
     assert_true(s->failed);
 }
 
+static void leader_says_shadow(swarm *s, const char *id, uint64_t member, uint64_t number) {
+    report_event news = {.kind = REPORT_JOINED, .member = member, .stage = number, .role = "shadow", .loss = NAN};
+    strcpy(news.peer, id);
+    swarm_event(s, s->children[LEADER], &news);
+}
+
+// It may do the stage's work, and for that it is waited; once it does, it is one of them.
+static void test_a_shadow_is_waited_for(void **state) {
+    swarm *s = *state;
+    join(s, RELAY, true);
+    leader_says_shadow(s, "4444dddd", 20, 1);
+    assert_true(stage_is_shadowed(s, 1));
+    assert_false(stage_is_shadowed(s, 2));
+    swarm_child_gone(s, s->children[RELAY], 0, SIGKILL);
+    assert_false(s->failed);
+    assert_true(s->bereft_ms[1] > 0);
+    leader_says(s, REPORT_PROMOTED, "4444dddd", 20, 1);
+    assert_false(stage_is_shadowed(s, 1));
+}
+
+static void test_who_is_to_be_killed(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    assert_int_equal(chaos_add_kill(s, "stage:2@iteration:6/backward", &error), BRAID_OK);
+    const action *a = &s->actions[0];
+    assert_int_equal(a->kind, ACTION_ARM);
+    assert_int_equal(a->stage, 2);
+    assert_int_equal(a->role, CHILD_RELAY);
+    assert_int_equal(a->iteration, 6);
+    assert_int_equal(chaos_add_kill(s, "relay3@iteration:6", &error), BRAID_OK);
+    assert_int_equal(s->actions[1].stage, 0);
+    static const char *const wrong[] = {"stage:@weight", "stage:0@weight", "stage:x@weight", "stage2@weight", "stage:2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(chaos_add_kill(s, wrong[i], &error), BRAID_ARGUMENT);
+}
+
+static void test_a_stage_without_a_shadow_is_spared(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    child *relay = s->children[RELAY];
+    join(s, RELAY, true);
+    relay->alive = relay->ready = true;
+    assert_int_equal(chaos_add_kill(s, "stage:1@iteration:0", &error), BRAID_OK);
+    chaos_step(s);
+    assert_int_equal(chaos_left(s), 1);
+    assert_false(relay->killed);
+}
+
 // What the swarm `s` says of its losses at the end.
 static const char *told_losses(swarm *s, report_style style) {
     static char text[4096];
@@ -226,6 +273,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_all_tell_is_told_once, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_story_outlives_its_leader, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_leader_may_die_where_others_vote, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_shadow_is_waited_for, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_who_is_to_be_killed, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_stage_without_a_shadow_is_spared, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

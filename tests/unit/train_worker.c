@@ -395,6 +395,40 @@ static void test_too_little_memory_names_the_figure(void **state) {
     worker_free(w);
 }
 
+static bool maps_a_state_file(void) {
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) found = found || strstr(line, "braid-state-");
+    fclose(maps);
+    return found;
+}
+
+static void test_the_state_may_lie_in_a_file(void **state) {
+    const fixture *f = *state;
+    worker_config config = {.model = tiny_model(MODEL_LLAMA), .recipe = tiny_recipe(true), .microbatches = 4, .capacity = 1, .data = f->data};
+    config.shape = (stage_shape){.layer_end = TINY_LAYERS, .ends = true, .sequences = TINY_SEQUENCES, .tokens = TINY_TOKENS};
+    braid_hash root[2];
+    for (int in_file = 0; in_file < 2; in_file++) {
+        worker *w = NULL;
+        job_result result;
+        config.state_directory = in_file ? "/tmp" : NULL;
+        assert_int_equal(worker_new(&config, f->pool, &w, NULL), BRAID_OK);
+        assert_int_equal(maps_a_state_file(), in_file);
+        worker_run(w, &(job){.id = 1, .kind = JOB_STATE_INIT}, NULL, &result);
+        worker_run(w, &(job){.id = 2, .kind = JOB_STATE_ROOT}, NULL, &result);
+        root[in_file] = result.hash;
+        worker_free(w);
+    }
+    assert_memory_equal(&root[0], &root[1], sizeof root[0]);
+    braid_error error;
+    worker *none = NULL;
+    config.state_directory = "/nowhere/at/all";
+    assert_int_equal(worker_new(&config, f->pool, &none, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, "/nowhere/at/all"));
+}
+
 static void test_digests(void **state) {
     (void)state;
     uint8_t bytes[300] = {0};
@@ -415,6 +449,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_split_trains_to_the_same_bits),
         cmocka_unit_test(test_threads_do_not_matter),
+        cmocka_unit_test(test_the_state_may_lie_in_a_file),
         cmocka_unit_test(test_fast_mode_trains_too),
         cmocka_unit_test(test_alone_gives_the_same_bits),
         cmocka_unit_test(test_a_sum_in_its_stash_gives_the_same_bits),
