@@ -17,11 +17,18 @@ static const char examples[] = "braid bench step --model gpt2-124m --threads 1\n
 enum { TEXT_BYTES = 1 << 20, NAMES = 80 };
 
 // Six layers, as many key heads as query heads, tied embeddings.
-#define LLAMA(width, head_count, ffn, words, length)                                                                 \
-    {                                                                                                                \
-        .arch = MODEL_LLAMA, .dim = width, .layers = 6, .heads = head_count, .kv_heads = head_count, .ffn_dim = ffn, \
-        .vocab = words, .context = length, .rope_theta = 10000, .norm_eps = 1e-5f, .tied = true                      \
-    }
+#define LLAMA(width, head_count, ffn, words, length) \
+    {.arch = MODEL_LLAMA,                            \
+     .dim = width,                                   \
+     .layers = 6,                                    \
+     .heads = head_count,                            \
+     .kv_heads = head_count,                         \
+     .ffn_dim = ffn,                                 \
+     .vocab = words,                                 \
+     .context = length,                              \
+     .rope_theta = 10000,                            \
+     .norm_eps = 1e-5f,                              \
+     .tied = true}
 
 const step_model step_models[STEP_MODELS] = {
     {"gpt2-124m",

@@ -24,7 +24,8 @@ typedef struct worker_config {
     uint32_t microbatches;   // of an iteration: a JOB_FORWARD for m >= microbatches draws held-out text
     uint32_t capacity;       // stashes
     unsigned threads;        // of the pool that worker_new will get: worker_memory_bytes counts their scratch; 0: one
-    bool alone;              // nobody else asks for sums or results: no hashes; in fast mode one array, JOB_REDUCE ends the sum
+    bool alone;              // nobody else asks for sums or results: no hashes, JOB_REDUCE puts results in the sum's place.
+                             // With one microbatch and room for one the sum grows in the stash as that is used up
     const train_data *data;  // stage 0 only, borrowed; NULL elsewhere
     const char *state_directory;  // weights and moments lie in a nameless file there, of which memory holds what is in use; NULL: in memory
     uint64_t max_memory;     // bytes, 0: no cap; too small is BRAID_LIMIT with the figure needed
