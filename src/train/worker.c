@@ -96,7 +96,7 @@ static braid_err worker_measure(worker *w, const worker_config *config, tensor_p
 static braid_err state_to_disk(worker *w, braid_error *error) {
     const char *directory = w->config.state_directory;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t bytes = (size_t)((const uint8_t *)w->results - (const uint8_t *)w->memory) / page * page;
+    size_t bytes = (size_t)((const uint8_t *)(w->moment2 + w->parameters) - (const uint8_t *)w->memory) / page * page;
     char path[1024];
     if (bytes == 0) return BRAID_OK;
     snprintf(path, sizeof path, "%s/braid-state-XXXXXX", directory);
