@@ -413,6 +413,9 @@ struct peer {
     uint32_t recall_entries;  // of the state that a store begins with, still to come
     uint64_t recall_position;
     struct {
+        uint64_t floor, until_ns;
+    } afresh;               // a state comes, entry by entry, in place of what was known up to `floor`
+    struct {
         bool heard;         // it has said itself that it leads in this term
         uint64_t term;
         braid_id id;

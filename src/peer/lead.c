@@ -292,11 +292,23 @@ static bool other_voters(const peer *p, log_voters *v) {
     return true;
 }
 
+// A majority of these has a link and was heard a moment ago.
+static bool would_hold(const peer *p, const log_voters *v) {
+    uint32_t answer = 0;
+    for (uint32_t i = 0; i < v->count; i++) {
+        uint32_t at = contact_find(p, &v->voter[i].id);
+        const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+        bool self = id_equal(&v->voter[i].id, &p->config.self);
+        answer += self || (c != NULL && c->store == v->voter[i].store && c->link == LINK_UP && silence_ns(p, c) < p->raft.patience_ns);
+    }
+    return answer >= v->count / 2u + 1;
+}
+
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     if (p->config.voters <= 1 || !p->run_started || p->leader.phase >= LEADER_SAVING_LAST) return;
     if (!raft_may_change(&p->raft) || log_room(p) == 0 || !other_voters(p, &entry.u.voters)) return;
-    if (raft_would_hold(&p->raft, p->now, &entry.u.voters)) log_append(p, &entry);
+    if (would_hold(p, &entry.u.voters)) log_append(p, &entry);
 }
 
 // A relay leads only until a data peer can. Who takes its leave does not lead, unless it is the last data peer or the last

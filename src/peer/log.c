@@ -248,8 +248,16 @@ void log_open(peer *p) {
     p->raft.reluctant = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
 }
 
+// A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
+static bool begins_afresh(peer *p) {
+    if (p->log_position > p->afresh.floor || p->now >= p->afresh.until_ns) return false;
+    peer_wake_at(p, p->afresh.until_ns);
+    return true;
+}
+
 static void apply_committed(peer *p) {
     const log_entry *entry;
+    if (begins_afresh(p)) return;
     while (p->log_position < p->raft.committed && (entry = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
         apply(p, entry);
@@ -311,14 +319,18 @@ static void start_afresh(peer *p) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
     if (p->me > p->join_floor) p->join_floor = p->me;
     while (p->member_count > 0) member_remove(p, p->members[p->member_count - 1].id, EXPEL_DEAD);
+    p->afresh.floor = p->log_position;
+    p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
     p->log_position = 0;
 }
 
 void on_log(peer *p, const message *msg) {
     const message_log *body = &msg->u.log;
-    if (peer_is_leader(p) || body->entry.index <= p->log_position) return;
+    // of a state the first entries are older than what is known here, the last ones are not
+    if (peer_is_leader(p) || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
     if (body->reset) start_afresh(p);
-    if (body->previous > p->log_position) {
+    // a state names only who is left: behind another state of mine its entries would leave the dead among the living
+    if (body->previous != p->log_position) {
         ask_for_log(p);
         return;
     }

@@ -124,8 +124,6 @@ uint32_t raft_room(const raft *r);
 uint64_t raft_append(raft *r, uint64_t now_ns, log_entry *entry);
 // A LOG_VOTERS may be appended: those before it are committed, and so is something of this term.
 bool raft_may_change(const raft *r);
-// With these voters a majority answers: those that vote now as far as they were heard a moment ago, all others for sure.
-bool raft_would_hold(const raft *r, uint64_t now_ns, const log_voters *voters);
 void raft_hand_over(raft *r, const braid_id *to);
 
 // Entry of the window; NULL: not there.

@@ -44,21 +44,6 @@ bool raft_may_change(const raft *r) {
     return raft_in_charge(r) && r->voters_index <= r->committed;
 }
 
-static uint32_t find_voter(const log_voters *voters, const log_voter *one) {
-    uint32_t i = 0;
-    while (i < voters->count && (voters->voter[i].store != one->store || !id_equal(&voters->voter[i].id, &one->id))) i++;
-    return i;
-}
-
-bool raft_would_hold(const raft *r, uint64_t now, const log_voters *voters) {
-    uint32_t answer = 0, me = raft_myself(r);
-    for (uint32_t i = 0; i < voters->count; i++) {
-        uint32_t at = find_voter(&r->voters, &voters->voter[i]);
-        answer += at == r->voters.count || at == me || now < r->progress[at].heard_ns + r->patience_ns;
-    }
-    return answer >= voters->count / 2u + 1;
-}
-
 // ---- the window ---------------------------------------------------------------------------------------------------
 
 // Up to here entries are done with, and may go when their room is needed.

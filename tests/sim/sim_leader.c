@@ -124,6 +124,8 @@ static const uint64_t once_stuck[] = {
     5517,  // a relay was cut off until it knew nobody any more who votes, and believed no stranger
     7344,  // the last data peer was asked to leave: it led, handed over to a relay, which handed over to it, and so on
     7435,  // the same, and a pause took its vote, which it did not get back
+    7285,  // a log's state came behind an older one, and what had been expelled between them stayed among the living
+    5318,  // one was cut off and dropped at the moment when another one's link had been reset
     7342,  // a relay led at the end, and the data peer that could have written the last checkpoint had been asked to leave
 };
 
