@@ -59,7 +59,7 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
 class Braid:
     """A child process of braid with --json; its events are read by a thread and can be waited for."""
 
-    def __init__(self, *arguments, env=None):
+    def __init__(self, *arguments, env=None, commands=False):
         self.events = []
         self.changed = threading.Condition()
         self.ended = False
@@ -67,7 +67,8 @@ class Braid:
         environment["BRAID_CONFIG"] = "/dev/null"
         environment.update(env or {})
         self.process = subprocess.Popen(
-            [PROGRAM, *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [PROGRAM, *arguments, "--json"], stdin=subprocess.PIPE if commands else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment,
         )
         self.complaints = []
         self.threads = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_complaints)]
@@ -116,6 +117,14 @@ class Braid:
         for thread in self.threads:
             thread.join()
         return code
+
+    def say(self, command):
+        """To a supervised node; one that is gone hears nothing."""
+        try:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
