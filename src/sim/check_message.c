@@ -135,6 +135,16 @@ static void check_calm(sim_cluster *s, uint32_t node, const message *msg) {
     if (repairs && sim_case_quiet(s->c)) sim_fail(s, "%s sends %s though nothing happened", s->node[node].name, message_kind_name(msg->kind));
 }
 
+// A shadow uses a quarter of its line. Where nothing happens it has one GET under way, so the time until DATA is all that it uses.
+static void check_share(sim_cluster *s, uint32_t node) {
+    sim_watch *w = &s->checker.watch[node];
+    if (!sim_case_quiet(s->c) || !s->node[node].view.shadow) return;
+    if (w->first_get_ns == 0) w->first_get_ns = s->now;
+    if (s->now - w->first_get_ns < 4 * w->line_ns)
+        sim_fail(s, "%s is a shadow, and has used %.1f of %.1f ms of its line", s->node[node].name, (double)w->line_ns / 1e6, (double)(s->now - w->first_get_ns) / 1e6);
+    w->get_ns = s->now;
+}
+
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg) {
     check_storm(s, node);
     check_calm(s, node, msg);
@@ -147,6 +157,7 @@ void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const mes
     case MESSAGE_REDUCED: check_reduced(s, node, msg); break;
     case MESSAGE_STATE: check_state(s, node, msg); break;
     case MESSAGE_DATA: check_part(s, node, msg); break;
+    case MESSAGE_GET: check_share(s, node); break;
     case MESSAGE_SETTLED: check_settled(s, node, msg); break;
     case MESSAGE_ROUTE: sim_check_route_sent(s, msg); break;
     default: break;
@@ -175,6 +186,7 @@ static bool outdated(const sim_cluster *s, uint32_t node, const message_subject 
 
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
     sim_watch *w = &s->checker.watch[node];
+    if (msg->kind == MESSAGE_DATA && w->get_ns != 0) w->line_ns += s->now - w->get_ns;
     if (msg->kind == MESSAGE_FORWARD) {
         sim_commit *c = commit_at(s, &msg->u.forward.subject);
         if (c && c->evicted == s->node[node].view.member) c->evicted = 0;

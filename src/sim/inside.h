@@ -107,6 +107,7 @@ typedef struct sim_watch {
     uint64_t route_changes;
     bool routes;
     bool answered;                        // the COMMIT at hand
+    uint64_t first_get_ns, get_ns, line_ns;  // of a shadow: its first and newest GET; how long its line was in use
 } sim_watch;
 
 typedef struct sim_log_member {

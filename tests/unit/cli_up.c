@@ -8,6 +8,7 @@
 
 #include "cli/up_swarm.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -142,10 +143,15 @@ static void test_a_stage_without_a_shadow_is_spared(void **state) {
     child *relay = s->children[RELAY];
     join(s, RELAY, true);
     relay->alive = relay->ready = true;
+    relay->process.pid = INT_MAX;  // of nobody
     assert_int_equal(chaos_add_kill(s, "stage:1@iteration:0", &error), BRAID_OK);
     chaos_step(s);
     assert_int_equal(chaos_left(s), 1);
     assert_false(relay->killed);
+    leader_says_shadow(s, "4444dddd", 20, 1);
+    chaos_step(s);
+    assert_int_equal(chaos_left(s), 0);
+    assert_true(relay->killed && relay->takes_stage);
 }
 
 // What the swarm `s` says of its losses at the end.
