@@ -105,7 +105,7 @@ static char **environment_make(void) {
 
 typedef struct child_arguments {
     char *list[UP_MAX_ARGUMENTS];
-    char numbers[8][UP_MAX_NUMBER];
+    char numbers[UP_MAX_ARGUMENTS / 2][UP_MAX_NUMBER];
     char trace[1024], log[1024];
     uint32_t count, number_count;
 } child_arguments;
