@@ -20,7 +20,7 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t6" "bench views" "bench scale" "bench generate"; do
+    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench generate"; do
         # shellcheck disable=SC2086 # an experiment is two words
         "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
@@ -111,6 +111,8 @@ expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
 expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
+expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5
+expect 0 '"cell":"hom0","system":"braid"' "$BRAID" bench t2 --cell hom0 --iterations 1 --json
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key
