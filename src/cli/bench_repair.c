@@ -55,7 +55,7 @@ static int run_deaths(repair_bench *b) {
         if (progress) fprintf(stderr, "\rseed %llu of %llu ", (unsigned long long)s + 1, (unsigned long long)b->seeds);
         for (int victim = 0; victim < REPAIR_VICTIMS; victim++)
             for (uint32_t i = 0; i < 2 * repair_moments((repair_victim)victim); i++) {
-                repair_case c = {.victim = (repair_victim)victim, .moment = i / 2, .silent = i % 2, .seed = b->first + s};
+                repair_case c = {.victim = (repair_victim)victim, .moment = i / 2, .silent = i % 2, .capacity = (uint32_t)b->capacity, .seed = b->first + s};
                 sim_report report;
                 repair_run(&c, &report);
                 if (report.failed) return cli_complain(CLI_FAILED, "bench repair", "seed %llu: %s", (unsigned long long)c.seed, report.text);
@@ -92,10 +92,11 @@ static int run(repair_bench *b) {
 
 int bench_repair(int argc, char **argv) {
     static repair_bench b;
-    b = (repair_bench){.seeds = 40, .hours = 200};
+    b = (repair_bench){.seeds = 40, .capacity = 4, .hours = 200};
     option table[] = {
         {"seeds", OPTION_COUNT, &b.seeds, .help = "runs of each kind of death, at each of its moments", .min = 1, .max = 1e5},
         {"first", OPTION_COUNT, &b.first, .help = "the first seed", .max = 1e15},
+        {"capacity", OPTION_COUNT, &b.capacity, .help = "microbatches that a relay holds at once; 4: all slots of a stage are in use", .min = 1, .max = WIRE_MAX_MICROBATCHES},
         {"hours", OPTION_REAL, &b.hours, .help = "simulated hours of heartbeats for each rule", .min = 1, .max = 1e5},
         {"plot", OPTION_TEXT, &b.plot, .unit = "FILE", .help = "draw the repairs as an SVG", .fallback = "no drawing"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},

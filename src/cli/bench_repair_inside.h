@@ -20,7 +20,7 @@ typedef struct repair_row {
 } repair_row;
 
 typedef struct repair_bench {
-    uint64_t seeds, first;
+    uint64_t seeds, first, capacity;
     double hours;
     const char *plot;
     bool json;

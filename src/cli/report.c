@@ -201,19 +201,29 @@ static void started_line(const report_event *e, char line[REPORT_LINE]) {
                  (unsigned long long)e->microbatches);
 }
 
+enum { WASTED_TEXT = 128 };
+
+static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
+    text[0] = 0;
+    if (e->wasted == 0 || !(e->computed_seconds > 0)) return;
+    snprintf(text, WASTED_TEXT, ", %llu computed in vain (%.2f s, %.2f %% of the computing)", (unsigned long long)e->wasted, e->wasted_seconds,
+             100 * e->wasted_seconds / e->computed_seconds);
+}
+
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char repairs[REPORT_LINE], time[QUANTITY_TEXT];
+    char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT];
     repairs[0] = 0;
     if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
+    wasted_text(e, wasted);
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration,
                  *e->text ? e->text : "see above");
     else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
         snprintf(line, REPORT_LINE, "done after %s", time);
     else
-        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%.200s\nweights %s",
-                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs,
+        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%s%.200s\nweights %s",
+                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, wasted,
                  *e->path ? ", saved in " : "", e->path, e->weights);
 }
 

@@ -50,6 +50,8 @@ typedef struct report_event {
     report_kind kind;
     uint64_t iteration, of;
     double loss, norm, learning_rate, tokens_per_second, seconds;
+    double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients so far; of them in vain
+    uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
     uint64_t stage, stages, changes;
     report_flow flow[REPORT_MAX_FLOWS];

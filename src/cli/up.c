@@ -174,6 +174,7 @@ static bool swarm_conclude(swarm *s) {
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
     s->end.repairs = s->repairs;
+    story_sum_work(s, &s->end);
     if (s->measure && s->started) {
         braid_error error;
         if (measure_write(s, &error)) swarm_note(s, error.text);

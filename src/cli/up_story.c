@@ -132,10 +132,29 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_EXPELLED) losses_note(s, news);
 }
 
+// Each process tells what it has computed whenever an iteration is over, so of one that is killed its last iteration is missing.
+static void note_work(child *c, const report_event *news) {
+    c->wasted = news->wasted;
+    c->computed_seconds = news->computed_seconds;
+    c->wasted_seconds = news->wasted_seconds;
+}
+
+void story_sum_work(const swarm *s, report_event *news) {
+    news->wasted = 0;
+    news->computed_seconds = news->wasted_seconds = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        news->wasted += s->children[i]->wasted;
+        news->computed_seconds += s->children[i]->computed_seconds;
+        news->wasted_seconds += s->children[i]->wasted_seconds;
+    }
+}
+
 static void story_go_on(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_READY) snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
     note_progress(s, c, news);
-    report_tell(s->report, news);
+    report_event all = *news;
+    if (news->kind == REPORT_ITERATION) story_sum_work(s, &all);
+    report_tell(s->report, &all);
     if (news->kind == REPORT_READY) swarm_spawn_others(s);
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
 }
@@ -144,6 +163,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
     bool own = news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS;
     if (news->kind == REPORT_READY) note_child(s, c, news->peer);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
+    if (news->kind == REPORT_ITERATION) note_work(c, news);
     if (news->kind == REPORT_REPAIR) {
         s->repairs++;
         losses_note(s, news);

@@ -58,6 +58,8 @@ typedef struct child {
     size_t line_bytes;
     bool measured;
     double processor_s;    // that it had, when last looked at
+    double computed_seconds, wasted_seconds;  // as it said last
+    uint64_t wasted;
     node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
     size_t complaint_bytes;
@@ -157,6 +159,7 @@ void swarm_free_children(swarm *s);
 void swarm_event(swarm *s, child *c, const report_event *news);
 // The first leader has the only vote: the run ends with it.
 bool story_has_one_voice(const swarm *s);
+void story_sum_work(const swarm *s, report_event *news);  // sets what all processes have computed so far, the dead too
 
 // up.c
 void swarm_spawn_others(swarm *s);

@@ -46,6 +46,7 @@ void hold_free(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (!h->used) return;
     if (!h->counted) p->wasted_ns += h->spent_ns;
+    p->wasted += !h->counted && h->spent_ns > 0;
     peer_release(p, &h->x);
     peer_release(p, &h->y);
     peer_release(p, &h->dy);

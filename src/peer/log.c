@@ -15,6 +15,9 @@ static void tell_iteration(peer *p, const log_final *f) {
     t.norm = sqrt(f->norm2);
     t.learning_rate = (double)f->learning_rate;
     t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
+    t.wasted = p->wasted;
+    t.wasted_ns = p->wasted_ns;
+    t.useful_ns = p->useful_ns;
     peer_tell(p, &t);
 }
 

@@ -437,6 +437,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->blobs_held = p->blobs_held;
     view->useful_ns = p->useful_ns;
     view->wasted_ns = p->wasted_ns;
+    view->wasted = p->wasted;
     route_look(p, view);
 }
 

@@ -170,6 +170,7 @@ typedef struct tell {
     uint64_t tokens;
     uint32_t microbatches;
     uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
+    uint64_t wasted, wasted_ns, useful_ns;  // TELL_ITERATION: this peer's so far, as in peer_view
     uint64_t done, total;
     braid_hash hash;
     const char *text;
@@ -244,6 +245,7 @@ typedef struct peer_view {
     uint16_t voters;                // of the log, as far as this peer is one: how many there are
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
+    uint64_t wasted;                // microbatches that were computed here, wholly or in part, and given up
     bool routes;                    // it has a router, and the rest is the router's
     bool route_linked;              // it and all its neighbours know each other
     bool route_settled;             // nothing of its is under way

@@ -31,6 +31,7 @@ static sim_case case_of(const repair_case *c) {
     sim_case out = sim_case_plain(rng_seed(c->seed, c->moment), 4, 3, 9, 12, 4);
     const moment *at = &moments[c->victim].moment[c->moment];
     out.compute_ns = 200 * MILLISECOND;
+    out.relay_capacity = c->capacity;
     out.crashes = 1;
     out.crash[0] = (sim_crash){.moment = at->when, .kind = at->kind, .iteration = 2, .skip = (uint32_t)(rng_mix(out.seed) % 6), .machine = c->silent,
                                .data = c->victim == REPAIR_OF_DATA, .leader = c->victim == REPAIR_OF_LEADER};

@@ -14,6 +14,7 @@ typedef struct repair_case {
     repair_victim victim;
     uint32_t moment;  // < repair_moments
     bool silent;      // its machine is gone, nobody is told; else its connections are reset
+    uint32_t capacity;  // microbatches that a relay holds at once
     uint64_t seed;
 } repair_case;
 
