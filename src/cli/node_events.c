@@ -98,6 +98,13 @@ static void tell_leader(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_lied(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_NOTE);
+    peer_text(&t->id, news.peer);
+    snprintf(news.text, sizeof news.text, "%s sent state of stage %u that is not what its name says; another peer is asked for it", news.peer, t->stage);
+    report_tell(e->report, &news);
+}
+
 static void tell_repair(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_REPAIR);
     e->repairs++;
@@ -190,6 +197,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
         e->version = t->iteration;
         break;
     case TELL_LEADER: tell_leader(e, t); break;
+    case TELL_LIED: tell_lied(e, t); break;
     case TELL_REFUSED:
         snprintf(e->refused, sizeof e->refused, "%s", t->text ? t->text : "");
         break;

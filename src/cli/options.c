@@ -193,7 +193,7 @@ static const char *const all_flags[] = {
     "path-limit", "patience", "peers", "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
     "repetitions", "resume", "run", "sample", "save", "seed", "seeds", "shadow", "shadows", "share", "slack", "solo", "solver-time",
     "sources", "spikes", "state-dir", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
-    "tokens", "told", "top-k", "top-p", "trace", "views", "voters", "wait-data-peers", "wait-relays", "weights",
+    "tokens", "told", "top-k", "top-p", "trace", "upload-share", "views", "voters", "wait-data-peers", "wait-relays", "weights",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };

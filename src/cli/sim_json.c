@@ -72,6 +72,10 @@ static void put_peers(json_out *o, const sim_swarm_report *r) {
         json_out_u64(o, "joins", p->joins);
         json_out_double(o, "useful_s", seconds(p->useful_ns));
         json_out_double(o, "wasted_s", seconds(p->wasted_ns));
+        if (p->fetch_ns > 0)
+            json_out_double(o, "fetch_s", seconds(p->fetch_ns));
+        else
+            json_out_null(o, "fetch_s");
         json_out_close(o, '}');
     }
     json_out_close(o, ']');

@@ -153,6 +153,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
         snprintf(a->log, sizeof a->log, "%s.%s", s->log, c->name);
         argument_text(a, "--log", a->log);
     }
+    argument_text(a, "--resume", s->resume);
     if (role != CHILD_LEADER) {
         argument_text(a, "--join", s->ticket);
         return;
@@ -160,7 +161,6 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     argument_add(a, "--lead");
     argument_number(a, "--wait-data-peers", s->data_peers);
     argument_number(a, "--wait-relays", s->relays);
-    argument_text(a, "--resume", s->resume);
     argument_text(a, "--log", s->log);
 }
 

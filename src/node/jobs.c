@@ -109,6 +109,26 @@ static void state_from_start(jobs *j, const job *work, job_result *result) {
     result->failed = false;
     result->out = id;
     result->hash64 = digest64(data, bytes);
+    result->version = checkpoint_version(j->start);
+}
+
+// The names of those blocks: whoever has them already, from a copy of the checkpoint, need not fetch them.
+static void names_from_start(jobs *j, const job *work, job_result *result) {
+    uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
+    result->failed = true;
+    if (!j->start || blocks == 0) return;
+    uint64_t bytes = blocks * sizeof(braid_hash);
+    blob_id id;
+    void *data = blobs_add(j->config.blobs, bytes, &id);
+    if (!data) return;
+    braid_error error;
+    if (checkpoint_names(j->start, j->split, work->stage, data, &error)) {
+        blobs_release(j->config.blobs, id);
+        return;
+    }
+    result->failed = false;
+    result->out = id;
+    result->hash64 = digest64(data, bytes);
 }
 
 void jobs_run(jobs *j, const job *work, job_result *result) {
@@ -121,6 +141,8 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         result->failed = saver_end(j->saver, work->version, &result->hash) != BRAID_OK;
     } else if (work->kind == JOB_STATE_GET && work->stage != placed) {
         state_from_start(j, work, result);
+    } else if (work->kind == JOB_NAMES_GET && work->stage != placed) {
+        names_from_start(j, work, result);
     } else if ((placed == NOWHERE || placed == j->stage || !worker_make(j, placed)) && j->worker) {
         worker_run(j->worker, work, &j->access, result);
     } else {

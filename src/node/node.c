@@ -140,6 +140,7 @@ static void core_config(node *n, peer_config *config) {
         .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
         .kind = kind_of(n), .capacity = n->capacity,
         .store = n->log_store, .voters = (uint16_t)n->config.voters, .share = (uint16_t)n->config.share,
+        .has_checkpoint = n->config.resume != NULL, .upload_percent = (uint8_t)n->config.upload_percent,
     };
     if (n->data) config->text = train_data_hash(n->data);
     config->host = n->config.beside;

@@ -48,7 +48,9 @@ typedef struct node_config {
     const run_config *run;          // copied; leader and data peers
     uint32_t share;                 // private data: which of the texts is this data peer's, from 1; 0: any that is free
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there
-    const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew
+    const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew. Others: one that lies here; what of it
+                                    // the run has, too, is not fetched
+    uint32_t upload_percent;        // most of its line that those who fetch state may take while the run goes on, 1 .. 100
     const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file
     bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left
     braid_id beside;                // ... on this peer's machine, and of another stage than its; zero: nobody's

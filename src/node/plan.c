@@ -2,6 +2,7 @@
 
 #include "flow/router.h"
 #include "format/quantity.h"
+#include "train/state_blob.h"
 
 enum { DEFAULT_CAPACITY = 16 };
 _Static_assert((int)RUN_ROUTING_BRAID == ROUTER_BRAID && (int)RUN_ROUTING_GWTF == ROUTER_GWTF && (int)RUN_ROUTING_SWARM == ROUTER_SWARM, "one order");
@@ -19,7 +20,11 @@ void plan_make(const run_config *run, const braid_hash *description, const split
         .model_tensors = model->tensor_count, .tensor_stage = model->tensor_stage,
     };
     for (uint32_t s = 0; s < run->stages; s++) out->blocks[s] = split_count(model, s);
-    for (uint32_t i = 0; i < model->tensor_count; i++) out->tensors[model->tensor_stage[i]]++;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        uint16_t number = model->tensor_stage[i];
+        out->tensors[number]++;
+        out->state_bytes[number] += model->tensors[i].elements * STATE_PARTS * sizeof(float);
+    }
 }
 
 uint64_t plan_parameters(const split *model) {

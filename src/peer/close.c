@@ -217,6 +217,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
 
 void on_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
+    if (!peer_is_leader(p)) fetch_vouched(p, msg);
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
     if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
@@ -235,6 +236,7 @@ void on_state(peer *p, const message *msg) {
         r->agreed_state = r->state_root[i];
     }
     r->state_agreed = true;
+    p->leader.vouch_ns = 0;
     for (uint32_t i = 0; i < r->states; i++)
         if (!hash_equal(&r->state_root[i], &r->agreed_state)) leader_expel(p, r->state_member[i], EXPEL_DIVERGED);
 }

@@ -21,7 +21,7 @@ enum {
     PEER_MAX_TASKS = 512,           // jobs that wait; more requests of others are denied
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     PEER_MAX_TRIED = 8,
-    PEER_MAX_PULLS = 8,             // GETs under way
+    PEER_MAX_PULLS = 24,            // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
     ROUTE_MAX_LINKS = 2 * WIRE_MAX_STAGE_MEMBERS,  // a data peer has all of both its stages
@@ -63,6 +63,14 @@ typedef struct contact {
     bool log_known;
     uint64_t log_sent_ns;
     message_heartbeat beat;
+    struct {                // as a donor of state
+        uint64_t rest_ns;   // not to be asked before
+        uint64_t block_ns;  // smoothed time of a block, 0: not measured
+        uint64_t came_ns;   // when its last bytes came
+        bool paced;         // has said how long to wait: it is asked for one thing at a time
+        bool lied;          // sent what is not what its name says
+    } donor;
+    uint64_t vouched_ns, vouched_version;  // leader: when it was last told the root of its stage's state, and at which version
     char address[WIRE_MAX_ADDRESS];
 } contact;
 
@@ -213,6 +221,22 @@ typedef struct pull {
     uint32_t part;          // GET_PART: index of the contributor in the round's list
 } pull;
 
+// State that is not here yet: which names of blocks the host has, and which blocks it may have already.
+typedef struct fetching {
+    struct {
+        bool known;
+        uint64_t version;
+    } names[2];             // by version % 2
+    bool naming;            // names are on their way to the host
+    uint64_t names_ns;      // when they were last asked for
+    bool vouched;           // the leader has told the root at `vouched_version`
+    uint64_t vouched_version;
+    braid_hash vouched_root;
+    bool keeps, keeping;    // blocks of this stage lie at the host, of an earlier membership or a checkpoint; one look is under way
+    uint32_t keep_next;     // segment to look at next
+    uint32_t next_donor;    // whom to ask first among equals
+} fetching;
+
 // ---- an aggregation at a member -----------------------------------------------------------------------------------
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
@@ -277,6 +301,8 @@ typedef struct stage_round {
     braid_hash state_root[WIRE_MAX_STAGE_MEMBERS];
     bool state_agreed;
     braid_hash agreed_state;
+    bool kept;              // a shadow has told its root: whoever comes to a stage where only shadows have the state gets it from them
+    braid_hash kept_root;
 } stage_round;
 
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
@@ -305,6 +331,7 @@ typedef struct leader {
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
     bool save_ending;
     uint32_t save_donor;
+    uint64_t vouch_ns;      // nobody is to be told a root before
     uint64_t eval_tokens;
     double eval_loss;
 } leader;
@@ -451,7 +478,10 @@ struct peer {
     bool state_asked, state_known;
     braid_hash state_root;
     uint64_t state_sent_ns;
-    uint32_t donor;         // whom to ask next for state
+    bool root_wanted;       // somebody waits for the names of my blocks
+    fetching fetching;
+    uint32_t state_lies;    // 1 + the stage of which the host has blocks, 0: none
+    uint64_t upload_ns;     // no state goes out before
 
     flow flow;              // next stage
     routing routing;
@@ -601,6 +631,7 @@ void route_view_opens(peer *p, route_link *l);   // the router gets it, with wha
 void route_view_closes(peer *p, const route_link *l);
 void route_view_look(peer *p);
 void route_view_tick(peer *p);
+uint64_t route_line_rate(const peer *p);  // bytes a second: the best that my line was seen to carry, 0: nothing yet
 void on_view(peer *p, const message *msg);
 bool route_is_next(const peer *p, member_id id);
 bool route_is_previous(const peer *p, member_id id);
@@ -683,9 +714,20 @@ uint32_t segment_count(const peer *p, uint32_t segment_index);
 void on_get(peer *p, uint32_t from, const message *msg);
 void on_data(peer *p, const message *msg, blob_id blob);
 void transfer_tick(peer *p);
-void transfer_put_done(peer *p, const task *t, const job_result *r);
+void transfer_init_done(peer *p, const job_result *r);
 void transfer_check_ready(peer *p);
 void serve_done(peer *p, const task *t, const job_result *r);
+bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
+
+// ---- fetch.c: a joiner's state -------------------------------------------------------------------------------------
+void fetch_reset(peer *p);           // I became a member
+void fetch_tick(peer *p);
+void fetch_data(peer *p, const message *msg, blob_id blob);
+void fetch_job_done(peer *p, const task *t, const job_result *r);
+void fetch_denied(peer *p, const pull *q, const message_deny *deny);
+void fetch_overdue(peer *p, const pull *q);
+void fetch_vouched(peer *p, const message *msg);  // the leader's word on the root of my stage's state
+void fetch_vouch(peer *p);                        // the leader's part: tells those who fetch
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
 void pull_send(peer *p, pull *q);
 void pulls_tick(peer *p);

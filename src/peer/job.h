@@ -28,7 +28,10 @@ typedef enum job_kind {
     JOB_APPLY,        // result blocks -> AdamW on the blocks that are at `iteration`; then they are at iteration + 1
     JOB_STATE_ROOT,   // -> root of weights and moments
     JOB_STATE_GET,    // state blocks of `stage` at `version` -> blob (weights, moments, a version each)
-    JOB_STATE_PUT,    // blob -> state blocks; versions of what was stored
+    JOB_STATE_PUT,    // blob -> state blocks; versions of what was stored. `named`: only what the names of `version` say
+    JOB_STATE_KEEP,   // blocks that lie here already and are what the names of `version` say are at it from now on
+    JOB_NAMES_GET,    // -> blob of the names (32-byte hashes) of all blocks of `stage`, at `version`; of its own: as JOB_STATE_ROOT left them
+    JOB_NAMES_PUT,    // blob -> names of the blocks at `version`, beside those of the version before; the root of them
     JOB_STATE_INIT,   // fresh weights from the run's seed, or the checkpoint that the host holds; at `version`
     JOB_LEAVES,       // -> blob of 32-byte hashes of the weights' blocks
     JOB_SUM_CLEAR,    // the sum := 0
@@ -50,6 +53,7 @@ typedef struct job {
     uint32_t first, count;  // blocks
     uint64_t version;
     uint64_t expected; // JOB_STATE_PUT: the hash64 that its donor gave for the bytes of `in`, 0: none; other bytes are malformed
+    bool named;        // JOB_STATE_PUT: malformed, too, unless every block is at `version` and what its name says
     uint64_t tokens;   // JOB_REDUCE, JOB_DECIDE
     bool final;        // JOB_SAVE_END: the run's last checkpoint
     uint32_t inputs;   // JOB_REDUCE
@@ -62,10 +66,10 @@ typedef struct job {
 typedef struct job_result {
     uint64_t id;
     job_kind kind;
-    bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
+    bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_NAMES_PUT, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
     blob_id out;       // the peer's to release
-    uint64_t hash64;   // of `out`
-    braid_hash hash;   // JOB_NORM result root, JOB_STATE_ROOT, JOB_SAVE_END weights
+    uint64_t hash64;   // of `out`; JOB_STATE_KEEP: bit i: block first + i was kept
+    braid_hash hash;   // JOB_NORM result root, JOB_STATE_ROOT and JOB_NAMES_PUT state root, JOB_SAVE_END weights
     uint64_t cost_ns;
     double loss;       // JOB_LOSS: sum over tokens
     uint32_t tokens;

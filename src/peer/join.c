@@ -316,6 +316,7 @@ void leader_begin_iteration(peer *p) {
 void leader_tick(peer *p) {
     if (!peer_is_leader(p)) return;
     if (p->leader.phase == LEADER_GATHERING) {
+        fetch_vouch(p);
         leader_let_go(p);
         if (p->leader.drain) leader_dismiss(p, false);  // nothing was begun
         else if (gathered(p)) start_run(p);
@@ -323,6 +324,7 @@ void leader_tick(peer *p) {
     }
     takeover_lead(p);
     shadow_lead(p);
+    fetch_vouch(p);
     close_tick(p);
     save_tick(p);
 }

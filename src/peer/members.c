@@ -171,6 +171,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
         for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
         reduce_reset(p);
+        fetch_reset(p);
     } else {
         contact *who = &p->contacts[c];
         who->member = index;
@@ -179,6 +180,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         who->store = entry->store;
         who->host = entry->host;
         memset(&who->beat, 0, sizeof who->beat);
+        memset(&who->donor, 0, sizeof who->donor);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;
         who->redial_ns = p->now;

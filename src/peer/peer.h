@@ -25,7 +25,10 @@
 
 typedef struct peer peer;
 
-enum { PEER_VOTERS = 5 };  // more make each decision wait for more, and more deaths at once are not to be expected
+enum {
+    PEER_VOTERS = 5,           // more make each decision wait for more, and more deaths at once are not to be expected
+    PEER_UPLOAD_PERCENT = 25,  // usual share of a line for those who fetch state
+};
 
 // What the run's description says, for the protocol's eyes.
 typedef struct peer_run {
@@ -50,6 +53,7 @@ typedef struct peer_run {
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
     uint16_t shadows;           // of each stage but the first, where there are machines for them; at most 4
     uint64_t activation_bytes;  // of one microbatch between two stages
+    uint64_t state_bytes[WIRE_MAX_STAGES];  // of a stage's weights and moments, about; 0: not known
     uint32_t blocks[WIRE_MAX_STAGES];   // parameter blocks per stage
     uint32_t tensors[WIRE_MAX_STAGES];  // parameter tensors per stage
     uint32_t model_tensors;
@@ -82,6 +86,9 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_LOSERS = 1 << 21,       // a stash that waits says nothing: a lost CANCEL is never made good
     PEER_MUTANT_RECORDS_ARE_TRUTH = 1 << 22,  // a live holder that has nothing left is not replaced
     PEER_MUTANT_OLD_RESULTS = 1 << 23,        // in fast mode a new round keeps what the one before had added up
+    PEER_MUTANT_TRUSTS_DONORS = 1 << 24,      // state is taken without a look at its names
+    PEER_MUTANT_WAITS_FOR_THE_DEAD = 1 << 25, // what a donor was asked for is not asked of another one when it is gone
+    PEER_MUTANT_FORWARDS_ANYTHING = 1 << 26,  // blocks that are not at its version are taken to be brought forward, too
 } peer_mutant;
 
 typedef struct peer_config {
@@ -99,6 +106,8 @@ typedef struct peer_config {
     uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
+    bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
+    uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
 } peer_config;
 
@@ -145,6 +154,7 @@ typedef enum tell_kind {
     TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone
     TELL_BACK,        // ... and is here again, after `done` ns
     TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
+    TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
     TELL_KINDS
 } tell_kind;
 

@@ -310,7 +310,7 @@ void reduce_denied(peer *p, pull *q) {
     pull was = *q;
     q->used = false;
     reduce_stir(p);
-    if (was.what == GET_STATE) {
+    if (was.what == GET_STATE || was.what == GET_NAMES) {
         save_denied(p, &was);
         return;
     }
@@ -419,7 +419,7 @@ static void norm_finished(peer *p, const task *t, const job_result *r) {
 static void applied(peer *p, const task *t) {
     p->applying = false;
     for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] == t->work.iteration) p->block_version[b]++;
+        if (p->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->block_version[b] = t->work.iteration + 1;
     reduce_apply(p);  // the next FINAL may have come meanwhile
     transfer_check_ready(p);
 }

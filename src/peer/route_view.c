@@ -103,6 +103,8 @@ static uint32_t my_rate_out(const peer *p) {
     return most;
 }
 
+uint64_t route_line_rate(const peer *p) { return 1000 * (uint64_t)my_rate_out(p); }
+
 static uint32_t my_rate_in(const peer *p) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < p->routing.known_count; i++) most = larger(most, p->routing.known[i].rate_here);

@@ -218,6 +218,7 @@ void on_deny(peer *p, const message *msg) {
         for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
             pull *q = &p->pulls[i];
             if (q->used && q->from == msg->sender && q->what == m && q->stage == body->subject.stage && q->first == body->subject.attempt) {
+                fetch_denied(p, q, body);
                 reduce_denied(p, q);
                 return;
             }

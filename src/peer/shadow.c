@@ -171,6 +171,8 @@ bool shadow_follows(peer *p, uint16_t stage) {
 // Before its stage needs it, its state is compared with theirs.
 void shadow_state(peer *p, const message *msg) {
     const message_state *body = &msg->u.state;
-    const stage_round *r = &p->leader.round[body->stage];
+    stage_round *r = &p->leader.round[body->stage];
+    r->kept = true;
+    r->kept_root = body->state_root;
     if (r->state_agreed && !hash_equal(&body->state_root, &r->agreed_state)) leader_expel(p, msg->sender, EXPEL_DIVERGED);
 }

@@ -1,18 +1,17 @@
-// Moving blocks: GET and DATA, served and asked for. State needs no snapshot: every block carries its version, and a joiner
-// brings it forward with the results of the iterations between (docs/protocol.md, Members and state).
+// Moving blocks: GET and DATA, served and asked for (docs/protocol.md, Members and state). What a joiner asks for: fetch.c.
 #include "peer/internal.h"
 
 #include <string.h>
 
-enum { STATE_PULLS = 4 };
-
 // ---- serving ------------------------------------------------------------------------------------------------------
 
-static void refuse_get(peer *p, uint32_t to, const message_get *get) {
+// `wait_ns`: it may be asked again then; 0: it does not have it.
+static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wait_ns) {
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
     deny->subject = (message_subject){.m = get->what, .stage = get->stage, .attempt = get->first};
     deny->phase = PHASE_GET;
-    deny->reason = DENY_MISSING;
+    deny->reason = wait_ns > 0 ? DENY_FULL : DENY_MISSING;
+    deny->rev = (wait_ns + TIMING_MS - 1) / TIMING_MS;
     peer_send(p, to, 0);
 }
 
@@ -38,18 +37,58 @@ static bool serves_state(const peer *p, const message_get *get) {
     return get->version == UINT64_MAX || p->block_version[get->first] == get->version;
 }
 
+// At the start the first leader has those of every stage, from the checkpoint that the run goes on from.
+static bool serves_names(peer *p, const message_get *get) {
+    if (get->stage != p->stage) return p->config.leader && p->iteration == p->run.start_version && get->version == p->iteration;
+    if (!p->ready || get->version != p->version) return false;
+    p->root_wanted = !p->state_known;
+    return p->state_known;
+}
+
+// Bytes a second, the best that was seen; 0: nothing was sent yet.
+static uint64_t line_rate(const peer *p) {
+    uint64_t most = route_line_rate(p);
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        uint64_t accept_ns = p->contacts[i].used ? p->contacts[i].timing.accept_ns : 0;
+        uint64_t rate = accept_ns == 0 ? 0 : p->run.activation_bytes * (TIMING_S / 1000) / (accept_ns / 1000 + 1);
+        if (rate > most) most = rate;
+    }
+    return most;
+}
+
+// Those who fetch get a share of the line, so that the iteration's tensors are not held up by them. A checkpoint's reader
+// gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked.
+static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
+    const member *to = member_find(p, p->contacts[from].member);
+    bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;
+    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage) return 0;
+    if (p->now < p->upload_ns) return p->upload_ns - p->now;
+    uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
+    uint64_t bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;
+    if (rate > 0) p->upload_ns = p->now + (uint64_t)((double)bytes / (double)rate * (double)TIMING_S);
+    return 0;
+}
+
+static job_kind serves(peer *p, const message_get *get) {
+    uint32_t blocks = get->stage < p->run.stages ? p->run.blocks[get->stage] : 0;
+    if (p->me == 0 || blocks == 0) return JOB_NONE;
+    if (get->what == GET_NAMES) return get->first == 0 && get->count == blocks && serves_names(p, get) ? JOB_NAMES_GET : JOB_NONE;
+    bool in_range = get->count >= 1 && get->count <= PEER_SEGMENT_BLOCKS && get->first < blocks && get->count <= blocks - get->first;
+    if (!in_range) return JOB_NONE;
+    if (get->what == GET_PART && serves_part(p, get)) return JOB_PACK;
+    if (get->what == GET_RESULT && serves_result(p, get)) return JOB_RESULT_GET;
+    return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
+}
+
 void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
-    uint32_t blocks = get->stage < p->run.stages ? p->run.blocks[get->stage] : 0;
-    bool in_range = p->me != 0 && get->count >= 1 && get->count <= PEER_SEGMENT_BLOCKS && get->first < blocks && get->count <= blocks - get->first;
-    job_kind kind = JOB_NONE;
-    if (in_range && get->what == GET_PART && serves_part(p, get)) kind = JOB_PACK;
-    if (in_range && get->what == GET_RESULT && serves_result(p, get)) kind = JOB_RESULT_GET;
-    if (in_range && get->what == GET_STATE && serves_state(p, get)) kind = JOB_STATE_GET;
+    job_kind kind = serves(p, get);
+    uint64_t wait_ns = kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for my own
-    task *t = kind == JOB_NONE || p->task_count > PEER_MAX_TASKS / 2 ? NULL : task_add(p, kind);
+    bool can = kind != JOB_NONE && wait_ns == 0 && p->task_count <= PEER_MAX_TASKS / 2;
+    task *t = can ? task_add(p, kind) : NULL;
     if (t == NULL) {
-        refuse_get(p, from, get);
+        refuse_get(p, from, get, wait_ns);
         return;
     }
     t->contact = from;
@@ -68,13 +107,13 @@ void serve_done(peer *p, const task *t, const job_result *r) {
         return;
     }
     if (r->failed || out == 0) {
-        refuse_get(p, t->contact, &t->get);
+        refuse_get(p, t->contact, &t->get, 0);
         peer_release(p, &out);
         return;
     }
     message_data *data = &peer_compose(p, MESSAGE_DATA)->u.data;
     data->get = t->get;
-    data->get.version = t->work.version;  // at which it really stands
+    data->get.version = t->work.kind == JOB_STATE_GET ? r->version : t->work.version;  // it may have moved on meanwhile
     data->hash = r->hash64;
     peer_send(p, t->contact, out);
     peer_release(p, &out);
@@ -91,6 +130,10 @@ pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t
         return q;
     }
     return NULL;
+}
+
+bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count) {
+    return q->used && q->what == what && q->stage == stage && first < q->first + q->count && q->first < first + count;
 }
 
 void pull_send(peer *p, pull *q) {
@@ -116,11 +159,13 @@ void pulls_drop(peer *p, uint8_t what) {
         if (p->pulls[i].what == what) p->pulls[i].used = false;
 }
 
+static bool waits_for_the_dead(const peer *p, const pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
+
 // What a link had not delivered when it fell is lost: nothing is waited for, and nobody was slow.
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
-        if (!q->used || q->from != from) continue;
+        if (!q->used || q->from != from || waits_for_the_dead(p, q)) continue;
         q->asked_ns = q->deadline_ns = p->now;
         peer_wake_at(p, p->now);
     }
@@ -131,6 +176,7 @@ static void pull_overdue(peer *p, const pull *q) {
     const member *m = member_find(p, q->from);
     if (m != NULL && m->contact != NO_CONTACT && member_answers(p, q->from))
         timing_get_overdue(&p->contacts[m->contact].timing, p->now - q->asked_ns);
+    fetch_overdue(p, q);
 }
 
 static void pull_timed(peer *p, const message *msg) {
@@ -148,72 +194,10 @@ static void pull_timed(peer *p, const message *msg) {
 void pulls_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
-        if (!q->used) continue;
+        if (!q->used || waits_for_the_dead(p, q)) continue;
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
         if (q->deadline_ns <= p->now || !member_answers(p, q->from)) reduce_denied(p, q);
         else peer_wake_at(p, q->deadline_ns);
-    }
-}
-
-static bool stage_pulls(const peer *p, uint32_t first) {
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
-        const pull *q = &p->pulls[i];
-        if (q->used && q->what == GET_STATE && q->stage == p->stage && q->first == first) return true;
-    }
-    return false;
-}
-
-// A member of my stage that has its whole state, in turn; the leader while nothing was applied yet.
-static member_id donor(peer *p) {
-    for (uint32_t tries = 0; tries < p->member_count; tries++) {
-        const member *m = &p->members[p->donor++ % p->member_count];
-        if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
-        const contact *c = &p->contacts[m->contact];
-        if (c->link == LINK_UP && c->beat.ready != 0 && member_answers(p, m->id)) return m->id;
-    }
-    uint32_t first = contact_find(p, &p->config.leader_id);
-    if (p->iteration == p->run.start_version && !p->config.leader && first != NO_CONTACT) return p->contacts[first].member;
-    return 0;
-}
-
-// A block that the results at hand, or under way, will bring forward need not be fetched again.
-static bool block_missing(const peer *p, uint32_t b) {
-    uint64_t version = p->block_version[b];
-    if (version == p->iteration) return false;
-    bool next = p->has_final && version == p->final.u.final.iteration && version + 1 == p->iteration;
-    return !next || (p->aggregation.given_up && p->aggregation.results == version);
-}
-
-static bool segment_missing(const peer *p, uint32_t g) {
-    for (uint32_t b = segment_first(g); b < segment_first(g) + segment_count(p, g); b++)
-        if (block_missing(p, b)) return true;
-    return false;
-}
-
-static bool is_put(const task *t, uint32_t first) { return t->work.kind == JOB_STATE_PUT && t->work.first == first; }
-
-// The segment has come and is about to be stored.
-static bool put_waits(const peer *p, uint32_t first) {
-    if (p->running.work.id != 0 && is_put(&p->running, first)) return true;
-    for (uint32_t i = 0; i < p->task_count; i++)
-        if (is_put(&p->tasks[(p->task_first + i) % PEER_MAX_TASKS], first)) return true;
-    return false;
-}
-
-static void fetch(peer *p) {
-    uint32_t under_way = 0;
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) under_way += p->pulls[i].used && p->pulls[i].what == GET_STATE;
-    for (uint32_t g = 0; g < p->segments && under_way < STATE_PULLS; g++) {
-        if (!segment_missing(p, g) || stage_pulls(p, segment_first(g)) || put_waits(p, segment_first(g))) continue;
-        member_id from = donor(p);
-        if (from == 0) {
-            peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
-            return;
-        }
-        pull *q = pull_start(p, GET_STATE, p->stage, from, segment_first(g), segment_count(p, g), UINT64_MAX);
-        if (q == NULL) return;
-        pull_send(p, q);
-        under_way++;
     }
 }
 
@@ -230,7 +214,7 @@ static void initialise(peer *p) {
 void transfer_tick(peer *p) {
     if (p->me == 0) return;
     if (!p->initialised) initialise(p);
-    if (!p->ready && !p->applying) fetch(p);
+    if (!p->ready && !p->applying) fetch_tick(p);
     if (p->state_known && p->ready && (p->state_sent_ns == 0 || p->now >= p->state_sent_ns + 2 * TIMING_REPEAT_NS)) {
         p->state_sent_ns = p->now;
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
@@ -241,27 +225,11 @@ void transfer_tick(peer *p) {
     }
 }
 
-static void put_done(peer *p, const task *t, const job_result *r) {
-    blob_id in = t->work.in;
-    peer_release(p, &in);
-    if (p->me == 0 || r->failed || t->work.stage != p->stage) return;
-    uint32_t there = 0;
-    for (uint32_t b = t->work.first; b < t->work.first + t->work.count; b++) p->block_version[b] = r->version;
-    for (uint32_t b = 0; b < p->blocks; b++) there += p->block_version[b] != UINT64_MAX;
-    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->iteration};
-    peer_tell(p, &say);
-    reduce_apply(p);
-    transfer_check_ready(p);
-}
-
-void transfer_put_done(peer *p, const task *t, const job_result *r) {
-    if (t->work.kind == JOB_STATE_PUT) {
-        put_done(p, t, r);
-        return;
-    }
+void transfer_init_done(peer *p, const job_result *r) {
     p->applying = false;
     if (p->me == 0) return;
     for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = r->version;
+    p->state_lies = 1u + p->stage;
     reduce_apply(p);  // FINAL may have come meanwhile
     transfer_check_ready(p);
 }
@@ -291,25 +259,9 @@ void on_data(peer *p, const message *msg, blob_id blob) {
         save_data(p, msg, blob);
         return;
     }
-    bool mine = get->stage == p->stage && get->count >= 1 && get->count <= PEER_SEGMENT_BLOCKS && get->first < p->blocks && get->count <= p->blocks - get->first;
-    if (mine && get->what != GET_STATE) {
-        reduce_data(p, msg, blob);
-        return;
-    }
-    for (uint32_t i = 0; mine && i < PEER_MAX_PULLS; i++) {
-        pull *q = &p->pulls[i];
-        if (!q->used || q->what != GET_STATE || q->from != msg->sender || q->first != get->first || q->count != get->count) continue;
-        q->used = false;
-        // brought forward meanwhile, or a donor that is behind
-        bool older = false;
-        for (uint32_t b = get->first; b < get->first + get->count; b++) older |= p->block_version[b] != UINT64_MAX && p->block_version[b] >= get->version;
-        task *t = p->ready || older || put_waits(p, get->first) ? NULL : task_add(p, JOB_STATE_PUT);
-        if (t == NULL) break;
-        t->work.first = get->first;
-        t->work.count = get->count;
-        t->work.in = blob;
-        t->work.expected = msg->u.data.hash;
-        return;
-    }
-    peer_release(p, &blob);
+    bool state = get->what == GET_STATE || get->what == GET_NAMES;
+    bool mine = get->stage == p->stage && get->first < p->blocks && get->count >= 1 && get->count <= p->blocks - get->first;
+    if (mine && state) fetch_data(p, msg, blob);
+    else if (mine && get->count <= PEER_SEGMENT_BLOCKS) reduce_data(p, msg, blob);
+    else peer_release(p, &blob);
 }

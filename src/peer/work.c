@@ -6,7 +6,8 @@
 
 // Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
 static bool is_bulk(job_kind kind) {
-    return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT;
+    return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT ||
+           kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP;
 }
 
 task *task_add(peer *p, job_kind kind) {
@@ -23,7 +24,7 @@ task *task_add(peer *p, job_kind kind) {
 }
 
 static void release_inputs(peer *p, const task *t) {
-    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_SAVE;
+    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE;
     blob_id in = own_in ? t->work.in : 0;
     peer_release(p, &in);
     for (uint32_t i = 0; i < t->work.inputs; i++) {
@@ -131,13 +132,14 @@ void work_next(peer *p) {
         start(p, &t);
         return;
     }
-    if (p->me == 0) return;
+    if (p->me == 0 || (p->root_wanted && start_state_root(p))) return;
     if (!start_microbatch(p)) start_state_root(p);
 }
 
 static void state_root_done(peer *p, const task *t, const job_result *r) {
     if (!p->ready || t->work.version != p->version) return;
     p->state_known = true;
+    p->root_wanted = false;
     p->state_root = r->hash;
     p->state_sent_ns = 0;
 }
@@ -160,8 +162,9 @@ void work_done(peer *p, const job_result *r) {
     case JOB_BACKWARD: held_backward_done(p, &t, r); break;
     case JOB_WEIGHT: held_weight_done(p, &t, r); break;
     case JOB_REDUCE: case JOB_RESULT_PUT: case JOB_NORM: case JOB_APPLY: reduce_job_done(p, &t, r); break;
-    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: serve_done(p, &t, r); break;
-    case JOB_STATE_INIT: case JOB_STATE_PUT: transfer_put_done(p, &t, r); break;
+    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: case JOB_NAMES_GET: serve_done(p, &t, r); break;
+    case JOB_STATE_INIT: transfer_init_done(p, r); break;
+    case JOB_STATE_PUT: case JOB_NAMES_PUT: case JOB_STATE_KEEP: fetch_job_done(p, &t, r); break;
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
     case JOB_DECIDE: leader_decided(p, &t, r); break;
     case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;

@@ -53,8 +53,9 @@ void sim_bench_run(sim_bench *b, const sim_case *c, bool real, FILE *trace, sim_
         bench_run_real(b, c, trace, report);
         return;
     }
-    const sim_fake_config config = {.seed = c->seed, .stages = c->stages, .microbatches = c->microbatches,
-                                    .void_percent = c->void_percent, .overflow_percent = c->overflow_percent, .fast = c->fast};
+    sim_fake_config config = {.seed = c->seed, .stages = c->stages, .microbatches = c->microbatches,
+                              .void_percent = c->void_percent, .overflow_percent = c->overflow_percent, .fast = c->fast};
+    for (uint16_t i = 0; i < c->stages; i++) config.blocks[i] = c->blocks;
     sim_model *model = sim_fake_new(&config);
     sim_reference *reference = sim_reference_new(model, c->start_version, c->iterations, c->microbatches);
     sim_cluster_run(c, model, reference, trace, report);

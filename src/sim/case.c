@@ -29,13 +29,14 @@ const char *sim_mutant_name(sim_mutant mutant) {
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
-                                                    "round-before-close", "keeps-losers", "records-are-truth", "old-results"};
+                                                    "round-before-close", "keeps-losers", "records-are-truth", "old-results",
+                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
 const char *sim_job_name(job_kind kind) {
     static const char *const names[JOB_KINDS] = {"NONE", "FORWARD", "LOSS", "BACKWARD", "WEIGHT", "PACK", "REDUCE", "RESULT_PUT", "RESULT_GET", "NORM",
-                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE", "SAVE_END"};
+                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_KEEP", "NAMES_GET", "NAMES_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE", "SAVE_END"};
     return kind < JOB_KINDS ? names[kind] : "?";
 }
 

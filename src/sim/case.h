@@ -77,7 +77,7 @@ typedef enum sim_mutant {
     SIM_MUTANT_MOVED_PART,     // a packed part is not what its set says
     SIM_MUTANT_FORGED_DENY,    // a COMMIT that is kept is answered with DENY(MISSING) too: two holders
     SIM_MUTANT_LOST_COUNTED,   // COUNTED never arrives: the run must be seen to be stuck
-    SIM_MUTANT_WRONG_STATE,    // a state chunk is not what the donor has
+    SIM_MUTANT_WRONG_STATE,    // a state chunk is not what the donor has, and is taken without a look at its name
     SIM_MUTANT_EARLY_APPLY,    // results are applied when they are there, before FINAL
     SIM_MUTANT_SHADOW_SKIPS,   // a shadow does not apply the results of iteration 1
     SIM_MUTANT_SHADOW_TWICE,   // and another one twice
@@ -107,6 +107,9 @@ typedef enum sim_mutant {
     SIM_MUTANT_KEEPS_LOSERS,
     SIM_MUTANT_RECORDS_ARE_TRUTH,
     SIM_MUTANT_OLD_RESULTS,
+    SIM_MUTANT_TRUSTS_DONORS,
+    SIM_MUTANT_WAITS_FOR_THE_DEAD,
+    SIM_MUTANT_FORWARDS_ANYTHING,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -129,6 +132,9 @@ typedef struct sim_case {
     sim_trouble trouble[SIM_MAX_TROUBLES];
     sim_arrival arrival[SIM_MAX_ARRIVALS];
     uint64_t start_version;                      // the run goes on from a checkpoint; fake kernels only
+    uint32_t blocks;                             // of each stage's state; 0: few, from the seed. Fake kernels only
+    uint32_t liars;                              // relays, the first ones, that send state which is not what they have
+    bool copies;                                 // joiners have the checkpoint of `start_version` already
     bool rough;                                  // so slow or shared that living peers may be suspected and repaired
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same
     bool lopsided;                               // the two ways of a link differ, and some are much slower than others

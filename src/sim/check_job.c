@@ -141,8 +141,10 @@ static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
 static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     sim_watch *w = &s->checker.watch[node];
     uint32_t blocks = s->model->blocks[work->stage];
+    bool kept = work->kind == JOB_STATE_KEEP;
     if (result->failed) return;
     for (uint32_t b = work->first; b < work->first + work->count && b < blocks; b++) {
+        if (kept && !(result->hash64 >> (b - work->first) & 1)) continue;
         if (w->block_version[b] != UINT64_MAX && result->version < w->block_version[b]) job_fail(s, node, work, "I7: a state block goes back");
         w->block_version[b] = result->version;
     }
@@ -186,6 +188,7 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
     case JOB_STATE_INIT:
         for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS; b++) w->block_version[b] = result->version;
         break;
+    case JOB_STATE_KEEP:
     case JOB_STATE_PUT: note_put(s, node, work, result); break;
     case JOB_APPLY: note_apply(s, node, work); break;
     case JOB_STATE_ROOT: check_root(s, node, work, result); break;

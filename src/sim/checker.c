@@ -100,6 +100,11 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     w->last_version = v->version;
     w->last_log = v->log_position;
     if (v->ready && !w->ready) w->ready_since_ns = s->now;
+    if (v->ready && !w->ever_ready && node >= s->c->data_peers + s->c->relays) {
+        uint64_t took = s->now - n->started_ns;
+        s->stats->joined++;
+        if (took > s->stats->most_join_ns) s->stats->most_join_ns = took;
+    }
     w->ready = v->ready;
     w->ever_ready = w->ever_ready || v->ready;
     if (w->k_iteration != v->iteration || w->k_member != v->member || memcmp(&w->k, &v->k, sizeof w->k) != 0) {

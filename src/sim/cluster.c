@@ -79,6 +79,10 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     }
     if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
+    if (what->kind == TELL_LIED) {
+        s->stats->lies++;
+        if (s->c->liars == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s says that member %llu lied, and nobody does", s->node[node].name, (unsigned long long)what->member);
+    }
     // a joiner may come when all is over, or to stages that are full
     bool late = node >= s->c->data_peers + s->c->relays + s->c->shadow_peers || s->checker.finished || s->checker.drained;
     if (what->kind == TELL_REFUSED && !late) sim_fail(s, "%s is refused: %s", s->node[node].name, what->text ? what->text : "");
@@ -200,13 +204,14 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : kind == MEMBER_RELAY ? "r" : "s", index % 1000);
     n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
-                              .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
+                              .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-%u:1", ask);
     n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
     n->config.share = share_wished(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
+    n->started_ns = s->now;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
     void *at = memory_new(peer_bytes(&s->run, &n->config), &n->memory);
     n->peer = peer_init(at, &s->run, &n->config, s->now);

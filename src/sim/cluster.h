@@ -50,6 +50,9 @@ typedef struct sim_stats {
     uint32_t voter_changes;      // entries of the log that change who votes
     uint64_t leaderless_ns, most_leaderless_ns;  // from such a death until then
     uint64_t quiet_looks;        // at routing that had nothing more to say
+    uint64_t state_blocks, lies; // blocks of state that were sent; how many chunks or names were not what they should be
+    uint32_t joined;             // joiners and those who came back that have had their stage's state
+    uint64_t most_join_ns;       // from the start of such a process until then
     uint64_t routed, unrouted;   // microbatches sent by the routers' units, and otherwise
     uint32_t losses;             // more than SIM_KEPT_LOSSES are not looked at
     sim_loss loss[SIM_KEPT_LOSSES];

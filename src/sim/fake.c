@@ -15,7 +15,7 @@
 enum { FAKE_SEEDED_BLOCKS = 32, FAKE_MAX_BLOCKS = SIM_FAKE_BLOCKS, FAKE_TENSORS_PER_STAGE = 2 };
 static const uint64_t FAKE_NOT_FINITE = UINT64_MAX;
 
-typedef enum fake_tag { FAKE_Y = 1, FAKE_DX, FAKE_PART, FAKE_RESULT, FAKE_STATE } fake_tag;
+typedef enum fake_tag { FAKE_Y = 1, FAKE_DX, FAKE_PART, FAKE_RESULT, FAKE_STATE, FAKE_NAMES } fake_tag;
 
 typedef struct fake_model {
     sim_model base;
@@ -58,6 +58,13 @@ typedef struct fake_worker {
     uint64_t result[FAKE_MAX_BLOCKS], result_iteration[FAKE_MAX_BLOCKS];  // iteration + 1, 0: none
     uint64_t result_round[FAKE_MAX_BLOCKS];
     double norm2[FAKE_TENSORS_PER_STAGE];
+    braid_hash own_name[FAKE_MAX_BLOCKS];  // of the last JOB_STATE_ROOT
+    uint64_t own_version;
+    struct {
+        bool known;
+        uint64_t version;
+        braid_hash name[FAKE_MAX_BLOCKS];
+    } names[2];  // by version % 2
     fake_stash stash[];
 } fake_worker;
 
@@ -218,7 +225,7 @@ static const fake_header *range_read(fake_worker *w, const job *work, const work
         fake_complain(w, "the blob is not what blocks [%u, +%u) of tag %d need", work->first, work->count, (int)tag);
         return NULL;
     }
-    if (tag != FAKE_STATE && header->iteration != work->iteration) {
+    if (tag < FAKE_STATE && header->iteration != work->iteration) {
         fake_complain(w, "the blob is of iteration %llu", (unsigned long long)header->iteration);
         return NULL;
     }
@@ -360,11 +367,67 @@ static void run_state_get(fake_worker *w, const job *work, const worker_blobs *b
     range_seal(result, blobs);
 }
 
+static braid_hash name_of(const fake_state *state) {
+    const uint64_t parts[2] = {state->weight, state->moment};
+    return sha256_of(parts, sizeof parts);
+}
+
+static void run_state_root(fake_worker *w, job_result *result) {
+    for (uint32_t b = 0; b < w->blocks; b++) w->own_name[b] = name_of(&w->state[b]);
+    w->own_version = w->state[0].version;
+    result->hash = sha256_of(w->own_name, w->blocks * sizeof *w->own_name);
+}
+
+static void run_names_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
+    if (w->own_version != work->version) fake_complain(w, "names of another version than the last root's");
+    const job all = {.iteration = work->iteration, .count = w->blocks};
+    memcpy(range_write(w, &all, blobs, FAKE_NAMES, sizeof *w->own_name, result), w->own_name, w->blocks * sizeof *w->own_name);
+    range_seal(result, blobs);
+}
+
+static void run_names_put(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
+    const job all = {.iteration = work->iteration, .in = work->in, .count = w->blocks};
+    const fake_header *header = range_read(w, &all, blobs, work->in, FAKE_NAMES, sizeof *w->own_name);
+    result->failed = !header;
+    if (!header) return;
+    braid_hash *name = w->names[work->version % 2].name;
+    memcpy(name, header + 1, w->blocks * sizeof *name);
+    w->names[work->version % 2].version = work->version;
+    w->names[work->version % 2].known = true;
+    result->hash = sha256_of(name, w->blocks * sizeof *name);
+}
+
+static const braid_hash *names_at(const fake_worker *w, uint64_t version) {
+    return w->names[version % 2].known && w->names[version % 2].version == version ? w->names[version % 2].name : NULL;
+}
+
+static bool all_named(const fake_worker *w, const job *work, const fake_state *in) {
+    const braid_hash *name = names_at(w, work->version);
+    for (uint32_t b = 0; b < work->count; b++) {
+        braid_hash hash = name_of(&in[b]);
+        if (!name || in[b].version != work->version || !hash_equal(&hash, &name[work->first + b])) return false;
+    }
+    return true;
+}
+
+static void run_state_keep(fake_worker *w, const job *work, job_result *result) {
+    const braid_hash *name = names_at(w, work->version);
+    result->version = work->version;
+    if (!range_check(w, work)) return;
+    for (uint32_t b = 0; name && b < work->count; b++) {
+        braid_hash hash = name_of(&w->state[work->first + b]);
+        if (!hash_equal(&hash, &name[work->first + b])) continue;
+        w->state[work->first + b].version = work->version;
+        result->hash64 |= (uint64_t)1 << b;
+    }
+}
+
 static void run_state_put(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     const fake_header *header = range_check(w, work) ? range_read(w, work, blobs, work->in, FAKE_STATE, sizeof(fake_state)) : NULL;
     uint64_t bytes;
     const void *data = blobs->read(blobs->context, work->in, &bytes);
     result->failed = !header || (work->expected != 0 && sha256_short(data, bytes) != work->expected);
+    if (!result->failed && work->named) result->failed = !all_named(w, work, (const fake_state *)(header + 1));
     if (result->failed) return;
     memcpy(w->state + work->first, header + 1, work->count * sizeof *w->state);
     result->version = w->state[work->first].version;
@@ -405,9 +468,12 @@ static void fake_run(sim_worker *base, const job *work, const worker_blobs *blob
     case JOB_NORM: run_norm(w, work, result); break;
     case JOB_DECIDE: run_decide(work, result); break;
     case JOB_APPLY: run_apply(w, work); break;
-    case JOB_STATE_ROOT: result->hash = sha256_of(w->state, w->blocks * sizeof *w->state); break;
+    case JOB_STATE_ROOT: run_state_root(w, result); break;
     case JOB_STATE_GET: run_state_get(w, work, blobs, result); break;
     case JOB_STATE_PUT: run_state_put(w, work, blobs, result); break;
+    case JOB_STATE_KEEP: run_state_keep(w, work, result); break;
+    case JOB_NAMES_GET: run_names_get(w, work, blobs, result); break;
+    case JOB_NAMES_PUT: run_names_put(w, work, blobs, result); break;
     case JOB_STATE_INIT: run_state_init(w, work, result); break;
     case JOB_LEAVES: run_leaves(w, blobs, result); break;
     case JOB_SUM_CLEAR: run_sum_clear(w); break;

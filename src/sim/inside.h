@@ -74,6 +74,7 @@ typedef struct sim_node {
     sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
+    uint64_t started_ns;
     sim_blobs blobs;
     sim_worker *worker;
     bool busy;

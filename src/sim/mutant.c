@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-uint32_t sim_mutant_of_core(sim_mutant mutant) { return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : 1u << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION); }
+uint32_t sim_mutant_of_core(sim_mutant mutant) {
+    if (mutant == SIM_MUTANT_WRONG_STATE) return PEER_MUTANT_TRUSTS_DONORS;
+    return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : 1u << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION);
+}
 
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }
 
@@ -80,7 +83,8 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_another(s, node, work, blobs, result->out);
     if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
-    if (mutant == SIM_MUTANT_WRONG_STATE && work->kind == JOB_STATE_GET) {
+    bool lies = mutant == SIM_MUTANT_WRONG_STATE || (node - s->c->data_peers < s->c->liars && work->version < s->c->iterations);  // the last checkpoint is read without names
+    if (lies && work->kind == JOB_STATE_GET) {
         spoil(s, node, result->out);
         result->hash64 = 0;  // what it sends is what it names
     }

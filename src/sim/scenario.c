@@ -38,6 +38,7 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
         {"objective", KEY_NODE, &t->objective, 0, 0},
         {"recovery", KEY_NODE, &t->recovery, 0, 0},
         {"compute", KEY_NODE, &t->compute, 0, 0},
+        {"upload_share", KEY_COUNT, &s->upload_percent, 1, 100},
     };
     s->seed = 1;
     s->iterations = 10;

@@ -154,6 +154,7 @@ typedef struct scenario {
     scenario_compute compute;      // kernels: the real CPU kernels on a tiny model; times are the cost model's all the same
     model_config model;
     uint32_t sequences, tokens;    // of one microbatch
+    uint32_t upload_percent;       // most of a line that state may take while the run goes on; 0: as in a real run
     bool reproducible;             // exact sums: 8 bytes an element travel in the reduction, else 4
     uint64_t activation_bytes;     // of one microbatch between two stages
     uint16_t stages;               // stage 0 included, 1 ..

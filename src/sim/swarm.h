@@ -60,6 +60,7 @@ typedef struct sim_swarm_peer {
     uint32_t microbatches;        // weight gradients that it added
     uint32_t crashes, joins;
     uint64_t useful_ns, wasted_ns;
+    uint64_t fetch_ns;            // of its last joining: from its admission until it had its stage's state; 0: never
 } sim_swarm_peer;
 
 // Units that routers send over a link, of all data peers, at the end.

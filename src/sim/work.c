@@ -23,6 +23,7 @@ static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     case JOB_RESULT_GET:
     case JOB_STATE_GET:
     case JOB_STATE_PUT:
+    case JOB_STATE_KEEP:
     case JOB_SAVE: base = n->speed / 40 + n->speed / 100 * work->count; break;
     default: base = n->speed / 20; break;
     }
@@ -82,7 +83,12 @@ static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
         w->sum = (message_set){{0}};
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
-    if (!n->worker) n->worker = s->model->open(s->model, index, n->config.capacity);
+    if (!n->worker) {
+        n->worker = s->model->open(s->model, index, n->config.capacity);
+        const job init = {.id = 1, .kind = JOB_STATE_INIT, .stage = index, .version = s->c->start_version};
+        job_result ignored;
+        if (n->config.has_checkpoint) n->worker->run(n->worker, &init, NULL, &ignored);
+    }
     return n->worker;
 }
 
@@ -160,6 +166,8 @@ static void state_from_start(sim_cluster *s, const job *work, const worker_blobs
     sim_worker *w = s->model->open(s->model, work->stage, 1);
     const job init = {.id = work->id, .kind = JOB_STATE_INIT, .stage = work->stage, .version = s->c->start_version};
     w->run(w, &init, blobs, result);
+    const job root = {.id = work->id, .kind = JOB_STATE_ROOT, .stage = work->stage, .version = s->c->start_version};
+    if (work->kind == JOB_NAMES_GET) w->run(w, &root, blobs, result);
     w->run(w, work, blobs, result);
     if (w->complaint[0]) sim_fail(s, "a state of the start: %s", w->complaint);
     w->free(w);
@@ -172,7 +180,7 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     job_result result;
     if (is_saving(work.kind)) {
         save_run(s, n, &work, &result);
-    } else if (work.kind == JOB_STATE_GET && work.stage != n->view.stage) {
+    } else if ((work.kind == JOB_STATE_GET || work.kind == JOB_NAMES_GET) && work.stage != n->view.stage) {
         state_from_start(s, &work, &blobs, &result);
     } else {
         sim_worker *w = worker_of(s, node, work.stage);
@@ -180,6 +188,7 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
         sim_mutant_job(s, node, &work, &blobs, &result);
         if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
     }
+    if (work.kind == JOB_STATE_GET) s->stats->state_blocks += work.count;
     result.cost_ns = n->job_ns;
     job_finish(n);
     if (!sim_failed(s)) sim_check_result(s, node, &work, &result);

@@ -73,6 +73,8 @@ braid_err checkpoint_read_stage(checkpoint *c, const model_config *model, const 
 // Blocks [first, first + count) of a stage of `s` as JOB_STATE_GET would give them (state_blob_bytes of room).
 braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number, uint32_t first, uint32_t count,
                            void *out, braid_error *error);
+// Their names, of all blocks of a stage (state_name).
+braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number, braid_hash *out, braid_error *error);
 // Bytes of that blob.
 uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count);
 

@@ -312,3 +312,17 @@ braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number,
     }
     return err;
 }
+
+braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number, braid_hash *out, braid_error *error) {
+    uint8_t *bytes = malloc(state_block_bytes(BLOCK_ELEMENTS));
+    if (!bytes) return braid_fail(error, BRAID_MEMORY, "no memory for a block of the checkpoint");
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < split_count(s, stage_number) && !err; i++) {
+        uint32_t count = s->blocks[split_block(s, stage_number, i)].count;
+        err = checkpoint_state(c, s, stage_number, i, 1, bytes, error);
+        const void *const parts[STATE_PARTS] = {state_block_part(bytes, count, 0), state_block_part(bytes, count, 1), state_block_part(bytes, count, 2)};
+        if (!err) out[i] = state_name(parts, count);
+    }
+    free(bytes);
+    return err;
+}

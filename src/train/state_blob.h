@@ -4,6 +4,7 @@
 #ifndef BRAID_TRAIN_STATE_BLOB_H
 #define BRAID_TRAIN_STATE_BLOB_H
 
+#include "base/id.h"
 #include "train/blocks.h"
 
 #include <stdbool.h>
@@ -39,6 +40,9 @@ static inline void state_block_write(uint8_t *out, uint64_t version, uint32_t el
     for (uint32_t i = 0; i < STATE_PARTS; i++)
         memcpy(out + sizeof version + i * sizeof(float) * elements, parts[i], elements * sizeof(float));
 }
+
+// A block's name: the hash of its weights and moments, whatever its version.
+braid_hash state_name(const void *const parts[STATE_PARTS], uint32_t elements);
 
 // Whether `bytes` are blocks [first, first + count), all at one version.
 static inline bool state_blob_sound(const block *blocks, uint32_t first, uint32_t count, const uint8_t *bytes,

@@ -63,6 +63,8 @@ static void carve_all(worker *w, carver *c) {
     w->overflow = carve(c, w->block_count, sizeof *w->overflow);
     w->part_at = carve(c, (size_t)WIRE_MAX_STAGE_MEMBERS * (w->block_count + 1), sizeof *w->part_at);
     w->block_hash = carve(c, w->block_count, sizeof *w->block_hash);
+    w->own_name = carve(c, w->block_count, sizeof *w->own_name);
+    for (int i = 0; i < 2; i++) w->names[i].name = carve(c, w->block_count, sizeof(braid_hash));
     w->block_norm2 = carve(c, w->block_count, sizeof *w->block_norm2);
     w->tensor_norm2 = carve(c, w->tensor_count, sizeof *w->tensor_norm2);
     if (w->config.shape.ends) {
@@ -277,6 +279,9 @@ static const job_fn jobs[JOB_KINDS] = {
     [JOB_STATE_GET] = worker_state_get,
     [JOB_STATE_PUT] = worker_state_put,
     [JOB_STATE_INIT] = worker_state_init,
+    [JOB_STATE_KEEP] = worker_state_keep,
+    [JOB_NAMES_GET] = worker_names_get,
+    [JOB_NAMES_PUT] = worker_names_put,
     [JOB_LEAVES] = worker_leaves,
     [JOB_SUM_CLEAR] = worker_sum_clear,
 };

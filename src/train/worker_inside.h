@@ -11,6 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Names of the blocks at a version, as somebody told.
+typedef struct worker_names {
+    bool known;
+    uint64_t version;
+    braid_hash *name;  // [block_count]
+} worker_names;
+
 struct worker {
     worker_config config;
     tensor_pool *pool;
@@ -32,6 +39,8 @@ struct worker {
     _Atomic(bool) *overflow;    // [block_count], of the sum
     size_t *part_at;            // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
     braid_hash *block_hash;     // [block_count]
+    braid_hash *own_name;       // [block_count], of the last JOB_STATE_ROOT
+    worker_names names[2];      // by version % 2
     double *block_norm2;        // [block_count]
     double *tensor_norm2;       // [tensor_count]
     int32_t *inputs, *targets;  // [capacity * rows], stage 0
@@ -41,6 +50,7 @@ struct worker {
     bool sum_used;    // since the last JOB_SUM_CLEAR
     bool loaded;      // weights came from a checkpoint
     uint64_t loaded_version;
+    uint64_t own_version;       // of own_name
 };
 
 // One job under way.
@@ -79,5 +89,10 @@ void worker_state_get(const worker_call *call);
 void worker_state_put(const worker_call *call);
 void worker_state_init(const worker_call *call);
 void worker_leaves(const worker_call *call);
+void worker_names_get(const worker_call *call);
+void worker_names_put(const worker_call *call);
+void worker_state_keep(const worker_call *call);
+// `bytes` are the block at `version` that its name says.
+bool worker_is_named(const worker *w, uint64_t version, uint32_t index, const uint8_t *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-// The jobs on weights and moments: first values, apply, roots, transfer.
+// The jobs on weights and moments: first values, apply, transfer. Their names: worker_names.c.
 #include "train/worker_inside.h"
 
 #include "base/sha256.h"
@@ -8,10 +8,10 @@
 
 void worker_state_init(const worker_call *call) {
     worker *w = call->w;
-    if (w->loaded) {
+    if (w->loaded && w->loaded_version == call->work->version) {
         // A checkpoint's values were placed by worker_load; once trained on, they are gone.
         uint64_t version = worker_version(w);
-        call->result->failed = version != w->loaded_version || version != call->work->version;
+        call->result->failed = version != w->loaded_version;
         call->result->version = version;
         return;
     }
@@ -45,25 +45,6 @@ void worker_apply(const worker_call *call) {
     application a = {.w = call->w, .iteration = work->iteration};
     a.step = (train_step){work->clip, work->learning_rate, work->bias1, work->bias2, work->skip};
     worker_each(call, call->w->block_count, apply_block, &a);
-}
-
-static void hash_state(void *context, size_t i) {
-    worker *w = context;
-    size_t at = w->blocks[i].offset, bytes = w->blocks[i].count * sizeof(float);
-    sha256 hash;
-    sha256_init(&hash);
-    // the moments by a fast digest: a replica that went astray is noticed all the same, at a third of the cost
-    uint64_t moments[2] = {digest64(w->moment1 + at, bytes), digest64(w->moment2 + at, bytes)};
-    sha256_update(&hash, w->weights + at, bytes);
-    sha256_update(&hash, moments, sizeof moments);
-    w->block_hash[i] = sha256_final(&hash);
-}
-
-void worker_state_root(const worker_call *call) {
-    worker *w = call->w;
-    worker_each(call, w->block_count, hash_state, w);
-    call->result->hash = worker_root(w->block_hash, w->block_count);
-    call->result->version = worker_version(w);
 }
 
 static void hash_weights(void *context, size_t i) {
@@ -107,6 +88,14 @@ void worker_state_put(const worker_call *call) {
     if (!as_sent || !state_blob_sound(w->blocks, work->first, work->count, in, bytes)) {
         call->result->failed = true;
         return;
+    }
+    const uint8_t *each = in;
+    for (uint32_t b = work->first; work->named && b < work->first + work->count; b++) {
+        if (!worker_is_named(w, work->version, b, each)) {
+            call->result->failed = true;
+            return;
+        }
+        each += state_block_bytes(w->blocks[b].count);
     }
     call->result->version = state_block_version(in);
     for (uint32_t b = work->first; b < work->first + work->count; b++) {

@@ -102,7 +102,7 @@ typedef struct message_deny {
     message_subject subject;
     uint8_t phase;
     uint8_t reason;
-    uint64_t rev;  // PHASE_COMMIT: of the COMMIT that is refused
+    uint64_t rev;  // PHASE_COMMIT: of the COMMIT that is refused; PHASE_GET, DENY_FULL: ask again after so many milliseconds
 } message_deny;
 
 typedef struct message_trace {
@@ -222,6 +222,7 @@ typedef enum get_what {
     GET_PART,     // packed blocks of the receiver's frozen part
     GET_RESULT,   // finished fp32 blocks
     GET_STATE,    // weights and moments, each block with its version
+    GET_NAMES,    // of all blocks of the receiver's state: 32 bytes each, the hash of what is in it
     GET_KINDS
 } get_what;
 

@@ -113,13 +113,14 @@ static bool makes_blob(const host *h, const job *work) {
     case JOB_REDUCE:
     case JOB_RESULT_GET:
     case JOB_STATE_GET:
+    case JOB_NAMES_GET:
     case JOB_LEAVES: return true;
     default: return false;
     }
 }
 
 static bool may_fail(job_kind kind) {
-    return kind == JOB_SAVE || kind == JOB_SAVE_END || kind == JOB_STATE_PUT || kind == JOB_RESULT_PUT ||
+    return kind == JOB_SAVE || kind == JOB_SAVE_END || kind == JOB_STATE_PUT || kind == JOB_NAMES_PUT || kind == JOB_RESULT_PUT ||
            kind == JOB_REDUCE;
 }
 

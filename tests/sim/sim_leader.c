@@ -75,8 +75,8 @@ static void print_times(const char *what) {
 static void test_every_moment(void **state) {
     (void)state;
     every_death(false, false, false);
-    // a port that refuses is soon known to be nobody's: well below the time that silence takes
-    assert_true(longest_ns < 2 * SECOND);
+    // a port that refuses is soon known to be nobody's: well below the time that silence takes, but for one split vote
+    assert_true(longest_ns < 5 * SECOND / 2);
     print_times("links reset");
     every_death(true, false, false);
     print_times("links reset, real kernels");

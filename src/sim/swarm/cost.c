@@ -38,6 +38,7 @@ static uint32_t touches(const job *work) {
     case JOB_STATE_ROOT:
     case JOB_STATE_GET:
     case JOB_STATE_PUT: return 9;
+    case JOB_STATE_KEEP: return 9;
     case JOB_STATE_INIT: return 2;
     case JOB_LEAVES: return 8;
     case JOB_SUM_CLEAR: return 1;
@@ -74,6 +75,7 @@ uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
     switch (get->what) {
     case GET_PART: return elements * (w->s->reproducible ? EXACT_BYTES : FAST_BYTES);
     case GET_RESULT: return elements * RESULT_BYTES;
+    case GET_NAMES: return (elements / BLOCK_ELEMENTS + 1) * sizeof(braid_hash);
     default: return elements * STATE_BYTES;
     }
 }

@@ -127,6 +127,7 @@ typedef struct swarm_peer {
     uint64_t compute_before_ns;      // of these before the present iteration
     // over all lives
     uint64_t up_ns, busy_ns, bytes_up, bytes_down, useful_ns, wasted_ns;
+    uint64_t admitted_ns, fetch_ns;  // admitted: 0 when it has its state since
     swarm_busy sending, receiving;
     uint32_t microbatches, crashes, joins;
 } swarm_peer;

@@ -109,6 +109,10 @@ void swarm_step(swarm *w, uint32_t who, const event *e) {
     while (!n->exited && !sim_failed(core) && peer_next_effect(n->peer, &next)) effect_do(w, who, &next);
     peer_look(n->peer, &n->view);
     if (sim_failed(core)) return;
+    if (n->view.ready && p->admitted_ns != 0) {
+        p->fetch_ns = core->now - p->admitted_ns;
+        p->admitted_ns = 0;
+    }
     sim_check_step(core, p->node);
     p->booked_ns = n->view.useful_ns + n->view.wasted_ns;
     if (n->exited) life_over(w, who, false);
@@ -251,7 +255,7 @@ static void node_config(const swarm *w, uint32_t who, sim_node *n) {
     n->id = p->id;
     n->random.state = rng_seed(rng_seed(w->s->seed, p->name_hash), p->life);
     n->config = (peer_config){.self = p->id, .kind = p->s->data ? MEMBER_DATA : MEMBER_RELAY, .leader = p->leader, .leader_id = w->peer[w->leader].id,
-                              .capacity = p->s->capacity, .random_seed = rng_next(&n->random)};
+                              .capacity = p->s->capacity, .upload_percent = (uint8_t)(w->s->upload_percent ? w->s->upload_percent : PEER_UPLOAD_PERCENT), .random_seed = rng_next(&n->random)};
     if (!p->s->data && p->s->stage != SCENARIO_ANY_STAGE) n->config.stage = p->s->stage;
     snprintf(n->config.address, sizeof n->config.address, "peer-%u:1", who);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "peer-%u:1", w->leader);

@@ -110,6 +110,7 @@ void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
         p->joins++;
         p->stage = what->stage;
         p->ever_member = true;
+        p->admitted_ns = w->core->now;
         if (p->life > 1 || p->s->start_ns > w->peer[w->leader].s->start_ns) {
             w->now.joins++;
             timeline_instant(w, who, "joins");
@@ -133,7 +134,7 @@ static void peer_report(const swarm *w, uint32_t who, sim_swarm_peer *out) {
     *out = (sim_swarm_peer){.data = p->s->data, .alive = p->alive, .stage = p->stage, .ever_member = p->ever_member, .up_ns = up,
                             .busy_ns = p->busy_ns, .idle_ns = up > p->busy_ns ? up - p->busy_ns : 0, .bytes_up = p->bytes_up, .bytes_down = p->bytes_down,
                             .up_share = share(&p->sending, now, up), .down_share = share(&p->receiving, now, up), .microbatches = p->microbatches,
-                            .crashes = p->crashes, .joins = p->joins, .useful_ns = p->useful_ns, .wasted_ns = p->wasted_ns};
+                            .crashes = p->crashes, .joins = p->joins, .useful_ns = p->useful_ns, .wasted_ns = p->wasted_ns, .fetch_ns = p->fetch_ns};
     snprintf(out->name, sizeof out->name, "%s", p->name);
     if (!p->alive) return;
     const peer_view *view = &w->core->node[p->node].view;

@@ -2,6 +2,7 @@
 
 #include "base/sha256.h"
 #include "sim/swarm/inside.h"
+#include "train/state_blob.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,7 @@ static void run_describe(swarm *w) {
                       .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
     memcpy(run->blocks, model->blocks, sizeof run->blocks);
     memcpy(run->tensors, model->tensors, sizeof run->tensors);
+    for (uint16_t i = 0; i < s->stages; i++) run->state_bytes[i] = s->stage[i].parameters * STATE_PARTS * sizeof(float);
 }
 
 static braid_err model_open(const scenario *s, sim_model **out, braid_error *error) {
