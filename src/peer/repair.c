@@ -19,8 +19,9 @@ static bool self_sends_forward(const peer *p, uint32_t m) {
 }
 
 // A repair has chosen its holder, and y is on its way there: the last one on the left that has it says that it sends. On a slow line
-// that takes as long as it takes.
+// that takes long; but not for ever, for it may send to somebody else, whom it was told to earlier.
 static bool filling(const peer *p, const owned *o, uint16_t s) {
+    if (p->now >= o->stage[s].chosen_ns + TIMING_FILL_MOST_NS) return false;
     while (s-- > 1) {
         const owned_stage *left = &o->stage[s];
         if (!member_live(p, left->member) || !member_answers(p, left->member) || !left->answered) return false;

@@ -23,6 +23,7 @@
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
 #define TIMING_FILL_NS (2 * TIMING_S)              // a replacement gets its activation within this, or another one is chosen
+#define TIMING_FILL_MOST_NS (120 * TIMING_S)       // ... or this, while it is said to be on its way
 #define TIMING_STARVED_NS (4 * TIMING_S)            // taken over and without a slot for so long: one less advanced gives its own
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
 #define TIMING_QUIET_NS (3600 * TIMING_S)          // an hour without a false alarm takes one back
