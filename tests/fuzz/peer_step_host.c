@@ -199,6 +199,7 @@ void host_init(host *h, uint8_t flags) {
                         .slots = 2,
                         .start_data_peers = 1,
                         .start_relays = 2,
+                        .shadows = 1,
                         .reproducible = !(flags & CHOOSE_FAST),
                         .activation_bytes = 64,
                         .blocks = {3, 2, 4},
@@ -221,7 +222,7 @@ void host_init(host *h, uint8_t flags) {
                               .voters = 3,
                               .capacity = 2,
                               .random_seed = flags,
-                              .kind = leader || flags & CHOOSE_DATA ? MEMBER_DATA : MEMBER_RELAY,
+                              .kind = leader || flags & CHOOSE_DATA ? MEMBER_DATA : flags & CHOOSE_CHECKPOINTS ? MEMBER_SHADOW : MEMBER_RELAY,
                               .leader_address = "127.0.0.1:2",
                               .leader_id = host_name_of(leader ? SELF : 0)};
     h->now = 1000000000;
