@@ -330,7 +330,7 @@ static void start_afresh(peer *p) {
 void on_log(peer *p, const message *msg) {
     const message_log *body = &msg->u.log;
     // of a state the first entries are older than what is known here, the last ones are not
-    if (peer_is_leader(p) || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
+    if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
     if (body->reset) start_afresh(p);
     // a state names only who is left: behind another state of mine its entries would leave the dead among the living
     if (body->previous != p->log_position) {
