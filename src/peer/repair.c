@@ -238,7 +238,8 @@ static bool has_gradient(const peer *p, uint32_t m, uint16_t s) {
 // It was sent, to who still is to have it, and that one may yet accept: a second copy would only fill the line.
 static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned *o = &p->owned[m];
-    if (o->stage[s - 1].chosen_ns != 0 && !o->stage[s - 1].dy_ordered) return false;
+    const owned_stage *to = &o->stage[s - 1];
+    if (to->chosen_ns != 0 && (!to->dy_ordered || p->now >= to->chosen_ns + TIMING_FILL_MOST_NS)) return false;
     if (s < p->run.stages) return o->stage[s].answered && o->stage[s].has_dx && o->stage[s].working;
     return send_pending(&o->back) && o->back.to == o->stage[s - 1].member;
 }
