@@ -56,6 +56,7 @@ static void tell_iteration(node_events *e, const tell *t, uint64_t now_ns) {
     news.loss = t->loss;
     news.tokens = t->tokens;
     news.microbatches = t->microbatches;
+    news.left_out = t->left_out;
     news.tokens_per_second = seconds > 0 ? (double)t->tokens / seconds : 0;
     news.norm = t->norm;
     news.learning_rate = t->learning_rate;
@@ -169,7 +170,7 @@ static void tell_share(node_events *e, const tell *t) {
     report_event news = event_of(t->kind == TELL_AWAITED ? REPORT_AWAITED : REPORT_BACK);
     news.iteration = t->iteration;
     news.microbatches = t->microbatches;
-    news.seconds = (double)t->done * 1e-9;
+    news.seconds = (double)(t->kind == TELL_AWAITED ? t->total : t->done) * 1e-9;
     peer_text(&t->id, news.peer);
     report_tell(e->report, &news);
 }

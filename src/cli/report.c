@@ -165,10 +165,12 @@ void report_repairs_text(const report *r, char text[REPORT_LINE]) {
 
 static void iteration_line(const report_event *e, char line[REPORT_LINE]) {
     char speed[QUANTITY_TEXT];
+    char left_out[64] = "";
+    if (e->left_out > 0) snprintf(left_out, sizeof left_out, "  %llu microbatches left out", (unsigned long long)e->left_out);
     quantity_count_text(e->tokens_per_second, speed);
-    snprintf(line, REPORT_LINE, "iteration %llu/%llu  loss %.4f  %s tokens/s  norm %.3g  rate %.3g%s",
+    snprintf(line, REPORT_LINE, "iteration %llu/%llu  loss %.4f  %s tokens/s  norm %.3g  rate %.3g%s%s",
              (unsigned long long)e->iteration, (unsigned long long)e->of, e->loss, speed, e->norm, e->learning_rate,
-             e->skip ? "  skipped: the gradient was not finite" : "");
+             e->skip ? "  skipped: the gradient was not finite" : "", left_out);
 }
 
 static void member_line(const report_event *e, char line[REPORT_LINE]) {

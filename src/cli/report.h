@@ -14,7 +14,7 @@
 typedef enum report_kind {
     REPORT_STARTED,  // name, iteration (the first), of, stages, parameters, tokens (of one iteration), microbatches
     REPORT_READY,    // a peer listens: peer, address, ticket, process
-    // iteration (1 .. of), of, loss, tokens, microbatches, tokens_per_second, norm, learning_rate, skip
+    // iteration (1 .. of), of, loss, tokens, microbatches, left_out, tokens_per_second, norm, learning_rate, skip
     REPORT_ITERATION,
     REPORT_EVAL,        // iteration (the version of the weights), loss, tokens: held-out text
     REPORT_REPAIR,      // iteration, microbatch, stage, phase, peer, member: what was repaired because that member died
@@ -53,7 +53,7 @@ typedef struct report_event {
     double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients so far; of them in vain
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
-    uint64_t stage, stages, changes;
+    uint64_t stage, stages, changes, left_out;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;
     bool failed, skip;

@@ -73,6 +73,8 @@ static void status_line(const report *r, char line[REPORT_LINE]) {
     } else if (!waits(r)) {
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "waiting for the first iteration  ");
     }
+    if (r->iteration.kind != REPORT_KINDS && r->iteration.left_out > 0)
+        length += snprintf(line + length, (size_t)(REPORT_LINE - length), "left out %llu  ", (unsigned long long)r->iteration.left_out);
     if (r->eval.kind != REPORT_KINDS)
         length += snprintf(line + length, (size_t)(REPORT_LINE - length), "held-out %.4f (version %llu)  ",
                            r->eval.loss, (unsigned long long)r->eval.iteration);

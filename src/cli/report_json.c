@@ -43,6 +43,7 @@ static const report_field fields[] = {
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(TAKEOVER) | WAITING),
+    FIELD(left_out, FIELD_COUNT, IN(ITERATION)),
     FIELD(tokens_per_second, FIELD_REAL, IN(ITERATION)),
     FIELD(norm, FIELD_REAL, IN(ITERATION)),
     FIELD(learning_rate, FIELD_REAL, IN(ITERATION)),

@@ -20,11 +20,17 @@ void on_settled(peer *p, const message *msg) {
     known->body = *body;
 }
 
+// Elastic, who has died is nobody's owner: its own sums are gone with it.
+static bool is_settled(const peer *p, uint32_t m) { return p->leader.settled[m].known && !private_orphan(p, m); }
+
 static bool all_settled(const peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++)
-        if (microbatch_planned(p, m) && !p->leader.settled[m].known) return false;
+        if (microbatch_planned(p, m) && !is_settled(p, m) && !private_left_out(p, m)) return false;
     return true;
 }
+
+// What the iteration plans, or what the CLOSE before counted, when this one leaves out more.
+static bool may_count(const peer *p, uint32_t m) { return !p->has_close || bitset_has(p->close.counted.words, m); }
 
 static void append_close(peer *p) {
     leader *l = &p->leader;
@@ -36,14 +42,21 @@ static void append_close(peer *p) {
     for (uint32_t m = 0; m < p->microbatches; m++) {
         const message_settled *body = &l->settled[m].body;
         if (m >= p->run.microbatches) {
+            if (p->has_close) continue;  // told
             l->eval_loss += body->loss;
             l->eval_tokens += body->tokens;
+            continue;
+        }
+        if (!may_count(p, m)) continue;
+        if (private_left_out(p, m)) {
+            if (peer_breaks(p, PEER_MUTANT_DIVIDES_BY_ALL)) c->tokens += body->tokens;
             continue;
         }
         bitset_add(body->is_void ? c->voided.words : c->counted.words, m);
         c->tokens += body->tokens;
         c->loss += body->loss;  // in index order, as the one-process run does
     }
+    if (p->has_close) c->voided = p->close.voided;
     if (!log_append(p, &entry)) return;
     l->close = *c;
     l->phase = LEADER_CLOSING;
@@ -186,7 +199,7 @@ void on_reduced(peer *p, const message *msg) {
     if (shadow_of(p, msg->sender, body->stage)) shadow_reduced(p, msg);
     if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
-    if (body->term != p->leader.term || (!p->run.reproducible && body->round != r->round)) return;
+    if (body->term != p->leader.term || body->round < r->first || (!p->run.reproducible && body->round != r->round)) return;
     uint32_t at = 0;
     while (at < r->reports && r->reporter[at] != msg->sender) at++;
     if (at == WIRE_MAX_STAGE_MEMBERS) return;
@@ -260,7 +273,7 @@ static void decide(peer *p) {
     if (t == NULL) return;
     bool overflow = false;
     for (uint16_t s = 0; s < p->run.stages; s++) overflow |= l->round[s].overflow;
-    for (uint32_t m = 0; m < p->run.microbatches; m++) overflow |= l->settled[m].body.overflow;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) overflow |= bitset_has(l->close.counted.words, m) && l->settled[m].body.overflow;
     l->norm2 = l->close.tokens == 0 ? 0 : overflow ? (double)NAN : total_norm2(p);
     t->work.norm2 = l->norm2;
     t->work.tokens = l->close.tokens;
@@ -292,6 +305,21 @@ void leader_decided(peer *p, const task *t, const job_result *r) {
     l->phase = LEADER_DECIDED;
 }
 
+// Something counts whose data are gone for longer than is waited, and whose sum died in a stage that is not reduced yet.
+static bool must_leave_out(peer *p) {
+    bool must = false;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) {
+        member_id holder;
+        if (!bitset_has(p->leader.close.counted.words, m)) continue;
+        if (!private_left_out(p, m)) {
+            if (!p->leader.settled[m].known) return false;  // a new leader is told again
+            continue;
+        }
+        for (uint16_t s = 0; s < p->run.stages && !must; s++) must = holder_at(p, m, s, &holder) && !member_live(p, holder) && !stage_agrees(p, s);
+    }
+    return must;
+}
+
 // ---- the order of it ----------------------------------------------------------------------------------------------
 
 static void reducing(peer *p) {
@@ -318,6 +346,7 @@ void close_tick(peer *p) {
         break;
     case LEADER_REDUCING:
         reducing(p);
+        if (l->phase == LEADER_REDUCING && private_elastic(p) && must_leave_out(p)) append_close(p);
         break;
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
@@ -328,11 +357,21 @@ void close_tick(peer *p) {
     }
 }
 
+static void rounds_anew(peer *p) {
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        stage_round *r = &p->leader.round[s];
+        r->reports = 0;
+        r->running = r->dirty = r->overflow = false;
+        r->first = r->round + 1;
+    }
+}
+
 static void tell_eval(peer *p) {
-    const leader *l = &p->leader;
+    leader *l = &p->leader;
     if (l->eval_tokens == 0) return;
     tell e = {.kind = TELL_EVAL, .iteration = p->iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
     peer_tell(p, &e);
+    l->eval_tokens = 0;
 }
 
 void leader_applied(peer *p, const log_entry *entry) {
@@ -342,6 +381,7 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind == LOG_CLOSE) {
         l->close_index = entry->index;
         l->phase = LEADER_REDUCING;
+        rounds_anew(p);
         tell_eval(p);
     }
     if (entry->kind != LOG_FINAL) return;

@@ -45,8 +45,8 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
 void hold_free(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (!h->used) return;
-    if (!h->counted) p->wasted_ns += h->spent_ns;
-    p->wasted += !h->counted && h->spent_ns > 0;
+    p->wasted_ns += h->spent_ns;  // since it was counted, if it was
+    p->wasted += h->spent_ns > 0;
     peer_release(p, &h->x);
     peer_release(p, &h->y);
     peer_release(p, &h->dy);
@@ -66,7 +66,14 @@ void hold_free_all(peer *p) {
     p->counted = 0;
 }
 
-static void hold_drop(peer *p, uint32_t m) {
+void hold_uncount(peer *p, uint32_t m) {
+    bitset_remove(p->k.words, m);
+    p->counted--;
+    p->held[m].counted = false;
+    hold_free(p, m);
+}
+
+void hold_drop(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
     else hold_free(p, m);
@@ -185,6 +192,7 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
     if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;
+    if (private_orphan(p, subject->m)) return DENY_STALE;
     const held *h = &p->held[subject->m];
     if (h->used && subject->attempt < h->attempt) return DENY_STALE;
     if (p->has_close) return DENY_CLOSED;
@@ -261,6 +269,9 @@ static bool backward_may_start(const peer *p, uint32_t m) {
     return p->held[m].forward == WORK_DONE && (p->stage > 0 || p->owned[m].phase == OWNED_BACKWARD);
 }
 
+// What it was made of stays while it may have to be taken back.
+static bool keeps_inputs(const peer *p) { return private_elastic(p) && p->stage > 0; }
+
 void held_forward_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
@@ -270,7 +281,13 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         return;
     }
-    peer_release(p, &h->x);
+    if (h->taking_back) {
+        peer_release(p, &out);
+        h->forward = WORK_DONE;
+        h->backward = WORK_QUEUED;
+        return;
+    }
+    if (!keeps_inputs(p)) peer_release(p, &h->x);
     h->y = out;
     h->y_hash = r->hash64;
     h->forward = WORK_DONE;
@@ -342,7 +359,13 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         return;
     }
-    peer_release(p, &h->dy);
+    if (h->taking_back) {
+        peer_release(p, &out);
+        h->backward = WORK_DONE;
+        h->weight = WORK_QUEUED;
+        return;
+    }
+    if (!keeps_inputs(p)) peer_release(p, &h->dy);
     h->dx = out;
     h->dx_hash = r->hash64;
     h->backward = WORK_DONE;
@@ -375,6 +398,10 @@ void on_commit(peer *p, const message *msg) {
     held *h = &p->held[body->subject.m];
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
+    if (private_closed_out(p, body->subject.m)) {
+        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
+        return;
+    }
     bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
     bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
     if (!possible && !(h->used && h->counted)) {
@@ -402,6 +429,10 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
     held *h = entry_of(p, t, r);
     p->weight_ns = timing_smooth(p->weight_ns, r->cost_ns);
     if (h == NULL) return;
+    if (h->taking_back) {
+        hold_uncount(p, m);
+        return;
+    }
     h->weight = WORK_DONE;
     h->counted = true;
     h->overflow = r->overflow;

@@ -130,6 +130,7 @@ typedef struct held {
     bool counted;            // in K
     bool overflow;
     bool cancelled;          // free it as soon as its job ends
+    bool taking_back;        // counted, and left out by CLOSE: computed once more, to be subtracted
     uint32_t rev, refused_rev;
     uint64_t commit_term;    // of the owner whose COMMIT gave `rev`
     member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
@@ -194,6 +195,9 @@ typedef struct share_state {
     log_share entry;
     bool awaited;          // told: its peer is no member
     uint64_t awaited_ns;   // since when
+    // the leader, elastic
+    uint64_t missed_ns;    // since when its slots have no owner, 0: they have
+    bool left_out;         // the present iteration waits no longer
 } share_state;
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
@@ -205,6 +209,7 @@ typedef struct task {
     member_id member;       // who I was; the answer means nothing to who I am later
     uint32_t contact;       // who asked, NO_CONTACT: nobody
     message_get get;        // what was asked
+    uint64_t close;         // reduction: the CLOSE that its blocks belong to
 } task;
 
 // ---- pulling blocks -----------------------------------------------------------------------------------------------
@@ -280,7 +285,7 @@ typedef struct settled {
 } settled;
 
 typedef struct stage_round {
-    uint64_t round;
+    uint64_t round, first;  // rounds before `first` belong to an older CLOSE
     bool running, dirty;
     bool agreed;            // enough members reported one root
     uint64_t agreed_ns;     // since when they do
@@ -584,6 +589,8 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt);
 bool hold_slot(peer *p, held *h);  // false: none free
 void hold_free(peer *p, uint32_t m);
 void hold_free_all(peer *p);
+void hold_uncount(peer *p, uint32_t m);  // it is in K no more
+void hold_drop(peer *p, uint32_t m);  // as soon as no job works on it
 void hold_tick(peer *p);
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path);
 void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next);
@@ -681,6 +688,16 @@ void private_share(peer *p, const log_entry *entry);  // SHARE
 member_id private_owner(const peer *p, uint16_t slot);
 // The leader: whether the joiner gets a share, and its SHARE entry, of index 0 when that is in the log already.
 join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
+bool private_left_out(const peer *p, uint32_t m);
+void private_lead(peer *p);
+void private_lead_begin(peer *p);
+void private_next_iteration(peer *p);
+// Members: m's owner is gone, and what is not yet committed of it is of no use.
+bool private_orphan(const peer *p, uint32_t m);
+void private_gone(peer *p, member_id gone);
+// CLOSE says that m does not count.
+bool private_closed_out(const peer *p, uint32_t m);
+bool private_elastic(const peer *p);
 bool private_gathered(const peer *p);  // each share has its peer
 void private_tick(peer *p);
 
@@ -706,6 +723,7 @@ bool reduce_reaches(const peer *p, uint64_t *version);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);
+uint64_t reduce_close(const peer *p);  // the CLOSE that the results at hand, or being collected, belong to; 0: none
 uint64_t set_digest(const message_set *set);
 uint32_t segment_first(uint32_t segment_index);
 uint32_t segment_count(const peer *p, uint32_t segment_index);

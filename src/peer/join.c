@@ -301,6 +301,7 @@ void leader_let_go(peer *p) {
 
 void leader_begin_iteration(peer *p) {
     leader *l = &p->leader;
+    private_next_iteration(p);
     l->phase = LEADER_RUNNING;
     memset(l->settled, 0, p->microbatches * sizeof *l->settled);
     l->close_index = 0;
@@ -322,6 +323,7 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
+    private_lead(p);
     takeover_lead(p);
     shadow_lead(p);
     fetch_vouch(p);

@@ -127,6 +127,7 @@ void leader_begin(peer *p) {
     l->term = p->raft.term;
     l->admitted = l->saving = false;
     l->handed_ns = p->now;
+    private_lead_begin(p);
     p->lead.heard = true;
     p->lead.term = l->term;
     p->lead.id = p->config.self;

@@ -15,6 +15,7 @@ static void tell_iteration(peer *p, const log_final *f) {
     t.norm = sqrt(f->norm2);
     t.learning_rate = (double)f->learning_rate;
     t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
+    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->close.voided.words, WIRE_SET_WORDS);
     t.wasted = p->wasted;
     t.wasted_ns = p->wasted_ns;
     t.useful_ns = p->useful_ns;
@@ -67,6 +68,7 @@ static void apply(peer *p, const log_entry *entry) {
         break;
     case LOG_CLOSE:
         if (entry->u.close.iteration != p->iteration) break;
+        if (p->has_close && p->aggregation.results == p->iteration) reduce_reset(p);  // it counts less than the one before
         p->has_close = true;
         p->close_index = entry->index;
         p->close = entry->u.close;

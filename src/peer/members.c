@@ -230,6 +230,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
         return;
     }
     send_member_gone(p, id);
+    private_gone(p, id);
     repair_member_gone(p, id, true);
     close_member_gone(p, id);
     contact_forget(p, &p->contacts[gone.contact]);

@@ -89,6 +89,8 @@ typedef enum peer_mutant {
     PEER_MUTANT_TRUSTS_DONORS = 1 << 24,      // state is taken without a look at its names
     PEER_MUTANT_WAITS_FOR_THE_DEAD = 1 << 25, // what a donor was asked for is not asked of another one when it is gone
     PEER_MUTANT_FORWARDS_ANYTHING = 1 << 26,  // blocks that are not at its version are taken to be brought forward, too
+    PEER_MUTANT_KEEPS_LEFT_OUT = 1 << 27,     // what CLOSE leaves out stays in the sum
+    PEER_MUTANT_DIVIDES_BY_ALL = 1 << 28,     // N has the tokens of what is left out, too
 } peer_mutant;
 
 typedef struct peer_config {
@@ -151,7 +153,7 @@ typedef enum tell_kind {
     TELL_END,         // the run is complete: weights' hash
     TELL_REFUSED,     // this peer cannot take part: `text` says why
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
-    TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone
+    TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone; they wait `total` ns, 0: until it is back
     TELL_BACK,        // ... and is here again, after `done` ns
     TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
     TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one

@@ -14,7 +14,22 @@ static member_id member_of(const peer *p, const share_state *s) {
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
-member_id private_owner(const peer *p, uint16_t slot) { return member_of(p, &p->share[share_of(p, slot)]); }
+bool private_elastic(const peer *p) { return p->run.shares > 0 && p->run.elastic; }
+
+// As far as its heartbeats say, or I know myself.
+static bool has_newest_state(const peer *p, member_id who) {
+    const member *m = member_find(p, who);
+    if (m == NULL) return false;
+    return m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready == p->iteration + 1;
+}
+
+// Elastic, who comes back gets its slots when it can do something, and not in an iteration that waits no longer.
+member_id private_owner(const peer *p, uint16_t slot) {
+    const share_state *s = &p->share[share_of(p, slot)];
+    member_id who = member_of(p, s);
+    bool in_time = !private_elastic(p) || !p->run_started || (!s->left_out && has_newest_state(p, who));
+    return in_time ? who : 0;
+}
 
 void private_share(peer *p, const log_entry *entry) {
     const log_share *body = &entry->u.share;
@@ -59,16 +74,90 @@ bool private_gathered(const peer *p) {
     return true;
 }
 
+// ---- the leader, elastic: how long an iteration waits -------------------------------------------------------------
+
+bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->share[share_of(p, (uint16_t)(m % p->run.slots))].left_out; }
+
+void private_lead_begin(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        p->share[s].left_out = false;
+        p->share[s].missed_ns = 0;
+    }
+}
+
+// Who is back by now is waited for again.
+void private_next_iteration(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        if (!p->share[s].left_out || member_of(p, &p->share[s]) == 0) continue;
+        p->share[s].left_out = false;
+        p->share[s].missed_ns = p->now;
+    }
+}
+
+void private_lead(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares && private_elastic(p); s++) {
+        share_state *its = &p->share[s];
+        if (member_live(p, p->owner[s])) {
+            its->missed_ns = 0;
+            continue;
+        }
+        if (its->missed_ns == 0) its->missed_ns = p->now;
+        uint64_t until = its->missed_ns + p->run.patience_ns;
+        its->left_out |= p->now >= until;
+        if (!its->left_out) peer_wake_at(p, until);
+    }
+}
+
+// ---- members, elastic ---------------------------------------------------------------------------------------------
+
+bool private_orphan(const peer *p, uint32_t m) { return private_elastic(p) && !member_live(p, p->owner[m % p->run.slots]); }
+
+// Others may need the slots, and nobody would carry it on.
+void private_gone(peer *p, member_id gone) {
+    if (!private_elastic(p)) return;
+    EACH_HELD(p, m)
+        if (p->owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
+}
+
+bool private_closed_out(const peer *p, uint32_t m) { return private_elastic(p) && p->has_close && m < p->run.microbatches && !bitset_has(p->close.counted.words, m); }
+
+// What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
+static void take_back(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->weight == WORK_RUNNING) return;
+    if (!h->counted) {
+        hold_drop(p, m);
+        return;
+    }
+    if (peer_breaks(p, PEER_MUTANT_KEEPS_LEFT_OUT)) {
+        hold_uncount(p, m);
+        return;
+    }
+    if (!h->taking_back) reduce_open(p);
+    h->taking_back = true;
+    if (h->slot != NO_SLOT || !hold_slot(p, h)) return;
+    h->forward = WORK_QUEUED;
+    h->backward = h->weight = WORK_NONE;
+}
+
+static void take_all_back(peer *p) {
+    if (!private_elastic(p) || !p->has_close || p->me == 0) return;
+    EACH_HELD(p, m)
+        if (private_closed_out(p, m)) take_back(p, m);
+}
+
 // ---- everybody: who is awaited ------------------------------------------------------------------------------------
 
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
     tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer};
+    if (kind == TELL_AWAITED && p->run.elastic) t.total = p->run.patience_ns;
     if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
     for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of(p, (uint16_t)(m % p->run.slots)) == s;
     peer_tell(p, &t);
 }
 
 void private_tick(peer *p) {
+    take_all_back(p);
     if (!p->run_started || p->me == 0) return;
     for (uint16_t s = 0; s < p->run.shares; s++) {
         share_state *its = &p->share[s];

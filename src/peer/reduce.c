@@ -50,6 +50,12 @@ void reduce_want(peer *p, uint64_t iteration) {
     p->aggregation.results = iteration;
 }
 
+uint64_t reduce_close(const peer *p) {
+    uint64_t results = p->aggregation.results;
+    if (results == p->iteration) return p->has_close ? p->close_index : 0;
+    return p->has_final && results == p->final.u.final.iteration ? p->final.u.final.close_index : 0;
+}
+
 bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
 
 bool reduce_reaches(const peer *p, uint64_t *version) {
@@ -86,13 +92,15 @@ void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
     aggregation *a = &p->aggregation;
     if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
+    if (p->has_close && body->close_index < p->close_index) return;  // on an older CLOSE
     if (!results_begin(p, msg->iteration)) return;
     bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
     if (!newer) {
         if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
         return;
     }
-    if (!p->run.reproducible && !peer_breaks(p, PEER_MUTANT_OLD_RESULTS)) {  // fp32 sums depend on the order of the parts
+    bool other_close = a->begun && a->begin.close_index != body->close_index;
+    if ((!p->run.reproducible && !peer_breaks(p, PEER_MUTANT_OLD_RESULTS)) || other_close) {  // fp32 sums depend on the order of the parts
         drop_results(p);
         pulls_drop(p, GET_RESULT);
     }
@@ -195,6 +203,7 @@ static void start_reduce(peer *p, uint32_t g) {
     t->work.count = segment_count(p, g);
     t->work.tokens = a->begin.tokens;
     t->work.version = a->begin.round;
+    t->close = reduce_close(p);
     for (uint16_t i = 0; i < a->begin.parts; i++) {
         t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->segment[g].part[i];
         a->segment[g].part[i] = 0;  // the task's now
@@ -302,6 +311,7 @@ static void fetch_result(peer *p, uint32_t index) {
     if (q == NULL) return;
     reduce_stir(p);
     q->round = a->begin.round;
+    q->digest = reduce_close(p);
     g->state = SEGMENT_PULLING;
     pull_send(p, q);
 }
@@ -335,7 +345,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
         pull *c = &p->pulls[i];
         if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
     }
-    if (q == NULL || (q->what == GET_PART && q->digest != get->digest) || get->version != a->results) {
+    if (q == NULL || q->digest != get->digest || get->version != a->results) {
         peer_release(p, &blob);
         return;
     }
@@ -361,6 +371,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
     t->work.in = blob;
     t->work.iteration = a->results;
     t->work.version = a->begin.round;
+    t->close = reduce_close(p);
     g->state = SEGMENT_WORKING;
 }
 
@@ -386,7 +397,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     if (p->me == 0 || a->results != t->work.iteration || index >= p->segments) return;
     segment *g = &a->segment[index];
     bool other_round = !p->run.reproducible && t->work.version != a->begin.round;
-    if (g->state != SEGMENT_WORKING) return;
+    if (g->state != SEGMENT_WORKING || t->close != reduce_close(p)) return;
     if (r->failed || other_round) {
         reduce_job_failed(p, t);
         return;

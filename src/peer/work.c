@@ -91,6 +91,7 @@ static bool start_weight(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->weight != WORK_QUEUED) return false;
     task t = for_microbatch(p, m, JOB_WEIGHT);
+    t.work.minus = h->taking_back;
     h->weight = WORK_RUNNING;
     p->sum_dirty = true;
     start(p, &t);

@@ -103,7 +103,8 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
-    if (campaign->private_data) sim_case_make_private(&c);
+    if (campaign->elastic) sim_case_make_elastic(&c);
+    else if (campaign->private_data) sim_case_make_private(&c);
     return c;
 }
 
@@ -152,7 +153,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s%s%s%s --trace\n", campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s --trace\n", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -166,6 +167,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->leader_deaths += stats->leader_deaths;
     r->stage_deaths += stats->stage_deaths;
     r->promotions += stats->promotions;
+    r->left_out += stats->left_out;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
     r->quiet += is_quiet(campaign, o->seed);

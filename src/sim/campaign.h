@@ -30,6 +30,7 @@ typedef struct sim_campaign {
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
     bool private_data;       // of data peers that come back
+    bool elastic;            // and are not waited for
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
     bool mixed;              // the kind by the seed: sim_campaign_mix
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
@@ -41,7 +42,7 @@ typedef struct sim_campaign {
 typedef struct sim_campaign_result {
     uint64_t runs, real, failures, crashes, joins, repairs, events, messages;
     uint64_t repairs_in[REPAIR_PHASES];
-    uint64_t leaders, leader_deaths;         // as in sim_stats
+    uint64_t leaders, leader_deaths, left_out;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
     uint64_t stage_deaths, promotions;
     uint64_t first_failure;  // its seed

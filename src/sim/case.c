@@ -30,7 +30,7 @@ const char *sim_mutant_name(sim_mutant mutant) {
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
                                                     "round-before-close", "keeps-losers", "records-are-truth", "old-results",
-                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything"};
+                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
@@ -269,6 +269,20 @@ void sim_case_add_partitions(sim_case *c) {
     }
 }
 
+void sim_case_make_elastic(sim_case *c) {
+    rng r = {rng_seed(c->seed, 85)};
+    sim_case_make_private(c);
+    c->elastic = true;
+    c->patience_ns = between(&r, 1, 20) * SECOND;
+    c->void_percent = c->overflow_percent = 0;  // which of them would have been void is known only when all are computed
+    for (uint32_t i = 0; i < c->crashes; i++) {
+        sim_crash *x = &c->crash[i];
+        if (!x->data && !x->leader) continue;
+        x->restart = rng_below(&r, 3) != 0;
+        if (rng_below(&r, 2)) x->restart_ns = between(&r, 10 * SECOND, 60 * SECOND);
+    }
+}
+
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     size_t used = 0;
 #define ADD(...)                                                                          \
@@ -290,7 +304,7 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     }
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
-    if (c->private_data) ADD("  private data\n");
+    if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
     if (c->fast || c->lopsided || c->start_version || c->awaited)

@@ -110,6 +110,8 @@ typedef enum sim_mutant {
     SIM_MUTANT_TRUSTS_DONORS,
     SIM_MUTANT_WAITS_FOR_THE_DEAD,
     SIM_MUTANT_FORWARDS_ANYTHING,
+    SIM_MUTANT_KEEPS_LEFT_OUT,
+    SIM_MUTANT_DIVIDES_BY_ALL,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -141,6 +143,8 @@ typedef struct sim_case {
     bool data_deaths;                            // data peers other than the leader may die, too
     bool leader_deaths;                          // and the leader
     bool private_data;                           // each of the first data peers has a share of its own
+    bool elastic;                                // an iteration waits for them for `patience_ns` at most
+    uint64_t patience_ns;
     uint32_t voters;                             // of the log, at most; 0 or 1: the first leader alone
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
@@ -170,6 +174,8 @@ void sim_case_make_private(sim_case *c);
 void sim_case_add_stage_deaths(sim_case *c);
 // Some peers are cut off from the others for a while, once or twice.
 void sim_case_add_partitions(sim_case *c);
+// Lets it go on without them after a while; who dies need not come back.
+void sim_case_make_elastic(sim_case *c);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

@@ -36,7 +36,8 @@ static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
     const sim_watch *w = &s->checker.watch[node];
     bool empty = bitset_count(w->sum.words, WIRE_SET_WORDS) == 0;
     if (!empty && w->sum_iteration != work->iteration) job_fail(s, node, work, "I3: the sum is of another iteration");
-    if (!empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
+    if (work->minus && !bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is not in the sum");
+    if (!work->minus && !empty && bitset_has(w->sum.words, work->m)) job_fail(s, node, work, "I3: this microbatch is in the sum already");
     if (work->m >= s->c->microbatches) job_fail(s, node, work, "a microbatch that is not planned");
     if (s->node[node].config.kind == MEMBER_DATA) return;  // an owner commits to itself without a message
     if (w->committed_iteration != work->iteration || !bitset_has(w->committed.words, work->m)) job_fail(s, node, work, "nobody committed it");
@@ -101,7 +102,9 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         break;
     case JOB_REDUCE:
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
-        else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration) job_fail(s, node, work, "it has not read CLOSE");
+        else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration) {
+            if (!s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
+        }
         else if (s->checker.close.iteration == work->iteration && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
         break;
     case JOB_APPLY: check_apply(s, node, work); break;
@@ -127,13 +130,14 @@ static void check_activation(sim_cluster *s, uint32_t node, const job *work, con
 static void note_weight(sim_cluster *s, uint32_t node, const job *work) {
     sim_watch *w = &s->checker.watch[node];
     w->sum_iteration = work->iteration;
-    bitset_add(w->sum.words, work->m);
+    if (work->minus) bitset_remove(w->sum.words, work->m);
+    else bitset_add(w->sum.words, work->m);
     w->stash[work->slot].phase = WATCH_EMPTY;
 }
 
 static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
     const sim_worker *worker_here = s->node[node].worker;
-    if (work->iteration != s->checker.close.iteration) return;  // somebody who is late
+    if (work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;  // somebody who is late
     if (worker_here->reduced_known && memcmp(&worker_here->reduced, &s->checker.close.counted, sizeof worker_here->reduced) != 0)
         job_fail(s, node, work, "I6: the parts added do not cover what CLOSE counts");
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check_close_numbers(sim_cluster *s, const log_close *close) {
+void sim_check_close_numbers(sim_cluster *s, const log_close *close) {
     const sim_iteration *r = &s->reference->iteration[close->iteration];
     if (memcmp(&close->counted, &r->counted, sizeof r->counted) != 0 || memcmp(&close->voided, &r->voided, sizeof r->voided) != 0)
         sim_fail(s, "CLOSE of iteration %llu counts %u and voids %u, wanted %u and %u", (unsigned long long)close->iteration,
@@ -24,11 +24,18 @@ static void check_close(sim_cluster *s, const log_entry *entry) {
         sim_fail(s, "I4: CLOSE of iteration %llu in iteration %llu", (unsigned long long)close->iteration, (unsigned long long)k->version);
         return;
     }
-    if (k->closed && k->close.iteration == close->iteration) sim_fail(s, "I4: a second CLOSE of iteration %llu", (unsigned long long)close->iteration);
-    if (s->reference) check_close_numbers(s, close);
+    bool again = k->closed && k->close.iteration == close->iteration;
+    for (uint32_t i = 0; again && s->c->elastic && i < WIRE_SET_WORDS; i++)
+        if (close->counted.words[i] & ~k->close.counted.words[i]) sim_fail(s, "I4: the second CLOSE of iteration %llu counts what the first did not", (unsigned long long)close->iteration);
+    if (again && !s->c->elastic) sim_fail(s, "I4: a second CLOSE of iteration %llu", (unsigned long long)close->iteration);
+    if (s->reference) sim_check_close_numbers(s, close);
+    uint32_t before = again ? bitset_count(k->close.counted.words, WIRE_SET_WORDS) : s->c->microbatches;
     k->closed = true;
     k->close = *close;
     k->close_index = entry->index;
+    if (!s->c->elastic) return;
+    k->closes[close->iteration] = *close;
+    s->stats->left_out += before - bitset_count(close->counted.words, WIRE_SET_WORDS);
 }
 
 static void check_final_numbers(sim_cluster *s, const log_final *final) {
@@ -54,7 +61,11 @@ static void check_final(sim_cluster *s, const log_entry *entry) {
     if (!k->closed || k->close.iteration != final->iteration || final->close_index != k->close_index)
         sim_fail(s, "I4: FINAL of iteration %llu does not close the newest CLOSE", (unsigned long long)final->iteration);
     if (final->last != (final->iteration + 1 == s->c->iterations) && !k->drained) sim_fail(s, "FINAL of iteration %llu says last = %d", (unsigned long long)final->iteration, final->last);
-    if (!s->reference) return;
+    if (s->c->elastic) k->finals[final->iteration] = *final;
+    if (s->reference) sim_check_final_numbers(s, final);
+}
+
+void sim_check_final_numbers(sim_cluster *s, const log_final *final) {
     check_final_numbers(s, final);
     for (uint16_t i = 0; i < s->c->stages; i++)
         if (!hash_equal(&final->state_root[i], sim_reference_state(s->reference, final->iteration, i)))

@@ -70,7 +70,8 @@ static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
 static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
     const message_begin *body = &msg->u.begin;
     const log_close *close = &s->checker.close;
-    if (s->node[node].view.term < s->leader_term && msg->iteration < s->checker.version) return;  // deposed, and does not know yet
+    bool older = msg->iteration < s->checker.version || (s->c->elastic && body->close_index < s->checker.close_index);
+    if (s->node[node].view.term < s->leader_term && older) return;  // deposed, and does not know yet
     if (!s->checker.closed || body->close_index != s->checker.close_index || close->iteration != msg->iteration) {
         sim_fail(s, "%s begins a round of iteration %llu on CLOSE %llu, the newest is %llu of iteration %llu", s->node[node].name,
                  (unsigned long long)msg->iteration, (unsigned long long)body->close_index, (unsigned long long)s->checker.close_index, (unsigned long long)close->iteration);

@@ -258,7 +258,8 @@ static void run_describe(sim_cluster *s) {
     const sim_case *c = s->c;
     const sim_model *model = s->model;
     s->run = (peer_run){.description = sha256_of("simulated run", 13), .seed = 1, .iterations = c->iterations, .microbatches = c->microbatches,
-                        .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .reproducible = model->reproducible, .save = true,
+                        .stages = c->stages, .slots = (uint16_t)c->slots, .shares = (uint16_t)(c->private_data ? c->data_peers : 0), .elastic = c->elastic, .patience_ns = c->patience_ns,
+                        .reproducible = model->reproducible, .save = true,
                         .routing = c->routing, .objective = c->objective, .start_version = c->start_version, .eval_every = c->eval_every, .eval_microbatches = c->eval_microbatches, .checkpoint_every = c->checkpoint_every,
                         .start_data_peers = (uint16_t)c->data_peers, .start_relays = (uint16_t)(c->relays + c->awaited), .shadows = (uint16_t)c->shadows,
                         .activation_bytes = model->activation_bytes, .model_tensors = model->model_tensors, .tensor_stage = model->tensor_stage};
@@ -336,7 +337,7 @@ void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_refere
     s->c = c;
     s->checker.version = c->start_version;
     s->model = model;
-    s->reference = reference;
+    s->reference = c->elastic ? NULL : reference;
     s->trace = trace;
     s->report = report;
     s->stats = &report->stats;

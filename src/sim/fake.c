@@ -185,10 +185,11 @@ static void run_weight(fake_worker *w, const job *work, job_result *result) {
     if (empty) w->sum_iteration = work->iteration;
     if (w->sum_iteration != work->iteration)
         fake_complain(w, "the sum is of iteration %llu", (unsigned long long)w->sum_iteration);
-    if (bitset_has(w->sum_set.words, work->m)) fake_complain(w, "m=%u is in the sum already", work->m);
-    bitset_add(w->sum_set.words, work->m);
+    if (bitset_has(w->sum_set.words, work->m) != work->minus) fake_complain(w, "m=%u is %s", work->m, work->minus ? "not in the sum" : "in the sum already");
+    if (work->minus) bitset_remove(w->sum_set.words, work->m);
+    else bitset_add(w->sum_set.words, work->m);
     for (uint32_t b = 0; b < w->blocks; b++)
-        w->sum[b] += (int64_t)mix3(stash->x ^ rng_mix(stash->head), stash->dy, mix3(b, work->m, w->base.stage)) >> 20;
+        w->sum[b] += (work->minus ? -1 : 1) * ((int64_t)mix3(stash->x ^ rng_mix(stash->head), stash->dy, mix3(b, work->m, w->base.stage)) >> 20);
     if (percent(w->model, 13 + w->base.stage, work->iteration, work->m, w->model->config.overflow_percent)) w->overflow = true;
     result->overflow = w->overflow;
     stash->phase = STASH_EMPTY;

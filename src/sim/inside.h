@@ -136,6 +136,8 @@ typedef struct sim_owner {
 typedef struct sim_checker {
     sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
     uint32_t owners;
+    log_close *closes;        // elastic: the last of each iteration
+    log_final *finals;        // elastic
     braid_id share[WIRE_MAX_SLOTS];    // whose private data they are
     sim_watch *watch;         // [node_capacity]
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
@@ -158,7 +160,7 @@ typedef struct sim_checker {
 typedef struct sim_cluster {
     const sim_case *c;
     const sim_model *model;
-    const sim_reference *reference;  // NULL: numbers are not compared
+    const sim_reference *reference;  // NULL: numbers are not compared, or in elastic runs at the end
     FILE *trace;
     sim_report *report;
     sim_stats *stats;
@@ -270,6 +272,8 @@ void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg);
 void sim_check_route(sim_cluster *s, uint32_t node);
 void sim_check_route_sent(sim_cluster *s, const message *msg);
 // --- check_log.c
+void sim_check_final_numbers(sim_cluster *s, const log_final *final);  // against the one-process run's
+void sim_check_close_numbers(sim_cluster *s, const log_close *close);
 // A peer takes an entry for committed: the first to do so, or it says what all others said.
 void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_job.c

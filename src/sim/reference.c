@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 typedef struct solo {
+    const log_close *closes;
     const sim_model *model;
     sim_reference *out;
     sim_worker *worker[WIRE_MAX_STAGES];
@@ -99,7 +100,7 @@ static void solo_iteration(solo *s, uint64_t t) {
     s->overflow = false;
     for (uint16_t i = 0; i < r->stages; i++) solo_run(s, i, (job){.kind = JOB_SUM_CLEAR, .iteration = t});
     for (uint32_t m = 0; m < r->microbatches; m++)
-        bitset_add(solo_microbatch(s, t, m, now) ? now->counted.words : now->voided.words, m);
+        if (!s->closes || bitset_has(s->closes[t].counted.words, m)) bitset_add(solo_microbatch(s, t, m, now) ? now->counted.words : now->voided.words, m);
     now->skip = now->tokens == 0;
     if (!now->skip) {
         solo_reduce(s, t, now);
@@ -123,6 +124,10 @@ static void solo_roots(solo *s, uint64_t version) {
 }
 
 sim_reference *sim_reference_new(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches) {
+    return sim_reference_of(model, start, iterations, microbatches, NULL);
+}
+
+sim_reference *sim_reference_of(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches, const log_close *closes) {
     sim_reference *r = calloc(1, sizeof *r);
     solo *s = calloc(1, sizeof *s);
     BRAID_ASSERT(r && s);
@@ -136,6 +141,7 @@ sim_reference *sim_reference_new(const sim_model *model, uint64_t start, uint64_
     BRAID_ASSERT(r->iteration && r->result_root && r->state_root && r->forward && r->backward);
     s->model = model;
     s->out = r;
+    s->closes = closes;
     for (uint16_t i = 0; i < model->stages; i++) {
         s->worker[i] = model->open(model, i, 1);
         solo_run(s, i, (job){.kind = JOB_STATE_INIT, .version = start});

@@ -123,7 +123,7 @@ static braid_hash save_verify(sim_cluster *s, sim_buffer *const *all_saved, uint
         job root = {.id = 1, .kind = JOB_STATE_ROOT, .stage = i, .version = version};
         w->run(w, &root, &blobs, &result);
         if (next != s->model->blocks[i]) sim_fail(s, "the checkpoint of version %llu lacks blocks of stage %u", (unsigned long long)version, i);
-        else if (!hash_equal(&result.hash, sim_reference_state(s->reference, version, i)))
+        else if (s->reference && !hash_equal(&result.hash, sim_reference_state(s->reference, version, i)))
             sim_fail(s, "the checkpoint of version %llu is wrong in stage %u", (unsigned long long)version, i);
         sha256_update(&all, result.hash.bytes, sizeof result.hash.bytes);
         sim_blobs_close(&table);

@@ -142,6 +142,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = read_choice(r, node, name, run_mode_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 0;
         return code;
+    case FIELD_BATCHES:
+        code = read_choice(r, node, name, run_batch_names, &choice);
+        if (code == BRAID_OK) *(bool *)place = choice == 1;
+        return code;
     case FIELD_ROUTING:
         code = yaml_read_choice(r->file, node, name, run_routing_names, RUN_ROUTINGS, &choice, r->error);
         if (code == BRAID_OK) *(run_routing *)place = (run_routing)choice;
@@ -282,7 +286,13 @@ static braid_err check_routing(const run_reader *r) {
 static braid_err check_private(const run_reader *r) {
     const run_config *run = r->run;
     const yaml_node *at = place_of(r->file, "data", "private");
+    if (run->elastic && run->private_data == 0)
+        return yaml_fail(r->file, place_of(r->file, "train", "batches"), r->error,
+                         "train.batches is elastic, but when all data peers have the same text nobody's microbatches need to be left out: leave it out, or set "
+                         "data.private");
     if (run->private_data == 0) return BRAID_OK;
+    if (run->private_data > run->microbatches)
+        return yaml_fail(r->file, at, r->error, "data.private is %u but there are %u microbatches: each data peer needs one", run->private_data, run->microbatches);
     if (run->private_data > run->slots)
         return yaml_fail(r->file, at, r->error, "data.private is %u but swarm.slots is %u: each data peer needs a slot", run->private_data, run->slots);
     if (r->travelled) return BRAID_OK;

@@ -33,6 +33,8 @@ typedef struct run_config {
     uint32_t private_data;             // data peers, each with a text of its own; 0: all have the same text
     train_recipe recipe;
     uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
+    bool elastic;           // private data: an iteration waits `patience` seconds for a data peer that is gone, then goes on without it
+    uint32_t patience;
     uint32_t slots;
     run_routing routing;
     run_objective objective;

@@ -4,7 +4,7 @@
 
 #define AT(member) .offset = offsetof(run_config, member)
 
-enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30 };
+enum { RUN_MAX_WIDTH = 1 << 16, RUN_MAX_LAYERS = 1024, RUN_MAX_VOCAB = 1 << 20, RUN_MAX_ITERATIONS = 1 << 30, RUN_MAX_PATIENCE = 7 * 24 * 3600 };
 
 // Not written: filled in by run_fill_defaults.
 static const uint64_t unset_long = UINT64_MAX;
@@ -42,6 +42,8 @@ const run_field run_fields[] = {
     {"train", "weight_decay", FIELD_FLOAT, AT(recipe.weight_decay), .from = 0, .to = 10},
     {"train", "clip", FIELD_FLOAT, AT(recipe.clip), .from = 0, .to = 1e9},
     {"train", "mode", FIELD_MODE, AT(recipe.reproducible)},
+    {"train", "batches", FIELD_BATCHES, AT(elastic)},
+    {"train", "patience", FIELD_COUNT, AT(patience), 1, RUN_MAX_PATIENCE},
     {"train", "recompute", FIELD_SWITCH, AT(recompute)},
     {"eval", "every", FIELD_COUNT, AT(eval_every), 0, RUN_MAX_ITERATIONS},
     {"eval", "microbatches", FIELD_COUNT, AT(eval_microbatches), 1, WIRE_MAX_MICROBATCHES},
@@ -61,6 +63,7 @@ const char *const run_sections[] = {"", "model", "data", "train", "eval", "check
 const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
 const char *const run_arch_names[2] = {[MODEL_LLAMA] = "llama", [MODEL_GPT] = "gpt"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
+const char *const run_batch_names[2] = {"strict", "elastic"};
 const char *const run_routing_names[RUN_ROUTINGS] = {"braid", "gwtf", "swarm"};
 const char *const run_objective_names[RUN_OBJECTIVES] = {"sum", "worst"};
 
@@ -86,6 +89,7 @@ void run_set_defaults(run_config *run) {
         .eval_every = unset_count,
         .eval_microbatches = 4,
         .data_peers = 1,
+        .patience = 30,
     };
 }
 

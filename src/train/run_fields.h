@@ -17,6 +17,7 @@ typedef enum run_field_kind {
     FIELD_MODE,    // bool: reproducible, fast
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
     FIELD_OBJECTIVE,  // run_objective: sum, worst
+    FIELD_BATCHES,    // bool: strict, elastic
     FIELD_BETAS,   // two floats
     FIELD_STAGES,  // run_config.stages and .blocks
     FIELD_TEXTS,   // run_config.text_count and .text
@@ -39,6 +40,7 @@ extern const char *const run_sections[];
 extern const size_t run_section_count;
 extern const char *const run_arch_names[2];
 extern const char *const run_mode_names[2];  // index 0: reproducible
+extern const char *const run_batch_names[2];  // index 1: elastic
 extern const char *const run_routing_names[RUN_ROUTINGS];
 extern const char *const run_objective_names[RUN_OBJECTIVES];
 

@@ -109,10 +109,21 @@ static bool any_overflow(const worker *w) {
     return false;
 }
 
+// Rounding to fixed point is the same on both sides of zero: what was added is gone without a trace.
+static void take_from_sum(void *context, size_t offset, const float *gradient, size_t count) {
+    enum { CHUNK = 1024 };
+    float negated[CHUNK];
+    for (size_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? count - at : CHUNK;
+        for (size_t i = 0; i < n; i++) negated[i] = -gradient[at + i];
+        add_to_sum(context, offset + at, negated, n);
+    }
+}
+
 void worker_weight(const worker_call *call) {
     worker *w = call->w;
     w->sum_used = true;
-    stage_weight_gradient(w->stage, slot_stash(call), add_to_sum, w);
+    stage_weight_gradient(w->stage, slot_stash(call), call->work->minus ? take_from_sum : add_to_sum, w);
     call->result->overflow = any_overflow(w);
 }
 

@@ -232,7 +232,7 @@ typedef struct message_get {
     uint64_t term, round;  // GET_PART, GET_RESULT in fast mode
     uint64_t version;      // the iteration for parts and results
     uint32_t first, count;
-    uint64_t digest;       // of the part's set
+    uint64_t digest;       // of the part's set; of a result, the log index of the CLOSE that it is the sum of
 } message_get;
 
 // The answer, with the bytes as payload.

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Each data peer has a text of its own. One of them is killed (kill -9) and comes back with its identity: the run waits, says
-for whom, and the weights are those of one process that has all the texts."""
+for whom, and the weights are those of one process that has all the texts. An elastic run goes on without who is gone."""
 
 import os
 
 from swarmlib import Braid, expect, seed_of_test, workplace, write_run, write_text
 
 
-def describe(directory, seed):
+def describe(directory, seed, train=""):
     texts = [os.path.join(directory, f"own{i}.txt") for i in range(3)]
     for i, text in enumerate(texts):
         write_text(text, seed + i)
@@ -20,7 +20,7 @@ def describe(directory, seed):
         paths[i] = os.path.join(directory, f"run{i}.yaml")
         with open(paths[i], "w", encoding="ascii") as file:
             for line in lines:
-                file.write((f"data: {{text: {own}, private: 3}}" if line.startswith("data:") else line) + "\n")
+                file.write((f"data: {{text: {own}, private: 3}}" if line.startswith("data:") else line.replace("train: {", "train: {" + train)) + "\n")
     return paths
 
 
@@ -63,6 +63,15 @@ def main():
         rest = [lead, *own, *relays]
         expect(all(peer.finish() == 0 for peer in rest), "not all ended well")
         expect(lead.events[-1]["weights"] == solo, f"{lead.events[-1]['weights']} is not {solo}")
+
+        elastic = describe(directory, seed, "batches: elastic, patience: 1, ")
+        up = Braid("up", elastic[3], "--relays", "3", "--kill", "data2@iteration:5")
+        up.weights()
+        expect(up.wait_for("awaited")["seconds"] == 1, "nobody is told how long is waited")
+        left_out = [event["left_out"] for event in up.of("iteration")]
+        print(f"left out: {left_out}")
+        expect(set(left_out[:4]) == {0} and left_out[-1] == 3, "what is left out, and when")
+        expect(all(event["microbatches"] + event["left_out"] == 8 for event in up.of("iteration")), "some are neither counted nor left out")
 
 
 main()

@@ -1,6 +1,6 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules.
 //     sim_sim_cluster                          the tests
-//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--private]
+//     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--private | --elastic]
 //         [--processes N] [--mutant NAME] [--trace]
 //     sim_sim_cluster --soak FROM:COUNT        all kinds of schedules (--mixed), with a line after every 2,000
 #include "case_run.h"
@@ -290,7 +290,7 @@ static bool parse_switch(const char *argument, options *o) {
         const char *name;
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
-               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--stage-deaths", &c->stage_deaths}, {"--trace", &o->trace}, {"--mixed", &c->mixed}};
+               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--stage-deaths", &c->stage_deaths}, {"--trace", &o->trace}, {"--mixed", &c->mixed}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
     return false;

@@ -1,5 +1,5 @@
-// Private data: the microbatches of a data peer that dies, stands still or is cut off wait for it, and what came out is what would have
-// come out anyway.
+// Private data: strict, the microbatches of a data peer that dies, stands still or is cut off wait for it, and what came out is what would
+// have come out anyway; elastic, they are left out after a while, and what came out is what one process makes of the rest.
 #include "case_run.h"
 #include "data_deaths.h"
 
@@ -54,22 +54,94 @@ static void test_random(void **state) {
     random_schedules(&campaign);
 }
 
-static void test_lending_shares_is_noticed(void **state) {
+// ---- elastic
+
+// It dies at each moment and never comes back: each of the three iterations goes on without it, and only the first one waits.
+static void test_every_moment_left_out(void **state) {
     (void)state;
-    sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .processes = 2, .mutant = SIM_MUTANT_LENDS_SHARES, .replay = "sim_sim_cluster"};
+    uint64_t left_out = 0;
+    for (uint32_t i = 0; i < DATA_DEATHS; i++) {
+        sim_case c = data_death_case(i, false, 0);
+        c.private_data = c.elastic = true;
+        c.patience_ns = 100 * SECOND;
+        sim_report report;
+        case_run(&bench, data_deaths[i].name, &c, false, "", &report);
+        // silent ones are found dead after 10 s
+        if (report.stats.virtual_ns > c.patience_ns + 30 * SECOND)
+            fail_msg("%s: it took %.1f s", data_deaths[i].name, (double)report.stats.virtual_ns / 1e9);
+        left_out += report.stats.left_out;
+    }
+    print_message("left out %llu microbatches in %u runs\n", (unsigned long long)left_out, (uint32_t)DATA_DEATHS);
+    assert_true(left_out >= DATA_DEATHS * 2);  // of the last iteration at least, two or three
+}
+
+static void test_back_while_it_is_waited_for(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DATA_DEATHS; i++) {
+        sim_case c = data_death_case(i, true, 5 * SECOND);
+        c.private_data = c.elastic = true;
+        c.patience_ns = 60 * SECOND;
+        sim_report report;
+        case_run(&bench, data_deaths[i].name, &c, false, "", &report);
+        if (report.stats.left_out != 0) fail_msg("%s: %llu microbatches were left out", data_deaths[i].name, (unsigned long long)report.stats.left_out);
+    }
+}
+
+// Left out, and back later: counted from the next iteration on.
+static void test_back_when_it_was_left_out(void **state) {
+    (void)state;
+    sim_case c = data_death_case(7, true, 10 * SECOND);
+    c.private_data = c.elastic = true;
+    c.patience_ns = SECOND;
+    c.iterations = 60;
+    sim_report report;
+    case_run(&bench, "a long absence", &c, false, "", &report);
+    uint64_t its = (uint64_t)(c.iterations - 1) * (c.microbatches / c.data_peers);
+    print_message("left out %llu microbatches in %.1f s\n", (unsigned long long)report.stats.left_out, (double)report.stats.virtual_ns / 1e9);
+    assert_in_range(report.stats.left_out, 2, its / 2);
+}
+
+static void test_random_elastic(void **state) {
+    (void)state;
+    sim_campaign campaign = {.first = 1, .count = RANDOM, .data_deaths = true, .elastic = true, .processes = 2, .print = 3, .replay = "sim_sim_cluster"};
+    random_schedules(&campaign);
+    campaign.real = true;
+    campaign.count = RANDOM_REAL;
+    random_schedules(&campaign);
+    campaign.real = false;
+    campaign.odd = campaign.flaps = true;
+    campaign.count = RANDOM_ODD;
+    random_schedules(&campaign);
+}
+
+static void expect_noticed(sim_mutant mutant) {
+    sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .elastic = mutant != SIM_MUTANT_LENDS_SHARES,
+                             .processes = 2, .mutant = mutant, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
     do {
         sim_campaign_run(&campaign, stdout, &r);
         campaign.first += MUTANT_SEEDS;
     } while (r.failures == 0 && campaign.first < MUTANT_MOST);
-    assert_true(r.failures > 0);
+    print_message("mutant %s: noticed with seed %llu\n", sim_mutant_name(mutant), (unsigned long long)r.first_failure);
+    if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(mutant));
+}
+
+static void test_mutants_are_noticed(void **state) {
+    (void)state;
+    expect_noticed(SIM_MUTANT_LENDS_SHARES);
+    expect_noticed(SIM_MUTANT_KEEPS_LEFT_OUT);
+    expect_noticed(SIM_MUTANT_DIVIDES_BY_ALL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),
         cmocka_unit_test(test_random),
-        cmocka_unit_test(test_lending_shares_is_noticed),
+        cmocka_unit_test(test_every_moment_left_out),
+        cmocka_unit_test(test_back_while_it_is_waited_for),
+        cmocka_unit_test(test_back_when_it_was_left_out),
+        cmocka_unit_test(test_random_elastic),
+        cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);

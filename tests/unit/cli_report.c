@@ -34,7 +34,7 @@ static void test_json_shape(void **state) {
     size_t length = report_to_json(&e, line);
     assert_int_equal(length, strlen(line));
     assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,"
-                              "\"tokens\":8192,\"microbatches\":8,"
+                              "\"tokens\":8192,\"microbatches\":8,\"left_out\":0,"
                               "\"tokens_per_second\":1234.5,\"norm\":0.5,\"learning_rate\":0.001,\"skip\":false,"
                               "\"wasted\":0,\"computed_seconds\":0,\"wasted_seconds\":0}");
     report_event repair = {.kind = REPORT_REPAIR,
@@ -243,6 +243,28 @@ static void tell_relay(report *r) {
 }
 
 // Who knows neither loss nor weights says neither; who has no peers draws none.
+static void tell_absence(report *r) {
+    report_event away = {.kind = REPORT_AWAITED, .peer = "0123456789ab", .microbatches = 3}, next = iteration(7, 50, 2);
+    report_tell(r, &away);
+    away.seconds = 30;
+    report_tell(r, &away);
+    next.left_out = 3;
+    report_tell(r, &next);
+    away.kind = REPORT_BACK;
+    report_tell(r, &away);
+}
+
+static void test_who_is_awaited(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_PLAIN, tell_absence);
+    assert_non_null(strstr(text, "peer 01234567 is gone: 3 microbatches of each iteration are made of its text alone, and the run waits until it is back\n"));
+    assert_non_null(strstr(text, "they wait 30 s, then they are left out until it is back\n"));
+    assert_non_null(strstr(text, "rate 0.001  3 microbatches left out\n"));
+    assert_non_null(strstr(text, "peer 01234567 is back after 30 s, with its 3 microbatches of each iteration\n"));
+    text = shown(REPORT_LIVE, tell_absence);
+    assert_non_null(strstr(text, "awaiting 01234567 for "));
+}
+
 static void test_what_is_not_known_is_not_shown(void **state) {
     (void)state;
     const char *text = shown(REPORT_LIVE, tell_relay);
@@ -373,6 +395,7 @@ int main(void) {
         cmocka_unit_test(test_json_ends_with_end),
         cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_live_redraws_in_place),
+        cmocka_unit_test(test_who_is_awaited),
         cmocka_unit_test(test_what_is_not_known_is_not_shown),
         cmocka_unit_test(test_flows),
         cmocka_unit_test(test_silent),

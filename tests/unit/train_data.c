@@ -56,6 +56,34 @@ static void test_targets_are_the_inputs_shifted(void **state) {
     train_data_free(data);
 }
 
+// Microbatch m is what the data peer of its share, who has only its own text, makes of it.
+static void test_each_share_has_its_text(void **state) {
+    (void)state;
+    const char *paths[] = {path_of("own0"), path_of("own1")};
+    for (uint32_t i = 0; i < 2; i++) write_counting(paths[i], 1000 * i, 3000 + i);
+    train_data *all = NULL, *own[] = {open_one(paths[0], 0.1), open_one(paths[1], 0.1)};
+    const train_shares shares = {.slots = 3, .microbatches = 7};
+    braid_error error = {0};
+    if (train_data_open_shares(paths, 2, &shares, 0.1, TOKENS, &all, &error)) fail_msg("%s", error.text);
+    int32_t inputs[ROWS], targets[ROWS], others[ROWS];
+    for (uint32_t m = 0; m < 12; m++) {
+        uint32_t share = m % 3 % 2;
+        for (uint32_t which = 0; which < 2; which++) {
+            if (m < 7) {
+                train_data_sample(all, 5, 1, m, SEQUENCES, TOKENS, inputs, targets);
+                train_data_sample(own[which], 5, 1, m, SEQUENCES, TOKENS, others, targets);
+            } else {
+                train_data_held_out(all, 5, m - 7, SEQUENCES, TOKENS, inputs, targets);
+                train_data_held_out(own[which], 5, m - 7, SEQUENCES, TOKENS, others, targets);
+            }
+            assert_int_equal(memcmp(inputs, others, sizeof inputs) == 0, which == share);
+        }
+    }
+    train_data_free(all);
+    train_data_free(own[0]);
+    train_data_free(own[1]);
+}
+
 static void test_a_sample_depends_on_its_names_only(void **state) {
     (void)state;
     const char *path = path_of("text");
@@ -169,6 +197,7 @@ static void test_bad_text_is_said_kindly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_targets_are_the_inputs_shifted),
+        cmocka_unit_test(test_each_share_has_its_text),
         cmocka_unit_test(test_a_sample_depends_on_its_names_only),
         cmocka_unit_test(test_held_out_text_is_apart),
         cmocka_unit_test(test_the_whole_text_is_drawn_from),

@@ -111,6 +111,35 @@ static void test_every_key(void **state) {
     assert_int_equal(run.objective, RUN_OBJECTIVE_WORST);
 }
 
+static void test_private_data(void **state) {
+    (void)state;
+    const char *all = "model: {dim: 64, layers: 2, heads: 4}\ndata: {text: [a, b, c], private: 3}\ntrain: {batches: elastic, patience: 5}\n";
+    braid_error error;
+    parse(all);
+    assert_int_equal(run.private_data, 3);
+    assert_int_equal(run.slots, 3);
+    assert_int_equal(run.data_peers, 3);
+    assert_true(run.elastic);
+    assert_int_equal(run.patience, 5);
+    assert_int_equal(run_config_has_all_texts(&run, &error), BRAID_OK);
+    // its own text names nobody's run
+    const braid_hash one = {{1}}, another = {{2}};
+    braid_hash first = run_config_hash(&run, &one), second = run_config_hash(&run, &another);
+    assert_true(hash_equal(&first, &second));
+    parse("model: {dim: 64, layers: 2, heads: 4}\ndata: {text: a, private: 3}\ntrain: {batches: elastic, patience: 5}\n");
+    second = run_config_hash(&run, &one);
+    assert_true(hash_equal(&first, &second));
+    assert_int_equal(run_config_has_all_texts(&run, &error), BRAID_CONFIG);
+    parse(small);
+    assert_false(run.elastic);
+    assert_int_equal(run.private_data, 0);
+    expect_refused(changed("data:", "data:\n  private: 9"), "data.private is 9 but there are 8 microbatches");
+    expect_refused("model: {dim: 64, layers: 2, heads: 4}\ndata: {text: [a, b], private: 3}\n", "data.private is 3 and data.text names 2 files");
+    expect_refused("model: {dim: 64, layers: 2, heads: 4}\ndata: {text: a, private: 3}\nswarm: {slots: 2}\n", "data.private is 3 but swarm.slots is 2");
+    expect_refused("model: {dim: 64, layers: 2, heads: 4}\ndata: {text: a, private: 3}\nswarm: {data_peers: 2}\n", "swarm.data_peers is 2");
+    expect_refused(changed("train:", "train:\n  batches: elastic"), "train.batches is elastic");
+}
+
 static void test_paths(void **state) {
     (void)state;
     static const char *const cases[][2] = {{"a", "/base/in/a"},         {"./a", "/base/in/a"},   {"../a", "/base/a"},
@@ -283,7 +312,7 @@ int main(void) {
         cmocka_unit_test(test_strange_descriptions),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_private_data), cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
