@@ -281,9 +281,7 @@ void log_progress(peer *p) {
 void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
 
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
-    if (from == NO_CONTACT) return;
-    raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
-    if (msg->kind == MESSAGE_VOTE) send_leader(p, from);  // it may be no voter any more, and have missed who leads
+    if (from != NO_CONTACT) raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
 }
 
 bool peer_recall(peer *p, const log_entry *record) {
