@@ -102,10 +102,8 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         break;
     case JOB_REDUCE:
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
-        else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration) {
-            if (!s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
-        }
-        else if (s->checker.close.iteration == work->iteration && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
+        else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration && !s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
+        else if (s->checker.close.iteration == work->iteration && s->node[node].view.log_position >= s->checker.close_index && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
         break;
     case JOB_APPLY: check_apply(s, node, work); break;
     default: break;
