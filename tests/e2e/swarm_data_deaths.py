@@ -28,7 +28,8 @@ def main():
         data = [event["phase"] for event in dead if event["stage"] == 0]
         print(f"killed {len(dead)}, data peers at {sorted(data)}; repairs {wild.events[-1]['repairs']}; {wild.events[-1]['seconds']:.1f} s")
         expect(weights == solo, f"data peers killed at {data}: {weights} is not {solo}")
-        expect(len(data) >= 3, f"only {len(data)} data peers died")
+        # how many more depends on how soon others are there: nobody is killed whose death would end the run
+        expect(len(data) >= 2, f"only {len(data)} data peers died")
 
 
 main()

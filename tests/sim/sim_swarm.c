@@ -280,7 +280,7 @@ static void test_links_fall(void **state) {
         sim_swarm_report report;
         scenario *s = parse(quiet);
         s->seed = seed;
-        s->resets = 1500;
+        s->resets = 6000;
         run_scenario(s, NULL, &report);
         scenario_free(s);
         if (report.failed) fail_msg("seed %llu: %s", (unsigned long long)seed, report.text);

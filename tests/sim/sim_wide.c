@@ -128,13 +128,13 @@ static void assert_near(const char *more, uint32_t iterations, double most) {
 
 static void test_among_places(void **state) {
     (void)state;
-    assert_near("links: {jitter_ms: 1, up_mbps: 1000, down_mbps: 1000}\n", 80, 1.03);
+    assert_near("links: {jitter_ms: 1, up_mbps: 1000, down_mbps: 1000}\n", 160, 1.03);
 }
 
 // What a link carries is known once a tensor has gone there; before, from what both lines carried elsewhere.
 static void test_with_slow_lines(void **state) {
     (void)state;
-    assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 12, 1.03);
+    assert_near("links: {jitter_ms: 1, up_mbps: 200, down_mbps: 200, pairs: [{from: [v1, l2], to: [v2, l3], mbps: 10}]}\n", 24, 1.03);
 }
 
 // Two more come to a stage of 15 and make it crowded; some die, and it is not. Every rule holds meanwhile, and in whatever order
