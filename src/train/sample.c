@@ -92,9 +92,13 @@ static braid_err load_weights(checkpoint *from, tensor_pool *pool, float **out, 
 }
 
 braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error) {
+    const model_config *model = checkpoint_model(from);
+    if (model->vocab < SAMPLE_BYTES)
+        return braid_fail(error, BRAID_CONFIG, "this model knows %u tokens; to read and write bytes it needs %d", model->vocab,
+                          SAMPLE_BYTES);
     generator *g = calloc(1, sizeof *g);
     if (!g) return braid_fail(error, BRAID_MEMORY, "no memory for this model");
-    g->model = *checkpoint_model(from);
+    g->model = *model;
     g->logits = room_for(g->model.vocab * sizeof *g->logits);
     g->tokens = calloc(g->model.context, sizeof *g->tokens);
     braid_err err = tensor_pool_new(threads, &g->pool, error);
@@ -138,11 +142,9 @@ static void catch_up(generator *g) {
         decoder_read(g->decoder, (uint32_t)g->tokens[i], i + 1 == g->count ? g->logits : NULL);
 }
 
-static uint32_t choices_of(const generator *g) { return g->model.vocab < SAMPLE_BYTES ? g->model.vocab : SAMPLE_BYTES; }
-
 uint8_t generator_next(generator *g, const sample_settings *settings, rng *random) {
     catch_up(g);
-    uint8_t byte = (uint8_t)sample_token(g->logits, choices_of(g), settings, random);
+    uint8_t byte = (uint8_t)sample_token(g->logits, SAMPLE_BYTES, settings, random);
     generator_read(g, &byte, 1);
     return byte;
 }

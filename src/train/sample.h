@@ -22,7 +22,8 @@ uint32_t sample_token(const float *logits, uint32_t count, const sample_settings
 
 typedef struct generator generator;
 
-// Loads the weights; `narrow`: matrices as 8-bit integers. Free with generator_free; the checkpoint may be closed.
+// Loads the weights; `narrow`: matrices as 8-bit integers. A model that does not know every byte is refused (BRAID_CONFIG). Free
+// with generator_free; the checkpoint may be closed.
 braid_err generator_new(checkpoint *from, bool narrow, unsigned threads, generator **out, braid_error *error);
 void generator_free(generator *g);
 // Appends bytes to what the model has read. Only the last `context` of them matter.

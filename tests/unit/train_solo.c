@@ -195,14 +195,19 @@ static void test_what_cannot_be_is_refused(void **state) {
     expect_refused(f, f->run.checkpoint, 0, "its dim is 32, the run's is 64");
 }
 
-static generator *trained(fixture *f, uint64_t iterations, bool narrow) {
+static checkpoint *trained_checkpoint(fixture *f, uint64_t iterations) {
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     diary d = {0};
+    checkpoint *c = NULL;
     f->run.recipe.iterations = iterations;
     run_solo(f, &d, 1, NULL, iterations);
-    checkpoint *c = NULL;
-    generator *g = NULL;
     assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+    return c;
+}
+
+static generator *trained(fixture *f, uint64_t iterations, bool narrow) {
+    checkpoint *c = trained_checkpoint(f, iterations);
+    generator *g = NULL;
     assert_int_equal(generator_new(c, narrow, 1, &g, NULL), BRAID_OK);
     checkpoint_close(c);
     return g;
@@ -235,6 +240,19 @@ static void test_the_same_seed_writes_the_same_text(void **state) {
     for (int i = 0; i < 40; i++) assert_int_equal(generator_next(g, &settings, &r), generator_next(h, &settings, &s));
     generator_free(g);
     generator_free(h);
+}
+
+// A byte that it does not know would lie outside of its tables.
+static void test_a_model_of_few_tokens_is_refused(void **state) {
+    fixture *f = *state;
+    f->run.model.vocab = 255;  // the text is ASCII
+    checkpoint *c = trained_checkpoint(f, 1);
+    generator *g = NULL;
+    braid_error error = {0};
+    assert_int_equal(generator_new(c, false, 1, &g, &error), BRAID_CONFIG);
+    assert_non_null(strstr(error.text, "255 tokens"));
+    assert_null(g);
+    checkpoint_close(c);
 }
 
 static void test_sampling_follows_its_settings(void **state) {
@@ -272,6 +290,7 @@ int main(void) {
         TEST(test_what_cannot_be_is_refused),
         TEST(test_a_trained_model_writes_its_words),
         TEST(test_the_same_seed_writes_the_same_text),
+        TEST(test_a_model_of_few_tokens_is_refused),
         TEST(test_sampling_follows_its_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
