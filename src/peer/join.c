@@ -3,12 +3,19 @@
 
 #include <string.h>
 
+static uint32_t data_peers(const peer *p, uint32_t from) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].stage == 0 && p->members[i].contact != from;
+    for (uint32_t i = 0; i < p->contact_high; i++) count += p->contacts[i].used && p->contacts[i].joining && p->contacts[i].join_kind == MEMBER_DATA;
+    return count;
+}
+
 // The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
-    if (join->kind == MEMBER_DATA) return member_count_stage(p, 0) < WIRE_MAX_STAGE_MEMBERS;
+    if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
     for (uint16_t s = 1; s < p->run.stages; s++) {
         uint64_t capacity = 0;
