@@ -149,6 +149,7 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
     if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) return;  // an earlier life
+    if (entry->stage >= p->run.stages) return;
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;

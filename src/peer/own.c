@@ -134,11 +134,11 @@ void own_launch(peer *p) {
 }
 
 void own_cancel(peer *p, uint32_t m, member_id who) {
-    if (who == 0 || who == p->me) return;
+    const member *at = who == p->me ? NULL : member_find(p, who);
+    if (at == NULL || member_is_shadow(at)) return;
     const held *h = &p->held[m];
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
-    const member *at = member_find(p, who);
-    cancel->subject = (message_subject){.m = m, .stage = at == NULL ? 0 : at->stage, .attempt = h->used ? h->attempt : UINT32_MAX, .owner_term = p->owner_term[m % p->run.slots]};
+    cancel->subject = (message_subject){.m = m, .stage = at->stage, .attempt = h->used ? h->attempt : UINT32_MAX, .owner_term = p->owner_term[m % p->run.slots]};
     peer_send_member(p, who, 0);
 }
 

@@ -1,0 +1,145 @@
+// One peer among others that say what an honest one would not, or at a moment that is rare.
+#include "peer/peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BYTES = 1024, MOST = 8 };
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint16_t tensor_stage[3] = {0, 1, 2};
+
+typedef struct world {
+    peer *p;
+    peer_run run;
+    uint64_t now, log, owner_term[2];
+    uint32_t self;
+    blob_id blobs;
+    bool busy;      // a job that was begun is not done
+    job work;
+    uint32_t asked; // whom it has sent a GET last
+} world;
+
+static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
+
+static void step(world *w, const event *e);
+
+static void do_job(world *w) {
+    if (w->work.id == 0 || w->busy) return;
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = true, .version = w->work.version};
+    w->work.id = 0;
+    w->now += MILLISECOND;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+static void step(world *w, const event *e) {
+    effect out;
+    peer_step(w->p, w->now, e);
+    while (peer_next_effect(w->p, &out)) {
+        if (out.kind == EFFECT_JOB) w->work = *out.job;
+        if (out.kind == EFFECT_SEND && out.message_kind == MESSAGE_GET) w->asked = out.id.bytes[0];
+    }
+    do_job(w);
+}
+
+static void deliver(world *w, uint32_t from, message *m, bool tensor) {
+    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m};
+    m->sender = from;
+    m->log_position = w->log;
+    if (tensor) e.blob = 1000 + ++w->blobs;
+    if (tensor) e.blob_bytes = BYTES;
+    step(w, &e);
+}
+
+static uint64_t append(world *w, log_entry entry) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = w->log, .entry = entry}};
+    m.u.log.entry.index = ++w->log;
+    m.u.log.entry.term = 1;
+    deliver(w, 1, &m, false);
+    return w->log;
+}
+
+static void admit(world *w, uint32_t number, member_kind kind, uint16_t stage) {
+    log_entry entry = {.kind = LOG_MEMBER, .u.member = {.peer = name_of(number), .stage = stage, .kind = (uint8_t)kind, .capacity = 2, .incarnation = 1}};
+    assert_int_equal(append(w, entry), number);
+    if (number != w->self) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
+}
+
+static void own(world *w, uint16_t slot, member_id who) { w->owner_term[slot] = append(w, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = slot, .member = who}}); }
+
+static void open_world(world *w, uint32_t self, member_kind kind) {
+    const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1"};
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
+    memset(memory, 0, peer_bytes(&w->run, &config));
+    w->self = self;
+    w->now = 1000 * MILLISECOND;
+    w->p = peer_init(memory, &w->run, &config, w->now);
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+}
+
+static peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t slots) {
+    return (peer_run){.seed = 1, .iterations = 3, .microbatches = microbatches, .stages = stages, .slots = slots, .start_data_peers = 1, .start_relays = 2, .reproducible = true,
+                      .activation_bytes = BYTES, .blocks = {1, 1, 1}, .tensors = {1, 1, 1}, .model_tensors = stages, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
+}
+
+static message_subject subject_of(const world *w, uint32_t m, uint16_t stage) {
+    return (message_subject){.m = m, .stage = stage, .attempt = 1, .owner_term = w->owner_term[m % w->run.slots]};
+}
+
+// ---- a shadow that brings a microbatch home
+
+// A shadow is in no stage, so nothing can be said to it about one.
+static void test_a_shadow_brings_home(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    w.run.shadows = 1;
+    open_world(&w, 5, MEMBER_DATA);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_SHADOW, 2);
+    admit(&w, 5, MEMBER_DATA, 0);
+    own(&w, 0, 5);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 0; i < 3; i++) {
+        message m = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 5, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {5, 2, 4}}}};
+        deliver(&w, 4, &m, true);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.slots_used, 2);
+    free(w.p);
+}
+
+// A log that names a stage which the run does not have is another run's.
+static void test_no_such_stage(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    member_id members[MOST];
+    open_world(&w, 3, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 3);
+    admit(&w, 3, MEMBER_RELAY, WIRE_MAX_STAGES - 1);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.member, 0);
+    assert_int_equal(view.log_position, 3);
+    for (uint16_t s = 0; s < WIRE_MAX_STAGES; s++) assert_int_equal(peer_members(w.p, s, members, MOST), s == 0);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_shadow_brings_home),
+        cmocka_unit_test(test_no_such_stage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
