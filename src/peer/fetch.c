@@ -355,14 +355,16 @@ void fetch_data(peer *p, const message *msg, blob_id blob) {
     bool asked = false;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
-        if (!pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
-        if (q->from == msg->sender) asked = true;
-        if (q->from == msg->sender && c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
-        q->used = false;  // of whomever else it was asked, too
+        if (q->from != msg->sender || !pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
+        asked |= q->version == get->version;
+        if (c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
+        q->used = false;
     }
     if (c != NULL) c->donor.came_ns = p->now;
     bool taken = c != NULL && (get->what == GET_STATE ? take_state(p, msg, blob) : asked && take_names(p, msg, blob));
     if (!taken) peer_release(p, &blob);
+    for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // whomever else it was asked of
+        if (pull_overlaps(&p->pulls[i], get->what, p->stage, get->first, get->count)) p->pulls[i].used = false;
 }
 
 static void put_done(peer *p, const task *t, const job_result *r) {

@@ -136,10 +136,34 @@ static void test_no_such_stage(void **state) {
     free(w.p);
 }
 
+// ---- a joiner
+
+// Who was not asked, and has nothing to give, does not make the joiner forget whom it asked.
+static void test_an_answer_that_nobody_asked_for(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    w.run.start_version = 1;
+    open_world(&w, 4, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_RELAY, 1);
+    w.busy = true;
+    uint32_t asked = w.asked;
+    assert_int_not_equal(asked, 0);
+    message names = {.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = {.what = GET_NAMES, .stage = 1, .version = 1, .count = 1}};
+    deliver(&w, 3, &names, true);
+    assert_int_equal(w.work.id, 0);
+    deliver(&w, asked, &names, true);
+    assert_int_equal(w.work.kind, JOB_NAMES_PUT);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_shadow_brings_home),
         cmocka_unit_test(test_no_such_stage),
+        cmocka_unit_test(test_an_answer_that_nobody_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
