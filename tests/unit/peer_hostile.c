@@ -159,11 +159,58 @@ static void test_an_answer_that_nobody_asked_for(void **state) {
     free(w.p);
 }
 
+// ---- elastic
+
+static void count_one(world *w, uint32_t m, uint32_t owner) {
+    const message_path path = {.stages = 2, .member = {owner, w->self}};
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = owner, .forward_to = 2, .path = path}};
+    deliver(w, owner, &forward, true);
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = owner, .path = path}};
+    deliver(w, owner, &backward, true);
+    message commit = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .tokens = 1, .path = path}};
+    deliver(w, owner, &commit, false);
+}
+
+static log_entry close_of(uint64_t counted) { return (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {counted}, .tokens = 4}}; }
+
+// What is about to be taken out of the sum lies in slots that a repair would like to have. It must come out all the same.
+static void test_a_repair_evicts_nothing_that_is_taken_back(void **state) {
+    (void)state;
+    peer_view view;
+    world w = {.run = run_of(2, 4, 2)};
+    w.run.shares = 2;
+    w.run.elastic = true;
+    open_world(&w, 3, MEMBER_RELAY);
+    for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
+    admit(&w, 3, MEMBER_RELAY, 1);
+    for (uint16_t i = 0; i < 2; i++) append(&w, (log_entry){.kind = LOG_SHARE, .u.share = {.share = i, .peer = name_of(i + 1u)}});
+    for (uint16_t i = 0; i < 2; i++) own(&w, i, i + 1u);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    count_one(&w, 1, 2);
+    count_one(&w, 3, 2);
+    peer_look(w.p, &view);
+    assert_int_equal(view.k.words[0], 1 << 1 | 1 << 3);
+    append(&w, close_of(15));
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2, .reason = EXPEL_DEAD}});
+    w.busy = true;
+    append(&w, close_of(1 << 0 | 1 << 2));
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    message repair = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 2, 1), .owner = 1, .forward_to = 2, .repair = true, .path = {.stages = 2, .member = {1, 3}}}};
+    deliver(&w, 1, &repair, true);
+    w.busy = false;
+    do_job(&w);
+    peer_look(w.p, &view);
+    assert_int_equal(view.k.words[0], 0);
+    assert_int_equal(view.counted, 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_shadow_brings_home),
         cmocka_unit_test(test_no_such_stage),
         cmocka_unit_test(test_an_answer_that_nobody_asked_for),
+        cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
