@@ -136,6 +136,7 @@ static void take_back(peer *p, uint32_t m) {
     if (!h->taking_back) reduce_open(p);
     h->taking_back = true;
     if (h->slot != NO_SLOT || !hold_slot(p, h)) return;
+    h->on = h->back = (sending){0};  // whoever has not said that he has it needs it no more
     h->forward = WORK_QUEUED;
     h->backward = h->weight = WORK_NONE;
 }
