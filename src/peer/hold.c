@@ -45,8 +45,12 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
 void hold_free(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (!h->used) return;
-    p->wasted_ns += h->spent_ns;  // since it was counted, if it was
-    p->wasted += h->spent_ns > 0;
+    if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no more
+        p->useful_ns += h->spent_ns;
+    } else {
+        p->wasted_ns += h->spent_ns;  // since it was counted, if it was
+        p->wasted += h->spent_ns > 0;
+    }
     peer_release(p, &h->x);
     peer_release(p, &h->y);
     peer_release(p, &h->dy);
