@@ -108,6 +108,7 @@ static braid_err roles_check(const node_flags *f, node_role *role, braid_error *
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
     if (*role == NODE_RELAY && f->run) return braid_fail(error, BRAID_ARGUMENT, "a relay learns the run from the leader; leave out --run, or add --data");
+    if (f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
     if (*role == NODE_RELAY && f->share) return braid_fail(error, BRAID_ARGUMENT, "--share is for data peers; add --data, or leave it out");
     if (f->beside && (*role != NODE_RELAY || f->shadow)) return braid_fail(error, BRAID_ARGUMENT, "--beside is for a shadow alone; leave out --lead, --data and --shadow");
     return BRAID_OK;

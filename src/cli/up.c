@@ -232,9 +232,12 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     err = run_config_has_all_texts(run, error);
     if (err) return err;
     s->private_data = run->private_data > 0;
+    s->awaits_texts = s->private_data && !run->elastic;
+    s->stages = run->stages;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     // the first leader's death costs the run nothing if another data peer has the text and more than one has the log
+    if (f->voters && f->voters % 2 == 0) return braid_fail(error, BRAID_ARGUMENT, "--voters %u: an even number outlives no more deaths than one less; give 1, 3 or 5", (unsigned)f->voters);
     s->voters = f->voters ? f->voters : s->data_peers < 2 || f->measure || s->private_data ? 1 : s->data_peers < 5 ? 3 : 5;
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",

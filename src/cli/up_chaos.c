@@ -58,12 +58,25 @@ static braid_err leader_may_die(const swarm *s, const char *flag, const char *sp
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
 }
 
+// Said before the run begins: of these nobody could ever be killed, or the run would wait for ever for who is.
+static braid_err victim_check(const swarm *s, const char *spec, const action *a, braid_error *error) {
+    if (a->stage > 0 && a->stage >= s->stages)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->stages - 1);
+    if (a->stage > 0 && s->shadows == 0)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run would end with the stage; give it --shadows 1 or more", spec);
+    if (a->role != CHILD_RELAY && s->awaits_texts)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the data are private, and the run would wait for that peer's text for ever; let it go on without (train: batches: elastic)", spec);
+    return BRAID_OK;
+}
+
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
     action a = {.kind = ACTION_KILL};
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: write who and when, as in relay3@iteration:12, any@weight, any@iteration:5/final, data2@iteration:7, leader@iteration:9 or stage:2@iteration:6/backward", spec);
+    braid_err err = victim_check(s, spec, &a, error);
+    if (err) return err;
     at++;
     if (strncmp(at, iteration_word, ITERATION_WORD) == 0) {
         at += ITERATION_WORD;
@@ -73,7 +86,7 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
         at = end + 1;
     }
     a.kind = ACTION_ARM;
-    braid_err err = fault_parse(at, &a.at, error);
+    err = fault_parse(at, &a.at, error);
     return err ? err : action_add(s, &a, error);
 }
 
@@ -145,6 +158,8 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
     chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
     if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,seed=7", spec);
+    if ((c.data || c.leader) && s->awaits_texts)
+        return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: the data are private, and the run would wait for a dead data peer's text for ever; let it go on without (train: batches: elastic)", spec);
     if (c.leader && leader_may_die(s, "--chaos", spec, error)) return BRAID_ARGUMENT;
     uint64_t last = iterations > 3 ? iterations - 3 : 1;
     moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};

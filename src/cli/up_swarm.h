@@ -129,7 +129,8 @@ struct swarm {
 
     // what the children are started with
     const char *run_path, *resume, *log, *trace, *measure;
-    bool private_data;
+    bool private_data, awaits_texts;  // awaits_texts: for ever, when their data peer is dead
+    uint32_t stages;
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters;
     char program[1024];
     char ticket[512];

@@ -20,7 +20,7 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench generate"; do
+    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench generate"; do
         # shellcheck disable=SC2086 # an experiment is two words
         "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
@@ -109,6 +109,10 @@ expect 2 "CHECKPOINT is missing" "$BRAID" generate
 expect 0 "the" "$BRAID" generate saved --prompt the --tokens 5 --int8
 expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
 expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json
+expect 2 "--voters 2: an even number" "$BRAID" up run.yaml --voters 2
+expect 2 "--voters 4: an even number" "$BRAID" node --lead --run run.yaml --voters 4
+expect 2 "give it --shadows 1" "$BRAID" up run.yaml --kill stage:1@iteration:2
+expect 2 "the run has no stage 9" "$BRAID" up run.yaml --shadows 1 --kill stage:9@iteration:2
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5

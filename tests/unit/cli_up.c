@@ -33,6 +33,8 @@ static int swarm_begin(void **state) {
     }
     s->alive = 1;  // somebody is: the loop, which was never started, is not ended
     s->started = true;
+    s->stages = 4;
+    s->shadows = 1;
     *state = s;
     return 0;
 }
@@ -133,8 +135,15 @@ static void test_who_is_to_be_killed(void **state) {
     assert_int_equal(a->iteration, 6);
     assert_int_equal(chaos_add_kill(s, "relay3@iteration:6", &error), BRAID_OK);
     assert_int_equal(s->actions[1].stage, 0);
-    static const char *const wrong[] = {"stage:@weight", "stage:0@weight", "stage:x@weight", "stage2@weight", "stage:2"};
+    static const char *const wrong[] = {"stage:@weight", "stage:0@weight", "stage:x@weight", "stage2@weight", "stage:2", "stage:4@weight"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(chaos_add_kill(s, wrong[i], &error), BRAID_ARGUMENT);
+    s->shadows = 0;
+    assert_int_equal(chaos_add_kill(s, "stage:2@weight", &error), BRAID_ARGUMENT);
+    s->awaits_texts = true;
+    assert_int_equal(chaos_add_kill(s, "data2@weight", &error), BRAID_ARGUMENT);
+    assert_int_equal(chaos_add_random(s, "data=1", 0, 20, &error), BRAID_ARGUMENT);
+    assert_int_equal(chaos_add_kill(s, "any@weight", &error), BRAID_OK);
+    assert_int_equal(chaos_add_random(s, "kills=1", 0, 20, &error), BRAID_OK);
 }
 
 static void test_a_stage_without_a_shadow_is_spared(void **state) {
