@@ -11,6 +11,7 @@ static const uint64_t unmeasured_bytes_per_s = 1000 * 1000;
 static const uint64_t complete_floor_ns = 2 * TIMING_S;
 static const uint64_t complete_factor = 4;        // an eta may be wrong by this much before anybody acts
 static const uint64_t overdue_most_ns = 600 * TIMING_S;  // no limit grows by silence beyond about twice this
+static const uint64_t eta_most_ns = 3600 * TIMING_S;     // what somebody says that it takes is not believed beyond
 static const uint32_t most_false_alarms = 5;
 
 // A limit that only grew would, on a line that has its bad hours, end where a death is noticed late for ever.
@@ -89,8 +90,10 @@ uint64_t timing_accept_limit(const timing_link *link, uint64_t bytes) {
     return accept_floor_ns + 4 * expected;
 }
 
+static uint64_t believed(uint64_t eta_ns) { return eta_ns < eta_most_ns ? eta_ns : eta_most_ns; }
+
 uint64_t timing_complete_limit(const timing_link *link, uint64_t eta_ns) {
-    return complete_floor_ns + link->accept_ns + complete_factor * eta_ns;
+    return complete_floor_ns + link->accept_ns + complete_factor * believed(eta_ns);
 }
 
-uint64_t timing_owner_limit(uint64_t slowest_step_ns) { return 2 * complete_floor_ns + complete_factor * slowest_step_ns; }
+uint64_t timing_owner_limit(uint64_t slowest_step_ns) { return 2 * complete_floor_ns + complete_factor * believed(slowest_step_ns); }

@@ -159,6 +159,17 @@ static void test_false_alarms_are_forgiven(void **state) {
     assert_in_range(limit_of(&link), first - TIMING_MS, first + TIMING_MS * 50);
 }
 
+// Nobody waits for ever because somebody says that it takes so long.
+static void test_what_others_say_is_bounded(void **state) {
+    (void)state;
+    const timing_link link = {0};
+    static const uint64_t said[] = {7200 * TIMING_S, UINT64_C(1) << 62, UINT64_MAX};
+    for (uint32_t i = 0; i < sizeof said / sizeof *said; i++) {
+        assert_in_range(timing_complete_limit(&link, said[i]), 4 * 3600 * TIMING_S, 5 * 3600 * TIMING_S);
+        assert_in_range(timing_owner_limit(said[i]), 4 * 3600 * TIMING_S, 5 * 3600 * TIMING_S);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_false_alarms_are_forgiven), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
@@ -166,6 +177,7 @@ int main(void) {
         cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
         cmocka_unit_test(test_irregular_links_are_given_more_time),
         cmocka_unit_test(test_limits),                   cmocka_unit_test(test_smoothing),
+        cmocka_unit_test(test_what_others_say_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
