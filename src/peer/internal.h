@@ -45,6 +45,7 @@ typedef struct contact {
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
     bool departing;     // leader: it asked to leave
+    bool untold;        // an earlier life of it is a member no more: the one that is here may have missed who leads
     uint64_t incarnation;  // of the process that was admitted
     braid_id host;         // of a shadow: who works on its machine
     uint64_t store;        // where it would keep the log

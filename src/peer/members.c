@@ -222,6 +222,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
         contact *c = &p->contacts[gone.contact];
         c->member = 0;
         c->departing = false;
+        c->untold = c->link == LINK_UP;
     }
     p->routing.stale = true;
     member_refresh_flow(p);
@@ -374,6 +375,8 @@ static void contact_tick(peer *p, uint32_t index) {
     if (dial <= p->now) contact_dial(p, index);
     else peer_wake_at(p, dial);
     bool due = p->now >= c->sent_ns + TIMING_HEARTBEAT_NS || p->now >= c->beat_sent_ns + TIMING_BEAT_NS;
+    if (c->link == LINK_UP && c->untold) send_leader(p, index);
+    c->untold = false;
     if (c->link == LINK_UP && due) send_heartbeat(p, index);
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
     if (!peer_is_leader(p) || c->member == 0) return;

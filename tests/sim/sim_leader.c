@@ -114,7 +114,9 @@ static void test_silent_data_peer_is_replaced_once(void **state) {
 
 // Schedules that ended nowhere. In each a majority of those who vote lives at any time (sim/crash.c allows no other death), and
 // who goes of its own will is one of them as long as it is there.
+enum { OF_PRIVATE_DATA = 1 };  // how many of them, from the first
 static const uint64_t once_stuck[] = {
+    138,   // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     5079,  // a voter took its leave and went, another one died, and the third had nobody to agree with
     5281,  // one was silent; a fourth was added before that one was dropped, and died: two of four
     5217,  // two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
@@ -132,7 +134,7 @@ static const uint64_t once_stuck[] = {
 static void test_no_schedule_ends_nowhere(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
-        const sim_campaign campaign = {.first = once_stuck[i], .count = 1, .leader_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
+        const sim_campaign campaign = {.first = once_stuck[i], .count = 1, .leader_deaths = true, .private_data = i < OF_PRIVATE_DATA, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
         sim_campaign_result r;
         sim_campaign_run(&campaign, stdout, &r);
         assert_int_equal(r.runs, 1);
