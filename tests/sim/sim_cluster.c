@@ -3,6 +3,7 @@
 //     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--private | --elastic]
 //         [--processes N] [--mutant NAME] [--trace]
 //     sim_sim_cluster --soak FROM:COUNT        all kinds of schedules (--mixed), with a line after every 2,000
+#include "campaign_run.h"
 #include "case_run.h"
 
 #include <stdio.h>
@@ -215,22 +216,9 @@ static void test_repeatable(void **state) {
 
 // ---- random schedules
 
-static unsigned processes_here(void) { return 2; }
-
-static void campaign_passes(const sim_campaign *campaign, sim_campaign_result *r) {
-    sim_campaign_run(campaign, stdout, r);
-    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r->runs,
-                  (unsigned long long)r->crashes, (unsigned long long)r->joins, (unsigned long long)r->repairs, r->virtual_hours);
-    assert_int_equal(r->runs, campaign->count);
-    assert_int_equal(r->failures, 0);
-    assert_true(r->crashes > campaign->count / 3);
-    assert_in_range(r->most_ticks, 1, MOST_STEPS);  // nobody wakes without a reason
-}
-
 static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
-    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .processes = processes_here(), .print = 3, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
-    campaign_passes(&campaign, &r);
+    campaign_passes((sim_campaign){.count = count, .real = real, .flaps = flaps, .odd = odd}, MOST_STEPS, &r);
     assert_true(flaps || r.quiet > count / 40);
 }
 
@@ -259,9 +247,8 @@ static void test_random_odd(void **state) {
 // than 5,000.
 static void test_random_mixed(void **state) {
     (void)state;
-    const sim_campaign campaign = {.first = 1, .count = RANDOM_MIXED, .mixed = true, .processes = processes_here(), .print = 3, .replay = "sim_sim_cluster"};
     sim_campaign_result r;
-    campaign_passes(&campaign, &r);
+    campaign_passes((sim_campaign){.count = RANDOM_MIXED, .mixed = true}, MOST_STEPS, &r);
     assert_true(r.real > RANDOM_MIXED * 3 / 4);
 }
 

@@ -1,8 +1,9 @@
 // The leader dies, stands still or is cut off: another voter leads, and what comes out is what would have come out anyway. One
 // death at every moment in which a leader decides, random schedules.
+#include "campaign_run.h"
 #include "case_run.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 40, RANDOM_REAL = 20, MOST_STEPS = 120 };
+enum { MOST_STEPS = 120 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -144,24 +145,12 @@ static void test_no_schedule_ends_nowhere(void **state) {
 
 // ---- random schedules
 
-static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
-    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .leader_deaths = true, .processes = 2, .print = 3,
-                                   .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    print_message("%llu random schedules: %llu crashes, %llu of them of leaders, %llu changes of leader, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
-                  (unsigned long long)r.crashes, (unsigned long long)r.leader_deaths, (unsigned long long)r.leaders, (unsigned long long)r.repairs, r.virtual_hours);
-    assert_int_equal(r.runs, count);
-    assert_int_equal(r.failures, 0);
-    assert_true(r.leader_deaths > count / 3);
-    assert_in_range(r.most_ticks, 1, MOST_STEPS);
-}
-
 static void test_random(void **state) {
     (void)state;
-    random_schedules(RANDOM, false, false, false);
-    random_schedules(RANDOM_ODD, false, true, true);
-    random_schedules(RANDOM_REAL, true, false, false);
+    static const uint64_t count[CAMPAIGN_KINDS] = {60, 40, 20};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign_kinds_pass((sim_campaign){.leader_deaths = true}, count, MOST_STEPS, r);
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) assert_true(r[kind].leader_deaths > count[kind] / 3);
 }
 
 int main(void) {

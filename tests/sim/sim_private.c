@@ -1,9 +1,10 @@
 // Private data: strict, the microbatches of a data peer that dies, stands still or is cut off wait for it, and what came out is what would
 // have come out anyway; elastic, they are left out after a while, and what came out is what one process makes of the rest.
+#include "campaign_run.h"
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -31,27 +32,15 @@ static void test_every_moment(void **state) {
     every_death(true, 5 * SECOND);
 }
 
-static void random_schedules(const sim_campaign *campaign) {
-    sim_campaign_result r;
-    sim_campaign_run(campaign, stdout, &r);
-    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
-                  (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs, r.virtual_hours);
-    assert_int_equal(r.runs, campaign->count);
-    assert_int_equal(r.failures, 0);
-    assert_true(r.crashes > campaign->count / 3);
+static void random_schedules(sim_campaign campaign) {
+    static const uint64_t count[CAMPAIGN_KINDS] = {RANDOM, RANDOM_ODD, RANDOM_REAL};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign_kinds_pass(campaign, count, MOST_STEPS, r);
 }
 
 static void test_random(void **state) {
     (void)state;
-    sim_campaign campaign = {.first = 1, .count = RANDOM, .data_deaths = true, .private_data = true, .processes = 2, .print = 3, .replay = "sim_sim_cluster"};
-    random_schedules(&campaign);
-    campaign.real = true;
-    campaign.count = RANDOM_REAL;
-    random_schedules(&campaign);
-    campaign.real = false;
-    campaign.odd = campaign.flaps = true;
-    campaign.count = RANDOM_ODD;
-    random_schedules(&campaign);
+    random_schedules((sim_campaign){.data_deaths = true, .private_data = true});
 }
 
 // ---- elastic
@@ -103,15 +92,7 @@ static void test_back_when_it_was_left_out(void **state) {
 
 static void test_random_elastic(void **state) {
     (void)state;
-    sim_campaign campaign = {.first = 1, .count = RANDOM, .data_deaths = true, .elastic = true, .processes = 2, .print = 3, .replay = "sim_sim_cluster"};
-    random_schedules(&campaign);
-    campaign.real = true;
-    campaign.count = RANDOM_REAL;
-    random_schedules(&campaign);
-    campaign.real = false;
-    campaign.odd = campaign.flaps = true;
-    campaign.count = RANDOM_ODD;
-    random_schedules(&campaign);
+    random_schedules((sim_campaign){.data_deaths = true, .elastic = true});
 }
 
 static void expect_noticed(sim_mutant mutant) {

@@ -1,8 +1,9 @@
 // All that work for a stage die at once: a shadow of it does the work from then on, at the version that was due, and what comes
 // out is what would have come out anyway. Every moment of an iteration, random schedules, and broken variants.
+#include "campaign_run.h"
 #include "case_run.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 40, RANDOM_REAL = 30, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 40 };
+enum { MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 40 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -92,28 +93,18 @@ static void test_shadows_in_peace(void **state) {
 
 // ---- random schedules
 
-static uint64_t stage_deaths, promotions;
-
-static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
-    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .stage_deaths = true, .processes = 2, .print = 3,
-                                   .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    print_message("%llu random schedules: %llu crashes, %llu times a whole stage, %llu promotions, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
-                  (unsigned long long)r.crashes, (unsigned long long)r.stage_deaths, (unsigned long long)r.promotions, (unsigned long long)r.repairs, r.virtual_hours);
-    assert_int_equal(r.runs, count);
-    assert_int_equal(r.failures, 0);
-    assert_in_range(r.most_ticks, 1, MOST_STEPS);
-    stage_deaths += r.stage_deaths;
-    promotions += r.promotions;
-}
-
 static void test_random(void **state) {
     (void)state;
-    random_schedules(RANDOM, false, false, false);
-    random_schedules(RANDOM_ODD, false, true, true);
-    random_schedules(RANDOM_REAL, true, false, false);
-    assert_true(stage_deaths > (RANDOM + RANDOM_ODD + RANDOM_REAL) / 3);
+    static const uint64_t count[CAMPAIGN_KINDS] = {60, 40, 30};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    uint64_t runs = 0, stage_deaths = 0, promotions = 0;
+    campaign_kinds_pass((sim_campaign){.stage_deaths = true}, count, MOST_STEPS, r);
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
+        runs += r[kind].runs;
+        stage_deaths += r[kind].stage_deaths;
+        promotions += r[kind].promotions;
+    }
+    assert_true(stage_deaths > runs / 3);
     assert_true(promotions > stage_deaths / 2);
 }
 

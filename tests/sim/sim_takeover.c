@@ -1,9 +1,10 @@
 // Data peers that die, are cut off or stand still: another one takes their microbatches over, and what came out is what
 // would have come out anyway. One death at every moment of an iteration, and random schedules.
+#include "campaign_run.h"
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 100, RANDOM_ODD = 80, RANDOM_REAL = 40, MOST_STEPS = 100 };
+enum { MOST_STEPS = 100 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -37,24 +38,11 @@ static void test_every_moment_and_back_as_itself(void **state) {
 
 // ---- random schedules
 
-static void random_schedules(uint64_t count, bool real, bool flaps, bool odd) {
-    const sim_campaign campaign = {.first = 1, .count = count, .real = real, .flaps = flaps, .odd = odd, .data_deaths = true, .processes = 2, .print = 3,
-                                   .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    print_message("%llu random schedules: %llu crashes, %llu joins, %llu repairs, %.1f virtual hours\n", (unsigned long long)r.runs,
-                  (unsigned long long)r.crashes, (unsigned long long)r.joins, (unsigned long long)r.repairs, r.virtual_hours);
-    assert_int_equal(r.runs, count);
-    assert_int_equal(r.failures, 0);
-    assert_true(r.crashes > count / 3);
-    assert_in_range(r.most_ticks, 1, MOST_STEPS);
-}
-
 static void test_random(void **state) {
     (void)state;
-    random_schedules(RANDOM, false, false, false);
-    random_schedules(RANDOM_ODD, false, true, true);
-    random_schedules(RANDOM_REAL, true, false, false);
+    static const uint64_t count[CAMPAIGN_KINDS] = {100, 80, 40};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign_kinds_pass((sim_campaign){.data_deaths = true}, count, MOST_STEPS, r);
 }
 
 int main(void) {

@@ -1,0 +1,44 @@
+// Random schedules of the cluster in memory, none of which may fail.
+#ifndef BRAID_TESTS_CAMPAIGN_RUN_H
+#define BRAID_TESTS_CAMPAIGN_RUN_H
+
+#include "sim/campaign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+// Runs a campaign of random schedules from seed 1 on. `most_steps`: of its own by one peer in one second, for nobody wakes without a
+// reason.
+static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, sim_campaign_result *r) {
+    campaign.first = 1;
+    campaign.processes = 2;
+    campaign.print = 3;
+    campaign.replay = "sim_sim_cluster";
+    sim_campaign_run(&campaign, stdout, r);
+    print_message("%llu random schedules: %llu crashes (%llu of leaders, %llu times a whole stage), %llu joins, %llu changes of leader, %llu repairs, %.1f virtual hours\n",
+                  (unsigned long long)r->runs, (unsigned long long)r->crashes, (unsigned long long)r->leader_deaths, (unsigned long long)r->stage_deaths,
+                  (unsigned long long)r->joins, (unsigned long long)r->leaders, (unsigned long long)r->repairs, r->virtual_hours);
+    assert_int_equal(r->runs, campaign.count);
+    assert_int_equal(r->failures, 0);
+    assert_true(r->crashes > campaign.count / 3);
+    assert_in_range(r->most_ticks, 1, most_steps);
+}
+
+enum { CAMPAIGN_PLAIN, CAMPAIGN_ODD, CAMPAIGN_REAL, CAMPAIGN_KINDS };
+
+// The same trouble in ordinary runs, in odd ones whose links fall, and on real kernels: so many schedules of each.
+static inline void campaign_kinds_pass(sim_campaign campaign, const uint64_t count[CAMPAIGN_KINDS], uint64_t most_steps, sim_campaign_result r[CAMPAIGN_KINDS]) {
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
+        campaign.count = count[kind];
+        campaign.odd = campaign.flaps = kind == CAMPAIGN_ODD;
+        campaign.real = kind == CAMPAIGN_REAL;
+        campaign_passes(campaign, most_steps, &r[kind]);
+    }
+}
+
+#endif
