@@ -1,4 +1,4 @@
-// Random schedules of the cluster in memory, none of which may fail.
+// Random schedules of the cluster in memory: those that may not fail, and those with a planted mistake that must.
 #ifndef BRAID_TESTS_CAMPAIGN_RUN_H
 #define BRAID_TESTS_CAMPAIGN_RUN_H
 
@@ -39,6 +39,23 @@ static inline void campaign_kinds_pass(sim_campaign campaign, const uint64_t cou
         campaign.real = kind == CAMPAIGN_REAL;
         campaign_passes(campaign, most_steps, &r[kind]);
     }
+}
+
+// A planted mistake is noticed within `most` schedules from campaign.first on, tried campaign.count at a time. `flags`: of sim_sim_cluster,
+// to see it again.
+static inline void campaign_notices(sim_campaign campaign, uint64_t most, const char *flags) {
+    uint64_t first = campaign.first, end = first + most;
+    campaign.processes = 2;
+    campaign.replay = "sim_sim_cluster";
+    sim_campaign_result r;
+    do {
+        if (campaign.first + campaign.count > end) campaign.count = end - campaign.first;
+        sim_campaign_run(&campaign, stdout, &r);
+        campaign.first += campaign.count;
+    } while (r.failures == 0 && campaign.first < end);
+    const char *name = sim_mutant_name(campaign.mutant);
+    if (r.failures == 0) fail_msg("mutant %s went unnoticed (%s --seeds %llu:%llu)", name, flags, (unsigned long long)first, (unsigned long long)most);
+    print_message("mutant %s: noticed with seed %llu %s\n", name, (unsigned long long)r.first_failure, flags);
 }
 
 #endif

@@ -96,15 +96,9 @@ static void test_random_elastic(void **state) {
 }
 
 static void expect_noticed(sim_mutant mutant) {
-    sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .elastic = mutant != SIM_MUTANT_LENDS_SHARES,
-                             .processes = 2, .mutant = mutant, .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    do {
-        sim_campaign_run(&campaign, stdout, &r);
-        campaign.first += MUTANT_SEEDS;
-    } while (r.failures == 0 && campaign.first < MUTANT_MOST);
-    print_message("mutant %s: noticed with seed %llu\n", sim_mutant_name(mutant), (unsigned long long)r.first_failure);
-    if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(mutant));
+    bool elastic = mutant != SIM_MUTANT_LENDS_SHARES;
+    const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .elastic = elastic, .mutant = mutant};
+    campaign_notices(campaign, MUTANT_MOST, elastic ? "--data-deaths --private --elastic" : "--data-deaths --private");
 }
 
 static void test_mutants_are_noticed(void **state) {

@@ -117,15 +117,8 @@ static void test_mutants_are_noticed(void **state) {
         bool real;
     } all[] = {{SIM_MUTANT_SHADOW_SKIPS, true}, {SIM_MUTANT_SHADOW_TWICE, true}, {SIM_MUTANT_PROMOTES_EARLY, false}, {SIM_MUTANT_COUNTS_SHADOWS, false}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
-        sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .real = all[i].real, .stage_deaths = true, .processes = 2, .mutant = all[i].mutant,
-                                 .replay = "sim_sim_cluster"};
-        sim_campaign_result r;
-        do {
-            sim_campaign_run(&campaign, stdout, &r);
-            campaign.first += MUTANT_SEEDS;
-        } while (r.failures == 0 && campaign.first < MUTANT_MOST);
-        print_message("mutant %s: noticed with seed %llu\n", sim_mutant_name(all[i].mutant), (unsigned long long)r.first_failure);
-        if (r.failures == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));
+        const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .real = all[i].real, .stage_deaths = true, .mutant = all[i].mutant};
+        campaign_notices(campaign, MUTANT_MOST, all[i].real ? "--real --stage-deaths" : "--stage-deaths");
     }
 }
 
