@@ -97,17 +97,13 @@ static uint32_t with_prices(const net *n) {
     return count;
 }
 
+static const net_case two_data_peers = {.sources = 2, .relays = 12, .stages = 3, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
+
 // So many that nobody tries prices.
 static void test_several_data_peers_in_a_crowd(void **state) {
     (void)state;
-    net_case c = {.sources = 2,
-                  .relays = 12,
-                  .stages = 3,
-                  .capacity_from = 1,
-                  .capacity_below = 3,
-                  .cost_from = 1,
-                  .cost_below = 20,
-                  .config.relays = 129};
+    net_case c = two_data_peers;
+    c.config.relays = 129;
     net *n = net_new(&c);
     net_run(n, 4);
     assert_int_equal(with_prices(n), 0);
@@ -128,15 +124,9 @@ static void wish(net *n, uint32_t units) {
 static void test_prices_are_given_up_and_tried_again(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
-        net_case c = {.sources = 2,
-                      .relays = 12,
-                      .stages = 3,
-                      .capacity_from = 1,
-                      .capacity_below = 3,
-                      .cost_from = 1,
-                      .cost_below = 20,
-                      .delays = (net_delays)(seed % 4),
-                      .seed = seed};
+        net_case c = two_data_peers;
+        c.delays = (net_delays)(seed % 4);
+        c.seed = seed;
         net *n = net_new(&c);
         assert_int_equal(with_prices(n), n->peers);
         net_settle(n, "too much is wanted");
