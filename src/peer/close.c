@@ -228,9 +228,9 @@ static bool stage_agrees(peer *p, uint16_t s) {
     return shadow_follows(p, s);
 }
 
-void on_state(peer *p, const message *msg) {
+void on_state(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
-    if (!peer_is_leader(p)) fetch_vouched(p, msg);
+    if (!peer_is_leader(p)) fetch_vouched(p, from, msg);
     if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
     if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;

@@ -40,10 +40,9 @@ static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
     return true;
 }
 
-void fetch_vouched(peer *p, const message *msg) {
+void fetch_vouched(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
-    const contact *c = contact_of(p, msg->sender);
-    if (p->me == 0 || c == NULL || !id_equal(&c->id, &p->lead.id) || body->stage != p->stage) return;
+    if (p->me == 0 || from == NO_CONTACT || !id_equal(&p->contacts[from].id, &p->lead.id) || body->stage != p->stage) return;
     p->fetching.vouched = true;
     p->fetching.vouched_version = body->version;
     p->fetching.vouched_root = body->state_root;

@@ -745,7 +745,7 @@ void fetch_data(peer *p, const message *msg, blob_id blob);
 void fetch_job_done(peer *p, const task *t, const job_result *r);
 void fetch_denied(peer *p, const pull *q, const message_deny *deny);
 void fetch_overdue(peer *p, const pull *q);
-void fetch_vouched(peer *p, const message *msg);  // the leader's word on the root of my stage's state
+void fetch_vouched(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
 void fetch_vouch(peer *p);                        // the leader's part: tells those who fetch
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
 void pull_send(peer *p, pull *q);
@@ -773,7 +773,7 @@ void on_leave(peer *p, uint32_t from, const message *msg);
 void on_settled(peer *p, const message *msg);
 void on_mismatch(peer *p, const message *msg);
 void on_reduced(peer *p, const message *msg);
-void on_state(peer *p, const message *msg);
+void on_state(peer *p, uint32_t from, const message *msg);
 void leave_when_free(peer *p);
 void join_tick(peer *p);
 void leader_applied(peer *p, const log_entry *entry);

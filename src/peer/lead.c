@@ -183,6 +183,9 @@ static bool data_stays(const peer *p) {
     return false;
 }
 
+// A relay leads only until a data peer can, for it writes no checkpoint; so does who has taken its leave, for it has no state.
+static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA && (p->me != 0 || !p->leaving); }
+
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
 static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
@@ -223,7 +226,7 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
         uint64_t silence = voter_silence_ns(p, &v->voter[i]);
         uint64_t rank = m == NULL ? RANK_GONE : m->id + (m->kind == MEMBER_DATA ? 0 : RANK_RELAY);
         if (silence >= TIMING_EXPEL_SILENCE_NS / 2) rank = RANK_SILENT + silence;
-        else if (p->config.kind != MEMBER_DATA && m != NULL && m->kind == MEMBER_DATA) continue;  // a relay hands on to it
+        else if (!leads_for_good(p) && m != NULL && m->kind == MEMBER_DATA) continue;  // it is handed on to that one
         if (rank < most) continue;
         most = rank;
         worst = i;
@@ -268,6 +271,13 @@ static bool several_voters(const peer *p, uint32_t target, log_voters *v) {
     return v->count > 1;
 }
 
+// Alone, and not for good: with the one that leads next it is two, until that one drops it.
+static bool heir_too(const peer *p, log_voters *v) {
+    const member *m = leads_for_good(p) ? NULL : candidate(p, v, true);
+    if (m != NULL) add_voter(p, m, v);
+    return m != NULL;
+}
+
 static bool drop_voter(const peer *p, log_voters *v) {
     uint32_t worst = least_wanted(p, v);
     if (worst == WIRE_MAX_VOTERS) return false;
@@ -283,7 +293,8 @@ static bool other_voters(const peer *p, log_voters *v) {
     uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
     *v = p->raft.voters;
     if (v->count > target) return drop_voter(p, v);
-    if (v->count == 1) return several_voters(p, target, v);
+    if (v->count == 1 && several_voters(p, target, v)) return true;
+    if (v->count == 1) return heir_too(p, v);
     bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
     const member *m = candidate(p, v, full && !silence && !left);
     if (left && (m == NULL || silence)) return drop_voter(p, v);
@@ -312,8 +323,7 @@ static void choose_voters(peer *p) {
     if (would_hold(p, &entry.u.voters)) log_append(p, &entry);
 }
 
-// A relay leads only until a data peer can. Who takes its leave does not lead, unless it is the last data peer or the last
-// checkpoint is to be written.
+// Who takes its leave does not lead, unless it is the last data peer or the last checkpoint is to be written.
 static void hand_on(peer *p) {
     bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader.phase < LEADER_SAVING_LAST;
     if ((data && (!p->leaving || (p->me != 0 && !stays))) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;

@@ -261,6 +261,16 @@ static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message
     return m != NULL && m->contact == from;
 }
 
+// Who leads and has taken its leave, or waits to be let in again, is no member, and says how to end the iteration all the same.
+static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message *msg) {
+    bool leads = msg->kind == MESSAGE_BEGIN_AGGREGATION || msg->kind == MESSAGE_STATE;
+    return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->lead.id);
+}
+
+static bool may_speak(const peer *p, uint32_t from, const message *msg) {
+    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || obeys_anybody(p, msg->kind);
+}
+
 // Not those of an election, which name the receiver's store: a voter whose log lags must hear who else votes now.
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
@@ -270,7 +280,7 @@ static bool is_trifle(uint8_t kind) { return kind == MESSAGE_HEARTBEAT || kind =
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (!is_trifle(msg->kind)) reduce_stir(p);
     if (blob != 0) p->blobs_held++;
-    if (needs_member(msg->kind) && !sender_speaks_for_itself(p, from, msg) && !obeys_anybody(p, msg->kind)) {
+    if (!may_speak(p, from, msg)) {
         peer_release(p, &blob);
         return;
     }
@@ -297,7 +307,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_MISMATCH: on_mismatch(p, msg); break;
     case MESSAGE_RESULT: on_result(p, msg); break;
     case MESSAGE_REDUCED: on_reduced(p, msg); break;
-    case MESSAGE_STATE: on_state(p, msg); break;
+    case MESSAGE_STATE: on_state(p, from, msg); break;
     case MESSAGE_GET: on_get(p, from, msg); break;
     case MESSAGE_HEARTBEAT: on_heartbeat(p, from, msg); break;
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
