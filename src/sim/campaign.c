@@ -79,6 +79,15 @@ typedef struct child {
     size_t got_bytes;
 } child;
 
+// Shadows are for runs with one voter.
+static void mix_further(rng *r, sim_campaign *mix) {
+    mix->stage_deaths = rng_below(r, 6) == 0;
+    if (mix->stage_deaths) mix->leader_deaths = false;
+    bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
+    mix->private_data = may && rng_below(r, 2);
+    mix->elastic = mix->private_data && rng_below(r, 2);
+}
+
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
     sim_campaign mix = *campaign;
     if (!campaign->mixed) return mix;
@@ -90,6 +99,7 @@ sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
     mix.leader_deaths = who == 2;
     mix.flaps = rng_below(&r, 2) != 0;
     mix.partitions = rng_below(&r, 2) != 0;
+    if (campaign->all_kinds) mix_further(&r, &mix);
     return mix;
 }
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
@@ -168,10 +169,11 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
 
 // ---- processes
 
-static void *memory_new(size_t bytes, void **allocation) {
-    *allocation = calloc(1, bytes + 64);  // fresh pages: what a peer never touches costs nothing
-    BRAID_ASSERT(*allocation);
-    return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
+// Fresh pages: what a peer never touches costs nothing. calloc gives such only until the first of them was freed.
+static void *memory_new(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    BRAID_ASSERT(memory != MAP_FAILED);
+    return memory;
 }
 
 uint32_t sim_leader(const sim_cluster *s) { return s->leader; }
@@ -213,8 +215,9 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
     n->started_ns = s->now;
     n->speed = s->c->compute_ns / 2 + rng_below(&n->random, s->c->compute_ns + 1);
-    void *at = memory_new(peer_bytes(&s->run, &n->config), &n->memory);
-    n->peer = peer_init(at, &s->run, &n->config, s->now);
+    n->memory_bytes = peer_bytes(&s->run, &n->config);
+    n->memory = memory_new(n->memory_bytes);
+    n->peer = peer_init(n->memory, &s->run, &n->config, s->now);
     BRAID_ASSERT(n->peer);
     n->alive = true;
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
@@ -318,7 +321,7 @@ static void cluster_close(sim_cluster *s) {
         sim_blobs_close(&s->node[i].blobs);
         free(s->node[i].disk.record);
         sim_save_drop(s, i);
-        free(s->node[i].memory);
+        munmap(s->node[i].memory, s->node[i].memory_bytes);
     }
     sim_check_close(s);
     free(s->link);

@@ -63,6 +63,7 @@ typedef struct sim_node {
     bool alive, exited, machine_died;
     bool missed_end;         // no link to the leader when that left: nobody tells it
     void *memory;
+    size_t memory_bytes;
     peer *peer;
     peer_view view;          // after its last step
     uint64_t speed;          // its time for one unit of compute, ns

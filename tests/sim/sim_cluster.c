@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RANDOM_FAKE = 400, RANDOM_REAL = 300, RANDOM_FLAPS = 150, RANDOM_ODD = 400, RANDOM_MIXED = 3000, MOST_STEPS = 100 };
 
@@ -298,7 +299,7 @@ static bool parse_value(const char *name, const char *value, options *o) {
         o->campaign.first = strtoull(value, &end, 10);
         o->campaign.count = *end == ':' ? strtoull(end + 1, NULL, 10) : 1;
         o->soak = strcmp(name, "--soak") == 0;
-        if (o->soak) o->campaign.mixed = o->campaign.leader_deaths = true;
+        if (o->soak) o->campaign.mixed = o->campaign.leader_deaths = o->campaign.all_kinds = true;
     } else return false;
     return true;
 }
@@ -337,8 +338,11 @@ static int show_scenario(const options *o) {
 }
 
 static void print_result(const sim_campaign_result *r) {
-    printf("%llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work\n",
-           (unsigned long long)r->runs, (unsigned long long)r->real, (unsigned long long)r->failures, (unsigned long long)r->crashes, (unsigned long long)r->joins,
+    char when[32];
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%H:%M:%S", localtime(&now));
+    printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work\n",
+           when, (unsigned long long)r->runs, (unsigned long long)r->real, (unsigned long long)r->failures, (unsigned long long)r->crashes, (unsigned long long)r->joins,
            (unsigned long long)r->leaders, (unsigned long long)r->repairs, (unsigned long long)r->repairs_in[0], (unsigned long long)r->repairs_in[1],
            (unsigned long long)r->repairs_in[2], (unsigned long long)r->repairs_in[3], (unsigned long long)r->events, (unsigned long long)r->most_ticks,
            (unsigned long long)r->quiet, r->virtual_hours, (unsigned long long)r->routed, (unsigned long long)(r->routed + r->unrouted),

@@ -115,27 +115,31 @@ static void test_silent_data_peer_is_replaced_once(void **state) {
 
 // Schedules that ended nowhere. In each a majority of those who vote lives at any time (sim/crash.c allows no other death), and
 // who goes of its own will is one of them as long as it is there.
-enum { OF_PRIVATE_DATA = 1 };  // how many of them, from the first
-static const uint64_t once_stuck[] = {
-    138,   // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
-    5079,  // a voter took its leave and went, another one died, and the third had nobody to agree with
-    5281,  // one was silent; a fourth was added before that one was dropped, and died: two of four
-    5217,  // two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
-    7002,  // who had left was dropped at the moment when another one had died
-    5542,  // the same as 5281, with one that was known to be dead
-    7077,  // a voter came back at another address while nobody led, and found only relays, who did not say where the others were
-    5517,  // a relay was cut off until it knew nobody any more who votes, and believed no stranger
-    7344,  // the last data peer was asked to leave: it led, handed over to a relay, which handed over to it, and so on
-    7435,  // the same, and a pause took its vote, which it did not get back
-    7285,  // a log's state came behind an older one, and what had been expelled between them stayed among the living
-    5318,  // one was cut off and dropped at the moment when another one's link had been reset
-    7342,  // a relay led at the end, and the data peer that could have written the last checkpoint had been asked to leave
+static const sim_campaign once_stuck[] = {
+    // who led had left and was no member, so nobody heard it say how the iteration ends; and then it could not write the last checkpoint
+    {.first = 157, .real = true, .flaps = true, .partitions = true},
+    {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
+    {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
+    {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
+    {.first = 5217},  // two had died and a third was cut off; that one was dropped, and the two who heard each other were two of four
+    {.first = 7002},  // who had left was dropped at the moment when another one had died
+    {.first = 5542},  // the same as 5281, with one that was known to be dead
+    {.first = 7077},  // a voter came back at another address while nobody led, and found only relays, who did not say where the others were
+    {.first = 5517},  // a relay was cut off until it knew nobody any more who votes, and believed no stranger
+    {.first = 7344},  // the last data peer was asked to leave: it led, handed over to a relay, which handed over to it, and so on
+    {.first = 7435},  // the same, and a pause took its vote, which it did not get back
+    {.first = 7285},  // a log's state came behind an older one, and what had been expelled between them stayed among the living
+    {.first = 5318},  // one was cut off and dropped at the moment when another one's link had been reset
+    {.first = 7342},  // a relay led at the end, and the data peer that could have written the last checkpoint had been asked to leave
 };
 
 static void test_no_schedule_ends_nowhere(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
-        const sim_campaign campaign = {.first = once_stuck[i], .count = 1, .leader_deaths = true, .private_data = i < OF_PRIVATE_DATA, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
+        sim_campaign campaign = once_stuck[i];
+        campaign.leader_deaths = true;
+        campaign.count = campaign.processes = campaign.print = 1;
+        campaign.replay = "sim_sim_cluster";
         sim_campaign_result r;
         sim_campaign_run(&campaign, stdout, &r);
         assert_int_equal(r.runs, 1);
