@@ -75,7 +75,7 @@ typedef struct job_result {
     double loss;       // JOB_LOSS: sum over tokens
     uint32_t tokens;
     bool finite;       // JOB_LOSS, JOB_BACKWARD
-    bool overflow;     // JOB_WEIGHT, JOB_NORM: the sum's sticky flag
+    bool overflow;     // JOB_WEIGHT: of this microbatch; JOB_NORM: of the sums
     uint32_t norms;    // JOB_NORM
     const double *norm2;  // borrowed during the event
     uint64_t version;  // JOB_STATE_PUT: the version of every stored block; JOB_STATE_INIT: what it is at

@@ -274,7 +274,7 @@ void sim_case_make_elastic(sim_case *c) {
     sim_case_make_private(c);
     c->elastic = true;
     c->patience_ns = between(&r, 1, 20) * SECOND;
-    c->void_percent = c->overflow_percent = 0;  // which of them would have been void is known only when all are computed
+    c->void_percent = 0;  // which of them would have been void is known only when all are computed
     for (uint32_t i = 0; i < c->crashes; i++) {
         sim_crash *x = &c->crash[i];
         if (!x->data && !x->leader) continue;

@@ -54,7 +54,7 @@ typedef struct fake_worker {
     int64_t sum[FAKE_MAX_BLOCKS];
     uint64_t sum_iteration;
     message_set sum_set;
-    bool overflow;
+    uint32_t overflows;  // of the microbatches in it
     uint64_t result[FAKE_MAX_BLOCKS], result_iteration[FAKE_MAX_BLOCKS];  // iteration + 1, 0: none
     uint64_t result_round[FAKE_MAX_BLOCKS];
     double norm2[FAKE_TENSORS_PER_STAGE];
@@ -190,8 +190,8 @@ static void run_weight(fake_worker *w, const job *work, job_result *result) {
     else bitset_add(w->sum_set.words, work->m);
     for (uint32_t b = 0; b < w->blocks; b++)
         w->sum[b] += (work->minus ? -1 : 1) * ((int64_t)mix3(stash->x ^ rng_mix(stash->head), stash->dy, mix3(b, work->m, w->base.stage)) >> 20);
-    if (percent(w->model, 13 + w->base.stage, work->iteration, work->m, w->model->config.overflow_percent)) w->overflow = true;
-    result->overflow = w->overflow;
+    result->overflow = percent(w->model, 13 + w->base.stage, work->iteration, work->m, w->model->config.overflow_percent);
+    if (result->overflow) w->overflows += work->minus ? UINT32_MAX : 1;
     stash->phase = STASH_EMPTY;
 }
 
@@ -207,7 +207,7 @@ static void *range_write(fake_worker *w, const job *work, const worker_blobs *bl
     *header = (fake_header){.tag = (uint64_t)tag, .iteration = work->iteration, .stage = w->base.stage, .first = work->first, .count = work->count};
     if (tag == FAKE_PART) {
         header->set = w->sum_set;
-        header->overflow = w->overflow;
+        header->overflow = w->overflows > 0;
     }
     return header + 1;
 }
@@ -266,7 +266,7 @@ static void run_reduce(fake_worker *w, const job *work, const worker_blobs *blob
             set = &header->set;
             overflow = overflow || header->overflow;
         } else {
-            overflow = overflow || w->overflow;
+            overflow = overflow || w->overflows > 0;
         }
         set_unite(w, &all, set);
         round = rng_seed(round, sha256_short(set, sizeof *set));
@@ -451,7 +451,7 @@ static void run_leaves(fake_worker *w, const worker_blobs *blobs, job_result *re
 static void run_sum_clear(fake_worker *w) {
     memset(w->sum, 0, sizeof w->sum);
     w->sum_set = (message_set){{0}};
-    w->overflow = false;
+    w->overflows = 0;
 }
 
 static void fake_run(sim_worker *base, const job *work, const worker_blobs *blobs, job_result *result) {

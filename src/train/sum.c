@@ -42,24 +42,24 @@ static void add_chunk(int64_t *restrict sum, const float *restrict gradient, siz
     for (size_t i = 0; i < count; i++) sum[i] += to_fixed(gradient[i]);
 }
 
-static void add_what_fits(int64_t *sum, const float *gradient, size_t count) {
-    for (size_t i = 0; i < count; i++)
+static size_t add_what_fits(int64_t *sum, const float *gradient, size_t count) {
+    size_t lost = 0;
+    for (size_t i = 0; i < count; i++) {
         if (fabsf(gradient[i]) < limit) sum[i] += to_fixed(gradient[i]);
+        else lost++;
+    }
+    return lost;
 }
 
-bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first) {
-    bool overflow = false;
+size_t sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first) {
+    size_t lost = 0;
     for (size_t at = 0; at < count; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
         if (first) memset(sum + at, 0, n * sizeof *sum);
-        if (chunk_fits(gradient + at, n)) {
-            add_chunk(sum + at, gradient + at, n);
-        } else {
-            add_what_fits(sum + at, gradient + at, n);
-            overflow = true;
-        }
+        if (chunk_fits(gradient + at, n)) add_chunk(sum + at, gradient + at, n);
+        else lost += add_what_fits(sum + at, gradient + at, n);
     }
-    return overflow;
+    return lost;
 }
 
 TENSOR_WIDE

@@ -16,8 +16,8 @@
 
 enum { SUM_GROUP = 128, SUM_SCALE_BITS = 30, SUM_RANGE_BITS = 20 };
 
-// sum[i] += gradient[i]; true when an element did not fit. `first`: as if the sum were zero, whatever it holds.
-bool sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first);
+// sum[i] += gradient[i]; how many elements did not fit. `first`: as if the sum were zero, whatever it holds.
+size_t sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first);
 void sum_add_plain(float *sum, const float *gradient, size_t count, bool first);
 
 // Bytes that sum_pack writes for this block.

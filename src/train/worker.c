@@ -60,7 +60,7 @@ static void carve_all(worker *w, carver *c) {
     w->moment2 = carve(c, p, sizeof *w->moment2);
     w->blocks = carve(c, w->block_count, sizeof *w->blocks);
     w->versions = carve(c, w->block_count, sizeof *w->versions);
-    w->overflow = carve(c, w->block_count, sizeof *w->overflow);
+    w->lost = carve(c, w->block_count, sizeof *w->lost);
     w->part_at = carve(c, (size_t)WIRE_MAX_STAGE_MEMBERS * (w->block_count + 1), sizeof *w->part_at);
     w->block_hash = carve(c, w->block_count, sizeof *w->block_hash);
     w->own_name = carve(c, w->block_count, sizeof *w->own_name);

@@ -86,8 +86,23 @@ static uint32_t block_at(const worker *w, size_t offset) {
     return low;
 }
 
+// What one microbatch adds, or takes away.
+typedef struct addition {
+    worker *w;
+    bool minus;
+    _Atomic(bool) overflow;
+} addition;
+
+static void count_lost(addition *a, uint32_t b, size_t lost) {
+    if (lost == 0) return;
+    uint32_t count = (uint32_t)lost;
+    atomic_fetch_add_explicit(&a->w->lost[b], a->minus ? 0 - count : count, memory_order_relaxed);
+    atomic_store_explicit(&a->overflow, true, memory_order_relaxed);
+}
+
 static void add_to_sum(void *context, size_t offset, const float *gradient, size_t count) {
-    worker *w = context;
+    addition *a = context;
+    worker *w = a->w;
     if (w->plain_sum) {
         sum_add_plain(w->plain_sum + offset, gradient, count, w->sum_shares);
         return;
@@ -95,21 +110,15 @@ static void add_to_sum(void *context, size_t offset, const float *gradient, size
     for (uint32_t b = block_at(w, offset); count > 0; b++) {
         size_t left = w->blocks[b].offset + w->blocks[b].count - offset;
         size_t n = count < left ? count : left;
-        if (sum_add_fixed(w->fixed_sum + offset, gradient, n, w->sum_shares))
-            atomic_store_explicit(&w->overflow[b], true, memory_order_relaxed);
+        count_lost(a, b, sum_add_fixed(w->fixed_sum + offset, gradient, n, w->sum_shares));
         offset += n;
         gradient += n;
         count -= n;
     }
 }
 
-static bool any_overflow(const worker *w) {
-    for (uint32_t b = 0; b < w->block_count; b++)
-        if (atomic_load_explicit(&w->overflow[b], memory_order_relaxed)) return true;
-    return false;
-}
-
-// Rounding to fixed point is the same on both sides of zero: what was added is gone without a trace.
+// Rounding to fixed point is the same on both sides of zero, and what does not fit is counted: what was added is gone
+// without a trace.
 static void take_from_sum(void *context, size_t offset, const float *gradient, size_t count) {
     enum { CHUNK = 1024 };
     float negated[CHUNK];
@@ -123,8 +132,9 @@ static void take_from_sum(void *context, size_t offset, const float *gradient, s
 void worker_weight(const worker_call *call) {
     worker *w = call->w;
     w->sum_used = true;
-    stage_weight_gradient(w->stage, slot_stash(call), call->work->minus ? take_from_sum : add_to_sum, w);
-    call->result->overflow = any_overflow(w);
+    addition a = {.w = w, .minus = call->work->minus};
+    stage_weight_gradient(w->stage, slot_stash(call), a.minus ? take_from_sum : add_to_sum, &a);
+    call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 
 void worker_sum_clear(const worker_call *call) {
@@ -132,6 +142,6 @@ void worker_sum_clear(const worker_call *call) {
     if (!w->sum_used) return;  // a sum that nobody touched is zero and costs no memory yet
     if (w->plain_sum && !w->sum_shares) memset(w->plain_sum, 0, w->parameters * sizeof *w->plain_sum);
     if (w->fixed_sum && !w->sum_shares) memset(w->fixed_sum, 0, w->parameters * sizeof *w->fixed_sum);
-    for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->overflow[b], false, memory_order_relaxed);
+    for (uint32_t b = 0; b < w->block_count; b++) atomic_store_explicit(&w->lost[b], 0, memory_order_relaxed);
     w->sum_used = false;
 }

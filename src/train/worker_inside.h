@@ -36,7 +36,7 @@ struct worker {
     float *plain_sum;    // fast
     block *blocks;
     uint64_t *versions;         // [block_count]
-    _Atomic(bool) *overflow;    // [block_count], of the sum
+    _Atomic(uint32_t) *lost;    // [block_count], elements that did not fit into the sum, less those taken back
     size_t *part_at;            // [WIRE_MAX_STAGE_MEMBERS * (block_count + 1)], where blocks start in packed blobs
     braid_hash *block_hash;     // [block_count]
     braid_hash *own_name;       // [block_count], of the last JOB_STATE_ROOT

@@ -15,7 +15,7 @@ typedef struct reduction {
 } reduction;
 
 static bool block_overflowed(const worker *w, uint32_t b) {
-    return atomic_load_explicit(&w->overflow[b], memory_order_relaxed);
+    return atomic_load_explicit(&w->lost[b], memory_order_relaxed) > 0;
 }
 
 // Where the blocks of input `p` start; one more entry for the end.

@@ -4,7 +4,7 @@
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -95,6 +95,18 @@ static void test_random_elastic(void **state) {
     random_schedules((sim_campaign){.data_deaths = true, .elastic = true});
 }
 
+// A microbatch that overflowed, was summed and is left out skips nothing: what counts is what one process makes of the rest.
+static void test_an_overflow_goes_with_what_is_left_out(void **state) {
+    (void)state;
+    const sim_campaign campaign = {.data_deaths = true, .elastic = true};
+    for (uint64_t seed = 1; seed <= RANDOM_OVERFLOW; seed++) {
+        sim_case c = sim_campaign_case(&campaign, seed);
+        c.overflow_percent = 5;
+        sim_report report;
+        case_run(&bench, "some overflow", &c, false, "", &report);
+    }
+}
+
 static void expect_noticed(sim_mutant mutant) {
     bool elastic = mutant != SIM_MUTANT_LENDS_SHARES;
     const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .elastic = elastic, .mutant = mutant};
@@ -116,6 +128,7 @@ int main(void) {
         cmocka_unit_test(test_back_while_it_is_waited_for),
         cmocka_unit_test(test_back_when_it_was_left_out),
         cmocka_unit_test(test_random_elastic),
+        cmocka_unit_test(test_an_overflow_goes_with_what_is_left_out),
         cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

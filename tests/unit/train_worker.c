@@ -292,6 +292,36 @@ static void test_an_overflow_reaches_the_decision(void **state) {
     tiny_close(&l);
 }
 
+static job_result weight_of(tiny_line *l, uint32_t m, bool minus) {
+    job_result y = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_FORWARD, .m = m});
+    job_result loss = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_LOSS, .m = m, .in = y.out});
+    tiny_job(l, 0, &(job){.id = 1, .kind = JOB_BACKWARD, .m = m, .in = loss.out});
+    tiny_release(&l->blobs, y.out);
+    tiny_release(&l->blobs, loss.out);
+    return tiny_job(l, 0, &(job){.id = 1, .kind = JOB_WEIGHT, .m = m, .minus = minus});
+}
+
+// What overflowed and is taken out again leaves no trace, and is no other microbatch's.
+static void test_an_overflow_is_taken_back(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    open_line(&l, f);
+    size_t count = stage_parameters(worker_stage(l.worker[0]));
+    float *weights = worker_weights(l.worker[0]), *kept = calloc(count, sizeof *kept);
+    assert_non_null(kept);
+    memcpy(kept, weights, count * sizeof *kept);
+    for (size_t i = 0; i < count; i++) weights[i] *= 1e12f;
+    assert_true(weight_of(&l, 0, false).overflow);
+    memcpy(weights, kept, count * sizeof *kept);
+    assert_false(weight_of(&l, 1, false).overflow);
+    for (size_t i = 0; i < count; i++) weights[i] *= 1e12f;
+    assert_true(weight_of(&l, 0, true).overflow);
+    tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_REDUCE, .count = worker_blocks(l.worker[0]), .tokens = 32, .inputs = 1});
+    assert_false(tiny_job(&l, 0, &(job){.id = 1, .kind = JOB_NORM}).overflow);
+    free(kept);
+    tiny_close(&l);
+}
+
 static void test_held_out_text_is_not_trained_on(void **state) {
     fixture *f = *state;
     tiny_line l;
@@ -459,6 +489,7 @@ int main(void) {
         cmocka_unit_test(test_state_travels_and_keeps_its_version),
         cmocka_unit_test(test_apply_moves_only_blocks_at_its_version),
         cmocka_unit_test(test_an_overflow_reaches_the_decision),
+        cmocka_unit_test(test_an_overflow_is_taken_back),
         cmocka_unit_test(test_held_out_text_is_not_trained_on),
         cmocka_unit_test(test_bad_blobs_are_refused),
         cmocka_unit_test(test_activations_of_a_wrong_size_are_refused),
