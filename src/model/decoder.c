@@ -25,7 +25,8 @@ struct decoder {
     decoder_block *blocks;
     tensor_matvec head;
     float *memory;
-    // All below point into it. Behind each there are zeros up to a multiple of MATVEC_GROUP.
+    // All below point into it. Behind each of the vectors there are zeros up to a multiple of MATVEC_GROUP; what follows
+    // them is written before it is read, and costs memory only as far as it is used.
     float *x, *normed, *qkv, *queries, *attention, *added, *up, *act;
     float *scores;         // [heads, context]
     float *keys, *values;  // [layers, kv_heads, context, width]
@@ -59,12 +60,12 @@ static bool reserve(decoder *d) {
     for (size_t i = 0; i < count; i++) total += padded(pieces[i].count);
     d->memory = aligned_alloc(ALIGNMENT, total * sizeof *d->memory);
     if (!d->memory) return false;
-    memset(d->memory, 0, total * sizeof *d->memory);
     float *at = d->memory;
     for (size_t i = 0; i < count; i++) {
         *pieces[i].at = at;
         at += padded(pieces[i].count);
     }
+    memset(d->memory, 0, (size_t)(d->scores - d->memory) * sizeof *d->memory);
     return true;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_SEED = 1, CLASS_VOCABULARY = 512, CLASS_TOKENS = 128, ALIGNMENT = 64 };
+enum { CLASS_SEED = 1, CLASS_VOCABULARY = 512, CLASS_TOKENS = 128, CLASS_DIM = 1536, CLASS_FFN_DIM = 3072, ALIGNMENT = 64 };
 
 typedef struct trial {
     stage *stage;
@@ -18,11 +18,25 @@ typedef struct trial {
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+// A kernel does the same in more heads, and in more rows and columns beyond those of a few blocks; what is left over behind
+// whole blocks and vectors stays. So the largest models are tried in a second, not in ten.
+static void narrow(model_config *model) {
+    uint32_t width = smaller(model->dim / model->heads, CLASS_DIM), most = CLASS_DIM / width, share = model->heads / model->kv_heads;
+    if (model->heads > most) {
+        share = smaller(share, most);
+        model->kv_heads = model->arch == MODEL_GPT ? most : most / share;
+        model->heads = model->arch == MODEL_GPT ? most : model->kv_heads * share;
+    }
+    model->dim = model->heads * width;
+    if (model->ffn_dim > CLASS_FFN_DIM) model->ffn_dim = CLASS_FFN_DIM / 2 + model->ffn_dim % (CLASS_FFN_DIM / 2);
+}
+
 static void *reserve(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
 
 static braid_err trial_open(trial *t, const model_config *model, tensor_pool *pool, braid_error *error) {
     t->model = *model;
     t->model.layers = 1;
+    narrow(&t->model);
     t->model.vocab = smaller(model->vocab, CLASS_VOCABULARY);
     t->model.context = t->tokens = smaller(model->context, CLASS_TOKENS);
     stage_shape shape = {.layer_end = 1, .ends = true, .sequences = 1, .tokens = t->tokens};

@@ -68,11 +68,33 @@ static void test_shapes_matter(void **state) {
     assert_memory_not_equal(&one, &three, sizeof one);
 }
 
+// Without a bound this block alone would have twelve thousand million parameters.
+static void test_large_shapes_are_tried_in_small(void **state) {
+    (void)state;
+    model_config largest = some(MODEL_LLAMA), small;
+    largest.dim = 16384;
+    largest.heads = 128;
+    largest.kv_heads = 32;
+    largest.ffn_dim = 3072 * 80 + 7;
+    small = largest;
+    small.dim = 1536;
+    small.heads = 12;
+    small.kv_heads = 3;
+    small.ffn_dim = 1536 + 7;
+    braid_hash one = class_of(&largest), two = class_of(&small);
+    assert_memory_equal(&one, &two, sizeof one);
+    small.heads = small.kv_heads = 1;  // one head that is wider than all may be
+    small.dim = 16384;
+    small.ffn_dim = 8;
+    class_of(&small);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_class_is_known),
         cmocka_unit_test(test_other_arithmetic_is_another_class),
         cmocka_unit_test(test_shapes_matter),
+        cmocka_unit_test(test_large_shapes_are_tried_in_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
