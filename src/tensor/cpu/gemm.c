@@ -28,6 +28,8 @@ typedef struct tile {
     size_t first, depth;  // of k
     size_t col, cols;     // of the block of b
     size_t row, rows;     // of the group of a
+    bool in_place;        // the group is read where it lies
+    bool fresh;           // the group is packed by the kernels that read it first
     bool add;
     float *a, *b;  // packed
 } tile;
@@ -35,6 +37,7 @@ typedef struct tile {
 // Part of a block of b: columns [col, col + width) of the tile, `cols` of them there.
 typedef struct panel {
     size_t col, cols, steps, width;
+    bool fresh;  // packed by the kernel that reads it first
     float *b;
 } panel;
 
@@ -144,28 +147,40 @@ static void edge_product(const tile *t, gemm_panel product, size_t rows, const p
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * PANEL_COLS, bytes);
 }
 
-// Whether the kernels read the group's rows where they lie: not those at an edge, not rows that would push each other out of
-// the cache, and columns only if few panels of b read them again.
-static bool reads_in_place(const tile *t) {
+// The kernels read the group's rows where they lie, but not those at an edge, nor rows that would push each other out of the
+// cache, nor columns that many panels of b read again: these they pack as they first read them, while they multiply.
+static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
-    if (t->rows % PANEL_ROWS != 0 || a->stride % ALIAS_FLOATS == 0) return false;
-    return !a->transposed || t->g->n <= FEW_COLS;
+    bool whole = t->rows % PANEL_ROWS == 0;
+    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && (!a->transposed || t->g->n <= FEW_COLS);
+    t->fresh = whole && !t->in_place && a->transposed;
+    if (!t->in_place && !t->fresh) pack_group(t);
+}
+
+static void begin_panel(const tile *t, panel *p) {
+    p->fresh = !t->g->b.transposed && p->cols == p->width && t->rows >= PANEL_ROWS;
+    if (!p->fresh) pack_panel(t, p);
 }
 
 // The group of rows against one panel of b.
-static void multiply_panel(const tile *t, const panel *p, bool in_place, ahead *next_a, ahead *next_b) {
+static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b) {
     const tensor_gemm *g = t->g;
+    bool from_source = t->in_place || t->fresh;
     size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
-    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS, .b = p->b, .add = t->add};
-    product.b_step = p->width;
+    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS, .add = t->add};
     product.c_stride = g->c_stride;
-    if (in_place) {
+    if (from_source) {
         product.a = source_of_a(t, t->row);
         product.a_row = down;
         product.a_step = right;
     }
     for (size_t i = 0; i < t->rows; i += PANEL_ROWS) {
         size_t rows = least(PANEL_ROWS, t->rows - i);
+        bool fresh = p->fresh && i == 0;
+        product.b = fresh ? source_of_b(t, p->col) : p->b;
+        product.b_step = fresh ? g->b.stride : p->width;
+        product.keep_b = fresh ? p->b : NULL;
+        product.keep_a = t->fresh ? t->a + i * t->depth : NULL;
         product.c = g->c + (t->row + i) * g->c_stride + p->col;
         fetch_ahead(next_a);
         fetch_ahead(next_b);
@@ -173,26 +188,26 @@ static void multiply_panel(const tile *t, const panel *p, bool in_place, ahead *
             t->kernels->product[p->steps - 1](&product);
         else
             edge_product(t, product, rows, p);
-        product.a += PANEL_ROWS * (in_place ? down : t->depth);
+        product.a += PANEL_ROWS * (from_source ? down : t->depth);
     }
+    t->fresh = false;
 }
 
 // The first group finds each panel of b still to be packed.
 static void multiply_block(tile *t) {
     for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
         t->rows = least(GROUP_ROWS, t->g->m - t->row);
-        bool in_place = reads_in_place(t);
         size_t calls = pieces_of(t->rows, PANEL_ROWS);
         ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls * pieces_of(t->cols, PANEL_COLS)), next_b = {0};
-        if (!in_place) pack_group(t);
+        begin_group(t);
         for (size_t done = 0; done < t->cols;) {
             panel p = panel_at(t, done);
             done += p.width;
             if (t->row == 0) {
-                pack_panel(t, &p);
+                begin_panel(t, &p);
                 next_b = look_at_panel(t, done, calls);
             }
-            multiply_panel(t, &p, in_place, &next_a, &next_b);
+            multiply_panel(t, &p, &next_a, &next_b);
         }
     }
 }
@@ -313,15 +328,14 @@ static void rows_pack_task(void *context, size_t index) {
 
 // Packed, b lies in order, and the processor sees it coming; `soon` is fetched instead.
 static void multiply_group(tile *t, const float *soon, size_t soon_floats) {
-    bool in_place = reads_in_place(t);
     size_t calls = pieces_of(t->rows, PANEL_ROWS) * pieces_of(t->cols, PANEL_COLS);
     ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls), next = {0};
     if (soon) next = look_ahead(soon + t->row * soon_floats, soon_floats, t->rows, soon_floats, calls);
-    if (!in_place) pack_group(t);
+    begin_group(t);
     for (size_t done = 0; done < t->cols;) {
         panel p = panel_at(t, done);
         done += p.width;
-        multiply_panel(t, &p, in_place, &next_a, &next);
+        multiply_panel(t, &p, &next_a, &next);
     }
 }
 

@@ -29,7 +29,15 @@ static inline float multiply_add(float x, float y, float z) { return fmaf(x, y, 
 static inline float multiply_add(float x, float y, float z) { return x * y + z; }
 #endif
 
+static void keep_plain(const gemm_panel *p, size_t cols) {
+    for (size_t k = 0; p->keep_a && k < p->depth; k++)
+        memcpy(p->keep_a + k * PANEL_ROWS, p->a + k * p->a_step, PANEL_ROWS * sizeof *p->a);
+    for (size_t k = 0; p->keep_b && k < p->depth; k++)
+        memcpy(p->keep_b + k * cols, p->b + k * p->b_step, cols * sizeof *p->b);
+}
+
 static inline __attribute__((always_inline)) void plain_product(const gemm_panel *p, size_t cols) {
+    keep_plain(p, cols);
     float sum[PANEL_ROWS][PANEL_COLS] = {{0}};
     const float *b = p->b;
     for (size_t k = 0; k < p->depth; k++, b += p->b_step)
@@ -82,15 +90,6 @@ AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, const si
         }
 }
 
-AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
-    for (size_t col = 0; col < cols; col += 8 * vectors)
-        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, vectors);
-}
-
-AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
-AVX2 static void avx2_2(const gemm_panel *p) { avx2_product(p, 32, 2); }
-AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
-
 // An 8 x 8 square: pairs, fours, halves.
 AVX2 INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
     __m256 x[8], y[8];
@@ -131,6 +130,17 @@ AVX2 static void avx2_copy(const float *from, size_t from_stride, size_t rows, s
     if (chunks > 0) copy_chunks(from, from_stride, rows, 1, to, chunk_step, row_step);
 }
 
+AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
+    if (p->keep_a) avx2_copy(p->a, p->a_step, p->depth, 1, p->keep_a, PANEL_ROWS, PANEL_ROWS);
+    if (p->keep_b) avx2_copy(p->b, p->b_step, p->depth, cols / PANEL_ROWS, p->keep_b, PANEL_ROWS, cols);
+    for (size_t col = 0; col < cols; col += 8 * vectors)
+        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, vectors);
+}
+
+AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
+AVX2 static void avx2_2(const gemm_panel *p) { avx2_product(p, 32, 2); }
+AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
+
 static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
@@ -139,31 +149,66 @@ const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, {avx2_1, avx2_2, avx2_3}, av
 
 #define AVX512 __attribute__((target("avx512f,avx2,fma")))
 
-AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
-    __m512 sum[PANEL_ROWS][PANEL_STEPS], b[PANEL_STEPS];
-    const float *row[PANEL_ROWS], *from = p->b;
-    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
-        row[i] = p->a + i * p->a_row;
-        UNROLL for (size_t v = 0; v < vectors; v++) {
-            sum[i][v] = _mm512_setzero_ps();
-            __builtin_prefetch(p->c + i * p->c_stride + 16 * v, 1);
-        }
-    }
-    size_t step = p->a_step, end = p->depth * step, b_step = p->b_step;
-    for (size_t k = 0; k < end; k += step, from += b_step) {
+enum { PANEL_LINES = 4 };  // that a row of a panel of c lies in, at most
+
+typedef __m512 avx512_sums[PANEL_ROWS][PANEL_STEPS];
+
+// c is asked for a line a step: all lines at once would hold up what the first steps read. What is constant here decides the
+// speed: a loop for any a_row and a_step was 3 % slower.
+AVX512 INLINE void avx512_loop(const gemm_panel *p, const size_t vectors, size_t a_row, size_t a_step,
+                               const bool keep_a, const bool keep_b, avx512_sums sum) {
+    const float *a = p->a, *from = p->b, *c = p->c;
+    size_t b_step = p->b_step, c_stride = p->c_stride, depth = p->depth;
+    float *a_kept = p->keep_a, *b_kept = p->keep_b;
+    for (size_t k = 0; k < depth; k++, a += a_step, from += b_step) {
+        __m512 b[PANEL_STEPS];
+        __builtin_prefetch(c + k % PANEL_ROWS * c_stride + k / PANEL_ROWS % PANEL_LINES * 16, 1);
         UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm512_loadu_ps(from + 16 * v);
+        if (keep_b) {
+            UNROLL for (size_t v = 0; v < vectors; v++) _mm512_storeu_ps(b_kept + 16 * v, b[v]);
+            b_kept += 16 * vectors;
+        }
+        if (keep_a) {
+            _mm256_storeu_ps(a_kept, _mm256_loadu_ps(a));
+            a_kept += PANEL_ROWS;
+        }
         UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
-            __m512 x = _mm512_set1_ps(row[i][k]);
+            __m512 x = _mm512_set1_ps(a[i * a_row]);
             UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm512_fmadd_ps(x, b[v], sum[i][v]);
         }
     }
-    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
-        float *c = p->c + i * p->c_stride;
-        UNROLL for (size_t v = 0; v < vectors; v++) {
-            if (p->add) sum[i][v] = _mm512_add_ps(_mm512_loadu_ps(c + 16 * v), sum[i][v]);
+}
+
+AVX512 INLINE void avx512_sum(const gemm_panel *p, const size_t vectors, avx512_sums sum) {
+    if (p->a_row != 1 && p->keep_b)
+        avx512_loop(p, vectors, p->a_row, p->a_step, false, true, sum);
+    else if (p->a_row != 1)
+        avx512_loop(p, vectors, p->a_row, p->a_step, false, false, sum);
+    else if (p->keep_a && p->keep_b)
+        avx512_loop(p, vectors, 1, p->a_step, true, true, sum);
+    else if (p->keep_a)
+        avx512_loop(p, vectors, 1, p->a_step, true, false, sum);
+    else if (p->keep_b)
+        avx512_loop(p, vectors, 1, p->a_step, false, true, sum);
+    else if (p->a_step == PANEL_ROWS)
+        avx512_loop(p, vectors, 1, PANEL_ROWS, false, false, sum);
+    else
+        avx512_loop(p, vectors, 1, p->a_step, false, false, sum);
+}
+
+AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
+    avx512_sums sum;
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) UNROLL for (size_t v = 0; v < vectors; v++)
+        sum[i][v] = _mm512_setzero_ps();
+    avx512_sum(p, vectors, sum);
+    float *c = p->c;
+    size_t stride = p->c_stride;
+    if (p->add)
+        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride) UNROLL for (size_t v = 0; v < vectors; v++)
+            _mm512_storeu_ps(c + 16 * v, _mm512_add_ps(_mm512_loadu_ps(c + 16 * v), sum[i][v]));
+    else
+        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride) UNROLL for (size_t v = 0; v < vectors; v++)
             _mm512_storeu_ps(c + 16 * v, sum[i][v]);
-        }
-    }
 }
 
 AVX512 static void avx512_1(const gemm_panel *p) { avx512_product(p, 1); }

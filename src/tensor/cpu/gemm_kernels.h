@@ -20,6 +20,8 @@ typedef struct gemm_panel {
     size_t a_row, a_step;
     const float *b;  // row p of its columns at b + p * b_step
     size_t b_step;
+    float *keep_a,
+        *keep_b;  // NULL, or where what is read of a (a_row is 1), of b is left packed for the products that follow
     float *c;
     size_t c_stride;
     bool add;
