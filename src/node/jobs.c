@@ -136,9 +136,15 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
     if (work->kind == JOB_SAVE) {
         uint64_t bytes;
         const void *data = blobs_data(j->config.blobs, work->in, &bytes);
-        result->failed = saver_put(j->saver, work->version, work->stage, work->first, work->count, data, bytes) != BRAID_OK;
+        braid_err err = saver_put(j->saver, work->version, work->stage, work->first, work->count, work->named, data, bytes);
+        result->malformed = err == BRAID_FORMAT && work->named;
+        result->failed = err != BRAID_OK && !result->malformed;
+    } else if (work->kind == JOB_SAVE_NAMES) {
+        uint64_t bytes;
+        const void *data = blobs_data(j->config.blobs, work->in, &bytes);
+        result->failed = saver_names(j->saver, work->version, work->stage, data, bytes, &result->hash) != BRAID_OK;
     } else if (work->kind == JOB_SAVE_END) {
-        result->failed = saver_end(j->saver, work->version, &result->hash) != BRAID_OK;
+        result->failed = saver_end(j->saver, work->version, work->skip, &result->hash) != BRAID_OK;
     } else if (work->kind == JOB_STATE_GET && work->stage != placed) {
         state_from_start(j, work, result);
     } else if (work->kind == JOB_NAMES_GET && work->stage != placed) {

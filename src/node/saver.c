@@ -14,6 +14,8 @@ struct saver {
     bool begun;
     uint64_t version;
     braid_hash *leaves;   // [block_count], of the weights
+    braid_hash *names;    // [block_count], of the state; only those of `named` stages
+    bool *named;          // [stages]
     uint64_t *have;       // set of blocks
     char path[FILES_MAX_PATH];
     braid_error error;
@@ -25,9 +27,11 @@ braid_err saver_new(const saver_config *config, saver **out, braid_error *error)
     if (s) {
         s->config = *config;
         s->leaves = calloc(blocks, sizeof *s->leaves);
+        s->names = calloc(blocks, sizeof *s->names);
+        s->named = calloc(config->split->stages, sizeof *s->named);
         s->have = calloc(BITSET_WORDS(blocks), sizeof *s->have);
     }
-    if (!s || !s->leaves || !s->have) {
+    if (!s || !s->leaves || !s->names || !s->named || !s->have) {
         saver_free(s);
         return braid_fail(error, BRAID_MEMORY, "no memory for saving checkpoints");
     }
@@ -39,6 +43,8 @@ void saver_free(saver *s) {
     if (!s) return;
     checkpoint_abort(s->writer);
     free(s->leaves);
+    free(s->names);
+    free(s->named);
     free(s->have);
     free(s);
 }
@@ -55,6 +61,7 @@ static void saver_begin(saver *s, uint64_t version) {
     s->begun = true;
     s->version = version;
     s->error.code = BRAID_OK;
+    memset(s->named, 0, s->config.split->stages * sizeof *s->named);
     memset(s->have, 0, BITSET_WORDS(s->config.split->block_count) * sizeof *s->have);
     if (!wants_files(s)) return;
     checkpoint_config config = {.directory = s->config.directory, .model = s->config.model, .split = s->config.split,
@@ -67,30 +74,64 @@ static const block *stage_block(const saver *s, uint32_t number, uint32_t index,
     return &s->config.split->blocks[*canonical];
 }
 
-// Hashes the weights of each block; BRAID_FORMAT when the bytes are not these blocks at this version.
-static braid_err leaves_put(saver *s, uint32_t number, uint32_t first, uint32_t count, const uint8_t *at, uint64_t bytes) {
+static bool has_its_name(const saver *s, uint32_t canonical, const uint8_t *bytes, uint32_t count) {
+    const void *const parts[STATE_PARTS] = {state_block_part(bytes, count, 0), state_block_part(bytes, count, 1), state_block_part(bytes, count, 2)};
+    braid_hash name = state_name(parts, count);
+    return hash_equal(&name, &s->names[canonical]);
+}
+
+// Where to say what others sent; the disk's reason stays when there is one.
+static braid_error *sent_wrong(saver *s) { return s->error.code == BRAID_OK || s->error.code == BRAID_FORMAT ? &s->error : NULL; }
+
+// Whether the bytes are these blocks at this version, and what their names say.
+static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_t count, bool named, const uint8_t *at, uint64_t bytes) {
+    if (named && !s->named[number]) return braid_fail(sent_wrong(s), BRAID_FORMAT, "the names of stage %u's blocks are not known", number);
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t canonical;
         const block *b = stage_block(s, number, i, &canonical);
         size_t size = state_block_bytes(b->count);
         if (bytes < size || state_block_version(at) != s->version)
-            return braid_fail(&s->error, BRAID_FORMAT, "block %u of stage %u is not one of version %llu", i, number, (unsigned long long)s->version);
-        s->leaves[canonical] = sha256_of(state_block_part(at, b->count, 0), b->count * sizeof(float));
-        bitset_add(s->have, canonical);
+            return braid_fail(sent_wrong(s), BRAID_FORMAT, "block %u of stage %u is not one of version %llu", i, number, (unsigned long long)s->version);
+        if (named && !has_its_name(s, canonical, at, b->count))
+            return braid_fail(sent_wrong(s), BRAID_FORMAT, "block %u of stage %u is not what its name says", i, number);
         at += size;
         bytes -= size;
     }
-    return bytes == 0 ? BRAID_OK : braid_fail(&s->error, BRAID_FORMAT, "blocks of stage %u with bytes left over", number);
+    return bytes == 0 ? BRAID_OK : braid_fail(sent_wrong(s), BRAID_FORMAT, "blocks of stage %u with bytes left over", number);
 }
 
-braid_err saver_put(saver *s, uint64_t version, uint32_t number, uint32_t first, uint32_t count, const void *bytes, uint64_t byte_count) {
+static void leaves_put(saver *s, uint32_t number, uint32_t first, uint32_t count, const uint8_t *at) {
+    for (uint32_t i = first; i < first + count; i++) {
+        uint32_t canonical;
+        const block *b = stage_block(s, number, i, &canonical);
+        s->leaves[canonical] = sha256_of(state_block_part(at, b->count, 0), b->count * sizeof(float));
+        bitset_add(s->have, canonical);
+        at += state_block_bytes(b->count);
+    }
+}
+
+braid_err saver_names(saver *s, uint64_t version, uint32_t number, const void *bytes, uint64_t byte_count, braid_hash *root) {
+    if (!s->begun || version != s->version) saver_begin(s, version);
+    uint32_t blocks = number < s->config.split->stages ? split_count(s->config.split, number) : 0;
+    if (blocks == 0 || byte_count != blocks * sizeof *s->names)
+        return braid_fail(sent_wrong(s), BRAID_FORMAT, "stage %u has %u blocks, and names of others were sent", number, blocks);
+    const braid_hash *name = bytes;
+    for (uint32_t i = 0; i < blocks; i++) memcpy(&s->names[split_block(s->config.split, number, i)], &name[i], sizeof *name);
+    s->named[number] = true;
+    *root = sha256_of(bytes, byte_count);
+    return BRAID_OK;
+}
+
+braid_err saver_put(saver *s, uint64_t version, uint32_t number, uint32_t first, uint32_t count, bool named, const void *bytes, uint64_t byte_count) {
     if (!s->begun || version != s->version) saver_begin(s, version);
     const split *split_of = s->config.split;
     uint32_t blocks = number < split_of->stages ? split_count(split_of, number) : 0;
     if (count == 0 || first >= blocks || count > blocks - first)
-        return braid_fail(&s->error, BRAID_FORMAT, "blocks %u to %u of stage %u do not exist", first, first + count, number);
-    braid_err err = leaves_put(s, number, first, count, bytes, byte_count);
-    if (err || !wants_files(s)) return err;
+        return braid_fail(sent_wrong(s), BRAID_FORMAT, "blocks %u to %u of stage %u do not exist", first, first + count, number);
+    braid_err err = blocks_check(s, number, first, count, named, bytes, byte_count);
+    if (err) return err;
+    leaves_put(s, number, first, count, bytes);
+    if (!wants_files(s)) return BRAID_OK;
     if (!s->writer) return s->error.code;
     err = checkpoint_put(s->writer, number, first, count, bytes, byte_count, &s->error);
     if (err && err != BRAID_FORMAT) {
@@ -100,15 +141,15 @@ braid_err saver_put(saver *s, uint64_t version, uint32_t number, uint32_t first,
     return err;
 }
 
-braid_err saver_end(saver *s, uint64_t version, braid_hash *weights) {
+braid_err saver_end(saver *s, uint64_t version, bool give_up, braid_hash *weights) {
     const split *split_of = s->config.split;
     memset(weights, 0, sizeof *weights);
     if (!s->begun || version != s->version) return braid_fail(&s->error, BRAID_STATE, "no checkpoint of version %llu was begun", (unsigned long long)version);
     s->begun = false;
-    if (bitset_count(s->have, BITSET_WORDS(split_of->block_count)) != split_of->block_count) {
+    if (give_up || bitset_count(s->have, BITSET_WORDS(split_of->block_count)) != split_of->block_count) {
         checkpoint_abort(s->writer);
         s->writer = NULL;
-        return braid_fail(&s->error, BRAID_STATE, "the checkpoint of version %llu lacks blocks", (unsigned long long)version);
+        return s->error.code ? s->error.code : braid_fail(&s->error, BRAID_STATE, "the checkpoint of version %llu lacks blocks", (unsigned long long)version);
     }
     *weights = split_weights_hash(split_of, s->leaves);
     if (!wants_files(s)) return BRAID_OK;

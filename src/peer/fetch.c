@@ -135,11 +135,11 @@ void fetch_denied(peer *p, const pull *q, const message_deny *deny) {
     c->donor.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : REST_NS);
 }
 
-static void note_lie(peer *p, uint32_t index, const task *t) {
+void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
     contact *c = &p->contacts[index];
     c->donor.lied = true;
     c->donor.rest_ns = p->now + LIAR_REST_NS;
-    tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = t->work.stage, .iteration = p->iteration};
+    tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->iteration};
     peer_tell(p, &say);
 }
 
@@ -212,7 +212,7 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
     bool told = root_of(p, version, &root);
     if (!told && (version != p->iteration || from->member == 0 || from->member != first_leader(p))) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
-        note_lie(p, t->contact, t);
+        fetch_note_lie(p, t->contact, t->work.stage);
         return;
     }
     f->names[version % 2].known = true;
@@ -367,7 +367,7 @@ void fetch_data(peer *p, const message *msg, blob_id blob) {
 }
 
 static void put_done(peer *p, const task *t, const job_result *r) {
-    if (r->failed) note_lie(p, t->contact, t);
+    if (r->failed) fetch_note_lie(p, t->contact, t->work.stage);
     else stored(p, t->work.first, ((uint64_t)1 << t->work.count) - 1, r->version);
 }
 

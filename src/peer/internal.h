@@ -307,6 +307,8 @@ typedef struct stage_round {
     braid_hash state_root[WIRE_MAX_STAGE_MEMBERS];
     bool state_agreed;
     braid_hash agreed_state;
+    bool named;             // the checkpoint being written has the names of this stage's blocks, of `named_root`
+    braid_hash named_root;
     bool kept;              // a shadow has told its root: whoever comes to a stage where only shadows have the state gets it from them
     braid_hash kept_root;
 } stage_round;
@@ -335,7 +337,8 @@ typedef struct leader {
     uint32_t save_serial;   // names the attempt: what was under way for an older one counts for nothing
     uint16_t save_stage;
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
-    bool save_ending;
+    bool save_ending, save_naming;
+    uint64_t save_names_ns;  // names were last asked for
     uint32_t save_donor;
     uint64_t vouch_ns;      // nobody is to be told a root before
     uint64_t eval_tokens;
@@ -745,6 +748,7 @@ void fetch_data(peer *p, const message *msg, blob_id blob);
 void fetch_job_done(peer *p, const task *t, const job_result *r);
 void fetch_denied(peer *p, const pull *q, const message_deny *deny);
 void fetch_overdue(peer *p, const pull *q);
+void fetch_note_lie(peer *p, uint32_t contact_index, uint16_t stage);
 void fetch_vouched(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
 void fetch_vouch(peer *p);                        // the leader's part: tells those who fetch
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);

@@ -35,6 +35,7 @@ typedef enum job_kind {
     JOB_STATE_INIT,   // fresh weights from the run's seed, or the checkpoint that the host holds; at `version`
     JOB_LEAVES,       // -> blob of 32-byte hashes of the weights' blocks
     JOB_SUM_CLEAR,    // the sum := 0
+    JOB_SAVE_NAMES,   // leader: blob of the names of all blocks of `stage` at `version` -> the checkpoint being written; the root of them
     JOB_SAVE,         // leader: blob of state blocks [first, first + count) of `stage` -> the checkpoint being written
     JOB_SAVE_END,     // leader: finishes the checkpoint of `version`; `hash` = weights' hash
     JOB_KINDS
@@ -54,23 +55,24 @@ typedef struct job {
     uint32_t first, count;  // blocks
     uint64_t version;
     uint64_t expected; // JOB_STATE_PUT: the hash64 that its donor gave for the bytes of `in`, 0: none; other bytes are malformed
-    bool named;        // JOB_STATE_PUT: malformed, too, unless every block is at `version` and what its name says
+    bool named;        // JOB_STATE_PUT, JOB_SAVE: malformed, too, unless every block is at `version` and what its name says
     uint64_t tokens;   // JOB_REDUCE, JOB_DECIDE
     bool final;        // JOB_SAVE_END: the run's last checkpoint
     uint32_t inputs;   // JOB_REDUCE
     blob_id input[WIRE_MAX_STAGE_MEMBERS];
     double norm2;      // JOB_DECIDE: of the averaged gradient, all stages
     float clip, learning_rate, bias1, bias2;  // JOB_APPLY
-    bool skip;         // JOB_APPLY: only the versions rise
+    bool skip;         // JOB_APPLY: only the versions rise; JOB_SAVE_END: it is given up, not finished
 } job;
 
 typedef struct job_result {
     uint64_t id;
     job_kind kind;
-    bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_NAMES_PUT, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
+    bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_NAMES_PUT, JOB_SAVE_NAMES, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
+    bool malformed;    // JOB_SAVE, which has not failed then: others may send it better
     blob_id out;       // the peer's to release
     uint64_t hash64;   // of `out`; JOB_STATE_KEEP: bit i: block first + i was kept
-    braid_hash hash;   // JOB_NORM result root, JOB_STATE_ROOT and JOB_NAMES_PUT state root, JOB_SAVE_END weights
+    braid_hash hash;   // JOB_NORM result root, JOB_STATE_ROOT, JOB_NAMES_PUT and JOB_SAVE_NAMES state root, JOB_SAVE_END weights
     uint64_t cost_ns;
     double loss;       // JOB_LOSS: sum over tokens
     uint32_t tokens;

@@ -146,7 +146,7 @@ void leader_end(peer *p) {
     leader *l = &p->leader;
     l->active = l->saving = l->save_ending = false;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].what == GET_STATE && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
+        if ((p->pulls[i].what == GET_STATE || p->pulls[i].what == GET_NAMES) && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
     p->leaving |= l->drain;
     contacts_touch(p);
 }

@@ -255,11 +255,11 @@ void on_data(peer *p, const message *msg, blob_id blob) {
         return;
     }
     pull_timed(p, msg);
-    if (get->what == GET_STATE && get->stage != p->stage) {
+    bool state = get->what == GET_STATE || get->what == GET_NAMES;
+    if (state && get->stage != p->stage) {
         save_data(p, msg, blob);
         return;
     }
-    bool state = get->what == GET_STATE || get->what == GET_NAMES;
     bool mine = get->stage == p->stage && get->first < p->blocks && get->count >= 1 && get->count <= p->blocks - get->first;
     if (mine && state) fetch_data(p, msg, blob);
     else if (mine && get->count <= PEER_SEGMENT_BLOCKS) reduce_data(p, msg, blob);

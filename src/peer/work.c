@@ -24,7 +24,7 @@ task *task_add(peer *p, job_kind kind) {
 }
 
 static void release_inputs(peer *p, const task *t) {
-    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE;
+    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE_NAMES || t->work.kind == JOB_SAVE;
     blob_id in = own_in ? t->work.in : 0;
     peer_release(p, &in);
     for (uint32_t i = 0; i < t->work.inputs; i++) {
@@ -168,7 +168,7 @@ void work_done(peer *p, const job_result *r) {
     case JOB_STATE_PUT: case JOB_NAMES_PUT: case JOB_STATE_KEEP: fetch_job_done(p, &t, r); break;
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
     case JOB_DECIDE: leader_decided(p, &t, r); break;
-    case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
+    case JOB_SAVE_NAMES: case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
     default: break;
     }
 }

@@ -135,7 +135,7 @@ typedef struct sim_case {
     sim_arrival arrival[SIM_MAX_ARRIVALS];
     uint64_t start_version;                      // the run goes on from a checkpoint; fake kernels only
     uint32_t blocks;                             // of each stage's state; 0: few, from the seed. Fake kernels only
-    uint32_t liars;                              // relays, the first ones, that send state which is not what they have
+    uint32_t liars;                              // relays, the first ones, that send state which is not what they have; with an odd seed, names too
     bool copies;                                 // joiners have the checkpoint of `start_version` already
     bool rough;                                  // so slow or shared that living peers may be suspected and repaired
     bool fast;                                   // not reproducible; sums of fake kernels are exact all the same

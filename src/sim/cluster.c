@@ -92,7 +92,8 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
 static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
     sim_node *n = &s->node[node];
     peer_look(n->peer, &n->view);
-    if (failed && n->view.member != 0) sim_fail(s, "%s gives up", n->name);
+    bool unsaved = s->stats->saves_given_up > 0 && s->checker.saved_last;
+    if (failed && n->view.member != 0 && !unsaved) sim_fail(s, "%s gives up", n->name);
     n->exited = true;
     n->alive = false;
     if (n->view.leads) {

@@ -52,6 +52,7 @@ typedef struct sim_stats {
     uint64_t leaderless_ns, most_leaderless_ns;  // from such a death until then
     uint64_t quiet_looks;        // at routing that had nothing more to say
     uint64_t state_blocks, lies; // blocks of state that were sent; how many chunks or names were not what they should be
+    uint64_t saves_given_up;         // checkpoints of which nobody sends what was agreed on
     uint32_t joined;             // joiners and those who came back that have had their stage's state
     uint64_t most_join_ns;       // from the start of such a process until then
     uint64_t routed, unrouted;   // microbatches sent by the routers' units, and otherwise

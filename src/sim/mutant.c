@@ -83,8 +83,9 @@ void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker
     if (mutant == SIM_MUTANT_EARLY_APPLY && work->kind == JOB_NORM) apply_at_once(s, node, work, blobs);
     if (mutant == SIM_MUTANT_UNROUNDED && work->kind == JOB_REDUCE) keep_another(s, node, work, blobs, result->out);
     if (mutant == SIM_MUTANT_MOVED_PART && work->kind == JOB_PACK) spoil(s, node, result->out);
-    bool lies = mutant == SIM_MUTANT_WRONG_STATE || (node - s->c->data_peers < s->c->liars && work->version < s->c->iterations);  // the last checkpoint is read without names
-    if (lies && work->kind == JOB_STATE_GET) {
+    bool lies = mutant == SIM_MUTANT_WRONG_STATE || node - s->c->data_peers < s->c->liars;
+    bool of_names = s->c->seed % 2 == 1 && mutant == SIM_MUTANT_NONE;
+    if (lies && (work->kind == JOB_STATE_GET || (of_names && work->kind == JOB_NAMES_GET))) {
         spoil(s, node, result->out);
         result->hash64 = 0;  // what it sends is what it names
     }

@@ -8,7 +8,7 @@
 
 static const uint64_t MILLISECOND = 1000000;
 
-static bool is_saving(job_kind kind) { return kind == JOB_SAVE || kind == JOB_SAVE_END; }
+static bool is_saving(job_kind kind) { return kind == JOB_SAVE_NAMES || kind == JOB_SAVE || kind == JOB_SAVE_END; }
 
 static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     uint64_t base;
@@ -97,6 +97,10 @@ void sim_save_drop(sim_cluster *s, uint32_t node) {
     for (uint32_t i = 0; saved && i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(saved[i]);
     free(saved);
     s->node[node].saved = NULL;
+    for (uint32_t i = 0; i < WIRE_MAX_STAGES; i++) {
+        if (s->node[node].saver[i]) s->node[node].saver[i]->free(s->node[node].saver[i]);
+        s->node[node].saver[i] = NULL;
+    }
 }
 
 // A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
@@ -132,8 +136,23 @@ static braid_hash save_verify(sim_cluster *s, sim_buffer *const *all_saved, uint
     return sha256_final(&all);
 }
 
-static void save_run(sim_cluster *s, sim_node *n, const job *work, job_result *result) {
+// As a joiner looks at them.
+static void save_check(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
+    sim_worker **w = &n->saver[work->stage];
+    if (!*w) *w = s->model->open(s->model, work->stage, 1);
+    job put = *work;
+    put.kind = work->kind == JOB_SAVE_NAMES ? JOB_NAMES_PUT : JOB_STATE_PUT;
+    job_result checked;
+    (*w)->run(*w, &put, blobs, &checked);
+    result->hash = checked.hash;
+    result->malformed = checked.failed && work->kind == JOB_SAVE;
+    result->failed = checked.failed && work->kind == JOB_SAVE_NAMES;
+}
+
+static void save_run(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
     *result = (job_result){.id = work->id, .kind = work->kind};
+    if (work->kind == JOB_SAVE_NAMES || (work->kind == JOB_SAVE && work->named)) save_check(s, n, work, blobs, result);
+    if (work->kind == JOB_SAVE_NAMES || result->malformed) return;
     if (work->kind == JOB_SAVE) {
         sim_buffer *saved = sim_blobs_borrowed(&n->blobs, work->in);
         if (!saved || work->stage >= s->model->stages || work->first >= s->model->blocks[work->stage]) {
@@ -147,7 +166,10 @@ static void save_run(sim_cluster *s, sim_node *n, const job *work, job_result *r
         *at = sim_buffer_hold(saved);
         return;
     }
-    if (n->saved) result->hash = save_verify(s, n->saved, work->version);
+    result->failed = work->skip;
+    s->stats->saves_given_up += work->skip;
+    if (work->skip) result->hash = (braid_hash){{0}};
+    else if (n->saved) result->hash = save_verify(s, n->saved, work->version);
     else sim_fail(s, "%s ends a checkpoint of nothing", n->name);
     s->checker.saved_hash = result->hash;
     s->checker.saved_last = work->final;
@@ -179,7 +201,7 @@ bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     job work = n->job;
     job_result result;
     if (is_saving(work.kind)) {
-        save_run(s, n, &work, &result);
+        save_run(s, n, &work, &blobs, &result);
     } else if ((work.kind == JOB_STATE_GET || work.kind == JOB_NAMES_GET) && work.stage != n->view.stage) {
         state_from_start(s, &work, &blobs, &result);
     } else {

@@ -73,7 +73,7 @@ typedef struct worker_blobs {
     void *(*write)(void *context, uint64_t bytes, blob_id *blob);  // NULL: no memory
 } worker_blobs;
 
-// Runs any job but JOB_SAVE and JOB_SAVE_END (the host's). Fills all of `result`; result->norm2 points into the worker.
+// Runs any job but JOB_SAVE_NAMES, JOB_SAVE and JOB_SAVE_END (the host's). Fills all of `result`; result->norm2 points into the worker.
 // `failed` also when a blob is missing, has a wrong size, or there is no memory for the output.
 //
 // JOB_LOSS of a held-out microbatch gives no dx. JOB_REDUCE leaves its results in the worker. JOB_STATE_GET serves blocks as

@@ -140,6 +140,40 @@ static void test_trouble(void **state) {
     }
 }
 
+// ---- checkpoints
+
+static sim_case saving(uint64_t seed, uint32_t relays, uint32_t liars) {
+    sim_case c = sim_case_plain(seed, 2, 1, relays, 4, 4);
+    c.blocks = 40;
+    c.checkpoint_every = 1;
+    c.liars = liars;
+    c.rough = true;
+    return c;
+}
+
+// Each checkpoint is read back and compared with the one-process run.
+static void test_a_liar_spoils_no_checkpoint(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        sim_case c = saving(seed, 3, 1);
+        sim_report r;
+        run("a relay lies to the saver", &c, &r);
+        assert_int_equal(r.stats.saves_given_up, 0);
+        assert_true(r.stats.lies > 0);
+    }
+}
+
+// The run goes on without them.
+static void test_where_all_lie_no_checkpoint_is_written(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        sim_case c = saving(seed, 2, 2);
+        sim_report r;
+        run("all relays lie to the saver", &c, &r);
+        assert_int_equal(r.stats.saves_given_up, c.iterations);
+    }
+}
+
 // ---- what lies here already
 
 static void test_a_copy_of_the_checkpoint_moves_nothing(void **state) {
@@ -166,10 +200,14 @@ typedef struct broken {
 
 static void nothing_happens(sim_case *c) { (void)c; }
 
+static void only_the_saver_fetches(sim_case *c) {
+    *c = saving(c->seed, 3, 1);
+}
+
 // Noticed: a rule is broken, or the joiner never has its state.
 static void test_mutants_are_noticed(void **state) {
     (void)state;
-    static const broken all[] = {{SIM_MUTANT_TRUSTS_DONORS, 4, one_lies}, {SIM_MUTANT_WAITS_FOR_THE_DEAD, 4, one_dies}, {SIM_MUTANT_FORWARDS_ANYTHING, 1, nothing_happens}};
+    static const broken all[] = {{SIM_MUTANT_TRUSTS_DONORS, 4, one_lies}, {SIM_MUTANT_TRUSTS_DONORS, 3, only_the_saver_fetches}, {SIM_MUTANT_WAITS_FOR_THE_DEAD, 4, one_dies}, {SIM_MUTANT_FORWARDS_ANYTHING, 1, nothing_happens}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
         uint32_t noticed = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -178,7 +216,7 @@ static void test_mutants_are_noticed(void **state) {
             all[i].make(&c);
             c.mutant = all[i].mutant;
             sim_bench_run(&bench, &c, false, NULL, &r);
-            noticed += r.failed || r.stats.joined == 0;
+            noticed += r.failed || r.stats.joined < c.joins;
         }
         print_message("mutant %s: noticed in %u of %d schedules\n", sim_mutant_name(all[i].mutant), noticed, SEEDS);
         if (noticed == 0) fail_msg("mutant %s went unnoticed", sim_mutant_name(all[i].mutant));
@@ -198,6 +236,8 @@ int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_donors_share),
         cmocka_unit_test(test_trouble),
+        cmocka_unit_test(test_a_liar_spoils_no_checkpoint),
+        cmocka_unit_test(test_where_all_lie_no_checkpoint_is_written),
         cmocka_unit_test(test_a_copy_of_the_checkpoint_moves_nothing),
         cmocka_unit_test(test_mutants_are_noticed),
     };
