@@ -20,6 +20,7 @@ static const uint64_t HEDGE_NS = 500 * TIMING_MS;      // what is late is asked 
 void fetch_reset(peer *p) {
     memset(&p->fetching, 0, sizeof p->fetching);
     p->fetching.keeps = p->config.has_checkpoint || p->state_lies == 1u + p->stage;
+    p->fetching.own_version = p->state_lies == 1u + p->stage ? p->lies_version : UINT64_MAX;
     p->state_lies = 0;
 }
 
@@ -202,17 +203,77 @@ static void ask_names(peer *p) {
     if (q != NULL) pull_send(p, q);
 }
 
+// ---- the state that I had when I was expelled ------------------------------------------------------------------------
+// Perhaps nobody else has it any more. So the leader is told its root, as by any member; what it then tells to those who fetch says
+// whether the names of my blocks are those of the version.
+
+void fetch_own_root(peer *p, const task *t, const job_result *r) {
+    fetching *f = &p->fetching;
+    if (t->work.version != f->own_version) return;
+    f->own_known = true;
+    f->own_root = r->hash;
+}
+
+static void tell_own_root(peer *p) {
+    fetching *f = &p->fetching;
+    uint64_t due = f->own_told_ns + TIMING_REPEAT_NS;
+    if (f->own_told_ns == 0 || p->now >= due) {
+        message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
+        state->stage = p->stage;
+        state->version = f->own_version;
+        state->state_root = f->own_root;
+        peer_send_leader(p);
+        f->own_told_ns = p->now;
+        due = p->now + TIMING_REPEAT_NS;
+    }
+    peer_wake_at(p, due);
+}
+
+static void own_names(peer *p) {
+    fetching *f = &p->fetching;
+    braid_hash root;
+    if (f->own_version != p->iteration || f->naming) return;
+    if (!f->own_asked) {
+        task *t = task_add(p, JOB_STATE_ROOT);
+        if (t != NULL) t->work.version = f->own_version;
+        f->own_asked = t != NULL;
+        return;
+    }
+    if (!f->own_known) return;
+    if (!root_of(p, f->own_version, &root)) {
+        tell_own_root(p);
+        return;
+    }
+    bool same = hash_equal(&root, &f->own_root);
+    task *t = same ? task_add(p, JOB_NAMES_GET) : NULL;
+    if (t != NULL) t->work.version = f->own_version;
+    f->naming = t != NULL;
+    if (t != NULL || !same) f->own_version = UINT64_MAX;
+}
+
+void fetch_own_names(peer *p, const task *t, const job_result *r) {
+    blob_id out = r->out;
+    task *put = p->fetching.naming && out != 0 ? task_add(p, JOB_NAMES_PUT) : NULL;
+    if (put == NULL) {
+        p->fetching.naming = false;
+        peer_release(p, &out);
+        return;
+    }
+    put->work.version = t->work.version;
+    put->work.in = out;
+}
+
 static void names_put_done(peer *p, const task *t, const job_result *r) {
     fetching *f = &p->fetching;
     uint64_t version = t->work.version;
     braid_hash root;
     f->naming = false;
     f->names[version % 2].known = false;
-    const contact *from = &p->contacts[t->contact];
+    const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
-    if (!told && (version != p->iteration || from->member == 0 || from->member != first_leader(p))) return;
+    if (!told && (version != p->iteration || from == NULL || from->member == 0 || from->member != first_leader(p))) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
-        fetch_note_lie(p, t->contact, t->work.stage);
+        if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
         return;
     }
     f->names[version % 2].known = true;
@@ -310,7 +371,9 @@ static void fetch(peer *p) {
 
 void fetch_tick(peer *p) {
     if (!something_missing(p)) return;
-    if (!names_known(p, p->iteration)) ask_names(p);
+    bool known = names_known(p, p->iteration);
+    if (!known) own_names(p);
+    if (!known) ask_names(p);
     else if (!keep_some(p)) fetch(p);
 }
 

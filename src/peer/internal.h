@@ -31,6 +31,7 @@ enum {
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_SHADOWS = 4,           // of one stage
+    PEER_KEPT_FORMER = 64,
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
     NO_STAGE = UINT16_MAX,          // whose work a shadow does
@@ -54,6 +55,7 @@ typedef struct contact {
     uint32_t join_capacity;
     braid_id id;
     member_id member;   // its live member, 0: none
+    bool itself;        // what the link leads to has spoken as that member: it is no later life
     link_state link;
     timing_link timing;
     uint64_t down_ns;       // since when there is no link
@@ -72,7 +74,8 @@ typedef struct contact {
         bool lied;          // sent what is not what its name says
     } donor;
     uint64_t vouched_ns, vouched_version;  // leader: when it was last told the root of its stage's state, and at which version
-    char address[WIRE_MAX_ADDRESS];
+    char address[WIRE_MAX_ADDRESS];   // where it is, as far as is known
+    char entered[WIRE_MAX_ADDRESS];   // where its MEMBER entry says that it was
 } contact;
 
 // Of PEER_CONTACT_BLOCK contacts: before `due_ns` there is nothing to do for any, but to wake at `wake_ns`.
@@ -240,6 +243,10 @@ typedef struct fetching {
     braid_hash vouched_root;
     bool keeps, keeping;    // blocks of this stage lie at the host, of an earlier membership or a checkpoint; one look is under way
     uint32_t keep_next;     // segment to look at next
+    uint64_t own_version;   // at which all blocks lie here, UINT64_MAX: they do not
+    bool own_asked, own_known;
+    braid_hash own_root;    // of these
+    uint64_t own_told_ns;   // when the leader was last told
     uint32_t next_donor;    // whom to ask first among equals
 } fetching;
 
@@ -407,6 +414,12 @@ typedef struct routing {
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } routing;
 
+// Somebody who is a member no more; as long as its process lives it has the state that it had.
+typedef struct former {
+    uint64_t incarnation;
+    uint16_t stage;
+} former;
+
 typedef struct local_message {
     size_t offset, bytes;
 } local_message;
@@ -435,6 +448,8 @@ struct peer {
     uint16_t contact_at[PEER_CONTACT_HINTS];  // where an id that begins like this was put last
     member *members;        // [WIRE_MAX_MEMBERS], ascending id
     uint32_t member_count;
+    former former[PEER_KEPT_FORMER];  // a ring
+    uint32_t next_former;
     member_id owner[WIRE_MAX_SLOTS];
     uint64_t owner_term[WIRE_MAX_SLOTS];
     share_state share[WIRE_MAX_SLOTS];  // [run.shares]
@@ -490,6 +505,7 @@ struct peer {
     bool root_wanted;       // somebody waits for the names of my blocks
     fetching fetching;
     uint32_t state_lies;    // 1 + the stage of which the host has blocks, 0: none
+    uint64_t lies_version;  // at which all of them were when I was expelled, UINT64_MAX: they were not
     uint64_t upload_ns;     // no state goes out before
 
     flow flow;              // next stage
@@ -743,6 +759,8 @@ bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, 
 
 // ---- fetch.c: a joiner's state -------------------------------------------------------------------------------------
 void fetch_reset(peer *p);           // I became a member
+void fetch_own_root(peer *p, const task *t, const job_result *r);
+void fetch_own_names(peer *p, const task *t, const job_result *r);
 void fetch_tick(peer *p);
 void fetch_data(peer *p, const message *msg, blob_id blob);
 void fetch_job_done(peer *p, const task *t, const job_result *r);

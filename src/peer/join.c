@@ -10,10 +10,22 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
+// It was expelled from a stage of which nobody is left at this version, and has its state still.
+static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *stage) {
+    uint16_t was = 0;
+    for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++)
+        if (p->former[i].incarnation == join->incarnation) was = p->former[i].stage;
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].keeps == was && leader_sees_at_version(p, &p->members[i]) && member_answers(p, p->members[i].id)) return false;
+    if (was != 0) *stage = was;
+    return was != 0 && p->run_started;
+}
+
 // The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
+    if (join->kind != MEMBER_DATA && has_what_is_lost(p, join, stage)) return true;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
@@ -111,6 +123,21 @@ static void leave_tick(peer *p) {
     peer_wake_at(p, p->now + TIMING_REPEAT_NS);
 }
 
+// Its first word, a heartbeat, says where its log stands.
+static bool has_spoken(const contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
+
+// The leader. Where that was said to be may be where an earlier life of it was: while no link to it comes about, the others in
+// turn, who say where it is (on_join).
+static uint32_t who_answers_join(peer *p) {
+    uint32_t at = contact_find(p, &p->lead.id);
+    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP) return has_spoken(&p->contacts[at]) ? at : NO_CONTACT;
+    for (uint32_t tries = 0; tries < p->contact_high; tries++) {
+        uint32_t other = p->lead.asked++ % p->contact_high;
+        if (has_spoken(&p->contacts[other])) return other;
+    }
+    return NO_CONTACT;
+}
+
 void join_tick(peer *p) {
     if (!peer_is_leader(p) && lead_has_gone_home(p)) {
         p->over = true;
@@ -127,8 +154,8 @@ void join_tick(peer *p) {
         peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
         return;
     }
-    uint32_t at = contact_find(p, &p->lead.id);
-    if (at == NO_CONTACT || !p->contacts[at].log_known) return;  // its first word, a heartbeat, says where its log stands
+    uint32_t at = who_answers_join(p);
+    if (at == NO_CONTACT) return;
     message_join *join = &peer_compose(p, MESSAGE_JOIN)->u.join;
     join->kind = (uint8_t)p->config.kind;
     join->stage = p->config.stage;
@@ -139,7 +166,7 @@ void join_tick(peer *p) {
     join->text = p->config.text;
     join->host = p->config.host;
     memcpy(join->address, p->config.address, WIRE_MAX_ADDRESS);
-    if (peer_send_leader(p)) p->join_sent_ns = p->now;
+    if (peer_send(p, at, 0)) p->join_sent_ns = p->now;
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
@@ -155,6 +182,7 @@ static void dismiss(peer *p, uint32_t who, join_refusal why) {
 void on_join(peer *p, uint32_t from, const message *msg) {
     const message_join *join = &msg->u.join;
     if (from == NO_CONTACT) return;
+    contact_add(p, &p->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
         send_leader(p, from);
         if (lead_is_voter(p, &p->contacts[from].id) && msg->log_position < p->log_position) log_send_snapshot(p, from, UINT64_MAX);
@@ -236,11 +264,12 @@ bool stage_has_another(const peer *p, const member *m) {
 }
 
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
-// the first FINAL anybody can: the state is that of the start.
+// the first FINAL anybody can: the state is that of the start, which everybody can make, or the first leader has.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
-    bool replaceable = (p->iteration == p->run.start_version && takeover_has_heir(p, m)) || stage_has_another(p, m);
+    bool at_start = p->iteration == p->run.start_version && (p->run.start_version == 0 || p->config.leader);
+    bool replaceable = (at_start && takeover_has_heir(p, m)) || stage_has_another(p, m);
     if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
 }
 

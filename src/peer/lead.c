@@ -73,6 +73,8 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
 
 void on_leader(peer *p, const message *msg) {
     const message_leader *body = &msg->u.leader;
+    uint32_t known = body->term == p->lead.term && id_equal(&body->id, &p->lead.id) ? contact_find(p, &body->id) : NO_CONTACT;
+    if (known != NO_CONTACT && p->contacts[known].link != LINK_UP) contact_add(p, &body->id, body->address);  // it is elsewhere by now
     if (body->term <= p->lead.term || !lead_may_be_in(p, body->term) || p->leader.active || id_equal(&body->id, &p->config.self)) return;
     contact_add(p, &body->id, body->address);
     lead_heard(p, &body->id, body->term, false);
@@ -194,7 +196,7 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
             const contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
-            if (c->link == LINK_UP && member_answers(p, m->id)) return m;
+            if (c->link == LINK_UP && c->itself && member_answers(p, m->id)) return m;
         }
     return NULL;
 }
@@ -212,7 +214,11 @@ static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
     const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
     bool there = c != NULL && c->store == v->store && (c->member != 0 || c->link == LINK_UP);
-    return there && silence_ns(p, c) < RANK_SILENT ? silence_ns(p, c) : RANK_SILENT - 1;
+    if (!there) return RANK_SILENT - 1;
+    // the link may be that of its next life, which is no voter
+    uint64_t as_voter = raft_silence(&p->raft, p->now, &v->id, v->store), silence = silence_ns(p, c);
+    if (as_voter != UINT64_MAX && as_voter > silence) silence = as_voter;
+    return silence < RANK_SILENT ? silence : RANK_SILENT - 1;
 }
 
 // Whoever says nothing goes first, the longest before the others: most likely that one is dead, and then it is no loss. Then who
@@ -311,7 +317,7 @@ static bool would_hold(const peer *p, const log_voters *v) {
         uint32_t at = contact_find(p, &v->voter[i].id);
         const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
         bool self = id_equal(&v->voter[i].id, &p->config.self);
-        answer += self || (c != NULL && c->store == v->voter[i].store && c->link == LINK_UP && silence_ns(p, c) < p->raft.patience_ns);
+        answer += self || (c != NULL && c->link == LINK_UP && voter_silence_ns(p, &v->voter[i]) < p->raft.patience_ns);
     }
     return answer >= v->count / 2u + 1;
 }

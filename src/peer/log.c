@@ -138,7 +138,7 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         memset(&out->u, 0, sizeof out->u);
         out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->keeps, .kind = m->promoted != 0 ? MEMBER_SHADOW : m->kind, .capacity = m->capacity,
                                      .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store, .host = c == NULL ? p->config.host : c->host};
-        memcpy(out->u.member.address, c == NULL ? p->config.address : c->address, WIRE_MAX_ADDRESS);
+        memcpy(out->u.member.address, c == NULL ? p->config.address : c->entered, WIRE_MAX_ADDRESS);
     }
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];

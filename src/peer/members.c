@@ -54,6 +54,7 @@ void contact_up(peer *p, const braid_id *id) {
     contact *c = &p->contacts[index];
     contact_touch(p, index);
     c->link = LINK_UP;
+    c->itself = false;
     c->refused_ns = 0;
     c->redial_delay_ns = 0;
     c->log_known = false;
@@ -119,10 +120,10 @@ bool member_at(const peer *p, member_id id, uint16_t stage) {
     return m != NULL && m->stage == stage && m->contact != NO_CONTACT;
 }
 
-// Its link is there, or fell so recently that a redial may bring it back.
+// Its link is there, or fell so recently that a redial may bring it back: not when it had been silent before.
 static bool contact_answers(const peer *p, const contact *c) {
     if (c->link == LINK_UP) return !timing_suspect(&c->timing, p->now);
-    return c->refused_ns == 0 && p->now - c->down_ns < TIMING_S;
+    return c->refused_ns == 0 && p->now - c->down_ns < TIMING_S && !timing_suspect(&c->timing, c->down_ns);
 }
 
 bool member_answers(const peer *p, member_id id) {
@@ -176,10 +177,11 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     } else {
         contact *who = &p->contacts[c];
         who->member = index;
-        who->joining = false;
+        who->itself = who->joining = false;
         who->incarnation = entry->incarnation;
         who->store = entry->store;
         who->host = entry->host;
+        memcpy(who->entered, entry->address, sizeof who->entered);
         memset(&who->beat, 0, sizeof who->beat);
         memset(&who->donor, 0, sizeof who->donor);
         if (who->link == LINK_NONE) who->down_ns = p->now;
@@ -190,8 +192,17 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     member_refresh_flow(p);
 }
 
+// The version of all my blocks, if no job is about to change some.
+static uint64_t whole_version(const peer *p) {
+    if (!p->initialised || p->applying) return UINT64_MAX;
+    for (uint32_t b = 1; b < p->blocks; b++)
+        if (p->block_version[b] != p->block_version[0]) return UINT64_MAX;
+    return p->block_version[0];
+}
+
 // I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission.
 static void forget_myself(peer *p) {
+    p->lies_version = whole_version(p);
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
@@ -220,6 +231,7 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     peer_tell(p, &t);
     if (gone.contact != NO_CONTACT) {
         contact *c = &p->contacts[gone.contact];
+        p->former[p->next_former++ % PEER_KEPT_FORMER] = (former){.incarnation = c->incarnation, .stage = gone.keeps};
         c->member = 0;
         c->departing = false;
         c->untold = c->link == LINK_UP;

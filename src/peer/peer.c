@@ -341,6 +341,7 @@ static void deliver_remote(peer *p, const event *e) {
     if (timing_sure_until(&c->timing) < sure_ns) reduce_stir(p);
     c->log_position = e->msg->log_position;
     c->log_known = true;
+    c->itself |= c->member != 0 && e->msg->sender == c->member;
     dispatch(p, from, e->msg, blob, e->blob_bytes);
 }
 

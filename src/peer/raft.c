@@ -15,10 +15,18 @@ uint32_t raft_myself(const raft *r) {
 
 bool raft_votes(const raft *r) { return raft_myself(r) != WIRE_MAX_VOTERS; }
 
-bool raft_is_voter(const raft *r, const braid_id *id, uint64_t store) {
-    for (uint32_t i = 0; i < r->voters.count; i++)
-        if (r->voters.voter[i].store == store && id_equal(&r->voters.voter[i].id, id)) return true;
-    return false;
+static uint32_t voter_at(const raft *r, const braid_id *id, uint64_t store) {
+    uint32_t i = 0;
+    while (i < r->voters.count && !(r->voters.voter[i].store == store && id_equal(&r->voters.voter[i].id, id))) i++;
+    return i;
+}
+
+bool raft_is_voter(const raft *r, const braid_id *id, uint64_t store) { return voter_at(r, id, store) < r->voters.count; }
+
+uint64_t raft_silence(const raft *r, uint64_t now, const braid_id *id, uint64_t store) {
+    uint32_t i = voter_at(r, id, store);
+    if (i == r->voters.count) return UINT64_MAX;
+    return now > r->progress[i].heard_ns ? now - r->progress[i].heard_ns : 0;
 }
 
 uint32_t raft_majority(const raft *r) { return (r->voters.count + ((r->mutants & RAFT_MUTANT_HALF) ? 1u : 2u)) / 2; }

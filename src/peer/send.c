@@ -120,7 +120,7 @@ void send_backward(peer *p, uint32_t m) {
     body->subject = (message_subject){.m = m, .stage = (uint16_t)(p->stage - 1), .attempt = h->attempt, .owner_term = h->owner_term};
     body->owner = h->owner;
     body->back_to = h->back_to;
-    body->repair = h->repair || h->back_to > 0;
+    body->repair = h->repair || h->back_to > 0 || p->has_close;
     body->hash = h->dx_hash;
     body->path = h->path;
     if (member_at(p, to, (uint16_t)(p->stage - 1)) && peer_send_member(p, to, h->dx)) {
@@ -143,7 +143,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->subject = (message_subject){.m = m, .stage = last, .attempt = h->attempt, .owner_term = h->owner_term};
     body->owner = p->me;
     body->back_to = 0;
-    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1;
+    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1 || p->has_close;
     if (h->backward == WORK_DONE && last > 1 && o->stage[last - 1].backward_done) body->back_to = last;
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;
@@ -211,6 +211,12 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     forward_routed(p, m);
 }
 
+static bool is_told_to_count(const peer *p, uint32_t m, member_id who) {
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (p->owned[m].stage[s].member == who && p->owned[m].stage[s].committed) return true;
+    return false;
+}
+
 void on_deny(peer *p, const message *msg) {
     const message_deny *body = &msg->u.deny;
     uint32_t m = body->subject.m;
@@ -253,7 +259,8 @@ void on_deny(peer *p, const message *msg) {
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    else if (owns(p, m)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+    // who was told to count moves only when it refuses that; it is probed
+    else if (owns(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
 // ---- guards -------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
 void serve_done(peer *p, const task *t, const job_result *r) {
     blob_id out = r->out;
     if (t->contact == NO_CONTACT) {
-        save_job_done(p, t, r);
+        (t->work.kind == JOB_NAMES_GET ? fetch_own_names : save_job_done)(p, t, r);
         return;
     }
     if (r->failed || out == 0) {

@@ -138,6 +138,7 @@ void work_next(peer *p) {
 }
 
 static void state_root_done(peer *p, const task *t, const job_result *r) {
+    if (!p->ready) fetch_own_root(p, t, r);
     if (!p->ready || t->work.version != p->version) return;
     p->state_known = true;
     p->root_wanted = false;

@@ -75,14 +75,42 @@ static bool quorum_without(const sim_cluster *s, uint32_t victim) {
     return true;
 }
 
+static bool is_whole(const sim_cluster *s, uint32_t node, uint16_t index) {
+    const sim_node *n = &s->node[node];
+    if (!n->alive || !n->worker || n->worker->stage != index) return false;
+    for (uint32_t b = 0; b < s->model->blocks[index]; b++)
+        if (s->checker.watch[node].block_version[b] != s->checker.version) return false;
+    return true;
+}
+
+// Expelled, it may be the only one that has its stage's state, and comes back with it.
+static bool others_are_whole(const sim_cluster *s, uint32_t victim) {
+    if (!s->node[victim].worker || !is_whole(s, victim, s->node[victim].worker->stage)) return true;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (i != victim && is_whole(s, i, s->node[victim].worker->stage)) return true;
+    return false;
+}
+
+// A checkpoint that a run goes on from lies with its first leader, until somebody of every stage has its state.
+static bool all_fetched(const sim_cluster *s) {
+    uint32_t stages = 0;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (n->alive && n->view.ready && !n->config.leader && sim_check_member_live(s, n->view.member)) stages |= 1u << n->view.stage;
+    }
+    return stages == (1u << s->c->stages) - 1;
+}
+
 static bool may_die(const sim_cluster *s, uint32_t victim) {
     const sim_node *n = &s->node[victim];
     if (!n->alive || (n->config.kind == MEMBER_DATA && !s->c->data_deaths)) return false;
     bool leads = s->c->leader_deaths ? n->view.leads : n->config.leader;
     if (leads && (!s->c->leader_deaths || !s->checker.started)) return false;
     if (s->c->voters > 1 && !quorum_without(s, victim)) return false;
+    if (n->config.leader && s->c->start_version > 0 && s->checker.version == s->c->start_version && !all_fetched(s)) return false;
     const sim_log_member *member_of_log = membership(s, victim);
-    if (!member_of_log || !s->checker.started) return true;
+    if (!member_of_log && s->checker.started) return others_are_whole(s, victim);
+    if (!s->checker.started) return true;
     if (n->view.member != member_of_log->member) return false;  // between two lives
     for (uint32_t i = 0; i < s->nodes; i++)
         if (can_replace(s, victim, i)) return true;

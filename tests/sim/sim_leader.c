@@ -118,6 +118,20 @@ static void test_silent_data_peer_is_replaced_once(void **state) {
 static const sim_campaign once_stuck[] = {
     // who led had left and was no member, so nobody heard it say how the iteration ends; and then it could not write the last checkpoint
     {.first = 157, .real = true, .flaps = true, .partitions = true},
+    // a leader came back at another address, and joiners were told the old one for ever
+    {.first = 20224, .private_data = true, .flaps = true, .partitions = true},
+    // the same, where its old machine did not even refuse
+    {.first = 103206, .real = true, .private_data = true, .flaps = true, .partitions = true},
+    // a run from a checkpoint whose first leader was dead: the last of a stage was expelled, for anybody could make the state of the start
+    {.first = 100308, .odd = true, .partitions = true},
+    // all who had a stage's state had been expelled in between, and asked each other for it
+    {.first = 101629, .elastic = true, .odd = true, .flaps = true, .partitions = true},
+    // who was back without its store became a voter under the store that it had lost
+    {.first = 107259, .real = true, .private_data = true, .partitions = true},
+    // a data peer that had long been silent passed for an heir when its link fell at last, so the last one was expelled
+    {.first = 107770, .real = true},
+    // after CLOSE a gradient was sent as if before it; the refusal took a holder for lost that had been told to count
+    {.first = 108080, .real = true, .elastic = true, .partitions = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

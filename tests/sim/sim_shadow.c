@@ -108,6 +108,22 @@ static void test_random(void **state) {
     assert_true(promotions > stage_deaths / 2);
 }
 
+// Those who had a stage's state were expelled, and then those died for whose sake they had been.
+static void test_the_expelled_bring_it_back(void **state) {
+    (void)state;
+    const sim_campaign once_stuck[] = {{.first = 163, .data_deaths = true}, {.first = 20171}};
+    for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
+        sim_campaign campaign = once_stuck[i];
+        campaign.real = campaign.stage_deaths = campaign.partitions = true;
+        campaign.count = campaign.processes = campaign.print = 1;
+        campaign.replay = "sim_sim_cluster";
+        sim_campaign_result r;
+        sim_campaign_run(&campaign, stdout, &r);
+        assert_int_equal(r.runs, 1);
+        assert_int_equal(r.failures, 0);
+    }
+}
+
 // ---- broken variants
 
 static void test_mutants_are_noticed(void **state) {
@@ -125,7 +141,8 @@ static void test_mutants_are_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_the_dead_return),
-        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_random),                         cmocka_unit_test(test_mutants_are_noticed),
+        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_the_expelled_bring_it_back),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
