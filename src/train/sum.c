@@ -1,5 +1,6 @@
 #include "train/sum.h"
 
+#include "base/err.h"
 #include "tensor/cpu/wide.h"
 
 #include <math.h>
@@ -225,10 +226,8 @@ static void divide_words(const uint64_t *sum, size_t count, uint64_t tokens, flo
         for (size_t i = 0; i < count; i++) result[i] = (float)((double)(int64_t)sum[i] * unscale / (double)tokens);
 }
 
-enum { PARTS_AT_ONCE = 32 };
-
 static void reduce_fixed(const sum_part *parts, uint32_t part_count, size_t count, uint64_t tokens, float *result) {
-    const uint8_t *cursor[PARTS_AT_ONCE] = {NULL};
+    const uint8_t *cursor[SUM_MAX_PARTS] = {NULL};
     for (uint32_t p = 0; p < part_count; p++)
         if (parts[p].packed) cursor[p] = parts[p].packed + 1;
     for (size_t at = 0; at < count; at += SUM_GROUP) {
@@ -272,7 +271,8 @@ static void reduce_plain(const sum_part *parts, uint32_t part_count, size_t coun
 
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
                 float *result) {
-    bool overflow = part_count > PARTS_AT_ONCE || tokens == 0;
+    BRAID_ASSERT(part_count <= SUM_MAX_PARTS);
+    bool overflow = tokens == 0;
     for (uint32_t p = 0; p < part_count && reproducible && !overflow; p++) overflow = part_overflowed(&parts[p]);
     if (overflow) {
         for (size_t i = 0; i < count; i++) result[i] = NAN;

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SUM_GROUP = 128, SUM_SCALE_BITS = 30, SUM_RANGE_BITS = 20 };
+enum { SUM_GROUP = 128, SUM_SCALE_BITS = 30, SUM_RANGE_BITS = 20, SUM_MAX_PARTS = 64 };
 
 // sum[i] += gradient[i]; how many elements did not fit. `first`: as if the sum were zero, whatever it holds.
 size_t sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool first);
@@ -36,8 +36,8 @@ typedef struct sum_part {
     bool overflow;
 } sum_part;
 
-// result[i] = sum of the parts / tokens, rounded once; all NaN when a part overflowed. Allocates nothing. The
-// result may begin where the own sum does, in fast mode where the first part does.
+// result[i] = sum of the parts (at most SUM_MAX_PARTS) / tokens, rounded once; all NaN when a part overflowed. Allocates
+// nothing. The result may begin where the own sum does, in fast mode where the first part does.
 void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool reproducible, uint64_t tokens,
                 float *result);
 

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+_Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= (int)SUM_MAX_PARTS, "the sums of all members of a stage are added at once");
+
 typedef struct reduction {
     const worker_call *call;
     uint8_t *out;

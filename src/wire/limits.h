@@ -5,11 +5,11 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 5,
+    WIRE_VERSION = 6,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
-    WIRE_MAX_STAGE_MEMBERS = 32,             // live members of one stage
+    WIRE_MAX_STAGE_MEMBERS = 64,             // live members of one stage
     WIRE_MAX_MEMBERS = 512,                  // live members of a run
     WIRE_MAX_STAGE_TENSORS = 1024,           // parameter tensors of one stage
     WIRE_MAX_VOTERS = 8,                     // of the log: five, and those about to be or not to be

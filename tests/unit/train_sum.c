@@ -200,6 +200,23 @@ static void test_a_reduction_does_not_depend_on_who_held_what(void **state) {
     }
 }
 
+static void test_as_many_parts_as_a_stage_has_members(void **state) {
+    (void)state;
+    rng r = seeded_rng("many parts", 9);
+    static float gradient[COUNT], one[COUNT], other[COUNT];
+    static int64_t all[COUNT], part[SUM_MAX_PARTS][COUNT];
+    sum_part parts[SUM_MAX_PARTS];
+    for (int p = 0; p < SUM_MAX_PARTS; p++) {
+        for (int i = 0; i < COUNT; i++) gradient[i] = random_gradient(&r);
+        assert_false(sum_add_fixed(all, gradient, COUNT, false));
+        assert_false(sum_add_fixed(part[p], gradient, COUNT, false));
+        parts[p] = (sum_part){.own = part[p]};
+    }
+    sum_reduce(&(sum_part){.own = all}, 1, COUNT, true, 77, one);
+    sum_reduce(parts, SUM_MAX_PARTS, COUNT, true, 77, other);
+    assert_memory_equal(one, other, sizeof one);
+}
+
 // Powers of two and numbers below 2^51 take a shorter way to the same bits.
 static void test_a_result_is_rounded_once(void **state) {
     (void)state;
@@ -275,6 +292,7 @@ int main(void) {
         cmocka_unit_test(test_truncated_and_wrong_bytes_are_refused),
         cmocka_unit_test(test_random_bytes_never_read_past_the_end),
         cmocka_unit_test(test_a_reduction_does_not_depend_on_who_held_what),
+        cmocka_unit_test(test_as_many_parts_as_a_stage_has_members),
         cmocka_unit_test(test_a_result_is_rounded_once),
         cmocka_unit_test(test_one_overflow_spoils_the_block),
         cmocka_unit_test(test_fast_sums_add_in_the_order_given),
