@@ -303,6 +303,7 @@ static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
         uint64_t *at = &p->block_version[first + i];
         if ((blocks >> i & 1) && (*at == UINT64_MAX || *at < version)) *at = version;
     }
+    reduce_blocks_changed(p);
     for (uint32_t b = 0; b < p->blocks; b++) there += p->block_version[b] != UINT64_MAX;
     p->state_lies = 1u + p->stage;
     tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->iteration};

@@ -254,15 +254,17 @@ typedef struct fetching {
 
 typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, SEGMENT_DONE } segment_state;
 
+// There are many, and all are looked at often: what is needed seldom lies elsewhere.
 typedef struct segment {
     uint8_t state;
     bool mine;              // I add it up
+    uint32_t asked;         // whom to ask next when nobody announced it
     member_id holder;       // who announced it
-    uint32_t asked;         // whom to ask next when nobody did
     uint64_t arrived;       // parts, one bit each
     uint64_t asked_ns;
-    blob_id part[WIRE_MAX_STAGE_MEMBERS];
 } segment;
+
+_Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a segment are bits of one word");
 
 typedef struct aggregation {
     bool begun;             // `begin` is this iteration's newest round
@@ -281,7 +283,11 @@ typedef struct aggregation {
     uint64_t calm_wake_ns;  // ... but to wake then
     member_id asked_of;     // in this reduce_tick, of whom it was seen last whether he answers; 0: of nobody
     bool it_answers;
+    bool candidates_known;  // in this reduce_tick
+    uint32_t candidates;
+    member_id candidate[WIRE_MAX_STAGE_MEMBERS];  // of the stage, who could be asked for a result
     segment *segment;       // [segments of this stage]
+    blob_id (*part)[WIRE_MAX_STAGE_MEMBERS];  // [segments of this stage], those that arrived and wait for the others
 } aggregation;
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
@@ -445,7 +451,7 @@ struct peer {
     contact *contacts;      // [PEER_MAX_CONTACTS]
     uint32_t contact_high;  // all used ones lie below
     contact_block contact_block[PEER_CONTACT_BLOCKS];
-    uint16_t contact_at[PEER_CONTACT_HINTS];  // where an id that begins like this was put last
+    uint16_t contact_at[PEER_CONTACT_HINTS];  // hash table of ids: 1 + index of the contact, 0: none
     member *members;        // [WIRE_MAX_MEMBERS], ascending id
     uint32_t member_count;
     former former[PEER_KEPT_FORMER];  // a ring
@@ -494,7 +500,8 @@ struct peer {
     bool leaving, over;
     uint64_t iteration;     // t: what FINAL says comes next
     uint64_t version;       // of my whole state, when ready
-    uint64_t *block_version;  // [blocks of my stage], UINT64_MAX: not there
+    uint64_t *block_version;  // [blocks of my stage], UINT64_MAX: not there. Whoever changes one calls reduce_blocks_changed
+    uint64_t oldest_block, newest_block;  // of these versions
     uint32_t blocks, segments;
     bool applying;          // an APPLY is queued or running
     bool can_take;
@@ -740,6 +747,7 @@ void reduce_denied(peer *p, pull *q);
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);
+void reduce_blocks_changed(peer *p);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);

@@ -11,12 +11,25 @@ void contacts_touch(peer *p) {
 
 static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % PEER_CONTACT_HINTS; }
 
+_Static_assert(PEER_MAX_CONTACTS < PEER_CONTACT_HINTS, "a search for an unknown id comes to an empty place");
+
+// Who is forgotten stays in the table until somebody new comes.
 uint32_t contact_find(const peer *p, const braid_id *id) {
-    uint32_t last = p->contact_at[hint_of(id)];
-    if (p->contacts[last].used && id_equal(&p->contacts[last].id, id)) return last;
-    for (uint32_t i = 0; i < p->contact_high; i++)
-        if (p->contacts[i].used && id_equal(&p->contacts[i].id, id)) return i;
+    for (uint32_t at = hint_of(id); p->contact_at[at] != 0; at = (at + 1) % PEER_CONTACT_HINTS) {
+        const contact *c = &p->contacts[p->contact_at[at] - 1];
+        if (c->used && id_equal(&c->id, id)) return (uint32_t)(c - p->contacts);
+    }
     return NO_CONTACT;
+}
+
+static void index_contacts(peer *p) {
+    memset(p->contact_at, 0, sizeof p->contact_at);
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        if (!p->contacts[i].used) continue;
+        uint32_t at = hint_of(&p->contacts[i].id);
+        while (p->contact_at[at] != 0) at = (at + 1) % PEER_CONTACT_HINTS;
+        p->contact_at[at] = (uint16_t)(i + 1);
+    }
 }
 
 uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
@@ -31,7 +44,7 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
         c->id = *id;
         c->down_ns = p->now;
         if (unused >= p->contact_high) p->contact_high = unused + 1;
-        p->contact_at[hint_of(id)] = (uint16_t)unused;
+        index_contacts(p);
         contact_touch(p, unused);
     }
     if (address != NULL && address[0] != '\0') memcpy(c->address, address, sizeof c->address);
@@ -172,6 +185,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         p->blocks = p->run.blocks[p->stage];
         p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
         for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
+        reduce_blocks_changed(p);
         reduce_reset(p);
         fetch_reset(p);
     } else {

@@ -52,6 +52,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     member *members = carve(&c, WIRE_MAX_MEMBERS, sizeof(member));
     uint64_t *versions = carve(&c, blocks, sizeof(uint64_t));
     segment *segments = carve(&c, blocks / PEER_SEGMENT_BLOCKS + 1, sizeof(segment));
+    void *parts = carve(&c, blocks / PEER_SEGMENT_BLOCKS + 1, WIRE_MAX_STAGE_MEMBERS * sizeof(blob_id));
     held *all = carve(&c, microbatches, sizeof(held));
     uint8_t *slots = carve(&c, config->capacity, 1);
     task *tasks = carve(&c, PEER_MAX_TASKS, sizeof(task));
@@ -67,6 +68,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->members = members;
         p->block_version = versions;
         p->aggregation.segment = segments;
+        p->aggregation.part = parts;
         p->held = all;
         p->slot_taken = slots;
         p->tasks = tasks;
@@ -94,6 +96,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->random.state = config->random_seed;
     p->microbatches = run->microbatches + run->eval_microbatches;
     p->iteration = run->start_version;
+    reduce_blocks_changed(p);
     p->lead.heard = true;
     p->lead.term = 1;
     p->lead.id = config->leader_id;

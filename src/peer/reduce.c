@@ -17,15 +17,16 @@ uint32_t segment_count(const peer *p, uint32_t segment_index) {
     return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;
 }
 
-static void segment_drop(peer *p, segment *g) {
-    for (uint32_t i = 0; i < WIRE_MAX_STAGE_MEMBERS; i++) peer_release(p, &g->part[i]);
-    g->arrived = 0;
+static void segment_drop(peer *p, uint32_t index) {
+    aggregation *a = &p->aggregation;
+    for (uint64_t left = a->segment[index].arrived; left != 0; left &= left - 1) peer_release(p, &a->part[index][__builtin_ctzll(left)]);
+    a->segment[index].arrived = 0;
 }
 
 static void drop_results(peer *p) {
     aggregation *a = &p->aggregation;
     for (uint32_t i = 0; i < p->segments; i++) {
-        segment_drop(p, &a->segment[i]);
+        segment_drop(p, i);
         a->segment[i] = (segment){0};
     }
     a->done = 0;
@@ -38,8 +39,10 @@ void reduce_reset(peer *p) {
     pulls_drop(p, GET_PART);
     pulls_drop(p, GET_RESULT);
     segment *segments = a->segment;
+    blob_id(*parts)[WIRE_MAX_STAGE_MEMBERS] = a->part;
     memset(a, 0, sizeof *a);
     a->segment = segments;
+    a->part = parts;
     a->results = UINT64_MAX;
 }
 
@@ -58,14 +61,20 @@ uint64_t reduce_close(const peer *p) {
 
 bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
 
-bool reduce_reaches(const peer *p, uint64_t *version) {
+void reduce_blocks_changed(peer *p) {
     uint64_t oldest = UINT64_MAX, newest = 0;
     for (uint32_t b = 0; b < p->blocks; b++) {
         uint64_t v = p->block_version[b];
-        if (v == UINT64_MAX) return false;
         if (v < oldest) oldest = v;
         if (v > newest) newest = v;
     }
+    p->oldest_block = oldest;
+    p->newest_block = newest;
+}
+
+bool reduce_reaches(const peer *p, uint64_t *version) {
+    uint64_t oldest = p->oldest_block, newest = p->newest_block;
+    if (newest == UINT64_MAX) return false;
     bool skipped = p->has_final && p->final.u.final.skip && p->final.u.final.iteration == oldest;
     bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
     *version = oldest + further;
@@ -73,6 +82,7 @@ bool reduce_reaches(const peer *p, uint64_t *version) {
 }
 
 static bool behind(const peer *p, uint64_t version) {
+    if (version < p->oldest_block || version > p->newest_block) return false;
     for (uint32_t b = 0; b < p->blocks; b++)
         if (p->block_version[b] == version) return true;
     return false;
@@ -113,7 +123,7 @@ void on_begin(peer *p, const message *msg) {
         segment *g = &a->segment[i];
         g->mine = false;
         if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING) continue;
-        segment_drop(p, g);
+        segment_drop(p, i);
         g->state = SEGMENT_MISSING;
     }
 }
@@ -205,8 +215,8 @@ static void start_reduce(peer *p, uint32_t g) {
     t->work.version = a->begin.round;
     t->close = reduce_close(p);
     for (uint16_t i = 0; i < a->begin.parts; i++) {
-        t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->segment[g].part[i];
-        a->segment[g].part[i] = 0;  // the task's now
+        t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->part[g][i];
+        a->part[g][i] = 0;  // the task's now
     }
     a->segment[g].state = SEGMENT_WORKING;
 }
@@ -274,19 +284,12 @@ static bool askable(const peer *p, const member *m) {
 
 // Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn.
 static member_id somebody(peer *p, segment *g) {
-    uint32_t seen = 0, candidates = 0;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *c = &p->members[i];
-        candidates += askable(p, c);
-    }
-    if (candidates == 0) return 0;
-    uint32_t pick = g->asked++ % candidates;
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *c = &p->members[i];
-        if (!askable(p, c)) continue;
-        if (seen++ == pick) return c->id;
-    }
-    return 0;
+    aggregation *a = &p->aggregation;
+    if (!a->candidates_known) a->candidates = 0;
+    for (uint32_t i = 0; !a->candidates_known && i < p->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++)
+        if (askable(p, &p->members[i])) a->candidate[a->candidates++] = p->members[i].id;
+    a->candidates_known = true;
+    return a->candidates == 0 ? 0 : a->candidate[g->asked++ % a->candidates];
 }
 
 static void fetch_result(peer *p, uint32_t index) {
@@ -356,7 +359,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
             peer_release(p, &blob);
             return;
         }
-        g->part[part] = blob;
+        a->part[index][part] = blob;
         g->arrived |= (uint64_t)1 << part;
         return;
     }
@@ -378,8 +381,9 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
 // ---- done ---------------------------------------------------------------------------------------------------------
 
 static void reduce_job_failed(peer *p, const task *t) {
-    segment *g = &p->aggregation.segment[t->work.first / PEER_SEGMENT_BLOCKS];
-    segment_drop(p, g);
+    uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
+    segment *g = &p->aggregation.segment[index];
+    segment_drop(p, index);
     g->state = SEGMENT_MISSING;
     g->holder = 0;
 }
@@ -402,7 +406,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
         reduce_job_failed(p, t);
         return;
     }
-    segment_drop(p, g);
+    segment_drop(p, index);
     g->state = SEGMENT_DONE;
     a->done++;
     if (t->work.kind == JOB_REDUCE) announce(p, index);
@@ -431,6 +435,7 @@ static void applied(peer *p, const task *t) {
     p->applying = false;
     for (uint32_t b = 0; b < p->blocks; b++)
         if (p->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->block_version[b] = t->work.iteration + 1;
+    reduce_blocks_changed(p);
     reduce_apply(p);  // the next FINAL may have come meanwhile
     transfer_check_ready(p);
 }
@@ -526,6 +531,7 @@ void reduce_tick(peer *p) {
         uint64_t deadline = p->deadline;
         p->deadline = a->calm_until_ns = UINT64_MAX;
         a->asked_of = 0;
+        a->candidates_known = false;
         if (!reduce(p)) reduce_stir(p);
         a->calm_wake_ns = p->deadline;
         if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;

@@ -229,6 +229,7 @@ void transfer_init_done(peer *p, const job_result *r) {
     p->applying = false;
     if (p->me == 0) return;
     for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = r->version;
+    reduce_blocks_changed(p);
     p->state_lies = 1u + p->stage;
     reduce_apply(p);  // FINAL may have come meanwhile
     transfer_check_ready(p);
