@@ -12,8 +12,7 @@ enum {
     BLOCK_FLOATS = DEPTH_MOST * PANEL_COLS * 8,  // of b, packed: 590 KB
     GROUP_PANELS = 8,                            // of a, packed: 98 KB
     GROUP_ROWS = GROUP_PANELS * PANEL_ROWS,
-    LINE_FLOATS = 16,  // what memory hands over at once
-    FEW_COLS = 6 * PANEL_COLS,
+    LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
 };
 
@@ -152,7 +151,7 @@ static void edge_product(const tile *t, gemm_panel product, size_t rows, const p
 static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
     bool whole = t->rows % PANEL_ROWS == 0;
-    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && (!a->transposed || t->g->n <= FEW_COLS);
+    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && (!a->transposed || t->g->n <= t->kernels->few_cols);
     t->fresh = whole && !t->in_place && a->transposed;
     if (!t->in_place && !t->fresh) pack_group(t);
 }

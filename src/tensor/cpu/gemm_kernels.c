@@ -58,7 +58,7 @@ static void plain_3(const gemm_panel *p) { plain_product(p, 48); }
 
 static bool always(void) { return true; }
 
-const gemm_kernels gemm_plain = {PLAIN_NAME, always, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -69,25 +69,47 @@ const gemm_kernels gemm_plain = {PLAIN_NAME, always, {plain_1, plain_2, plain_3}
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
-enum { HALF = 4 };  // sixteen registers hold 4 x 24 sums, three of b and one of a
+enum {
+    HALF = 4,          // sixteen registers hold 4 x 24 sums, three of b and one of a
+    AVX2_STEPS = 128,  // so many of b stay in the first cache until the other half of the rows has read them
+};
 
-AVX2 INLINE void avx2_part(const gemm_panel *p, size_t row, size_t col, const size_t vectors) {
-    __m256 sum[HALF][3], b[3];
-    const float *a = p->a + row * p->a_row, *from = p->b + col;
-    for (size_t i = 0; i < HALF; i++)
-        for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
-    for (size_t k = 0; k < p->depth; k++, a += p->a_step, from += p->b_step) {
+// Some steps of the sums of HALF rows and some columns of a panel; what is unfinished waits in `waiting`.
+typedef struct avx2_part {
+    size_t first, end;  // steps
+    size_t row, col;
+    float *waiting;  // [PANEL_ROWS][PANEL_COLS]
+} avx2_part;
+
+AVX2 INLINE void avx2_loop(const gemm_panel *p, const avx2_part *t, const size_t vectors, __m256 sum[HALF][3]) {
+    const float *a = p->a + t->row * p->a_row + t->first * p->a_step, *from = p->b + t->col + t->first * p->b_step;
+    const float *c = p->c + t->row * p->c_stride + t->col;
+    size_t a_row = p->a_row, a_step = p->a_step, b_step = p->b_step;
+    for (size_t i = 0; t->first == 0 && i < HALF; i++, c += p->c_stride)
+        for (size_t line = 0; line < 2; line++) __builtin_prefetch(c + 16 * line, 1);
+    for (size_t k = t->first; k < t->end; k++, a += a_step, from += b_step) {
+        __m256 b[3];
         for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
         for (size_t i = 0; i < HALF; i++) {
-            __m256 x = _mm256_broadcast_ss(a + i * p->a_row);
+            __m256 x = _mm256_broadcast_ss(a + i * a_row);
             for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(x, b[v], sum[i][v]);
         }
     }
+}
+
+AVX2 INLINE void avx2_sum(const gemm_panel *p, const avx2_part *t, const size_t vectors) {
+    __m256 sum[HALF][3];
+    float *at = t->waiting + t->row * PANEL_COLS + t->col;
     for (size_t i = 0; i < HALF; i++)
-        for (size_t v = 0; v < vectors; v++) {
-            float *c = p->c + (row + i) * p->c_stride + col + 8 * v;
-            _mm256_storeu_ps(c, p->add ? _mm256_add_ps(_mm256_loadu_ps(c), sum[i][v]) : sum[i][v]);
-        }
+        for (size_t v = 0; v < vectors; v++)
+            sum[i][v] = t->first > 0 ? _mm256_loadu_ps(at + i * PANEL_COLS + 8 * v) : _mm256_setzero_ps();
+    avx2_loop(p, t, vectors, sum);
+    bool last = t->end == p->depth, add = last && p->add;
+    size_t stride = last ? p->c_stride : PANEL_COLS;
+    if (last) at = p->c + t->row * stride + t->col;
+    for (size_t i = 0; i < HALF; i++, at += stride)
+        for (size_t v = 0; v < vectors; v++)
+            _mm256_storeu_ps(at + 8 * v, add ? _mm256_add_ps(_mm256_loadu_ps(at + 8 * v), sum[i][v]) : sum[i][v]);
 }
 
 // An 8 x 8 square: pairs, fours, halves.
@@ -130,11 +152,18 @@ AVX2 static void avx2_copy(const float *from, size_t from_stride, size_t rows, s
     if (chunks > 0) copy_chunks(from, from_stride, rows, 1, to, chunk_step, row_step);
 }
 
+// What is to be kept is copied first: storing it in the loop was slower here.
 AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
+    float waiting[PANEL_ROWS * PANEL_COLS];
     if (p->keep_a) avx2_copy(p->a, p->a_step, p->depth, 1, p->keep_a, PANEL_ROWS, PANEL_ROWS);
     if (p->keep_b) avx2_copy(p->b, p->b_step, p->depth, cols / PANEL_ROWS, p->keep_b, PANEL_ROWS, cols);
-    for (size_t col = 0; col < cols; col += 8 * vectors)
-        for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_part(p, row, col, vectors);
+    avx2_part t = {.waiting = waiting};
+    do {
+        t.first = t.end;
+        t.end = p->depth - t.first < AVX2_STEPS ? p->depth : t.first + AVX2_STEPS;
+        for (t.col = 0; t.col < cols; t.col += 8 * vectors)
+            for (t.row = 0; t.row < PANEL_ROWS; t.row += HALF) avx2_sum(p, &t, vectors);
+    } while (t.end < p->depth);
 }
 
 AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
@@ -143,7 +172,7 @@ AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
 
 static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
+const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, 0, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
 
 // --- AVX-512
 
@@ -217,13 +246,14 @@ AVX512 static void avx512_3(const gemm_panel *p) { avx512_product(p, 3); }
 
 static bool avx512_works(void) { return __builtin_cpu_supports("avx512f") && avx2_works(); }
 
-const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, {avx512_1, avx512_2, avx512_3}, avx2_turn, avx2_copy};
+const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, 6 * PANEL_COLS, {avx512_1, avx512_2, avx512_3},
+                                  avx2_turn, avx2_copy};
 
 #else
 
 static bool never(void) { return false; }
 
-const gemm_kernels gemm_avx512 = {"AVX-512", never, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
-const gemm_kernels gemm_avx2 = {"AVX2", never, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+const gemm_kernels gemm_avx512 = {"AVX-512", never, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+const gemm_kernels gemm_avx2 = {"AVX2", never, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
 
 #endif

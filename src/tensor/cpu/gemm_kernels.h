@@ -30,6 +30,7 @@ typedef struct gemm_panel {
 typedef struct gemm_kernels {
     const char *name;
     bool (*works_here)(void);
+    size_t few_cols;  // of c, up to which columns of a are best read where they lie
     // c = a b (+ c), by the number of steps of PANEL_STEP columns, less one
     void (*product[PANEL_STEPS])(const gemm_panel *p);
     // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
