@@ -27,6 +27,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     if (final->iteration < p->iteration && p->has_final) return;
     // what the iteration needed is not needed any more: FINAL is the boundary
     bool was_ready = p->ready && p->version == final->iteration;
+    p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
     hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
@@ -35,7 +36,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
     p->has_close = false;
     p->iteration = final->iteration + 1;
-    p->can_take = p->ready = p->state_asked = p->state_known = false;
+    p->state_asked = p->state_known = false;
     if (p->sum_dirty) {
         task *clear = task_add(p, JOB_SUM_CLEAR);
         BRAID_ASSERT(clear != NULL);

@@ -217,12 +217,13 @@ static uint64_t whole_version(const peer *p) {
 // I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission.
 static void forget_myself(peer *p) {
     p->lies_version = whole_version(p);
+    p->ready = p->can_take = false;
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
     reduce_reset(p);
     p->me = 0;
-    p->ready = p->can_take = p->initialised = false;
+    p->initialised = false;
     p->state_asked = p->state_known = p->applying = false;
     p->can_take_sent = 0;
     p->join_sent_ns = 0;
