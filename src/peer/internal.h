@@ -434,6 +434,7 @@ struct peer {
     peer_run run;
     peer_config config;
     uint64_t now;
+    uint64_t woke_ns;       // when I last did after I had stood still
     rng random;
 
     // effects of the present step

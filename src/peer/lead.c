@@ -310,21 +310,25 @@ static bool other_voters(const peer *p, log_voters *v) {
     return true;
 }
 
-// A majority of these has a link and was heard a moment ago.
+// A majority of these has a link and was heard a moment ago (they answer four times as often as they are patient), and since I
+// woke: what I forgave says nothing of who is there.
 static bool would_hold(const peer *p, const log_voters *v) {
+    uint64_t awake_ns = p->now - p->woke_ns, moment_ns = p->raft.patience_ns / 2;
     uint32_t answer = 0;
     for (uint32_t i = 0; i < v->count; i++) {
         uint32_t at = contact_find(p, &v->voter[i].id);
         const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
         bool self = id_equal(&v->voter[i].id, &p->config.self);
-        answer += self || (c != NULL && c->link == LINK_UP && voter_silence_ns(p, &v->voter[i]) < p->raft.patience_ns);
+        uint64_t silent_ns = voter_silence_ns(p, &v->voter[i]);
+        answer += self || (c != NULL && c->link == LINK_UP && silent_ns < moment_ns && silent_ns < awake_ns);
     }
     return answer >= v->count / 2u + 1;
 }
 
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
-    if (p->config.voters <= 1 || !p->run_started || p->leader.phase >= LEADER_SAVING_LAST) return;
+    bool ending = p->leader.phase >= LEADER_SAVING_LAST && leads_for_good(p);  // else who can write the last checkpoint must come to vote
+    if (p->config.voters <= 1 || !p->run_started || ending) return;
     if (!raft_may_change(&p->raft) || log_room(p) == 0 || !other_voters(p, &entry.u.voters)) return;
     if (would_hold(p, &entry.u.voters)) log_append(p, &entry);
 }

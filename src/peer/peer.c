@@ -389,6 +389,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     if (now_ns > p->deadline + TIMING_ASLEEP_NS) {
         contacts_forgive(p, now_ns - p->deadline);
         raft_forgive(&p->raft, now_ns - p->deadline);
+        p->woke_ns = now_ns;
     }
     if (now_ns > p->now) p->now = now_ns;
     p->effect_count = p->effect_next = 0;
