@@ -1,8 +1,6 @@
 // One transformer block: x + o(attention(norm(x))), then h + down(act(up(norm(h)))). LLaMA and GPT differ in norm,
 // positions, activation and biases.
-#include "base/err.h"
 #include "model/stage_inner.h"
-#include "tensor/gemm.h"
 
 #include <string.h>
 
@@ -47,7 +45,7 @@ typedef struct forward_job {
     const tensor_norm *norm;  // x = norm(normed); NULL: x is there
     const float *normed, *residual;
     float *x, *y;
-    float *act;  // of y; NULL: none
+    float *act, *logistic;  // of y; NULL: none
 } forward_job;
 
 static const float *bias_of(const forward_job *job) {
@@ -65,85 +63,138 @@ static void forward_after(const void *context, size_t first, size_t count) {
     const forward_job *job = context;
     size_t ffn = job->s->config.ffn_dim;
     const float *y = job->y + first * job->l->out;
+    float *act = job->act + first * ffn, *logistic = job->logistic + first * ffn;
     if (is_gpt(job->s))
-        tensor_gelu_forward(y, job->act + first * ffn, count * ffn);
+        tensor_gelu_forward(y, act, logistic, count * ffn);
     else
-        tensor_swiglu_forward(y, job->act + first * ffn, count, ffn);
+        tensor_swiglu_forward(y, act, logistic, count, ffn);
 }
 
-static void linear_forward(const forward_job *job) {
+static block_step *add_forward(block_chain *c, const forward_job *job) {
     const stage *s = job->s;
     const layout_linear *l = job->l;
-    tensor_gemm_mode mode = job->residual || l->has_bias ? GEMM_ADD : GEMM_SET;
-    tensor_gemm g = {s->rows, l->out, l->in, tensor_plain(job->x, l->in), linear_weight(s, l, true),
-                     job->y,  l->out, mode};
-    tensor_gemm_rows rows = {.before = forward_before, .context = job, .packed = s->packed};
-    if (job->act) rows.after = forward_after;
-    tensor_gemm_run_rows(s->pool, &g, &rows);
+    block_step *step = chain_add(c, STEP_PRODUCT);
+    step->product = (tensor_gemm){.m = s->rows,
+                                  .n = l->out,
+                                  .k = l->in,
+                                  .a = tensor_plain(job->x, l->in),
+                                  .b = linear_weight(s, l, true),
+                                  .c = job->y,
+                                  .c_stride = l->out,
+                                  .mode = job->residual || l->has_bias ? GEMM_ADD : GEMM_SET};
+    step->rows = (tensor_gemm_rows){.context = job};
+    if (job->norm || job->residual || l->has_bias) step->rows.before = forward_before;
+    if (job->act) step->rows.after = forward_after;
+    return step;
 }
 
-// dx = dy W^T; the bias' gradient too, since it is a vector. `also`: NULL or what else is done to dx's rows.
-static void linear_input_gradient(const stage *s, const layout_linear *l, const float *dy, float *dx, float *d_bias,
-                                  const tensor_gemm_rows *also) {
-    tensor_gemm g = {s->rows, l->in, l->out, tensor_plain(dy, l->out), linear_weight(s, l, false), dx, l->in, GEMM_SET};
-    tensor_gemm_rows rows = also ? *also : (tensor_gemm_rows){0};
-    rows.packed = s->packed;
-    tensor_gemm_run_rows(s->pool, &g, &rows);
-    if (l->has_bias) tensor_column_sums(s->pool, dy, s->rows, l->out, l->out, d_bias);
+// dx = dy W^T.
+static block_step *add_input_gradient(block_chain *c, const layout_linear *l, const float *dy, float *dx) {
+    block_step *step = chain_add(c, STEP_PRODUCT);
+    step->product = (tensor_gemm){.m = c->s->rows,
+                                  .n = l->in,
+                                  .k = l->out,
+                                  .a = tensor_plain(dy, l->out),
+                                  .b = linear_weight(c->s, l, false),
+                                  .c = dx,
+                                  .c_stride = l->in};
+    return step;
+}
+
+// What the steps after a product read or write first.
+static void soon(block_step *step, int which, const float *at, size_t floats) {
+    step->rows.soon[which].at = at;
+    step->rows.soon[which].floats = floats;
 }
 
 void block_forward(stage *s, uint32_t block, const block_memory *m, float *y) {
     const layout_block *b = &s->layout.block[block];
     tensor_norm norm1 = stage_norm(s, &b->norm1, m->mean1, m->inverse1),
                 norm2 = stage_norm(s, &b->norm2, m->mean2, m->inverse2);
-    tensor_attention attention = stage_attention(s, m);
-    linear_forward(&(forward_job){s, &b->qkv, &norm1, m->x, NULL, m->normed1, m->qkv, NULL});
-    tensor_attention_forward(s->pool, &attention, m->qkv, m->attention);
-    linear_forward(&(forward_job){s, &b->o, NULL, NULL, m->x, m->attention, m->middle, NULL});
-    linear_forward(&(forward_job){s, &b->up, &norm2, m->middle, NULL, m->normed2, m->up, m->act});
-    linear_forward(&(forward_job){s, &b->down, NULL, NULL, m->middle, m->act, y, NULL});
+    forward_job qkv = {s, &b->qkv, &norm1, m->x, NULL, m->normed1, m->qkv, NULL, NULL},
+                o = {s, &b->o, NULL, NULL, m->x, m->attention, m->middle, NULL, NULL},
+                up = {s, &b->up, &norm2, m->middle, NULL, m->normed2, m->up, s->wide, m->act},
+                down = {s, &b->down, NULL, NULL, m->middle, s->wide, y, NULL, NULL};
+    block_chain c = {.s = s};
+    soon(add_forward(&c, &qkv), 0, m->attention, s->config.dim);
+    block_step *attention = chain_add(&c, STEP_ATTENTION);
+    attention->attention = stage_attention(s, m);
+    attention->qkv = m->qkv;
+    attention->out = m->attention;
+    soon(add_forward(&c, &o), 0, m->normed2, s->config.dim);
+    soon(add_forward(&c, &up), 0, m->act, s->config.ffn_dim);
+    add_forward(&c, &down);
+    chain_run(&c);
 }
 
 typedef struct activation_job {
     const stage *s;
-    float *up;
+    float *up, *act;
 } activation_job;
 
-// From the gradient of the activation in s->wide.
+// From the gradient of the activation in s->wide. Makes the activation again, too, for the weight gradient.
 static void activation_gradient(const void *context, size_t first, size_t count) {
     const activation_job *job = context;
     size_t ffn = job->s->config.ffn_dim;
-    float *up = job->up + first * job->s->up_dim;
+    float *up = job->up + first * job->s->up_dim, *act = job->act + first * ffn;
     const float *dy = job->s->wide + first * ffn;
     if (is_gpt(job->s))
-        tensor_gelu_input_gradient(up, dy, up, count * ffn);
+        tensor_gelu_input_gradient(up, act, dy, up, count * ffn);
     else
-        tensor_swiglu_input_gradient(up, dy, up, count, ffn);
+        tensor_swiglu_input_gradient(up, act, dy, up, count, ffn);
 }
 
-static void mlp_input_gradient(stage *s, const layout_block *b, const block_memory *m, const float *dy) {
-    tensor_norm norm = stage_norm(s, &b->norm2, m->mean2, m->inverse2);
-    activation_job job = {s, m->up};
-    tensor_gemm_rows also = {.after = activation_gradient, .context = &job, .soon = m->up, .soon_floats = s->up_dim};
-    linear_input_gradient(s, &b->down, dy, s->wide, m->d_down_bias, &also);
-    linear_input_gradient(s, &b->up, m->up, s->narrow, m->d_up_bias, NULL);
-    tensor_norm_weight_gradient(s->pool, &norm, m->middle, s->narrow, m->d_norm2, m->d_norm2_bias);
-    tensor_norm_input_gradient(s->pool, &norm, m->middle, s->narrow, dy, m->middle);
+// The gradient of a bias, a sum over all rows.
+static void bias_gradient(stage *s, const layout_linear *l, const float *dy, float *d_bias) {
+    if (l->has_bias) tensor_column_sums(s->pool, dy, s->rows, l->out, l->out, d_bias);
 }
 
-static void attention_input_gradient(stage *s, const layout_block *b, const block_memory *m, float *dx) {
-    tensor_norm norm = stage_norm(s, &b->norm1, m->mean1, m->inverse1);
-    tensor_attention attention = stage_attention(s, m);
-    linear_input_gradient(s, &b->o, m->middle, s->narrow, m->d_o_bias, NULL);
-    tensor_attention_input_gradient(s->pool, &attention, m->qkv, m->attention, s->narrow);
-    linear_input_gradient(s, &b->qkv, m->qkv, s->narrow, m->d_qkv_bias, NULL);
-    tensor_norm_weight_gradient(s->pool, &norm, m->x, s->narrow, m->d_norm1, m->d_norm1_bias);
-    tensor_norm_input_gradient(s->pool, &norm, m->x, s->narrow, m->middle, dx);
+void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, int which, const float *x, const float *residual,
+                             float *dx) {
+    stage *s = c->s;
+    block_step *step = chain_add(c, STEP_NORM_GRADIENT);
+    step->norm = *norm;
+    step->gradient = (tensor_norm_gradient){.x = x, .dy = s->narrow, .residual = residual};
+    step->gradient.dx = dx;
+    step->gradient.d_weight = s->norm_parts[which][0];
+    step->gradient.d_bias = s->norm_parts[which][1];
+}
+
+void norm_weight_gradient(stage *s, int which, float *d_weight, float *d_bias) {
+    tensor_sum_parts(s->pool, s->norm_parts[which][0], s->norm_pieces, s->config.dim, d_weight);
+    if (d_bias) tensor_sum_parts(s->pool, s->norm_parts[which][1], s->norm_pieces, s->config.dim, d_bias);
 }
 
 void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const float *dy, float *dx) {
     const layout_block *b = &s->layout.block[block];
-    mlp_input_gradient(s, b, m, dy);
-    attention_input_gradient(s, b, m, dx);
-    memcpy(m->x, dy, s->rows * s->config.dim * sizeof *dy);  // down's weight gradient needs it
+    tensor_norm norm1 = stage_norm(s, &b->norm1, m->mean1, m->inverse1),
+                norm2 = stage_norm(s, &b->norm2, m->mean2, m->inverse2);
+    activation_job job = {s, m->up, m->act};
+    size_t dim = s->config.dim;
+    block_chain c = {.s = s};
+    block_step *down = add_input_gradient(&c, &b->down, dy, s->wide);
+    down->rows.after = activation_gradient;
+    down->rows.context = &job;
+    soon(down, 0, m->up, s->up_dim);
+    soon(down, 1, m->act, s->config.ffn_dim);
+    soon(add_input_gradient(&c, &b->up, m->up, s->narrow), 0, m->middle, dim);
+    chain_add_norm_gradient(&c, &norm2, 1, m->middle, dy, m->middle);
+    block_step *o = add_input_gradient(&c, &b->o, m->middle, s->narrow);
+    soon(o, 0, m->qkv, s->qkv_dim);
+    soon(o, 1, m->attention, dim);
+    block_step *attention = chain_add(&c, STEP_ATTENTION_GRADIENT);
+    attention->attention = stage_attention(s, m);
+    attention->qkv = m->qkv;
+    attention->out = m->attention;
+    attention->d_out = s->narrow;
+    soon(add_input_gradient(&c, &b->qkv, m->qkv, s->narrow), 0, m->x, dim);
+    chain_add_norm_gradient(&c, &norm1, 0, m->x, m->middle, dx);
+    chain_run(&c);
+    bias_gradient(s, &b->down, dy, m->d_down_bias);
+    bias_gradient(s, &b->up, m->up, m->d_up_bias);
+    bias_gradient(s, &b->o, m->middle, m->d_o_bias);
+    bias_gradient(s, &b->qkv, m->qkv, m->d_qkv_bias);
+    norm_weight_gradient(s, 0, m->d_norm1, m->d_norm1_bias);
+    norm_weight_gradient(s, 1, m->d_norm2, m->d_norm2_bias);
+    memcpy(m->x, dy, s->rows * dim * sizeof *dy);  // down's weight gradient needs it
 }

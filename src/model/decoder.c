@@ -229,9 +229,9 @@ static void read_block(decoder *d, uint32_t block) {
     norm(d, &at->norm2, d->x, d->normed);
     tensor_matvec_run(d->pool, &b->up, d->normed, d->up);
     if (is_gpt(d))
-        tensor_gelu_forward(d->up, d->act, c->ffn_dim);
+        tensor_gelu_forward(d->up, d->act, NULL, c->ffn_dim);
     else
-        tensor_swiglu_forward(d->up, d->act, 1, c->ffn_dim);
+        tensor_swiglu_forward(d->up, d->act, NULL, 1, c->ffn_dim);
     tensor_matvec_run(d->pool, &b->down, d->act, d->added);
     add(d->x, d->added, c->dim);
 }

@@ -24,8 +24,10 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
     tensor_norm_forward(s->pool, &norm, x, v.head_input);
     double sum = head_loss(s, &v, dx ? s->narrow : NULL);
     if (!dx) return sum;
-    tensor_norm_weight_gradient(s->pool, &norm, x, s->narrow, v.d_norm, v.d_norm_bias);
-    tensor_norm_input_gradient(s->pool, &norm, x, s->narrow, NULL, dx);
+    block_chain c = {.s = s};
+    chain_add_norm_gradient(&c, &norm, 0, x, NULL, dx);
+    chain_run(&c);
+    norm_weight_gradient(s, 0, v.d_norm, v.d_norm_bias);
     v.header->lossy = 1;
     return sum;
 }

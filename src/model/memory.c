@@ -1,6 +1,5 @@
 // How a stage's memory is cut: the work area (one per stage) and the stash (one per microbatch).
 #include "model/stage_inner.h"
-#include "tensor/gemm.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -96,20 +95,22 @@ static void cut_ends(stage *s, cutter *c) {
     s->head_scale = cut_floats(c, s->rows);
 }
 
-// What packing takes of the largest weights, as they are or turned.
+// What packing takes of a block's weights, as they are or turned: of all, or of the largest that is packed where not all are.
 static size_t packed_floats(const stage *s) {
-    size_t most = 0;
-    for (uint32_t i = 0; i < s->layout.blocks; i++) {
-        const layout_block *b = &s->layout.block[i];
-        const layout_linear *linears[] = {&b->qkv, &b->o, &b->up, &b->down};
-        for (size_t j = 0; j < sizeof linears / sizeof *linears; j++) {
-            size_t forward = tensor_gemm_packed(linears[j]->out, linears[j]->in),
-                   backward = tensor_gemm_packed(linears[j]->in, linears[j]->out);
-            if (forward > most) most = forward;
-            if (backward > most) most = backward;
-        }
+    if (s->layout.blocks == 0) return 0;
+    const layout_block *b = &s->layout.block[0];
+    const layout_linear *linears[] = {&b->qkv, &b->o, &b->up, &b->down};
+    size_t sum = 0, most = 0;
+    bool all = true;
+    for (size_t j = 0; j < sizeof linears / sizeof *linears; j++) {
+        size_t forward = tensor_gemm_packed(linears[j]->out, linears[j]->in),
+               backward = tensor_gemm_packed(linears[j]->in, linears[j]->out),
+               floats = forward > backward ? forward : backward;
+        all = all && forward > 0 && backward > 0;
+        sum += floats;
+        if (floats > most) most = floats;
     }
-    return most;
+    return all ? sum : most;
 }
 
 static void cut_work(stage *s, cutter *c) {
@@ -120,6 +121,11 @@ static void cut_work(stage *s, cutter *c) {
     s->narrow = cut_floats(c, activation);
     s->wide = cut_floats(c, s->rows * s->config.ffn_dim);
     s->packed = cut_floats(c, packed_floats(s));
+    s->norm_pieces = chain_norm_pieces(&s->shape);
+    for (int i = 0; i < 2; i++) {
+        s->norm_parts[i][0] = cut_floats(c, s->norm_pieces * s->config.dim);
+        if (s->config.arch == MODEL_GPT) s->norm_parts[i][1] = cut_floats(c, s->norm_pieces * s->config.dim);
+    }
     s->attention_scratch = cut_floats(c, threads * tensor_attention_scratch(&attention));
     s->tile_floats = tiles_scratch_floats(s);
     s->tile_scratch = cut_floats(c, threads * s->tile_floats);

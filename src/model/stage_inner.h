@@ -3,6 +3,7 @@
 #define BRAID_MODEL_STAGE_INNER_H
 
 #include "model/layout.h"
+#include "tensor/gemm.h"
 #include "tensor/kernels.h"
 
 // What a block keeps of a microbatch. Forward fills it; the input gradient replaces in place what the weight gradient
@@ -15,7 +16,7 @@ typedef struct block_memory {
     float *middle;                               // [rows, dim] after attention's residual; then its gradient
     float *normed2;                              // [rows, dim] input of up
     float *up;                                   // [rows, up.out]; then its gradient
-    float *act;                                  // [rows, ffn] input of down
+    float *act;                                  // [rows, ffn] the activation's logistic function; then input of down
     float *mean1, *inverse1, *mean2, *inverse2;  // [rows]
     float *softmax_maximum, *softmax_inverse;    // [rows * heads]
     float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;  // gradients of vectors, made with the input gradient
@@ -78,8 +79,10 @@ struct stage {
     void *work;
     float *grad[2], *narrow, *wide;  // [rows, dim] x 3, [rows, ffn_dim]
     float *cosines, *sines;
-    tensor_rope rope;          // of these
-    float *packed;             // weights of a product
+    tensor_rope rope;         // of these
+    float *packed;            // weights of a product, or of all products of a chain
+    float *norm_parts[2][2];  // [norm_pieces, dim] of a block's norms: weights, biases
+    size_t norm_pieces;
     float *attention_scratch;  // per thread
     float *tile_scratch;       // per thread, tile_floats each
     size_t tile_floats;
@@ -114,6 +117,37 @@ void block_input_gradient(stage *s, uint32_t block, const block_memory *m, const
 
 tensor_norm stage_norm(const stage *s, const layout_norm *at, float *mean, float *inverse);
 tensor_attention stage_attention(const stage *s, const block_memory *m);
+
+// chain.c
+// What is done to the rows of a microbatch, step after step, each a function of the same rows of the steps before, or, in
+// attention, of the same sequence.
+typedef enum step_kind { STEP_PRODUCT, STEP_ATTENTION, STEP_ATTENTION_GRADIENT, STEP_NORM_GRADIENT } step_kind;
+typedef struct block_step {
+    step_kind kind;
+    tensor_gemm product;
+    tensor_gemm_rows rows;
+    tensor_attention attention;
+    float *qkv, *out;
+    const float *d_out;  // of the gradient
+    tensor_norm norm;
+    tensor_norm_gradient gradient;  // d_weight and d_bias: [norm_pieces, dim]
+} block_step;
+
+enum { CHAIN_MOST = 8 };
+typedef struct block_chain {
+    stage *s;
+    block_step step[CHAIN_MOST];
+    uint32_t steps;
+} block_chain;
+
+block_step *chain_add(block_chain *c, step_kind kind);
+void chain_run(block_chain *c);
+// Of a norm: dx from the gradient in s->narrow; those of the weights come when the chain has run.
+void chain_add_norm_gradient(block_chain *c, const tensor_norm *norm, int which, const float *x, const float *residual,
+                             float *dx);
+void norm_weight_gradient(stage *s, int which, float *d_weight, float *d_bias);
+// The gradients of a norm's vectors come in so many pieces, each of some rows.
+size_t chain_norm_pieces(const stage_shape *shape);
 
 // tiles.c
 braid_err tiles_new(stage *s, braid_error *error);

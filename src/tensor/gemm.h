@@ -39,8 +39,10 @@ typedef struct tensor_gemm_rows {
     tensor_rows_fn before;  // they are read: rows of a, and of c where the product adds; NULL: nothing
     tensor_rows_fn after;   // they are written: rows of c; NULL: nothing
     const void *context;
-    const float *soon;  // `after` reads soon[m, soon_floats], too; NULL: nothing
-    size_t soon_floats;
+    struct {
+        const float *at;  // [m, floats], whose same rows are read or written soon after; NULL: nothing
+        size_t floats;
+    } soon[2];
     float *packed;  // tensor_gemm_packed(n, k) floats of scratch
 } tensor_gemm_rows;
 
@@ -49,6 +51,10 @@ typedef struct tensor_gemm_rows {
 void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows);
 // 0 when b is so large.
 size_t tensor_gemm_packed(size_t n, size_t k);
+// The two halves of it, for whoever does more between: packs g->b into rows->packed, where tensor_gemm_packed is not 0; then
+// rows [first, first + count) on the calling thread, which takes 100 KB of its stack.
+void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows);
+void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count);
 // On the calling thread: the same bits. Takes 700 KB of its stack.
 void tensor_gemm_tile(const tensor_gemm *g);
 // The kernels that this processor gets, for people and for the name of a kernel class.

@@ -25,12 +25,15 @@ typedef struct tensor_norm {
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y);
 // Rows [first, first + count) of the same.
 void tensor_norm_rows(const tensor_norm *n, const float *x, float *y, size_t first, size_t count);
-// dx = gradient of the norm for dy, plus residual unless NULL. dx may be x, dy or residual itself.
-void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
-                                const float *residual, float *dx);
-// d_weight[dim], d_bias[dim] (centred only, else NULL).
-void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
-                                 float *d_weight, float *d_bias);
+// On the calling thread, rows [first, first + count): dx = gradient of the norm for dy, plus residual unless NULL; dx may be
+// x, dy or residual itself. d_weight[dim] and d_bias[dim] (centred only, else NULL): what these rows add to theirs.
+typedef struct tensor_norm_gradient {
+    const tensor_norm *norm;
+    const float *x, *dy, *residual;
+    float *dx, *d_weight, *d_bias;
+} tensor_norm_gradient;
+
+void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size_t count);
 
 // sums[cols] of x[rows, cols] over rows: the gradient of a bias.
 void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums);
@@ -48,13 +51,14 @@ void tensor_rope_tables(size_t tokens, size_t width, float theta, float *cosines
 void tensor_rope_rows(const tensor_rope *r, size_t first, size_t rows, bool inverse, const float *from,
                       size_t from_stride, float *to, size_t to_stride);
 
-// SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim].
-void tensor_swiglu_forward(const float *x, float *y, size_t rows, size_t dim);
+// SwiGLU: y[rows, dim] = silu(x[:, :dim]) * x[:, dim:], x[rows, 2 * dim]. `logistic`[rows, dim], unless NULL, gets what the
+// gradient would have to make again, the logistic function of x[:, :dim]; the gradient puts y there.
+void tensor_swiglu_forward(const float *x, float *y, float *logistic, size_t rows, size_t dim);
 // dx[rows, 2 * dim] may be x itself.
-void tensor_swiglu_input_gradient(const float *x, const float *dy, float *dx, size_t rows, size_t dim);
-// GELU in GPT-2's tanh form (gelu_new), on count elements. dx may be x itself.
-void tensor_gelu_forward(const float *x, float *y, size_t count);
-void tensor_gelu_input_gradient(const float *x, const float *dy, float *dx, size_t count);
+void tensor_swiglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows, size_t dim);
+// GELU in GPT-2's tanh form (gelu_new), on count elements, the same way. dx may be x itself.
+void tensor_gelu_forward(const float *x, float *y, float *logistic, size_t count);
+void tensor_gelu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t count);
 
 // Causal attention within each sequence; query head h reads key head h / (heads / kv_heads).
 // qkv[rows, (heads + 2 * kv_heads) * width]: queries, keys, values side by side, as they are before `rope` turns them.
@@ -72,6 +76,10 @@ void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, cons
 // Replaces qkv by its gradient. `out` is forward's result.
 void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
                                      const float *d_out);
+// The same of one sequence, on the calling thread.
+void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, const float *qkv, float *out);
+void tensor_attention_input_gradient_one(const tensor_attention *a, size_t sequence, float *qkv, const float *out,
+                                         const float *d_out);
 
 // y[r] = table[tokens[r]] (+ positions[r mod sequence] unless NULL). Each token must be in the table.
 typedef struct tensor_embedding {

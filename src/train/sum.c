@@ -68,12 +68,17 @@ static void add_floats(float *restrict sum, const float *restrict gradient, size
     for (size_t i = 0; i < count; i++) sum[i] += gradient[i];
 }
 
+// To zero, where a negative zero becomes a positive one.
+TENSOR_WIDE
+static void begin_floats(float *restrict sum, const float *restrict gradient, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] = 0.0f + gradient[i];
+}
+
 void sum_add_plain(float *sum, const float *gradient, size_t count, bool first) {
-    for (size_t at = 0; at < count; at += CHUNK) {
-        size_t n = count - at < CHUNK ? count - at : CHUNK;
-        if (first) memset(sum + at, 0, n * sizeof *sum);
-        add_floats(sum + at, gradient + at, n);
-    }
+    if (first)
+        begin_floats(sum, gradient, count);
+    else
+        add_floats(sum, gradient, count);
 }
 
 // Bytes that the widest of these integers needs; 0 when all are zero.

@@ -254,6 +254,7 @@ static void test_several_tiles(void **state) {
                       .rope_theta = 10000,
                       .norm_eps = 1e-5f};
     check_splits(&c, 2, 150, some, 1);
+    check_splits(&c, 12, 33, some, 1);  // enough sequences for each thread to take one through a whole block
     c = (model_config){.arch = MODEL_GPT,
                        .dim = 64,
                        .layers = 4,

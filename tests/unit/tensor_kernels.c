@@ -195,9 +195,15 @@ static void check_norm(bool centred, size_t rows, size_t dim) {
                          .inverse = floats(rows)};
         y[p] = floats(count), d_weight[p] = floats(dim), dx[p] = copy_of(x.f, count);
         tensor_norm_forward(pools[p], &n, x.f, y[p]);
-        tensor_norm_weight_gradient(pools[p], &n, x.f, dy.f, d_weight[p], centred ? d_bias : NULL);
-        tensor_norm_input_gradient(pools[p], &n, x.f, dy.f, NULL, bare);
-        tensor_norm_input_gradient(pools[p], &n, dx[p], dy.f, residual.f, dx[p]);  // in place
+        tensor_norm_gradient g = {.norm = &n, .x = x.f, .dy = dy.f};
+        g.dx = bare, g.d_weight = d_weight[p], g.d_bias = centred ? d_bias : NULL;
+        tensor_norm_gradient_rows(&g, 0, rows);
+        g.x = g.dx = dx[p], g.residual = residual.f;  // in place, in two parts
+        tensor_norm_gradient_rows(&g, 0, rows / 2);
+        float *first = copy_of(d_weight[p], dim);
+        tensor_norm_gradient_rows(&g, rows / 2, rows - rows / 2);
+        for (size_t i = 0; i < dim; i++) d_weight[p][i] += first[i];
+        tensor_norm_gradient_rows(&(tensor_norm_gradient){&n, x.f, dy.f, NULL, bare, first, g.d_bias}, 0, rows);
     }
     norm_case c = {{centred, rows, dim, 1e-5, weight.d, bias.d}, x.d, doubles(count), dy.d};
     double *expected = doubles(count), *expected_weight = doubles(dim), *expected_bias = doubles(dim);
@@ -278,14 +284,19 @@ static double activation_scalar(const void *context) {
 static void check_activation(bool swiglu, size_t rows, size_t dim, bool differences) {
     size_t count = rows * dim, inputs = swiglu ? 2 * count : count;
     pair x = random_pair(inputs, 0, 3), dy = random_pair(count, 0, 1);
-    float *y = floats(count), *dx = copy_of(x.f, inputs);  // the gradient in place
+    float *y = floats(count), *only = floats(count), *kept = floats(count);
+    float *dx = copy_of(x.f, inputs);  // the gradient in place
     if (swiglu) {
-        tensor_swiglu_forward(x.f, y, rows, dim);
-        tensor_swiglu_input_gradient(dx, dy.f, dx, rows, dim);
+        tensor_swiglu_forward(x.f, only, NULL, rows, dim);
+        tensor_swiglu_forward(x.f, y, kept, rows, dim);
+        tensor_swiglu_input_gradient(dx, kept, dy.f, dx, rows, dim);
     } else {
-        tensor_gelu_forward(x.f, y, count);
-        tensor_gelu_input_gradient(dx, dy.f, dx, count);
+        tensor_gelu_forward(x.f, only, NULL, count);
+        tensor_gelu_forward(x.f, y, kept, count);
+        tensor_gelu_input_gradient(dx, kept, dy.f, dx, count);
     }
+    assert_memory_equal(y, only, count * sizeof *y);
+    assert_memory_equal(y, kept, count * sizeof *y);
     activation_case c = {swiglu, rows, dim, x.d, doubles(count), dy.d};
     double *expected = doubles(inputs);
     activation_scalar(&c);
@@ -310,15 +321,15 @@ static void test_activations(void **state) {
 
 static void test_activations_at_the_edges(void **state) {
     (void)state;
-    float x[8] = {-1e4f, -100, -20, -0.0f, 0, 20, 100, 1e4f}, y[8], ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, dx[8];
-    tensor_gelu_forward(x, y, 8);
-    tensor_gelu_input_gradient(x, ones, dx, 8);
+    float x[8] = {-1e4f, -100, -20, -0.0f, 0, 20, 100, 1e4f}, y[8], ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, dx[8], kept[8];
+    tensor_gelu_forward(x, y, kept, 8);
+    tensor_gelu_input_gradient(x, kept, ones, dx, 8);
     for (int i = 0; i < 8; i++) {
         assert_true(fabsf(y[i] - (x[i] > 0 ? x[i] : 0)) < 1e-6f);
         assert_true(fabsf(dx[i] - (x[i] > 0 ? 1.0f : x[i] < 0 ? 0.0f : 0.5f)) < 1e-6f);
     }
     float nan = NAN;
-    tensor_gelu_forward(&nan, y, 1);
+    tensor_gelu_forward(&nan, y, kept, 1);
     assert_true(isnan(y[0]));
 }
 

@@ -154,58 +154,51 @@ static size_t keys_seen(const attention_block *b, size_t keys, size_t end) {
 // products[padded_keys, cols] of keys or values with turned queries or gradients.
 static void score(const attention_job *job, const attention_block *b, const float *k, const float *turned,
                   float *products) {
+    gemm_panel p = {.depth = job->a->width, .a_row = job->wide, .a_step = 1, .b_step = b->cols, .c_stride = b->cols};
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
-        job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&(gemm_panel){.depth = job->a->width,
-                                                                              .a = k + (b->first + key) * job->wide,
-                                                                              .a_row = job->wide,
-                                                                              .a_step = 1,
-                                                                              .b = turned + col,
-                                                                              .b_step = b->cols,
-                                                                              .c = products + key * b->cols + col,
-                                                                              .c_stride = b->cols});
+        p.a = k + (b->first + key) * job->wide;
+        p.b = turned + col;
+        p.c = products + key * b->cols + col;
+        job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&p);
     }
 }
 
 // p's product of PANEL_ROWS rows with all columns of a head.
-static void multiply_head(const attention_job *job, gemm_panel p) {
-    p.b_step = p.c_stride = job->wide;
+static void multiply_head(const attention_job *job, const gemm_panel *p) {
+    gemm_panel part = *p;
     for (size_t left = job->wide / PANEL_STEP, steps; left > 0; left -= steps) {
         steps = gemm_panel_steps(left);
-        job->kernels->product[steps - 1](&p);
-        p.b += steps * PANEL_STEP;
-        p.c += steps * PANEL_STEP;
+        job->kernels->product[steps - 1](&part);
+        part.b += steps * PANEL_STEP;
+        part.c += steps * PANEL_STEP;
     }
 }
 
 // sum[rows, wide] = or += the keys or values, each by its weight for each query.
 static void weigh(const attention_job *job, const attention_block *b, const float *v, const float *weights,
                   float *sum) {
+    gemm_panel p = {.a_row = 1, .a_step = b->cols, .b_step = job->wide, .c_stride = job->wide, .add = b->first > 0};
+    p.b = v + b->first * job->wide;
     for (size_t row = 0; row < b->rows; row += PANEL_ROWS) {
-        size_t seen = keys_seen(b, b->keys, row + PANEL_ROWS);
-        if (seen == 0) continue;
-        multiply_head(job, (gemm_panel){.depth = seen,
-                                        .a = weights + row,
-                                        .a_row = 1,
-                                        .a_step = b->cols,
-                                        .b = v + b->first * job->wide,
-                                        .c = sum + row * job->wide,
-                                        .add = b->first > 0});
+        p.depth = keys_seen(b, b->keys, row + PANEL_ROWS);
+        p.a = weights + row;
+        p.c = sum + row * job->wide;
+        if (p.depth > 0) multiply_head(job, &p);
     }
 }
 
 // d_k[keys, wide] += weights[keys, cols] times queries or gradients.
 static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *q,
                           float *d_k) {
+    gemm_panel p = {.a_row = b->cols, .a_step = 1, .b_step = job->wide, .c_stride = job->wide, .add = true};
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
-        multiply_head(job, (gemm_panel){.depth = b->cols - col,
-                                        .a = weights + key * b->cols + col,
-                                        .a_row = b->cols,
-                                        .a_step = 1,
-                                        .b = q + col * job->wide,
-                                        .c = d_k + (b->first + key) * job->wide,
-                                        .add = true});
+        p.depth = b->cols - col;
+        p.a = weights + key * b->cols + col;
+        p.b = q + col * job->wide;
+        p.c = d_k + (b->first + key) * job->wide;
+        multiply_head(job, &p);
     }
 }
 
@@ -356,11 +349,21 @@ static void forward_task(void *context, size_t index) {
     }
 }
 
-void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out) {
+static attention_job forward_job(const tensor_attention *a, const float *qkv, float *out) {
     attention_job job = attention_job_of(a);
     job.out = out;
     job.qkv = (float *)(uintptr_t)qkv;  // only read here
+    return job;
+}
+
+void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out) {
+    attention_job job = forward_job(a, qkv, out);
     tensor_pool_run(pool, a->sequences * a->heads, forward_task, &job);
+}
+
+void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, const float *qkv, float *out) {
+    attention_job job = forward_job(a, qkv, out);
+    for (size_t head = 0; head < a->heads; head++) forward_task(&job, sequence * a->heads + head);
 }
 
 // --- gradient
@@ -423,11 +426,22 @@ static void gradient_task(void *context, size_t index) {
     put_back(job, w.d_v, a->tokens, v);
 }
 
-void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
-                                     const float *d_out) {
+static attention_job gradient_job(const tensor_attention *a, float *qkv, const float *out, const float *d_out) {
     attention_job job = attention_job_of(a);
     job.qkv = qkv;
     job.out_in = out;
     job.d_out = d_out;
+    return job;
+}
+
+void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,
+                                     const float *d_out) {
+    attention_job job = gradient_job(a, qkv, out, d_out);
     tensor_pool_run(pool, a->sequences * a->kv_heads, gradient_task, &job);
+}
+
+void tensor_attention_input_gradient_one(const tensor_attention *a, size_t sequence, float *qkv, const float *out,
+                                         const float *d_out) {
+    attention_job job = gradient_job(a, qkv, out, d_out);
+    for (size_t kv = 0; kv < a->kv_heads; kv++) gradient_task(&job, sequence * a->kv_heads + kv);
 }

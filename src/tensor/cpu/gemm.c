@@ -291,8 +291,6 @@ enum { PACK_COLS = 4 * PANEL_COLS, TASKS_PER_THREAD = 4, PACKED_MOST = 1 << 19 }
 typedef struct rows_job {
     const tensor_gemm *g;
     const tensor_gemm_rows *rows;
-    const gemm_kernels *kernels;
-    size_t depth;   // of a block of k
     size_t height;  // of a tile
     size_t packs_across;
 } rows_job;
@@ -305,10 +303,10 @@ size_t tensor_gemm_packed(size_t n, size_t k) {
 }
 
 // The block of k that begins at `first`, with all columns.
-static tile rows_tile(const rows_job *job, size_t first) {
-    const tensor_gemm *g = job->g;
-    tile t = {.kernels = job->kernels, .g = g, .first = first, .depth = least(job->depth, g->k - first), .cols = g->n};
-    t.b = job->rows->packed + first * wide_of(g->n);
+static tile rows_tile(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first) {
+    tile t = {.kernels = gemm_kernels_here(), .g = g, .first = first, .cols = g->n};
+    t.depth = least(gemm_depth(g->k), g->k - first);
+    t.b = rows->packed + first * wide_of(g->n);
     t.add = first > 0 || g->mode == GEMM_ADD;
     return t;
 }
@@ -316,45 +314,61 @@ static tile rows_tile(const rows_job *job, size_t first) {
 // Panels that begin in some of the columns of a block of k.
 static void rows_pack_task(void *context, size_t index) {
     const rows_job *job = context;
-    tile t = rows_tile(job, index / job->packs_across * job->depth);
+    tile t = rows_tile(job->g, job->rows, index / job->packs_across * gemm_depth(job->g->k));
     size_t from = index % job->packs_across * PACK_COLS;
     for (size_t done = 0; done < t.cols;) {
         panel p = panel_at(&t, done);
-        if (done >= from && done < from + PACK_COLS) pack_panel(&t, &p);
+        bool mine = done >= from && done < from + PACK_COLS;
         done += p.width;
+        if (!mine) continue;
+        ahead next = look_at_panel(&t, done, 1);
+        fetch_ahead(&next);
+        pack_panel(&t, &p);
     }
 }
 
-// Packed, b lies in order, and the processor sees it coming; `soon` is fetched instead.
-static void multiply_group(tile *t, const float *soon, size_t soon_floats) {
+void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
+    rows_job job = {.g = g, .rows = rows, .packs_across = pieces_of(g->n, PACK_COLS)};
+    if (g->k > 0) tensor_pool_run(pool, pieces_of(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
+}
+
+// Packed, b lies in order, and the processor sees it coming; what is wanted `soon` is fetched instead.
+static void multiply_group(tile *t, const tensor_gemm_rows *rows) {
     size_t calls = pieces_of(t->rows, PANEL_ROWS) * pieces_of(t->cols, PANEL_COLS);
-    ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls), next = {0};
-    if (soon) next = look_ahead(soon + t->row * soon_floats, soon_floats, t->rows, soon_floats, calls);
+    ahead next[2] = {{0}, {0}};
+    for (int i = 0; i < 2; i++) {
+        size_t floats = rows->soon[i].floats;
+        if (rows->soon[i].at && t->first == 0)
+            next[i] = look_ahead(rows->soon[i].at + t->row * floats, floats, t->rows, floats, calls);
+    }
     begin_group(t);
     for (size_t done = 0; done < t->cols;) {
         panel p = panel_at(t, done);
         done += p.width;
-        multiply_panel(t, &p, &next_a, &next);
+        multiply_panel(t, &p, &next[0], &next[1]);
+    }
+}
+
+void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
+    _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST];
+    for (size_t row = first; row < first + count; row += GROUP_ROWS) {
+        size_t here = least(GROUP_ROWS, first + count - row);
+        if (rows->before) rows->before(rows->context, row, here);
+        for (size_t k = 0; k < g->k; k += gemm_depth(g->k)) {
+            tile t = rows_tile(g, rows, k);
+            t.a = a;
+            t.row = row;
+            t.rows = here;
+            multiply_group(&t, rows);
+        }
+        if (rows->after) rows->after(rows->context, row, here);
     }
 }
 
 static void rows_task(void *context, size_t index) {
     const rows_job *job = context;
-    const tensor_gemm_rows *rows = job->rows;
-    _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST];
-    size_t end = least((index + 1) * job->height, job->g->m);
-    for (size_t row = index * job->height; row < end; row += GROUP_ROWS) {
-        size_t count = least(GROUP_ROWS, end - row);
-        if (rows->before) rows->before(rows->context, row, count);
-        for (size_t first = 0; first < job->g->k; first += job->depth) {
-            tile t = rows_tile(job, first);
-            t.a = a;
-            t.row = row;
-            t.rows = count;
-            multiply_group(&t, first == 0 ? rows->soon : NULL, rows->soon_floats);
-        }
-        if (rows->after) rows->after(rows->context, row, count);
-    }
+    size_t row = index * job->height;
+    tensor_gemm_some_rows(job->g, job->rows, row, least(job->height, job->g->m - row));
 }
 
 static void rows_before(const void *context, size_t begin, size_t end) {
@@ -379,8 +393,8 @@ void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_
         return;
     }
     size_t threads = tensor_pool_threads(pool);
-    rows_job job = {g, rows, gemm_kernels_here(), gemm_depth(g->k), g->m, pieces_of(g->n, PACK_COLS)};
+    rows_job job = {.g = g, .rows = rows, .height = g->m};
     if (threads > 1) job.height = gemm_piece(g->m, pieces_of(g->m, threads * TASKS_PER_THREAD), GROUP_ROWS);
-    tensor_pool_run(pool, pieces_of(g->k, job.depth) * job.packs_across, rows_pack_task, &job);
+    tensor_gemm_pack(pool, g, rows);
     tensor_pool_run(pool, pieces_of(g->m, job.height), rows_task, &job);
 }

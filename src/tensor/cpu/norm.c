@@ -7,8 +7,8 @@ enum { ROWS_PER_TASK = 32, COLS_PER_TASK = 256 };
 
 typedef struct norm_job {
     const tensor_norm *n;
-    const float *x, *dy, *residual;
-    float *out, *d_weight, *d_bias;
+    const float *x;
+    float *y;
 } norm_job;
 
 TENSOR_WIDE
@@ -42,12 +42,12 @@ void tensor_norm_rows(const tensor_norm *n, const float *x, float *y, size_t fir
 
 static void forward_rows(const void *context, size_t begin, size_t end) {
     const norm_job *job = context;
-    tensor_norm_rows(job->n, job->x, job->out, begin, end - begin);
+    tensor_norm_rows(job->n, job->x, job->y, begin, end - begin);
 }
 
 void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x, float *y) {
     norm_job job = {.n = n, .x = x};
-    job.out = y;
+    job.y = y;
     tensor_pool_ranges(pool, n->rows, ROWS_PER_TASK, forward_rows, &job);
 }
 
@@ -77,36 +77,21 @@ static void gradient_sums(const float *x, const float *dy, const float *weight, 
     *plain = lanes_add(&sum_plain);
 }
 
+// dx of a row from its sums; adds to d_weight.
 TENSOR_WIDE
-static void gradient_row(const norm_job *job, const float *weight, size_t r, size_t dim, bool centred, float mean,
-                         float inv) {
-    const float *x = job->x + r * dim, *dy = job->dy + r * dim,
-                *residual = job->residual ? job->residual + r * dim : NULL;
-    float *dx = job->out + r * dim, product, plain;
-    gradient_sums(x, dy, weight, dim, mean, &product, &plain);
-    float slope = product / (float)dim * (inv * inv), shift = centred ? plain / (float)dim : 0.0f;
+static void gradient_row(const float *x, const float *dy, const float *weight, const float *residual, size_t dim,
+                         float mean, float inv, float slope, float shift, float *dx, float *restrict d_weight) {
     if (residual) LANES_APART
-    for (size_t i = 0; i < dim; i++) dx[i] = residual[i] + inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
-    else LANES_APART for (size_t i = 0; i < dim; i++) dx[i] = inv * (dy[i] * weight[i] - shift - (x[i] - mean) * slope);
-}
-
-static void gradient_rows(const void *context, size_t begin, size_t end) {
-    const norm_job *job = context;
-    const tensor_norm *n = job->n;
-    for (size_t r = begin; r < end; r++)
-        gradient_row(job, n->weight, r, n->dim, n->centred, n->centred ? n->mean[r] : 0.0f, n->inverse[r]);
-}
-
-void tensor_norm_input_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
-                                const float *residual, float *dx) {
-    norm_job job = {.n = n, .x = x, .dy = dy, .residual = residual};
-    job.out = dx;
-    tensor_pool_ranges(pool, n->rows, ROWS_PER_TASK, gradient_rows, &job);
-}
-
-TENSOR_WIDE
-static void weight_gradient_add(float *sum, const float *x, const float *dy, float mean, float inv, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += dy[i] * ((x[i] - mean) * inv);
+    for (size_t i = 0; i < dim; i++) {
+        float above = dy[i], from_mean = x[i] - mean, more = residual[i];
+        d_weight[i] += above * (from_mean * inv);
+        dx[i] = more + inv * (above * weight[i] - shift - from_mean * slope);
+    }
+    else LANES_APART for (size_t i = 0; i < dim; i++) {
+        float above = dy[i], from_mean = x[i] - mean;
+        d_weight[i] += above * (from_mean * inv);
+        dx[i] = inv * (above * weight[i] - shift - from_mean * slope);
+    }
 }
 
 TENSOR_WIDE
@@ -114,24 +99,19 @@ static void add_row(float *sum, const float *x, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += x[i];
 }
 
-static void weight_gradient_cols(const void *context, size_t begin, size_t end) {
-    const norm_job *job = context;
-    const tensor_norm *n = job->n;
-    memset(job->d_weight + begin, 0, (end - begin) * sizeof *job->d_weight);
-    if (job->d_bias) memset(job->d_bias + begin, 0, (end - begin) * sizeof *job->d_bias);
-    for (size_t r = 0; r < n->rows; r++) {
-        const float *x = job->x + r * n->dim + begin, *dy = job->dy + r * n->dim + begin;
-        weight_gradient_add(job->d_weight + begin, x, dy, n->centred ? n->mean[r] : 0.0f, n->inverse[r], end - begin);
-        if (job->d_bias) add_row(job->d_bias + begin, dy, end - begin);
+void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size_t count) {
+    const tensor_norm *n = g->norm;
+    size_t dim = n->dim;
+    memset(g->d_weight, 0, dim * sizeof *g->d_weight);
+    if (g->d_bias) memset(g->d_bias, 0, dim * sizeof *g->d_bias);
+    for (size_t r = first; r < first + count; r++) {
+        const float *x = g->x + r * dim, *dy = g->dy + r * dim, *residual = g->residual ? g->residual + r * dim : NULL;
+        float mean = n->centred ? n->mean[r] : 0.0f, inv = n->inverse[r], product, plain;
+        gradient_sums(x, dy, n->weight, dim, mean, &product, &plain);
+        if (g->d_bias) add_row(g->d_bias, dy, dim);
+        gradient_row(x, dy, n->weight, residual, dim, mean, inv, product / (float)dim * (inv * inv),
+                     n->centred ? plain / (float)dim : 0.0f, g->dx + r * dim, g->d_weight);
     }
-}
-
-void tensor_norm_weight_gradient(tensor_pool *pool, const tensor_norm *n, const float *x, const float *dy,
-                                 float *d_weight, float *d_bias) {
-    norm_job job = {.n = n, .x = x, .dy = dy};
-    job.d_weight = d_weight;
-    job.d_bias = d_bias;
-    tensor_pool_ranges(pool, n->dim, COLS_PER_TASK, weight_gradient_cols, &job);
 }
 
 typedef struct column_job {
