@@ -57,9 +57,14 @@ static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) 
 }
 
 static void effect_append(node *n, const log_entry *entry) {
-    log_entry each;
-    log_writer_append(n->log, entry);
-    for (uint64_t after = 0; entry->kind == LOG_BASE && peer_snapshot(n->core, after, &each); after = each.index) log_writer_append(n->log, &each);
+    log_entry each, next;
+    bool more = entry->kind == LOG_BASE && peer_snapshot(n->core, 0, &next);
+    log_writer_append(n->log, entry, more);
+    while (more) {
+        each = next;
+        more = peer_snapshot(n->core, each.index, &next);
+        log_writer_append(n->log, &each, more);
+    }
 }
 
 static void effect_do(node *n, const effect *e) {

@@ -19,7 +19,8 @@ enum {
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
-    LOG_FILE_VERSION = 2
+    LOG_FILE_VERSION = 2,
+    LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
 
@@ -27,6 +28,12 @@ struct log_file {
     int fd;
     uint64_t written, synced;
     uint64_t base;  // where the last LOG_BASE lies
+    uint64_t vote;  // where the last LOG_VOTE lies, 0: there is none
+    struct {        // since the last sync
+        uint64_t base, vote;  // 0: none
+        uint32_t state;       // records of the state behind that base that are still to come
+    } next;
+    bool nameless;
     char *path;
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
@@ -158,6 +165,7 @@ static void log_scan(log_file *log, uint64_t size, log_file_found *found) {
             if (!base_whole(log, end, entry.u.base.entries, size, &end)) break;
             log->base = at;
         }
+        if (entry.kind == LOG_VOTE) log->vote = at;
         found->entries++;
         found->last_index = entry.index;
     }
@@ -244,17 +252,24 @@ braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start,
     return BRAID_OK;
 }
 
-braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
+static int open_nameless(void) {
     const char *directory = getenv("TMPDIR");
     char path[1024];
-    memset(found, 0, sizeof *found);
     snprintf(path, sizeof path, "%s/braid-log-XXXXXX", directory && *directory ? directory : "/tmp");
-    log_file *log = log_new(path);
+    int fd = mkstemp(path);
+    if (fd < 0) return fd;
+    unlink(path);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
+braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
+    memset(found, 0, sizeof *found);
+    log_file *log = log_new("in TMPDIR");
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    log->fd = mkstemp(log->path);
+    log->nameless = true;
+    log->fd = open_nameless();
     braid_err err = log->fd < 0 ? fail_io(log, "create", error) : BRAID_OK;
-    if (!err) unlink(log->path);
-    if (!err) fcntl(log->fd, F_SETFD, FD_CLOEXEC);
     if (!err) err = header_write(log, run, start, found, error);
     if (err) {
         log_file_close(log);
@@ -274,7 +289,86 @@ void log_file_close(log_file *log) {
 // What was written since the last sync was never promised: it goes, so that a later append starts on a clean end.
 static braid_err log_roll_back(log_file *log, braid_err err) {
     if (ftruncate(log->fd, (off_t)log->synced) == 0) log->written = log->synced;
+    memset(&log->next, 0, sizeof log->next);
     return err;
+}
+
+// ---- what is of no use any more -----------------------------------------------------------------------------------
+
+static bool copy_to(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t *at) {
+    while (from < end) {
+        size_t room = sizeof log->record, count = end - from < room ? (size_t)(end - from) : room;
+        if (read_at(log, log->record, count, from) != count || pwrite(fd, log->record, count, (off_t)*at) != (ssize_t)count) return false;
+        from += count;
+        *at += count;
+    }
+    return true;
+}
+
+// The header, the last vote if it lies before the base, and what begins with the base. Locked like the one that it replaces.
+static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
+    log_entry entry;
+    uint64_t at = 0, bytes;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0 || !copy_to(log, fd, 0, LOG_HEADER_BYTES, &at)) return false;
+    *vote = 0;
+    if (log->vote != 0 && log->vote < log->base) {
+        *vote = at;
+        if (!record_read(log, log->vote, &entry, &bytes) || !copy_to(log, fd, log->vote, log->vote + bytes, &at)) return false;
+    }
+    *base = at;
+    return copy_to(log, fd, log->base, log->written, &at) && fdatasync(fd) == 0;
+}
+
+static bool sync_directory(const char *path) {
+    char directory[4096];
+    const char *end = strrchr(path, '/');
+    size_t length = end == NULL ? 0 : (size_t)(end - path);
+    if (length >= sizeof directory) return false;
+    snprintf(directory, sizeof directory, "%.*s", (int)length, path);
+    int fd = open(end == NULL ? "." : length == 0 ? "/" : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0) close(fd);
+    return good;
+}
+
+// In place of the log, when all of it is on the disk. A crash leaves the old one or the new one, and either will do. Where
+// there is no room for another one it goes on in the long one.
+static braid_err log_shorten(log_file *log, braid_error *error) {
+    char other[4096];
+    uint64_t vote = 0, base = 0;
+    bool fits = snprintf(other, sizeof other, "%s.new", log->path) < (int)sizeof other;
+    int fd = log->nameless ? open_nameless() : fits ? open(other, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    if (!copy_rest(log, fd, &vote, &base) || (!log->nameless && rename(other, log->path) != 0)) {
+        if (fd >= 0 && !log->nameless) unlink(other);
+        if (fd >= 0) close(fd);
+        return BRAID_OK;
+    }
+    close(log->fd);
+    log->fd = fd;
+    log->vote = log->vote > log->base ? log->vote - log->base + base : vote;
+    log->synced = log->written = log->written - log->base + base;
+    log->base = base;
+    return log->nameless || sync_directory(log->path) ? BRAID_OK : fail_io(log, "sync its directory", error);
+}
+
+// A base counts with all of its state.
+static braid_err take_base(log_file *log, braid_error *error) {
+    if (log->next.vote != 0) log->vote = log->next.vote;
+    bool newer = log->next.base != 0 && log->next.state == 0;
+    if (newer) log->base = log->next.base;
+    if (newer || log->next.base == 0) memset(&log->next, 0, sizeof log->next);
+    return newer && log->base - LOG_HEADER_BYTES >= LOG_SHORTEN_BYTES ? log_shorten(log, error) : BRAID_OK;
+}
+
+static void note_record(log_file *log, const log_entry *entry) {
+    if (entry->kind == LOG_VOTE) {
+        log->next.vote = log->written;
+    } else if (entry->kind == LOG_BASE) {
+        log->next.base = log->written;
+        log->next.state = entry->u.base.entries;
+    } else if (log->next.state > 0) {
+        log->next.state--;
+    }
 }
 
 braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *error) {
@@ -286,6 +380,7 @@ braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *er
     put64(r + 8, sha256_short(r + LOG_RECORD_BYTES, length));
     braid_err err = write_at(log, r, LOG_RECORD_BYTES + length, log->written, error);
     if (err) return log_roll_back(log, err);
+    note_record(log, entry);
     log->written += LOG_RECORD_BYTES + length;
     return BRAID_OK;
 }
@@ -293,5 +388,5 @@ braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *er
 braid_err log_file_sync(log_file *log, braid_error *error) {
     if (fdatasync(log->fd) != 0) return log_roll_back(log, fail_io(log, "sync", error));
     log->synced = log->written;
-    return BRAID_OK;
+    return take_base(log, error);
 }

@@ -34,7 +34,8 @@ void log_file_recall(log_file *log, log_file_entry_fn each, void *context);
 braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error);
 void log_file_close(log_file *log);
 
-// Writes; durable after log_file_sync. After an error the file is as it was at the last sync.
+// Writes; durable after log_file_sync. After an error the file is as it was at the last sync. When a LOG_BASE and its state are
+// synced, what lies before it goes (but the last vote), once it is worth the trouble: a new file takes the old one's place.
 braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *error);
 braid_err log_file_sync(log_file *log, braid_error *error);
 

@@ -78,7 +78,7 @@ static void writer_start(log_writer *w) {
     BRAID_ASSERT(code == 0);
 }
 
-void log_writer_append(log_writer *w, const log_entry *entry) {
+void log_writer_append(log_writer *w, const log_entry *entry, bool more) {
     if (w->failed || w->closed) return;
     if (w->pending_count == w->pending_room) {
         uint32_t room = w->pending_room ? w->pending_room * 2 : 4;
@@ -93,7 +93,7 @@ void log_writer_append(log_writer *w, const log_entry *entry) {
         w->pending_room = room;
     }
     w->pending[w->pending_count++] = *entry;
-    writer_start(w);
+    if (!more) writer_start(w);
 }
 
 void log_writer_close(log_writer *w) {

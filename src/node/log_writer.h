@@ -20,8 +20,8 @@ typedef void (*log_writer_failed_fn)(void *context, const braid_error *error);
 // Takes `file`.
 braid_err log_writer_new(uv_loop_t *loop, log_file *file, log_writer_committed_fn committed, log_writer_failed_fn failed,
                          void *context, log_writer **out, braid_error *error);
-// Copies `entry`.
-void log_writer_append(log_writer *w, const log_entry *entry);
+// Copies `entry`. `more`: what is appended next belongs to it, and is synced with it.
+void log_writer_append(log_writer *w, const log_entry *entry, bool more);
 // No call back after this one. The loop must run until the write under way is through; then the file is closed.
 void log_writer_close(log_writer *w);
 

@@ -468,6 +468,7 @@ struct peer {
     raft raft;
     log_voters voters;      // as of the log; none: the first leader alone
     uint64_t voters_index;
+    uint64_t store_until;     // behind this entry the store is begun anew
     uint32_t recall_entries;  // of the state that a store begins with, still to come
     uint64_t recall_position;
     struct {

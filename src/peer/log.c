@@ -4,7 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { LOG_BATCH = 32 };  // entries sent at once to somebody who is behind
+enum {
+    LOG_BATCH = 32,       // entries sent at once to somebody who is behind
+    STORE_ENTRIES = 512,  // after so many, and as many as STORE_STATES states have, a store is made shorter
+    STORE_STATES = 4,
+};
 
 // ---- applying -----------------------------------------------------------------------------------------------------
 
@@ -234,6 +238,12 @@ static void send_to(void *context, const braid_id *to) {
     if (at != NO_CONTACT) peer_send(p, at, 0);
 }
 
+// A store that has many entries more than the state with which it begins is begun anew.
+static void store_begins(peer *p, uint64_t index, uint32_t entries) {
+    uint64_t most = STORE_ENTRIES > STORE_STATES * entries ? STORE_ENTRIES : STORE_STATES * entries;
+    p->store_until = index + (p->config.store_entries != 0 ? p->config.store_entries : most);
+}
+
 static void store(void *context, const log_entry *record) {
     peer *p = context;
     effect *e = peer_effect(p, EFFECT_APPEND);
@@ -245,6 +255,13 @@ static void store(void *context, const log_entry *record) {
     log_entry each;
     kept->u.base.applied = p->log_position;
     for (uint64_t after = 0; peer_snapshot(p, after, &each); after = each.index) kept->u.base.entries++;
+    store_begins(p, record->index, kept->u.base.entries);
+}
+
+// Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
+static void store_shorten(peer *p) {
+    if (p->raft.last <= p->store_until || p->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
+    if (p->log_position == p->raft.last) raft_shorten(&p->raft);
 }
 
 void log_open(peer *p) {
@@ -277,6 +294,7 @@ void log_progress(peer *p) {
     if (!p->leader.active && raft_in_charge(r) && p->log_position == r->committed) leader_begin(p);
     if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
     if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
+    store_shorten(p);
 }
 
 void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
@@ -295,6 +313,7 @@ bool peer_recall(peer *p, const log_entry *record) {
         if (oldest != NULL && p->log_position == p->raft.base) apply(p, oldest);
         good = raft_recall(&p->raft, record);
         if (record->kind == LOG_BASE) {
+            store_begins(p, record->index, record->u.base.entries);
             p->recall_entries = record->u.base.entries;
             p->recall_position = record->u.base.applied;
             if (p->recall_entries == 0) p->log_position = p->recall_position;

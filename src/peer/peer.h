@@ -107,6 +107,7 @@ typedef struct peer_config {
     braid_id host;              // of a shadow: who works on this machine; zero: nobody
     uint64_t random_seed;       // another one in each life of a process: lives are told apart by it
     uint64_t store;             // names what EFFECT_APPEND writes to; another one whenever that begins empty. 0: random_seed
+    uint32_t store_entries;     // a voter's store of more is made shorter, 0: as many as is sensible
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it

@@ -126,6 +126,11 @@ uint64_t raft_append(raft *r, uint64_t now_ns, log_entry *entry);
 bool raft_may_change(const raft *r);
 void raft_hand_over(raft *r, const braid_id *to);
 
+// All that there is, is committed and applied: the host's state may stand in the store in place of it.
+bool raft_may_shorten(const raft *r);
+// Stores a LOG_BASE behind the last entry. The window stays as it is.
+void raft_shorten(raft *r);
+
 // Entry of the window; NULL: not there.
 const log_entry *raft_entry(const raft *r, uint64_t index);
 bool raft_leads(const raft *r);

@@ -99,6 +99,13 @@ void raft_rebase(raft *r, uint64_t index, uint64_t term, const log_voters *voter
     r->host.store(r->host.context, &record);
 }
 
+bool raft_may_shorten(const raft *r) { return r->committed == r->last && r->applied == r->last && r->last > r->base; }
+
+void raft_shorten(raft *r) {
+    log_entry record = {.index = r->last, .term = raft_term_of(r, r->last), .kind = LOG_BASE, .u.base.voters = r->voters};
+    r->host.store(r->host.context, &record);
+}
+
 void raft_applied(raft *r, uint64_t index, uint64_t term) {
     if (index <= r->applied) return;
     r->applied = index;

@@ -86,6 +86,7 @@ static void mix_further(rng *r, sim_campaign *mix) {
     bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
     mix->private_data = may && rng_below(r, 2);
     mix->elastic = mix->private_data && rng_below(r, 2);
+    mix->short_stores = mix->leader_deaths && rng_below(r, 2);
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -110,6 +111,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->odd) sim_case_add_oddities(&c);
     if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
+    if (campaign->short_stores) sim_case_shorten_stores(&c);
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
@@ -163,7 +165,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s%s%s%s --trace\n", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s%s --trace\n", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -177,6 +179,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->leader_deaths += stats->leader_deaths;
     r->stage_deaths += stats->stage_deaths;
     r->promotions += stats->promotions;
+    r->shortened += stats->shortened;
+    r->recalled += stats->recalled;
     r->left_out += stats->left_out;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
@@ -274,5 +278,7 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     to->again += from->again;
     to->stage_deaths += from->stage_deaths;
     to->promotions += from->promotions;
+    to->shortened += from->shortened;
+    to->recalled += from->recalled;
     to->quiet += from->quiet;
 }

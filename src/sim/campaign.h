@@ -29,6 +29,7 @@ typedef struct sim_campaign {
     bool partitions;         // the swarm falls apart for a while
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
+    bool short_stores;       // of voters, which begin them anew after a few entries
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
@@ -45,7 +46,7 @@ typedef struct sim_campaign_result {
     uint64_t repairs_in[REPAIR_PHASES];
     uint64_t leaders, leader_deaths, left_out;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
-    uint64_t stage_deaths, promotions;
+    uint64_t stage_deaths, promotions, shortened, recalled;
     uint64_t first_failure;  // its seed
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second
@@ -54,8 +55,8 @@ typedef struct sim_campaign_result {
 } sim_campaign_result;
 
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
-// every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and half of those
-// in which data peers or leaders die have private data, half of these elastic.
+// every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, half of those in
+// which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 

@@ -227,6 +227,11 @@ void sim_case_add_leader_deaths(sim_case *c) {
         c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
 }
 
+void sim_case_shorten_stores(sim_case *c) {
+    rng r = {rng_seed(c->seed, 86)};
+    c->store_entries = (uint32_t)between(&r, 1, 12);
+}
+
 void sim_case_make_private(sim_case *c) {
     c->private_data = true;
     if (c->slots < c->data_peers) c->slots = c->data_peers;
@@ -306,6 +311,7 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
+    if (c->store_entries) ADD("  stores are begun anew after %u entries\n", c->store_entries);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
     if (c->fast || c->lopsided || c->start_version || c->awaited)
         ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);

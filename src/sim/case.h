@@ -146,6 +146,7 @@ typedef struct sim_case {
     bool elastic;                                // an iteration waits for them for `patience_ns` at most
     uint64_t patience_ns;
     uint32_t voters;                             // of the log, at most; 0 or 1: the first leader alone
+    uint32_t store_entries;                      // voters begin their stores anew after so many; 0: as many as is sensible
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
     uint32_t shadows, shadow_peers;              // of each stage; processes that offer themselves
@@ -168,6 +169,8 @@ void sim_case_add_oddities(sim_case *c);
 void sim_case_add_data_deaths(sim_case *c);
 // The same of whoever leads, at the moments in which it decides; three or five vote.
 void sim_case_add_leader_deaths(sim_case *c);
+// Voters begin their stores anew after a few entries.
+void sim_case_shorten_stores(sim_case *c);
 // Gives each data peer data of its own: who dies comes back as itself. The last to be called.
 void sim_case_make_private(sim_case *c);
 // Shadows keep every stage; at some moments all that work for a stage die at once.

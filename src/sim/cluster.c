@@ -205,7 +205,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     else memcpy(n->id.bytes, fresh.bytes, sizeof n->id.bytes);
     bool leader = index == 0;
     snprintf(n->name, sizeof n->name, "%s%u", kind == MEMBER_DATA ? "d" : kind == MEMBER_RELAY ? "r" : "s", index % 1000);
-    n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters,
+    n->config = (peer_config){.self = n->id, .kind = kind, .leader = leader, .leader_id = s->node[ask].id, .voters = (uint16_t)s->c->voters, .store_entries = s->c->store_entries,
                               .capacity = kind == MEMBER_DATA ? s->c->data_capacity : s->c->relay_capacity,
                               .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     if (host) n->config.host = *host;

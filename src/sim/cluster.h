@@ -49,6 +49,8 @@ typedef struct sim_stats {
     uint32_t leaders, leader_deaths;  // times that another one led; that one was elected after the one before had died
     uint32_t stage_deaths, promotions;  // all of a stage at once; shadows that took its work
     uint32_t voter_changes;      // entries of the log that change who votes
+    uint32_t shortened, recalled;    // stores that were begun anew behind what they held already; that were read again
+    uint32_t longest_store;      // entries behind the state with which it begins
     uint64_t leaderless_ns, most_leaderless_ns;  // from such a death until then
     uint64_t quiet_looks;        // at routing that had nothing more to say
     uint64_t state_blocks, lies; // blocks of state that were sent; how many chunks or names were not what they should be

@@ -15,8 +15,19 @@ static void disk_put(sim_disk *d, const log_entry *entry) {
     d->record[d->records++] = *entry;
 }
 
+static void note_length(sim_cluster *s, sim_disk *d, const log_entry *entry) {
+    if (entry->kind == LOG_BASE) {
+        s->stats->shortened += entry->index > 0 && entry->index == d->last;
+        d->base = entry->index;
+    }
+    if (entry->kind != LOG_VOTE) d->last = entry->index;
+    uint32_t behind = (uint32_t)(d->last - d->base);
+    if (behind > s->stats->longest_store) s->stats->longest_store = behind;
+}
+
 void sim_disk_append(sim_cluster *s, uint32_t node, const log_entry *entry) {
     sim_node *n = &s->node[node];
+    note_length(s, &n->disk, entry);
     disk_put(&n->disk, entry);
     log_entry each;
     for (uint64_t after = 0; entry->kind == LOG_BASE && peer_snapshot(n->peer, after, &each); after = each.index) disk_put(&n->disk, &each);
@@ -54,4 +65,7 @@ void sim_disk_recall(sim_cluster *s, uint32_t node, const sim_disk *from) {
         if (!peer_recall(n->peer, &from->record[i])) sim_fail(s, "%s cannot read its own store", n->name);
     }
     n->disk.durable = n->disk.records;
+    n->disk.base = from->base;
+    n->disk.last = from->last;
+    s->stats->recalled++;
 }

@@ -54,6 +54,7 @@ typedef struct sim_disk {
     uint32_t records, room;
     uint32_t durable;        // of these
     uint64_t stored_ns;      // when the newest one is
+    uint64_t base, last;     // indices
 } sim_disk;
 
 typedef struct sim_node {

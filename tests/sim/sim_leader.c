@@ -177,11 +177,40 @@ static void test_random(void **state) {
     for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) assert_true(r[kind].leader_deaths > count[kind] / 3);
 }
 
+// Stores that are begun anew every few entries: who comes back reads one, and who is far behind is sent the state.
+static void test_short_stores(void **state) {
+    (void)state;
+    static const uint64_t count[CAMPAIGN_KINDS] = {60, 20, 20};
+    sim_campaign_result r[CAMPAIGN_KINDS], all = {0};
+    campaign_kinds_pass((sim_campaign){.leader_deaths = true, .short_stores = true}, count, MOST_STEPS, r);
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) sim_campaign_add(&all, &r[kind]);
+    print_message("%llu stores begun anew, %llu read again\n", (unsigned long long)all.shortened, (unsigned long long)all.recalled);
+    assert_true(all.shortened > all.runs && all.recalled > all.runs / 12);
+}
+
+// As many iterations as one likes: what a store holds stays as it is.
+static void test_a_store_does_not_grow(void **state) {
+    (void)state;
+    uint32_t longest[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_case c = sim_case_plain(9, 2, 3, 2, 4, i == 0 ? 20 : 80);
+        c.leader_deaths = c.data_deaths = true;
+        c.voters = 3;
+        c.store_entries = 16;
+        sim_report report;
+        run("a long run", &c, false, &report);
+        longest[i] = report.stats.longest_store;
+    }
+    print_message("a store held up to %u and %u entries behind its state\n", longest[0], longest[1]);
+    assert_in_range(longest[0], 16, 32);
+    assert_int_equal(longest[0], longest[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
         cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_no_schedule_ends_nowhere),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_short_stores), cmocka_unit_test(test_a_store_does_not_grow), cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);

@@ -218,6 +218,87 @@ static void a_base_counts_with_all_of_its_state(void **state) {
     assert_int_equal(whole.index[4], 4);
 }
 
+// More than is kept, and then a base with its state.
+static void write_long(log_file *log, uint64_t first) {
+    enum { ENTRIES = 3000 };
+    braid_error error = {0};
+    for (uint64_t i = 0; i < ENTRIES; i++) {
+        log_entry entry = i == ENTRIES / 2 ? (log_entry){.kind = LOG_VOTE, .term = first} : entry_make(first + i);
+        assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
+    }
+    assert_int_equal(log_file_sync(log, &error), BRAID_OK);
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = first + ENTRIES, .u.base = {.applied = first + ENTRIES, .entries = 2, .voters = {.count = 1}}});
+    assert_true(size_of() > 64 << 10);
+    write_one(log, entry_make(5));
+    assert_true(size_of() > 64 << 10);  // not all of the state is there
+    write_one(log, entry_make(6));
+}
+
+static void expect_short(uint64_t base) {
+    uint64_t store;
+    recalled all = recall_all(start_a, &store);
+    static const uint8_t kinds[] = {LOG_VOTE, LOG_BASE, LOG_EXPEL, LOG_EXPEL, LOG_EXPEL};
+    assert_int_equal(all.count, 5);
+    assert_memory_equal(all.kind, kinds, sizeof kinds);
+    assert_int_equal(all.index[1], base);
+    assert_int_equal(all.index[4], base + 1);
+}
+
+static void a_long_log_is_begun_anew(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    char other[sizeof path + 4];
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    write_long(log, 1);
+    assert_true(size_of() < 1024);
+    expect_refused(&run_a, "in use");  // the new one, too
+    write_one(log, entry_make(3002));
+    snprintf(other, sizeof other, "%s.new", path);
+    assert_int_not_equal(access(other, F_OK), 0);
+    log_file_close(log);
+    expect_short(3001);
+    // opened again, and long again
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    write_long(log, 4000);
+    assert_true(size_of() < 1024);
+    write_one(log, entry_make(7001));
+    log_file_close(log);
+    expect_short(7000);
+}
+
+static void where_no_other_can_be_made_it_stays_long(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    char other[sizeof path + 4];
+    snprintf(other, sizeof other, "%s.new", path);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(log_file_open(path, &run_a, start_a, &log, NULL, NULL), BRAID_OK);
+    write_long(log, 1);
+    assert_true(size_of() > 64 << 10);
+    write_one(log, entry_make(3002));
+    log_file_close(log);
+    expect_short(3001);
+    assert_int_equal(rmdir(other), 0);
+}
+
+static void a_nameless_log_is_begun_anew(void **state) {
+    (void)state;
+    log_file *log = NULL;
+    log_file_found found;
+    recalled all = {.count = 0};
+    assert_int_equal(log_file_open_temporary(&run_a, start_a, &log, &found, NULL), BRAID_OK);
+    braid_error error = {0};
+    for (uint64_t i = 1; i < 3000; i++) {
+        log_entry entry = entry_make(i);
+        assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
+    }
+    write_one(log, (log_entry){.kind = LOG_BASE, .index = 2999, .u.base = {.applied = 2999, .voters = {.count = 1}}});
+    write_one(log, entry_make(3000));
+    log_file_recall(log, note_record, &all);
+    assert_int_equal(all.count, 2);
+    log_file_close(log);
+}
+
 static void a_log_of_another_start_is_kept_aside(void **state) {
     (void)state;
     char old[sizeof path + 4];
@@ -280,7 +361,7 @@ static void committed(void *context, const log_entry *entry) {
     (void)expect_next(&w->next, entry);
     if (w->next <= 60) {  // an append from inside the call back
         log_entry more = entry_make(w->next + 39);
-        log_writer_append(w->writer, &more);
+        log_writer_append(w->writer, &more, false);
     }
     if (w->next == w->wanted) log_writer_close(w->writer);
 }
@@ -299,7 +380,7 @@ static void entries_are_committed_in_order(void **state) {
     assert_int_equal(log_writer_new(&w.loop, log, committed, failed, &w, &w.writer, NULL), BRAID_OK);
     for (uint64_t i = 1; i <= 40; i++) {
         log_entry entry = entry_make(i);
-        log_writer_append(w.writer, &entry);
+        log_writer_append(w.writer, &entry, false);
     }
     uv_run(&w.loop, UV_RUN_DEFAULT);
     assert_int_equal(w.next, w.wanted);
@@ -314,7 +395,9 @@ int main(void) {
         TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
         TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
-        TEST(a_base_counts_with_all_of_its_state), TEST(a_log_of_another_start_is_kept_aside),
+        TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
+        TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),
+        TEST(a_log_of_another_start_is_kept_aside),
         TEST(what_is_recalled_can_be_refused), TEST(a_long_path_is_kept_whole),
         TEST(entries_are_committed_in_order),
     };
