@@ -14,9 +14,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WAYS = 4, ROUNDS = 7, FORMS = 3 };
+enum { LIBRARIES = 2, WAYS = LIBRARIES + GEMM_KERNELS - 1, ROUNDS = 7, FORMS = 3 };
 
-static const char *const way_names[WAYS] = {"OpenBLAS", "oneDNN", "AVX-512", "AVX2"};
+static const char *const library_names[LIBRARIES] = {"OpenBLAS", "oneDNN"};
+
+// All but the last, which works everywhere and is slow.
+static const gemm_kernels *kernels_of(int way) { return gemm_kernels_all[way - LIBRARIES]; }
 
 // y[rows, out] = x[rows, in] W, with W as [in, out] (GPT's files) or [out, in].
 typedef struct layer {
@@ -59,10 +62,10 @@ static void multiply(int way, const tensor_gemm *g) {
                    (dnnl_dim_t)g->k, 1, a->at, (dnnl_dim_t)a->stride, b->at, (dnnl_dim_t)b->stride, 0, g->c,
                    (dnnl_dim_t)g->c_stride);
     else
-        gemm_tile_by(way == 2 ? &gemm_avx512 : &gemm_avx2, g);
+        gemm_tile_by(kernels_of(way), g);
 }
 
-static bool works(int way) { return way < 2 || (way == 2 ? gemm_avx512.works_here() : gemm_avx2.works_here()); }
+static bool works(int way) { return way < LIBRARIES || kernels_of(way)->works_here(); }
 
 static float *filled(size_t count) {
     float *values = aligned_alloc(64, (count * sizeof *values + 63) / 64 * 64);
@@ -117,7 +120,7 @@ int main(void) {
         if (rate > peak) peak = rate;
     }
     printf("peak %.1f GFLOP/s\n\n| product | m x n x k | form |", peak * 1e-9);
-    for (int way = 0; way < WAYS; way++) printf(" %s |", way_names[way]);
+    for (int way = 0; way < WAYS; way++) printf(" %s |", way < LIBRARIES ? library_names[way] : kernels_of(way)->name);
     printf("\n|-|-|-|-|-|-|-|\n");
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         for (int form = 0; form < FORMS; form++) show(&layers[i], form, peak);

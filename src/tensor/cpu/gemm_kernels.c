@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_avx512, &gemm_avx2, &gemm_plain};
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline))
 
 static void turn_plain(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
     for (size_t i = 0; i < count; i++)
@@ -36,7 +37,7 @@ static void keep_plain(const gemm_panel *p, size_t cols) {
         memcpy(p->keep_b + k * cols, p->b + k * p->b_step, cols * sizeof *p->b);
 }
 
-static inline __attribute__((always_inline)) void plain_product(const gemm_panel *p, size_t cols) {
+INLINE void plain_product(const gemm_panel *p, size_t cols) {
     keep_plain(p, cols);
     float sum[PANEL_ROWS][PANEL_COLS] = {{0}};
     const float *b = p->b;
@@ -65,9 +66,7 @@ const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2, plain
 
 // --- AVX2
 
-#define AVX2   __attribute__((target("avx2,fma")))
-#define UNROLL _Pragma("GCC unroll 8")
-#define INLINE static inline __attribute__((always_inline))
+#define AVX2 __attribute__((target("avx2,fma")))
 
 enum {
     HALF = 4,          // sixteen registers hold 4 x 24 sums, three of b and one of a
@@ -249,11 +248,72 @@ static bool avx512_works(void) { return __builtin_cpu_supports("avx512f") && avx
 const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, 6 * PANEL_COLS, {avx512_1, avx512_2, avx512_3},
                                   avx2_turn, avx2_copy};
 
+const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_avx512, &gemm_avx2, &gemm_plain};
+
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+
+// --- NEON
+
+// 8 x 12 sums, three vectors of b and some of a in 32 registers.
+INLINE void neon_part(const gemm_panel *p, size_t col, const size_t vectors) {
+    float32x4_t sum[PANEL_ROWS][3], b[3];
+    const float *a = p->a, *from = p->b + col;
+    size_t a_row = p->a_row, a_step = p->a_step, b_step = p->b_step;
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) UNROLL for (size_t v = 0; v < vectors; v++)
+        sum[i][v] = vdupq_n_f32(0);
+    for (size_t k = 0; k < p->depth; k++, a += a_step, from += b_step) {
+        UNROLL for (size_t v = 0; v < vectors; v++) b[v] = vld1q_f32(from + 4 * v);
+        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
+            float32x4_t x = vld1q_dup_f32(a + i * a_row);
+            UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = vfmaq_f32(sum[i][v], b[v], x);
+        }
+    }
+    float *c = p->c + col;
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += p->c_stride) UNROLL for (size_t v = 0; v < vectors; v++)
+        vst1q_f32(c + 4 * v, p->add ? vaddq_f32(vld1q_f32(c + 4 * v), sum[i][v]) : sum[i][v]);
+}
+
+INLINE void neon_product(const gemm_panel *p, size_t cols) {
+    keep_plain(p, cols);
+    size_t col = 0;
+    for (; cols > 16 && col + 12 <= cols; col += 12) neon_part(p, col, 3);
+    for (; col < cols; col += 8) neon_part(p, col, 2);  // 16 columns: 8 and 8, 32: 12, 12 and 8
+}
+
+static void neon_1(const gemm_panel *p) { neon_product(p, 16); }
+static void neon_2(const gemm_panel *p) { neon_product(p, 32); }
+static void neon_3(const gemm_panel *p) { neon_product(p, 48); }
+
+// A 4 x 4 square: pairs, halves.
+INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
+    float32x4_t x[4];
+    float64x2_t y[4];
+    UNROLL for (size_t r = 0; r < 4; r++) x[r] = vld1q_f32(from + r * from_stride);
+    UNROLL for (size_t h = 0; h < 2; h++) {
+        y[h] = vreinterpretq_f64_f32(vtrn1q_f32(x[2 * h], x[2 * h + 1]));
+        y[2 + h] = vreinterpretq_f64_f32(vtrn2q_f32(x[2 * h], x[2 * h + 1]));
+    }
+    UNROLL for (size_t h = 0; h < 2; h++) {
+        vst1q_f32(to + h * to_step, vreinterpretq_f32_f64(vtrn1q_f64(y[2 * h], y[2 * h + 1])));
+        vst1q_f32(to + (h + 2) * to_step, vreinterpretq_f32_f64(vtrn2q_f64(y[2 * h], y[2 * h + 1])));
+    }
+}
+
+static void neon_turn(const float *from, size_t from_stride, size_t count, float *to, size_t to_step) {
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (size_t r = 0; r < PANEL_ROWS; r += 4)
+            turn_square(from + i + r * from_stride, from_stride, to + i * to_step + r, to_step);
+    turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
+}
+
+const gemm_kernels gemm_neon = {"NEON", always, 0, {neon_1, neon_2, neon_3}, neon_turn, copy_plain};
+
+const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_neon, &gemm_plain};
+
 #else
 
-static bool never(void) { return false; }
-
-const gemm_kernels gemm_avx512 = {"AVX-512", never, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
-const gemm_kernels gemm_avx2 = {"AVX2", never, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_plain};
 
 #endif

@@ -41,9 +41,17 @@ typedef struct gemm_kernels {
 } gemm_kernels;
 
 // The fastest first; the last works everywhere.
+#if defined(__x86_64__)
 enum { GEMM_KERNELS = 3 };
+extern const gemm_kernels gemm_avx512, gemm_avx2;
+#elif defined(__aarch64__)
+enum { GEMM_KERNELS = 2 };
+extern const gemm_kernels gemm_neon;
+#else
+enum { GEMM_KERNELS = 1 };
+#endif
+extern const gemm_kernels gemm_plain;
 extern const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS];
-extern const gemm_kernels gemm_avx512, gemm_avx2, gemm_plain;
 
 // Nearly equal blocks of k.
 static inline size_t gemm_depth(size_t k) {
