@@ -39,11 +39,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     b->commodity = commodity;
     b->label_room = limit;
     b->shared_limit = limit < BRAID_SHARED_PATH ? limit : BRAID_SHARED_PATH;
-    b->shared = braid_shares(config);
-    b->label_limit = b->shared ? b->shared_limit : limit;
+    b->label_limit = limit;
     for (size_t i = 0; i < links; i++) {
         give_room(&down[i].label, limit, &at, &half);
-        give_room(b->shared ? &down[i].stay : &up[i].label, limit, &at, &half);
+        give_room(&up[i].label, limit, &at, &half);
     }
     for (size_t i = 0; i < k; i++) {
         give_room(&commodity[i].in, limit, &at, &half);
@@ -54,9 +53,9 @@ static void lay_out(router *r, const router_config *config, arena *a) {
 // For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and another label or that
 // units go back) and three to a next one (cancelled, pushed, watched or labelled); a quarter of the queue may wait already
 // (router_receive). A death ends every visit, in two words; what tokens hold may be said twice, and each data peer's
-// units are booked and looked after once more. A new era is said to everybody.
+// units are booked and looked after once more. A new era is said to everybody, and one that restores a flow all counts.
 static uint32_t queue_max(const router_config *c) {
-    uint32_t eras = braid_shares(c) ? 2 * c->max_neighbours : 0;
+    uint32_t eras = braid_shares(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0;
     return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras;
 }
 
@@ -86,6 +85,9 @@ static void braid_init(router *r) {
     b->worst = r->config.objective == ROUTER_WORST && !b->greedy;
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
+    b->era_since = b->changed_since = r->now;
+    b->rests_since = r->now;
+    b->tries = BRAID_TRIES;
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
         c->stuck_since = c->deficit_since = c->shift_at = BRAID_NEVER_SINCE;
@@ -109,16 +111,19 @@ static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
     builds(b);
     braid_unsettle_price(b);
-    b->neighbours_since = r->now;
     braid_tokens_link_gone(b, peer);
     int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);
+    bool kept = false;
     for (uint32_t k = 0; k < r->commodities; k++) {
+        kept |= previous >= 0 && up_of(b, k, (uint32_t)previous)->kept > 0;
+        kept |= next >= 0 && down_of(b, k, (uint32_t)next)->kept > 0;
         if (previous >= 0) forget_up(b, k, (uint32_t)previous);
         if (next >= 0) forget_down(b, k, (uint32_t)next);
     }
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         if (previous >= 0 && b->going[i].slot == (uint32_t)previous) b->going[i].units = 0;
     }
+    braid_mode_link_gone(b, kept);
     braid_keep_capacity(b);
 }
 
@@ -160,6 +165,8 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     (void)same;
     braid *b = self_of(r);
     int k = router_commodity(r, m->source);
+    bool counts = m->kind >= ROUTER_FLOW && m->kind <= ROUTER_ABORT;
+    if (counts && braid_mode_deaf(b, previous, next)) return;
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
@@ -189,7 +196,7 @@ static void tick(router *r) {
     braid_mode_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
-    if (!b->greedy) look_for_cycles(b);
+    if (!b->greedy && !braid_still(b)) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (r->now < b->speak_at)
         router_want(r, b->speak_at);
@@ -222,13 +229,14 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
 
 static uint32_t load(const router *r) {
     const braid *b = (const braid *)r;
+    if (b->shared) return (uint32_t)braid_kept_load(b);
     int32_t booked = braid_load(b) + b->add;
-    bool waits = braid_priced(b) || (r->is_source && braid_shares(&r->config));  // what is beyond the capacity
+    bool waits = r->is_source && braid_shares(&r->config);  // what is beyond the capacity
     return (uint32_t)(waits ? least(booked, (int32_t)r->config.capacity) : booked);
 }
 
-static bool settled(const router *r) {
-    const braid *b = (const braid *)r;
+bool braid_settled(const braid *b) {
+    const router *r = &b->r;
     if (b->out) return false;
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         if (b->visit[i].token.origin != 0 || b->going[i].units != 0) return false;
@@ -244,6 +252,12 @@ static bool settled(const router *r) {
         }
     }
     return true;
+}
+
+// Of a draft the host knows nothing.
+static bool settled(const router *r) {
+    const braid *b = (const braid *)r;
+    return b->shared || braid_settled(b);
 }
 
 const router_rules braid_rules = {.state_bytes = sizeof(braid),

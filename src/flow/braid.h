@@ -11,6 +11,7 @@
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
     BRAID_SHARED_PATH = 16,   // halves in a label when data peers share: those nearest
+    BRAID_TRIES = 2,          // drafts that may be begun in vain until neighbours come or go
     BRAID_SHIFT_WAIT = 24,    // delays that a small gain waits, so that who gains most goes first
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
@@ -46,10 +47,12 @@ typedef struct braid_up {
     int32_t said_room;
     int64_t said_distance;
     uint32_t said_scale;
+    uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
     uint64_t said, said_stay;  // hashes of the labels it has from me
     int64_t said_cost;         // of the label it has from me
     int64_t said_stay_cost, said_at, said_stay_at;
     bool watches;       // ... and it wants to hear of every change
+    int32_t kept;       // ... units that come from it while there is a draft
     braid_label label;  // its O half's
 } braid_up;
 
@@ -60,6 +63,7 @@ typedef struct braid_down {
     uint32_t denied_done;  // done in total, modulo BRAID_TOTALS
     int32_t reserved;      // by tokens, to be taken off
     int32_t room;          // what it would take
+    uint32_t era;          // braid_mode.c: it says that it is in (of commodity 0)
     int64_t virtual_time;  // swarm's, if weighted
     int64_t distance;      // from it to the sink through free peers
     uint64_t said;
@@ -67,6 +71,7 @@ typedef struct braid_down {
     braid_label stay;          // with several data peers: what the dearest unit there costs
     bool watched;              // ... and I asked it to tell me every change
     int32_t adding;            // units that tokens reserved to put on it
+    int32_t kept;              // ... units that go there while there is a draft
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
 } braid_down;
 
@@ -112,11 +117,11 @@ typedef struct braid {
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
-    uint32_t label_room;    // halves that a label here can hold
-    uint32_t label_limit;   // ... and may
-    uint32_t shared_limit;  // ... with prices
-    bool shared;            // several data peers: prices, and labels that know forward ways only
-    bool worst;             // the objective: what a unit on a link costs depends on how many there are
+    uint32_t label_room;       // halves that a label here can hold
+    uint32_t label_limit;      // ... and may
+    uint32_t shared_limit;     // ... with prices
+    bool shared;               // several data peers draft: prices, and labels that know forward ways only
+    bool worst;                // the objective: what a unit on a link costs depends on how many there are
     uint16_t scale, heaviest;  // ... braid_worst.c
     bool scale_fell;
     uint32_t scale_turns;
@@ -124,8 +129,12 @@ typedef struct braid {
     int32_t add, drop;  // load that tokens reserved to add and to take off
 
     // braid_mode.c
-    uint32_t era;
-    int64_t era_since, neighbours_since;  // it began; the last neighbour came or went
+    uint32_t era, tries, drafts;  // tries: drafts that may still be begun; drafts: eras that this one has lasted
+    int64_t era_since;            // it began
+    int64_t changed_since;        // the last neighbour came or went, or the mean cost changed
+    bool prolongs;                // the draft goes on, and some neighbours may not know
+    bool rests;                   // a data peer: all that it wants is under way and comes home
+    int64_t rests_since;          // ... or not
 
     // braid_price.c
     int64_t price, step;  // of a unit through here; the last change
@@ -194,6 +203,7 @@ int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t
 int64_t braid_worst_more(const braid *b, uint32_t slot);
 int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot);
 int64_t braid_worst_slack(const braid *b);
+int64_t braid_coarse_slack(const braid *b);  // braid_mode.c
 void braid_follow_scale(braid *b);
 uint32_t braid_scale_word(const braid *b);
 void braid_hear_scale(braid_down *d, uint32_t word);
@@ -206,12 +216,17 @@ static inline int64_t cost_of_less(const braid *b, router_side side, uint32_t sl
     return b->worst ? braid_worst_less(b, side, slot) : link_cost(b, side, slot);
 }
 static inline int64_t worth_of_unit(const braid *b) { return b->worst ? BRAID_BIG_LOADS : BRAID_BIG; }
-static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : b->r.config.slack; }
+static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : braid_coarse_slack(b); }
 
 // braid_mode.c
 bool braid_shares(const router_config *c);  // whether several data peers share relays here, with prices or without
+bool braid_still(const braid *b);           // no token may be launched
+bool braid_settled(const braid *b);
+int32_t braid_kept_load(const braid *b);
 void braid_mode_tick(braid *b);
 void braid_mode_link_up(braid *b, router_side side, uint32_t slot);
+void braid_mode_link_gone(braid *b, bool kept);
+bool braid_mode_deaf(const braid *b, int previous, int next);  // its counts are of another flow
 void braid_mode_heard(braid *b, const router_message *m, int previous, int next);
 
 // braid_speak.c
@@ -223,7 +238,6 @@ int32_t braid_bookable(const braid *b);                    // units that could s
 int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut
 int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
 void braid_adjust_price(braid *b);
-bool braid_hopeless(const braid *b);  // no price settles so high: there is not room for all
 void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
 int64_t braid_grain(const braid *b);  // of costs, while prices move: a difference that is small
 
@@ -240,6 +254,7 @@ void braid_on_abort(braid *b, const router_message *m);
 void braid_tokens_link_gone(braid *b, router_peer peer);
 void braid_expire(braid *b);
 void braid_give_way(braid *b);
+void braid_drop_tokens(braid *b);
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
 
 // braid_label.c: both labels of commodity k; returns the length of the most negative cycle, 0 if there is none

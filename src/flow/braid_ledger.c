@@ -343,7 +343,7 @@ void braid_ledger_deadlines(braid *b) {
 static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_PREVIOUS]; (*i)++) {
         uint32_t s = b->r.order[ROUTER_PREVIOUS][*i];
-        if (*left < 0) *left = most(0, braid_in(b, k, s));
+        if (*left < 0) *left = most(0, b->shared ? up_of(b, k, s)->kept : braid_in(b, k, s));
         if (*left > 0) return b->r.slot[ROUTER_PREVIOUS][s].peer;
         *left = -1;
     }
@@ -353,7 +353,7 @@ static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *lef
 static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_NEXT]; (*i)++) {
         uint32_t s = b->r.order[ROUTER_NEXT][*i];
-        if (*left < 0) *left = most(0, down_of(b, k, s)->out);
+        if (*left < 0) *left = most(0, b->shared ? down_of(b, k, s)->kept : down_of(b, k, s)->out);
         if (*left > 0) return b->r.slot[ROUTER_NEXT][s].peer;
         *left = -1;
     }

@@ -24,7 +24,7 @@ enum {
     SMALLEST = 4,
     SHRINK = 35,  // per cent of a step that remain when the price turns round
     FLIPS = 6,    // a price that turned round so often falls no more until links or costs change
-    HOPELESS = 4  // links' mean costs: no price settles so high
+    HIGHEST = 3   // links' mean costs, of a price when these fall
 };
 
 bool braid_priced(const braid *b) { return b->shared && !b->r.is_source; }
@@ -41,8 +41,6 @@ static int64_t mean_cost(const braid *b) {
 }
 
 int64_t braid_grain(const braid *b) { return 1 + b->mean * PUSH / 100; }
-
-bool braid_hopeless(const braid *b) { return b->price >= HOPELESS * b->mean && b->price > 0; }
 
 static int64_t most64(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -89,21 +87,22 @@ void braid_unsettle_price(braid *b) {
     b->scale_turns = 0;
 }
 
-// The mean can fall a long way at once: when a neighbour leaves that named a huge cost. By itself no price comes so high.
+// The mean can fall a long way at once: when a neighbour leaves that named a huge cost.
 static void follow_mean(braid *b) {
     int64_t mean = mean_cost(b);
     if (mean != b->mean) {
+        b->changed_since = b->r.now;
         braid_unsettle_price(b);
-        if (b->price > (HOPELESS - 1) * mean) b->price = (HOPELESS - 1) * mean;
+        if (b->price > HIGHEST * mean) b->price = HIGHEST * mean;
     }
     b->mean = mean;
     if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) b->price = 0;
 }
 
 void braid_adjust_price(braid *b) {
-    if (!b->shared) return;
+    if (!braid_shares(&b->r.config)) return;
     follow_mean(b);
-    if (b->r.is_source) return;
+    if (!braid_priced(b)) return;
     int32_t load = braid_load(b), over = load - (int32_t)b->r.config.capacity;
     bool eases = over < 0 && b->price > 0 && b->flips < FLIPS;
     int sign = over > 0 ? 1 : eases ? -1 : 0;

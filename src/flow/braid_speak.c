@@ -94,7 +94,7 @@ static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
 static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
     uint32_t scale = b->worst ? braid_scale_word(b) : 0;
     if (u->said_distance == distance && u->said_room == room && u->said_scale == scale) return false;
-    bool rests = b->shared && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD;
+    bool rests = braid_shares(&b->r.config) && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD;
     if (rests && u->said_scale == scale) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;

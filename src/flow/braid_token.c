@@ -361,6 +361,19 @@ void braid_expire(braid *b) {
     }
 }
 
+// Nobody will hear of them again.
+void braid_drop_tokens(braid *b) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+        braid_visit *v = &b->visit[i];
+        if (v->token.origin != 0) hold(b, v, -v->units);
+        v->token = (router_token){0, 0};
+        if (b->going[i].units != 0) up_of(b, b->going[i].k, b->going[i].slot)->going -= b->going[i].units;
+        b->going[i].units = 0;
+    }
+    b->visits = 0;
+    forget_own(b);
+}
+
 // What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
 // as many of those were over.
 void braid_give_way(braid *b) {

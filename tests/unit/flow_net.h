@@ -340,7 +340,8 @@ typedef struct net_result {
     int64_t cost;     // of all links' units, as their upstream ends count them
     int64_t worst;    // the heaviest load of a link: units times cost
     bool whole;       // both ends of every link agree, no unit without a way, nothing under way
-    const char *why;  // it is not
+    bool placed;      // the same, whatever is under way
+    const char *why;  // it is not whole
 } net_result;
 
 static inline net_result net_measure(const net *n) {
@@ -349,6 +350,7 @@ static inline net_result net_measure(const net *n) {
     memset(sent, 0, sizeof sent);
     memset(load, 0, sizeof load);
     net_result result = {.whole = true};
+    bool rests = true;
     for (router_peer p = 1; p <= n->peers; p++) {
         if (!n->alive[p]) continue;
         router_unit unit[NET_VIEW];
@@ -369,7 +371,7 @@ static inline net_result net_measure(const net *n) {
             }
             if (u->upstream != 0) sent[u->source][u->upstream][p] -= (int32_t)u->count;
         }
-        if (!router_settled(n->router[p])) result.why = "something is under way";
+        rests &= router_settled(n->router[p]);
     }
     for (uint32_t k = 1; k <= n->c.sources; k++) {
         for (router_peer p = 1; p <= n->peers; p++) {
@@ -378,6 +380,8 @@ static inline net_result net_measure(const net *n) {
             }
         }
     }
+    result.placed = result.why == NULL;
+    if (result.placed && !rests) result.why = "something is under way";
     result.whole = result.why == NULL;
     return result;
 }
