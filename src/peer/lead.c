@@ -329,8 +329,10 @@ static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     bool ending = p->leader.phase >= LEADER_SAVING_LAST && leads_for_good(p);  // else who can write the last checkpoint must come to vote
     if (p->config.voters <= 1 || !p->run_started || ending) return;
-    if (!raft_may_change(&p->raft) || log_room(p) == 0 || !other_voters(p, &entry.u.voters)) return;
-    if (would_hold(p, &entry.u.voters)) log_append(p, &entry);
+    if (log_room(p) == 0) return;
+    // somebody died in the very moment of a change, and too few are left for it
+    if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && would_hold(p, &entry.u.voters)) log_append(p, &entry);
+    else if (raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) log_append(p, &entry);
 }
 
 // Who takes its leave does not lead, unless it is the last data peer or the last checkpoint is to be written.

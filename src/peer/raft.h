@@ -124,6 +124,8 @@ uint32_t raft_room(const raft *r);
 uint64_t raft_append(raft *r, uint64_t now_ns, log_entry *entry);
 // A LOG_VOTERS may be appended: those before it are committed, and so is something of this term.
 bool raft_may_change(const raft *r);
+// The newest change by one voter is not committed, and what was before it may be appended again in place of it: `voters`.
+bool raft_may_undo(const raft *r, log_voters *voters);
 void raft_hand_over(raft *r, const braid_id *to);
 
 // All that there is, is committed and applied: the host's state may stand in the store in place of it.

@@ -44,6 +44,32 @@ bool raft_may_change(const raft *r) {
     return raft_in_charge(r) && r->voters_index <= r->committed;
 }
 
+static bool has_voter(const log_voters *all, const log_voter *v) {
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->voter[i].store == v->store && id_equal(&all->voter[i].id, &v->id)) return true;
+    return false;
+}
+
+// One more or one less, and otherwise the same.
+static bool differs_by_one(const log_voters *a, const log_voters *b) {
+    const log_voters *few = a->count < b->count ? a : b, *many = few == a ? b : a;
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < few->count; i++) same += has_voter(many, &few->voter[i]);
+    return many->count == few->count + 1 && same == few->count;
+}
+
+// Any majority of the voters before it has one in common with any majority of those after it, so the order of the two does
+// not matter: what a majority of the ones decides no majority of the others can be ignorant of.
+bool raft_may_undo(const raft *r, log_voters *voters) {
+    if (!raft_in_charge(r) || r->voters_index <= r->committed) return false;
+    *voters = r->base_voters;
+    for (uint64_t i = r->base + 1; i <= r->committed; i++)
+        if (raft_at(r, i)->kind == LOG_VOTERS) *voters = raft_at(r, i)->u.voters;
+    for (uint64_t i = r->committed + 1; i < r->voters_index; i++)
+        if (raft_at(r, i)->kind == LOG_VOTERS) return false;  // it was undone once
+    return differs_by_one(voters, &r->voters);
+}
+
 // ---- the window ---------------------------------------------------------------------------------------------------
 
 // Up to here entries are done with, and may go when their room is needed.

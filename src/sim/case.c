@@ -240,6 +240,8 @@ void sim_case_make_private(sim_case *c) {
         if (c->crash[i].data || c->crash[i].leader) c->crash[i].restart = c->crash[i].same_id = true;
     for (uint32_t i = 0; i < c->troubles; i++)
         if (c->trouble[i].kind == SIM_DRAIN_DATA) c->trouble[i].kind = SIM_PAUSE_DATA;
+        // who leads no more when it is about to end the run leaves, and the run waits for its data
+        else if (c->trouble[i].kind == SIM_DRAIN_LEADER && c->leader_deaths) c->trouble[i].kind = SIM_PAUSE_LEADER;
 }
 
 // The moments that the stage's members are in when they all die: forward, backward, between commit and aggregation, in the

@@ -104,6 +104,7 @@ static void effect_exit(sim_cluster *s, uint32_t node, bool failed) {
         }
     }
     sim_link_die(s, node, false, true);
+    sim_crash_left(s, node);
 }
 
 static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {

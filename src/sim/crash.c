@@ -155,6 +155,16 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
     }
 }
 
+// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was, its user sends somebody else.
+void sim_crash_left(sim_cluster *s, uint32_t node) {
+    static const sim_crash again = {.restart_ns = 1000000000};
+    const sim_node *n = &s->node[node];
+    if (!n->asked_to_leave || n->config.kind != MEMBER_RELAY || !s->checker.started || s->checker.finished) return;
+    for (uint32_t i = 0; i < s->checker.members; i++)
+        if (!s->checker.member[i].expelled && !s->checker.member[i].shadow && s->checker.member[i].entry.stage == n->view.stage) return;
+    restart_plan(s, node, &again);
+}
+
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_loss_died(s, victim, crash->moment == SIM_BEFORE_MESSAGE ? &s->message : NULL);

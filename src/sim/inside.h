@@ -242,6 +242,7 @@ bool sim_mutant_loses(const sim_cluster *s, const message *msg);
 void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t kind);
 void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
+void sim_crash_left(sim_cluster *s, uint32_t node);  // of its own will
 // The others of its stage can do without it.
 bool sim_crash_allowed(const sim_cluster *s, uint32_t node);
 

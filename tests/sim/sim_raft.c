@@ -62,7 +62,7 @@ typedef struct world {
     // what is agreed, as first seen
     uint64_t agreed, term[MOST_INDEX], value[MOST_INDEX], chain[MOST_INDEX];
     uint32_t leader_of[MOST_TERM];  // 1 + node
-    uint64_t proposed, elections, crashes, changes, rebases, shortened, agreed_when_healed;
+    uint64_t proposed, elections, crashes, changes, rebases, shortened, undone, agreed_when_healed;
     char text[256];
 } world;
 
@@ -420,6 +420,14 @@ static void shorten(void) {
     }
 }
 
+// A change that is not committed yet is taken back.
+static bool undo(const raft *r, log_entry *entry) {
+    log_voters before;
+    if (w.mutants != 0 || !raft_may_undo(r, &before) || rng_below(&w.random, 3) != 0) return false;
+    *entry = (log_entry){.kind = LOG_VOTERS, .u.voters = before};
+    return true;
+}
+
 static void propose(void) {
     shorten();
     for (uint32_t i = 0; i < NODES; i++) {
@@ -428,9 +436,11 @@ static void propose(void) {
         if (!w.healed && rng_below(&w.random, 60) == 0) raft_hand_over(r, &r->voters.voter[rng_below(&w.random, r->voters.count)].id);
         log_entry entry = {.kind = LOG_EXPEL, .u.expel.member = 1000 + w.proposed};
         bool changes = !w.healed && rng_below(&w.random, 10) == 0 && change(r, &entry);
+        bool undoes = !w.healed && !changes && undo(r, &entry);
         if (raft_room(r) == 0) continue;
         w.proposed++;
         w.changes += changes;
+        w.undone += undoes;
         raft_append(r, w.now, &entry);
         after(i);
     }
@@ -538,7 +548,7 @@ static uint64_t schedule(uint64_t seed, uint32_t mutants, bool trace) {
 static void test_schedules(void **state) {
     (void)state;
     rng first = seeded_rng("schedules", 1);
-    uint64_t events = 0, elections = 0, crashes = 0, changes = 0, rebases = 0, shortened = 0, agreed = 0;
+    uint64_t events = 0, elections = 0, crashes = 0, changes = 0, rebases = 0, shortened = 0, undone = 0, agreed = 0;
     for (uint64_t i = 0; i < SCHEDULES; i++) {
         events += schedule(first.state + i, 0, false);
         elections += w.elections;
@@ -546,12 +556,13 @@ static void test_schedules(void **state) {
         changes += w.changes;
         rebases += w.rebases;
         shortened += w.shortened;
+        undone += w.undone;
         agreed += w.agreed;
         if (w.failed) fail_msg("at %.3f s: %s\n  again: sim_sim_raft --seeds %llu:1 --trace", (double)w.now / 1e9, w.text, (unsigned long long)w.seed);
     }
     print_message("%d schedules: %llu events, %llu elections, %llu crashes, %llu changes of voters, %llu logs begun behind the first entry, %llu entries agreed\n",
                   SCHEDULES, (unsigned long long)events, (unsigned long long)elections, (unsigned long long)crashes, (unsigned long long)changes, (unsigned long long)rebases, (unsigned long long)agreed);
-    assert_true(elections > 2 * SCHEDULES && crashes > 2 * SCHEDULES && changes > 2 * SCHEDULES && rebases > 0 && shortened > 2 * SCHEDULES);
+    assert_true(elections > 2 * SCHEDULES && crashes > 2 * SCHEDULES && changes > 2 * SCHEDULES && rebases > 0 && shortened > 2 * SCHEDULES && undone > SCHEDULES / 4);
 }
 
 // `first`: where the search begins, shortly before the schedule that notices.
