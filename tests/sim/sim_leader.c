@@ -73,6 +73,27 @@ static void print_times(const char *what) {
     without_ns = longest_ns = 0;
 }
 
+// The only voter dies and comes back with its store: the others wait, and it goes on with what it had decided.
+static void test_a_lone_leader_comes_back(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DEATHS; i++) {
+        if (deaths[i].crash.kind == MESSAGE_APPEND || deaths[i].crash.kind == MESSAGE_APPENDED) continue;  // it sends none
+        sim_case c = sim_case_plain(90 + i, 3, 3, 6, 8, 3);
+        c.data_deaths = c.leader_deaths = true;
+        c.checkpoint_every = 2;
+        c.crashes = 1;
+        c.crash[0] = deaths[i].crash;
+        c.crash[0].leader = true;
+        c.crash[0].iteration = 1;
+        c.crash[0].restart = c.crash[0].same_id = c.crash[0].keeps_store = true;
+        c.crash[0].restart_ns = (1 + i % 3) * SECOND;
+        sim_report report;
+        run(deaths[i].name, &c, false, &report);
+        if (report.stats.crashes != 1 || report.stats.leader_deaths != 1) fail_msg("%s: it did not die, or not come back", deaths[i].name);
+    }
+    print_times("a lone leader");
+}
+
 static void test_every_moment(void **state) {
     (void)state;
     every_death(false, false, false);
@@ -208,7 +229,7 @@ static void test_a_store_does_not_grow(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store),
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store), cmocka_unit_test(test_a_lone_leader_comes_back),
         cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_no_schedule_ends_nowhere),
         cmocka_unit_test(test_short_stores), cmocka_unit_test(test_a_store_does_not_grow), cmocka_unit_test(test_random),
     };
