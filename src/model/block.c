@@ -56,7 +56,7 @@ static void forward_before(const void *context, size_t first, size_t count) {
     const forward_job *job = context;
     const float *bias = bias_of(job), *residual = job->residual ? job->residual + first * job->l->out : NULL;
     if (job->norm) tensor_norm_rows(job->norm, job->normed, job->x, first, count);
-    if (residual || bias) tensor_seed_rows(residual, bias, job->y + first * job->l->out, count, job->l->out);
+    if (bias) tensor_seed_rows(residual, bias, job->y + first * job->l->out, count, job->l->out);
 }
 
 static void forward_after(const void *context, size_t first, size_t count) {
@@ -81,9 +81,10 @@ static block_step *add_forward(block_chain *c, const forward_job *job) {
                                   .b = linear_weight(s, l, true),
                                   .c = job->y,
                                   .c_stride = l->out,
-                                  .mode = job->residual || l->has_bias ? GEMM_ADD : GEMM_SET};
+                                  .mode = job->residual || l->has_bias ? GEMM_ADD : GEMM_SET,
+                                  .more = l->has_bias ? NULL : job->residual};
     step->rows = (tensor_gemm_rows){.context = job};
-    if (job->norm || job->residual || l->has_bias) step->rows.before = forward_before;
+    if (job->norm || l->has_bias) step->rows.before = forward_before;
     if (job->act) step->rows.after = forward_after;
     return step;
 }

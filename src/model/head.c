@@ -70,15 +70,15 @@ static const float *weight_of(const stage *s, const tensor_loss_tile *t) {
 static void tile_logits(const head_rows *h, const tensor_loss_tile *t) {
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->rows, t->cols, dim, tensor_plain(input_of(h), dim),
-                                    tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET});
+                                    tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET, NULL});
 }
 
 // From the tile's exponentials: what these rows add to the gradient of the head's rows.
 static void tile_weight_gradient(const head_rows *h, const tensor_loss_tile *t, float *gradient) {
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->cols, dim, t->rows, tensor_transposed(t->logits, t->cols),
-                                    tensor_plain(input_of(h), dim), gradient, dim,
-                                    h->first == 0 ? GEMM_SET : GEMM_ADD});
+                                    tensor_plain(input_of(h), dim), gradient, dim, h->first == 0 ? GEMM_SET : GEMM_ADD,
+                                    NULL});
 }
 
 static void logits_task(void *context, size_t index) {
@@ -102,7 +102,7 @@ static void gradient_task(void *context, size_t group) {
         if (h->v->d_head) tile_weight_gradient(h, &t, h->v->d_head + t.first * dim);
         tensor_gemm_tile(&(tensor_gemm){t.rows, dim, t.cols, tensor_plain(t.logits, t.cols),
                                         tensor_plain(weight_of(s, &t), dim), d_input, dim,
-                                        tile == from ? GEMM_SET : GEMM_ADD});
+                                        tile == from ? GEMM_SET : GEMM_ADD, NULL});
     }
 }
 

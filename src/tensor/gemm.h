@@ -19,7 +19,7 @@ static inline tensor_matrix tensor_transposed(const float *at, size_t stride) {
     return (tensor_matrix){at, stride, true};
 }
 
-// c[m, n] = a[m, k] b[k, n], or c plus that. c overlaps neither a nor b.
+// c[m, n] = a[m, k] b[k, n], or c (or what lies like c) plus that. c overlaps neither a nor b.
 typedef enum tensor_gemm_mode { GEMM_SET, GEMM_ADD } tensor_gemm_mode;
 
 typedef struct tensor_gemm {
@@ -28,6 +28,7 @@ typedef struct tensor_gemm {
     float *c;
     size_t c_stride;
     tensor_gemm_mode mode;
+    const float *more;  // GEMM_ADD: what is added to instead of c; NULL: c
 } tensor_gemm;
 
 // Over the pool's threads.

@@ -93,13 +93,25 @@ static double bound_of(const tensor_gemm *g, const expected *e) {
     return (double)(2 * depth + g->k / depth + 2) * 0x1p-24 * e->weight;
 }
 
-static float *run_by(const gemm_kernels *kernels, const product *p) {
+// Makes c of p->c, or beside it, with that as what is added.
+static float *begin_c(tensor_gemm *g, const product *p, bool beside) {
     float *c = malloc(p->c_floats * sizeof *c);
     assert_non_null(c);
-    memcpy(c, p->c, p->c_floats * sizeof *c);
+    for (size_t i = 0; i < p->c_floats; i++) c[i] = beside ? untouched : p->c[i];
+    g->c = c;
+    g->more = beside ? p->c : NULL;
+    return c;
+}
+
+static float *run_by(const gemm_kernels *kernels, const product *p) {
     tensor_gemm g = p->g;
-    g.c = c;
+    float *c = begin_c(&g, p, false);
     gemm_tile_by(kernels, &g);
+    if (g.mode == GEMM_SET) return c;
+    float *other = begin_c(&g, p, true);
+    gemm_tile_by(kernels, &g);
+    assert_memory_equal(other, c, p->c_floats * sizeof *c);
+    free(other);
     return c;
 }
 
@@ -181,10 +193,7 @@ static void test_threads(void **state) {
             product p = product_new(sizes[i][0], sizes[i][1], sizes[i][2], form);
             float *c[POOLS];
             for (int j = 0; j < POOLS; j++) {
-                c[j] = malloc(p.c_floats * sizeof *c[j]);
-                assert_non_null(c[j]);
-                memcpy(c[j], p.c, p.c_floats * sizeof *c[j]);
-                p.g.c = c[j];
+                c[j] = begin_c(&p.g, &p, j > 0 && p.g.mode == GEMM_ADD);
                 tensor_gemm_run(pools[j], &p.g);
             }
             assert_memory_equal(c[0], c[1], p.c_floats * sizeof *c[0]);

@@ -150,8 +150,8 @@ static void test_gemm_strides(void **state) {
     (void)state;
     pair a = random_pair(20 * 30, 0, 1), b = random_pair(20 * 30, 0, 1);
     float *c = floats(20 * 30);
-    tensor_gemm_tile(
-        &(tensor_gemm){9, 11, 13, tensor_plain(a.f + 2, 30), tensor_transposed(b.f + 5, 30), c + 3, 30, GEMM_SET});
+    tensor_gemm_tile(&(tensor_gemm){9, 11, 13, tensor_plain(a.f + 2, 30), tensor_transposed(b.f + 5, 30), c + 3, 30,
+                                    GEMM_SET, NULL});
     for (size_t i = 0; i < 20; i++)
         for (size_t j = 0; j < 30; j++) {
             bool inside = i < 9 && j >= 3 && j < 14;

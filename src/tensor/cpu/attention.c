@@ -172,18 +172,20 @@ static void multiply_head(const attention_job *job, const gemm_panel *p) {
         job->kernels->product[steps - 1](&part);
         part.b += steps * PANEL_STEP;
         part.c += steps * PANEL_STEP;
+        if (part.add) part.add += steps * PANEL_STEP;
     }
 }
 
 // sum[rows, wide] = or += the keys or values, each by its weight for each query.
 static void weigh(const attention_job *job, const attention_block *b, const float *v, const float *weights,
                   float *sum) {
-    gemm_panel p = {.a_row = 1, .a_step = b->cols, .b_step = job->wide, .c_stride = job->wide, .add = b->first > 0};
+    gemm_panel p = {.a_row = 1, .a_step = b->cols, .b_step = job->wide, .c_stride = job->wide};
     p.b = v + b->first * job->wide;
     for (size_t row = 0; row < b->rows; row += PANEL_ROWS) {
         p.depth = keys_seen(b, b->keys, row + PANEL_ROWS);
         p.a = weights + row;
         p.c = sum + row * job->wide;
+        p.add = b->first > 0 ? p.c : NULL;
         if (p.depth > 0) multiply_head(job, &p);
     }
 }
@@ -191,13 +193,13 @@ static void weigh(const attention_job *job, const attention_block *b, const floa
 // d_k[keys, wide] += weights[keys, cols] times queries or gradients.
 static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *q,
                           float *d_k) {
-    gemm_panel p = {.a_row = b->cols, .a_step = 1, .b_step = job->wide, .c_stride = job->wide, .add = true};
+    gemm_panel p = {.a_row = b->cols, .a_step = 1, .b_step = job->wide, .c_stride = job->wide};
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
         p.depth = b->cols - col;
         p.a = weights + key * b->cols + col;
         p.b = q + col * job->wide;
-        p.c = d_k + (b->first + key) * job->wide;
+        p.add = p.c = d_k + (b->first + key) * job->wide;
         multiply_head(job, &p);
     }
 }

@@ -29,8 +29,8 @@ typedef struct tile {
     size_t row, rows;     // of the group of a
     bool in_place;        // the group is read where it lies
     bool fresh;           // the group is packed by the kernels that read it first
-    bool add;
-    float *a, *b;  // packed
+    const float *add;     // what the block's products are added to, like c; NULL: nothing
+    float *a, *b;         // packed
 } tile;
 
 // Part of a block of b: columns [col, col + width) of the tile, `cols` of them there.
@@ -89,28 +89,28 @@ static void pack_group(const tile *t) {
 
 // --- asking for what comes next
 
+// Lines of memory, so many for each call of a kernel: line i of a call at at + i * step.
 typedef struct ahead {
-    const float *from;
-    size_t stride, lines;  // of a row
-    size_t line, left, at_once;
+    const float *at;
+    size_t step, lines;
+    size_t shift, calls;  // to those of the next call; how many calls are left
 } ahead;
 
-// `rows` rows of `floats`, spread over `calls` calls of fetch_ahead.
-static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t floats, size_t calls) {
-    ahead next = {.from = from, .stride = stride, .lines = pieces_of(floats, LINE_FLOATS)};
-    next.left = rows * next.lines;
-    next.at_once = pieces_of(next.left, calls);
-    return next;
+// `rows` rows of `floats`, for kernels that go `depth` deep.
+static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t floats, size_t depth) {
+    size_t lines = pieces_of(floats, LINE_FLOATS);
+    if (stride != floats) return (ahead){from, stride, rows, LINE_FLOATS, lines};
+    return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, pieces_of(rows * lines, depth)};
 }
 
-static ahead look_at_group(const tile *t, size_t row, size_t calls) {
+static ahead look_at_group(const tile *t, size_t row) {
     const tensor_matrix *a = &t->g->a;
     if (row >= t->g->m) return (ahead){0};
     size_t rows = least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
-    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, calls);
+    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, t->depth);
 }
 
-static ahead look_at_panel(const tile *t, size_t done, size_t calls) {
+static ahead look_at_panel(const tile *t, size_t done) {
     const tensor_matrix *b = &t->g->b;
     tile next = *t;
     if (done >= t->cols) {
@@ -121,16 +121,19 @@ static ahead look_at_panel(const tile *t, size_t done, size_t calls) {
     }
     panel p = panel_at(&next, done);
     size_t down = b->transposed ? p.cols : next.depth;
-    return look_ahead(source_of_b(&next, p.col), b->stride, down, b->transposed ? next.depth : p.cols, calls);
+    return look_ahead(source_of_b(&next, p.col), b->stride, down, b->transposed ? next.depth : p.cols, t->depth);
 }
 
-static void fetch_ahead(ahead *next) {
-    for (size_t i = least(next->at_once, next->left); i > 0; i--, next->left--) {
-        __builtin_prefetch(next->from + next->line * LINE_FLOATS, 0, 2);
-        if (++next->line < next->lines) continue;
-        next->line = 0;
-        next->from += next->stride;
-    }
+// The next call's share, of the first that has one.
+static void ask_ahead(ahead *next_a, ahead *next_b, gemm_panel *product) {
+    ahead *next = next_b->calls > 0 ? next_b : next_a;
+    product->soon_count = 0;
+    if (next->calls == 0) return;
+    product->soon = next->at;
+    product->soon_step = next->step;
+    product->soon_count = next->lines;
+    next->at += next->shift;
+    next->calls--;
 }
 
 // --- multiplying
@@ -139,8 +142,9 @@ static void fetch_ahead(ahead *next) {
 static void edge_product(const tile *t, gemm_panel product, size_t rows, const panel *p) {
     float whole[PANEL_ROWS * PANEL_COLS] = {0}, *c = product.c;
     size_t stride = product.c_stride, bytes = p->cols * sizeof *c;
-    for (size_t i = 0; product.add && i < rows; i++) memcpy(whole + i * PANEL_COLS, c + i * stride, bytes);
+    for (size_t i = 0; product.add && i < rows; i++) memcpy(whole + i * PANEL_COLS, product.add + i * stride, bytes);
     product.c = whole;
+    if (product.add) product.add = whole;
     product.c_stride = PANEL_COLS;
     t->kernels->product[p->steps - 1](&product);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * PANEL_COLS, bytes);
@@ -166,7 +170,7 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
     const tensor_gemm *g = t->g;
     bool from_source = t->in_place || t->fresh;
     size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
-    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS, .add = t->add};
+    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS};
     product.c_stride = g->c_stride;
     if (from_source) {
         product.a = source_of_a(t, t->row);
@@ -180,9 +184,10 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
         product.b_step = fresh ? g->b.stride : p->width;
         product.keep_b = fresh ? p->b : NULL;
         product.keep_a = t->fresh ? t->a + i * t->depth : NULL;
-        product.c = g->c + (t->row + i) * g->c_stride + p->col;
-        fetch_ahead(next_a);
-        fetch_ahead(next_b);
+        size_t at = (t->row + i) * g->c_stride + p->col;
+        product.c = g->c + at;
+        product.add = t->add ? t->add + at : NULL;
+        ask_ahead(next_a, next_b, &product);
         if (rows == PANEL_ROWS && p->cols == p->width)
             t->kernels->product[p->steps - 1](&product);
         else
@@ -196,33 +201,52 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
 static void multiply_block(tile *t) {
     for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
         t->rows = least(GROUP_ROWS, t->g->m - t->row);
-        size_t calls = pieces_of(t->rows, PANEL_ROWS);
-        ahead next_a = look_at_group(t, t->row + GROUP_ROWS, calls * pieces_of(t->cols, PANEL_COLS)), next_b = {0};
+        ahead next_a = look_at_group(t, t->row + GROUP_ROWS), next_b = {0};
         begin_group(t);
         for (size_t done = 0; done < t->cols;) {
             panel p = panel_at(t, done);
             done += p.width;
             if (t->row == 0) {
                 begin_panel(t, &p);
-                next_b = look_at_panel(t, done, calls);
+                next_b = look_at_panel(t, done);
             }
             multiply_panel(t, &p, &next_a, &next_b);
         }
     }
 }
 
+// What the block of k that begins at `first` is added to.
+static const float *added_to(const tensor_gemm *g, size_t first) {
+    if (first > 0) return g->c;
+    if (g->mode == GEMM_SET) return NULL;
+    return g->more ? g->more : g->c;
+}
+
+// The sum of no products.
+static void set_empty(const tensor_gemm *g) {
+    const float *from = added_to(g, 0);
+    for (size_t i = 0; from != g->c && i < g->m; i++) {
+        float *row = g->c + i * g->c_stride;
+        if (from)
+            memcpy(row, from + i * g->c_stride, g->n * sizeof *row);
+        else
+            memset(row, 0, g->n * sizeof *row);
+    }
+}
+
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
     _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST], b[BLOCK_FLOATS];
-    for (size_t i = 0; g->k == 0 && g->mode == GEMM_SET && i < g->m; i++)
-        memset(g->c + i * g->c_stride, 0, g->n * sizeof *g->c);
-    if (g->k == 0) return;
+    if (g->k == 0) {
+        set_empty(g);
+        return;
+    }
     size_t depth = gemm_depth(g->k), most = BLOCK_FLOATS / depth / PANEL_COLS * PANEL_COLS;
     for (size_t col = 0; col < g->n; col += most)
         for (size_t first = 0; first < g->k; first += depth) {
             tile t = {.kernels = kernels, .g = g, .first = first, .depth = least(depth, g->k - first), .a = a, .b = b};
             t.col = col;
             t.cols = least(most, g->n - col);
-            t.add = first > 0 || g->mode == GEMM_ADD;
+            t.add = added_to(g, first);
             multiply_block(&t);
         }
 }
@@ -266,6 +290,7 @@ static void gemm_task(void *context, size_t index) {
     part.a.at += g->a.transposed ? row : row * g->a.stride;
     part.b.at += g->b.transposed ? col * g->b.stride : col;
     part.c += row * g->c_stride + col;
+    if (g->more) part.more += row * g->c_stride + col;
     gemm_tile_by(cut->kernels, &part);
 }
 
@@ -307,7 +332,7 @@ static tile rows_tile(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t
     tile t = {.kernels = gemm_kernels_here(), .g = g, .first = first, .cols = g->n};
     t.depth = least(gemm_depth(g->k), g->k - first);
     t.b = rows->packed + first * wide_of(g->n);
-    t.add = first > 0 || g->mode == GEMM_ADD;
+    t.add = added_to(g, first);
     return t;
 }
 
@@ -321,8 +346,9 @@ static void rows_pack_task(void *context, size_t index) {
         bool mine = done >= from && done < from + PACK_COLS;
         done += p.width;
         if (!mine) continue;
-        ahead next = look_at_panel(&t, done, 1);
-        fetch_ahead(&next);
+        ahead next = look_at_panel(&t, done);
+        for (; next.calls > 0; next.calls--, next.at += next.shift)
+            for (size_t i = 0; i < next.lines; i++) __builtin_prefetch(next.at + i * next.step, 0, 2);
         pack_panel(&t, &p);
     }
 }
@@ -334,12 +360,11 @@ void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm
 
 // Packed, b lies in order, and the processor sees it coming; what is wanted `soon` is fetched instead.
 static void multiply_group(tile *t, const tensor_gemm_rows *rows) {
-    size_t calls = pieces_of(t->rows, PANEL_ROWS) * pieces_of(t->cols, PANEL_COLS);
     ahead next[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++) {
         size_t floats = rows->soon[i].floats;
         if (rows->soon[i].at && t->first == 0)
-            next[i] = look_ahead(rows->soon[i].at + t->row * floats, floats, t->rows, floats, calls);
+            next[i] = look_ahead(rows->soon[i].at + t->row * floats, floats, t->rows, floats, t->depth);
     }
     begin_group(t);
     for (size_t done = 0; done < t->cols;) {

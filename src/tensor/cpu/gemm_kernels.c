@@ -48,8 +48,8 @@ INLINE void plain_product(const gemm_panel *p, size_t cols) {
         }
     for (size_t i = 0; i < PANEL_ROWS; i++)
         for (size_t j = 0; j < cols; j++) {
-            float *c = p->c + i * p->c_stride + j;
-            *c = p->add ? *c + sum[i][j] : sum[i][j];
+            size_t at = i * p->c_stride + j;
+            p->c[at] = p->add ? p->add[at] + sum[i][j] : sum[i][j];
         }
 }
 
@@ -103,12 +103,15 @@ AVX2 INLINE void avx2_sum(const gemm_panel *p, const avx2_part *t, const size_t 
         for (size_t v = 0; v < vectors; v++)
             sum[i][v] = t->first > 0 ? _mm256_loadu_ps(at + i * PANEL_COLS + 8 * v) : _mm256_setzero_ps();
     avx2_loop(p, t, vectors, sum);
-    bool last = t->end == p->depth, add = last && p->add;
-    size_t stride = last ? p->c_stride : PANEL_COLS;
-    if (last) at = p->c + t->row * stride + t->col;
-    for (size_t i = 0; i < HALF; i++, at += stride)
-        for (size_t v = 0; v < vectors; v++)
-            _mm256_storeu_ps(at + 8 * v, add ? _mm256_add_ps(_mm256_loadu_ps(at + 8 * v), sum[i][v]) : sum[i][v]);
+    bool last = t->end == p->depth;
+    size_t stride = last ? p->c_stride : PANEL_COLS, from = t->row * stride + t->col;
+    const float *add = last && p->add ? p->add + from : NULL;
+    if (last) at = p->c + from;
+    for (size_t i = 0; i < HALF; i++)
+        for (size_t v = 0; v < vectors; v++) {
+            size_t to = i * stride + 8 * v;
+            _mm256_storeu_ps(at + to, add ? _mm256_add_ps(_mm256_loadu_ps(add + to), sum[i][v]) : sum[i][v]);
+        }
 }
 
 // An 8 x 8 square: pairs, fours, halves.
@@ -156,6 +159,7 @@ AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vec
     float waiting[PANEL_ROWS * PANEL_COLS];
     if (p->keep_a) avx2_copy(p->a, p->a_step, p->depth, 1, p->keep_a, PANEL_ROWS, PANEL_ROWS);
     if (p->keep_b) avx2_copy(p->b, p->b_step, p->depth, cols / PANEL_ROWS, p->keep_b, PANEL_ROWS, cols);
+    for (size_t i = 0; i < p->soon_count && i < p->depth; i++) __builtin_prefetch(p->soon + i * p->soon_step, 0, 2);
     avx2_part t = {.waiting = waiting};
     do {
         t.first = t.end;
@@ -188,8 +192,14 @@ AVX512 INLINE void avx512_loop(const gemm_panel *p, const size_t vectors, size_t
     const float *a = p->a, *from = p->b, *c = p->c;
     size_t b_step = p->b_step, c_stride = p->c_stride, depth = p->depth;
     float *a_kept = p->keep_a, *b_kept = p->keep_b;
+    const float *soon = p->soon;
+    size_t soon_step = p->soon_step, soon_count = p->soon_count;
     for (size_t k = 0; k < depth; k++, a += a_step, from += b_step) {
         __m512 b[PANEL_STEPS];
+        if (k < soon_count) {
+            __builtin_prefetch(soon, 0, 2);
+            soon += soon_step;
+        }
         __builtin_prefetch(c + k % PANEL_ROWS * c_stride + k / PANEL_ROWS % PANEL_LINES * 16, 1);
         UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm512_loadu_ps(from + 16 * v);
         if (keep_b) {
@@ -230,10 +240,12 @@ AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
         sum[i][v] = _mm512_setzero_ps();
     avx512_sum(p, vectors, sum);
     float *c = p->c;
+    const float *add = p->add;
     size_t stride = p->c_stride;
-    if (p->add)
-        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride) UNROLL for (size_t v = 0; v < vectors; v++)
-            _mm512_storeu_ps(c + 16 * v, _mm512_add_ps(_mm512_loadu_ps(c + 16 * v), sum[i][v]));
+    if (add)
+        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride, add += stride)
+            UNROLL for (size_t v = 0; v < vectors; v++)
+                _mm512_storeu_ps(c + 16 * v, _mm512_add_ps(_mm512_loadu_ps(add + 16 * v), sum[i][v]));
     else
         UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride) UNROLL for (size_t v = 0; v < vectors; v++)
             _mm512_storeu_ps(c + 16 * v, sum[i][v]);

@@ -24,14 +24,17 @@ typedef struct gemm_panel {
         *keep_b;  // NULL, or where what is read of a (a_row is 1), of b is left packed for the products that follow
     float *c;
     size_t c_stride;
-    bool add;
+    const float *add;  // c = a b + this, which lies like c and may be c; NULL: c = a b
+    // What is read later, asked for while the kernel multiplies: soon[i * soon_step], i < soon_count, i < depth.
+    const float *soon;
+    size_t soon_step, soon_count;
 } gemm_panel;
 
 typedef struct gemm_kernels {
     const char *name;
     bool (*works_here)(void);
     size_t few_cols;  // of c, up to which columns of a are best read where they lie
-    // c = a b (+ c), by the number of steps of PANEL_STEP columns, less one
+    // By the number of steps of PANEL_STEP columns, less one
     void (*product[PANEL_STEPS])(const gemm_panel *p);
     // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
     void (*turn)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
