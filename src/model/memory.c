@@ -95,22 +95,26 @@ static void cut_ends(stage *s, cutter *c) {
     s->head_scale = cut_floats(c, s->rows);
 }
 
-// What packing takes of a block's weights, as they are or turned: of all, or of the largest that is packed where not all are.
-static size_t packed_floats(const stage *s) {
-    if (s->layout.blocks == 0) return 0;
-    const layout_block *b = &s->layout.block[0];
+// What packing takes of a block's weights, as forward reads them or turned: of all, or of the largest that is packed where not
+// all are.
+static size_t packed_one_way(const layout_block *b, bool forward) {
     const layout_linear *linears[] = {&b->qkv, &b->o, &b->up, &b->down};
     size_t sum = 0, most = 0;
     bool all = true;
-    for (size_t j = 0; j < sizeof linears / sizeof *linears; j++) {
-        size_t forward = tensor_gemm_packed(linears[j]->out, linears[j]->in),
-               backward = tensor_gemm_packed(linears[j]->in, linears[j]->out),
-               floats = forward > backward ? forward : backward;
-        all = all && forward > 0 && backward > 0;
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
+        const layout_linear *l = linears[i];
+        size_t floats = forward ? tensor_gemm_packed(l->out, l->in) : tensor_gemm_packed(l->in, l->out);
+        all = all && floats > 0;
         sum += floats;
         if (floats > most) most = floats;
     }
     return all ? sum : most;
+}
+
+static size_t packed_floats(const stage *s) {
+    if (s->layout.blocks == 0) return 0;
+    size_t forward = packed_one_way(s->layout.block, true), backward = packed_one_way(s->layout.block, false);
+    return forward > backward ? forward : backward;
 }
 
 static void cut_work(stage *s, cutter *c) {
