@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { REPAIR_LEADER_ROW = SIM_LOSS_PHASES, REPAIR_ROWS, REPAIR_RULES = 11 };
+enum { REPAIR_LEADER_ROW = SIM_LOSS_PHASES, REPAIR_ROWS, REPAIR_RULES = 12 };
 
 typedef struct repair_values {
     double *value;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const detection_rule repair_rules[REPAIR_RULES] = {{.phi = 1}, {.phi = 2}, {.phi = 3}, {.phi = 4}, {.phi = 6}, {.phi = 8}, {.phi = 12},
-                                                   {.silence_ns = 2 * TIMING_S}, {.silence_ns = 5 * TIMING_S}, {.silence_ns = 10 * TIMING_S}, {.silence_ns = 20 * TIMING_S}};
+                                                   {.silence_ns = 2 * TIMING_S}, {.silence_ns = 5 * TIMING_S}, {.silence_ns = 10 * TIMING_S}, {.silence_ns = 20 * TIMING_S}, {.phi = 0}};
 
 static const char *row_name(int row) { return row == REPAIR_LEADER_ROW ? "leader" : sim_loss_name((sim_loss_phase)row); }
 
@@ -22,7 +22,8 @@ static void print_rows(const repair_bench *b, int silent) {
 
 static void rule_name(const detection_rule *rule, char *text, size_t capacity) {
     if (rule->phi > 0) snprintf(text, capacity, "phi %g", rule->phi);
-    else snprintf(text, capacity, "silence %g s", (double)rule->silence_ns / 1e9);
+    else if (rule->silence_ns > 0) snprintf(text, capacity, "silence %g s", (double)rule->silence_ns / 1e9);
+    else snprintf(text, capacity, "expelled");
 }
 
 void repair_print_table(const repair_bench *b) {

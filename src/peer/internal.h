@@ -59,6 +59,7 @@ typedef struct contact {
     link_state link;
     timing_link timing;
     uint64_t down_ns;       // since when there is no link
+    uint64_t admitted_ns;   // when it became a member
     uint64_t refused_ns;    // since when every dial is refused, 0: none was
     uint64_t redial_ns, redial_delay_ns;
     uint64_t sent_ns, beat_sent_ns;
@@ -336,6 +337,7 @@ typedef struct leader {
     uint32_t decisions;     // JOB_DECIDE asked for
     uint64_t begun_ns;      // when the present iteration began, as far as it knows
     uint64_t handed_ns;     // when it last asked another one to lead
+    bool hears_most;        // of the other members: who of the rest is silent is so by its own fault
     uint32_t appends;       // on their way into the log
     bool drain;
     settled *settled;       // [microbatches + eval]
@@ -510,6 +512,7 @@ struct peer {
     uint64_t can_take_sent; // iteration + 1
     bool state_asked, state_known;
     braid_hash state_root;
+    uint64_t root_version;    // of state_root
     uint64_t state_sent_ns;
     bool root_wanted;       // somebody waits for the names of my blocks
     fetching fetching;

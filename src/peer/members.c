@@ -191,6 +191,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     } else {
         contact *who = &p->contacts[c];
         who->member = index;
+        who->admitted_ns = p->now;
         who->itself = who->joining = false;
         who->incarnation = entry->incarnation;
         who->store = entry->store;
@@ -208,7 +209,8 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
 
 // The version of all my blocks, if no job is about to change some.
 static uint64_t whole_version(const peer *p) {
-    if (!p->initialised || p->applying) return UINT64_MAX;
+    bool changes = p->running.work.id != 0 && (p->running.work.kind == JOB_APPLY || p->running.work.kind == JOB_STATE_INIT);
+    if (!p->initialised || changes) return UINT64_MAX;
     for (uint32_t b = 1; b < p->blocks; b++)
         if (p->block_version[b] != p->block_version[0]) return UINT64_MAX;
     return p->block_version[0];
@@ -381,10 +383,28 @@ void on_suspect(peer *p, const message *msg) {
     if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->iteration) repair_suspect(p, msg);
 }
 
+// When its silence expels it. A data peer's slots do not come back to it, so it is waited for twice as long.
+static uint64_t silence_ends(const peer *p, const contact *c) {
+    uint64_t since = c->timing.heard_ns > c->admitted_ns ? c->timing.heard_ns : c->admitted_ns, limit = timing_expel_limit(&c->timing);
+    if (member_find(p, c->member)->kind == MEMBER_DATA) limit *= 2;
+    return since + (p->leader.hears_most && limit < TIMING_EXPEL_SILENCE_NS ? limit : TIMING_EXPEL_SILENCE_NS);
+}
+
 static bool dead(const peer *p, const contact *c) {
-    if (c->link == LINK_UP) return p->now - c->timing.heard_ns >= TIMING_EXPEL_SILENCE_NS && timing_phi(&c->timing, p->now) >= 8;
-    if (c->refused_ns != 0) return p->now - c->refused_ns >= TIMING_EXPEL_REFUSED_NS;
-    return p->now - c->down_ns >= TIMING_EXPEL_SILENCE_NS;
+    if (c->link != LINK_UP && c->refused_ns != 0) return p->now - c->refused_ns >= TIMING_EXPEL_REFUSED_NS;
+    return p->now >= silence_ends(p, c) && (c->link != LINK_UP || timing_phi(&c->timing, p->now) >= TIMING_EXPEL_PHI);
+}
+
+// Where many are silent at once it is rather my own line.
+static bool hears_most(const peer *p) {
+    uint32_t heard = 0, others = 0;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        const contact *c = &p->contacts[i];
+        if (!c->used || c->member == 0) continue;
+        others++;
+        heard += c->link == LINK_UP && p->now - c->timing.heard_ns < 2 * TIMING_HEARTBEAT_NS;
+    }
+    return 2 * heard >= others;
 }
 
 static uint64_t dial_due(const peer *p, const contact *c) {
@@ -408,7 +428,8 @@ static void contact_tick(peer *p, uint32_t index) {
     if (c->link == LINK_UP) peer_wake_at(p, c->sent_ns + TIMING_HEARTBEAT_NS);
     if (!peer_is_leader(p) || c->member == 0) return;
     if (dead(p, c)) leader_lose(p, c->member);
-    else if (c->refused_ns != 0) peer_wake_at(p, c->refused_ns + TIMING_EXPEL_REFUSED_NS);
+    else if (c->link != LINK_UP && c->refused_ns != 0) peer_wake_at(p, c->refused_ns + TIMING_EXPEL_REFUSED_NS);
+    else if (silence_ends(p, c) > p->now) peer_wake_at(p, silence_ends(p, c));
 }
 
 void contacts_forgive(peer *p, uint64_t late_ns) {
@@ -417,6 +438,7 @@ void contacts_forgive(peer *p, uint64_t late_ns) {
         if (!c->used) continue;
         if (c->timing.heard_ns != 0) c->timing.heard_ns += late_ns;
         c->down_ns += late_ns;
+        c->admitted_ns += late_ns;
         if (c->refused_ns != 0) c->refused_ns += late_ns;
     }
     contacts_touch(p);
@@ -444,6 +466,7 @@ static void contact_block_tick(peer *p, contact_block *block, uint32_t first) {
 
 // The leader looks at everybody each time: who is dead is a matter of what was heard.
 void contacts_tick(peer *p) {
+    if (peer_is_leader(p)) p->leader.hears_most = hears_most(p);
     for (uint32_t b = 0; b * PEER_CONTACT_BLOCK < p->contact_high; b++) {
         contact_block *block = &p->contact_block[b];
         if (block->due_ns <= p->now || peer_is_leader(p)) contact_block_tick(p, block, b * PEER_CONTACT_BLOCK);

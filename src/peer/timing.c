@@ -13,12 +13,14 @@ static const uint64_t complete_factor = 4;        // an eta may be wrong by this
 static const uint64_t overdue_most_ns = 600 * TIMING_S;  // no limit grows by silence beyond about twice this
 static const uint64_t eta_most_ns = 3600 * TIMING_S;     // what somebody says that it takes is not believed beyond
 static const uint32_t most_false_alarms = 5;
+static const uint64_t expel_factor = 3;           // who was silent for a third of it once and came back may do so again
 
 // A limit that only grew would, on a line that has its bad hours, end where a death is noticed late for ever.
 static void judge(timing_link *link, uint64_t now_ns, bool false_alarm) {
     if (!false_alarm && now_ns < link->quiet_ns + TIMING_QUIET_NS) return;
     if (false_alarm && link->false_alarms < most_false_alarms) link->false_alarms++;
     if (!false_alarm && link->false_alarms > 0) link->false_alarms--;
+    if (!false_alarm) link->longest_ns /= 2;
     link->quiet_ns = now_ns;
 }
 
@@ -28,10 +30,12 @@ void timing_heard_at(timing_link *link, uint64_t now_ns, double phi) {
     if (link->heard_ns != 0 && now_ns > link->heard_ns) {
         double gap = (double)(now_ns - link->heard_ns);
         judge(link, now_ns, timing_suspect_at(link, now_ns, phi));
+        if (now_ns - link->heard_ns > link->longest_ns) link->longest_ns = now_ns - link->heard_ns;
         double error = gap - link->gap_mean_ns;
         link->gap_mean_ns += error / (1 << GAP_WEIGHT_SHIFT);
         link->gap_deviation_ns += (fabs(error) - link->gap_deviation_ns) / (1 << GAP_WEIGHT_SHIFT);
     } else if (link->heard_ns == 0) {
+        link->first_ns = now_ns;
         link->gap_mean_ns = (double)TIMING_HEARTBEAT_NS;
         link->gap_deviation_ns = (double)TIMING_HEARTBEAT_NS / 2;
     }
@@ -81,6 +85,13 @@ void timing_accept_overdue(timing_link *link, uint64_t waited_ns) {
 
 void timing_get_overdue(timing_link *link, uint64_t waited_ns) {
     link->get_ns = larger(link->get_ns, (waited_ns < overdue_most_ns ? waited_ns : overdue_most_ns) / 2);
+}
+
+uint64_t timing_expel_limit(const timing_link *link) {
+    if (link->heard_ns < link->first_ns + TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
+    uint64_t limit = expel_factor * link->longest_ns;
+    if (limit < TIMING_EXPEL_STEADY_NS) limit = TIMING_EXPEL_STEADY_NS;
+    return limit < TIMING_EXPEL_SILENCE_NS ? limit : TIMING_EXPEL_SILENCE_NS;
 }
 
 uint64_t timing_get_limit(const timing_link *link) { return TIMING_GET_NS + 4 * larger(link->get_ns, link->accept_ns); }

@@ -1,6 +1,7 @@
 // Every timeout of the protocol, and nothing else (docs/protocol.md, Time). All are derived from what was measured on the
 // link or at the peer in question; the constants are floors and factors, in the order in which they bite:
-//     heartbeat (0.5 s) < accept limit < COMPLETE limit < probe < expulsion by silence (10 s)
+//     heartbeat (0.5 s) < expulsion by silence on a steady line (1.5 s) < accept limit < COMPLETE limit < probe
+//     < expulsion by silence on any line (10 s)
 #ifndef BRAID_PEER_TIMING_H
 #define BRAID_PEER_TIMING_H
 
@@ -19,6 +20,8 @@
 #define TIMING_FRESH_NS (2 * TIMING_S)             // who was heard within this is there, for decisions that cannot be taken back
 #define TIMING_EXPEL_REFUSED_NS (400 * TIMING_MS)  // its port has answered "nobody here" for so long
 #define TIMING_EXPEL_SILENCE_NS (10 * TIMING_S)    // silent and unreachable for so long
+#define TIMING_EXPEL_PHI 8.0                       // ... and so surprisingly
+#define TIMING_EXPEL_STEADY_NS (1500 * TIMING_MS)  // ... or for so long, on a line that was never silent for nearly as long
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered word to owner or leader is said again
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least
@@ -43,6 +46,8 @@ typedef struct timing_link {
     uint64_t heard_ns;
     uint64_t accept_ns;   // smoothed time from FORWARD or BACKWARD to ACCEPT, payload included; 0: not measured
     uint64_t get_ns;      // smoothed time from GET to DATA; 0: not measured
+    uint64_t first_ns;    // when it was first heard
+    uint64_t longest_ns;  // gap; each quiet hour halves it
     uint32_t false_alarms;  // suspicions that turned out wrong; each doubles the limit, and a quiet hour halves it
     uint64_t quiet_ns;      // since when there was none, and nothing was halved
 } timing_link;
@@ -64,6 +69,9 @@ void timing_got(timing_link *link, uint64_t delay_ns);
 // is about twice as long.
 void timing_accept_overdue(timing_link *link, uint64_t waited_ns);
 void timing_get_overdue(timing_link *link, uint64_t waited_ns);
+
+// How long silence is waited for before it expels: three times the longest that the line has had, once it is known for a while.
+uint64_t timing_expel_limit(const timing_link *link);
 
 // How long DATA is waited for after GET.
 uint64_t timing_get_limit(const timing_link *link);

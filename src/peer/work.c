@@ -143,6 +143,7 @@ static void state_root_done(peer *p, const task *t, const job_result *r) {
     p->state_known = true;
     p->root_wanted = false;
     p->state_root = r->hash;
+    p->root_version = p->version;
     p->state_sent_ns = 0;
 }
 

@@ -152,8 +152,12 @@ static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_r
     }
 }
 
+// A peer that was expelled and is back brings forward what it left, when that is what everybody had before these results.
 static void note_apply(sim_cluster *s, uint32_t node, const job *work) {
     sim_watch *w = &s->checker.watch[node];
+    bool nothing = true;
+    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++) nothing = nothing && w->block_version[b] == UINT64_MAX;
+    for (uint32_t b = 0; b < s->model->blocks[work->stage] && nothing && w->left == work->iteration; b++) w->block_version[b] = w->left;
     for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++)
         if (w->block_version[b] == work->iteration) w->block_version[b]++;
 }

@@ -22,6 +22,7 @@ void sim_check_life(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
     memset(w, 0, sizeof *w);
     memset(w->block_version, 0xff, sizeof w->block_version);
+    w->left = UINT64_MAX;
 }
 
 void sim_check_close(sim_cluster *s) {
@@ -87,6 +88,13 @@ void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind) {
     if (++w->window_ticks > s->stats->most_ticks) s->stats->most_ticks = w->window_ticks;
 }
 
+static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
+    const uint64_t *version = s->checker.watch[node].block_version;
+    for (uint32_t b = 1; b < s->model->blocks[s->node[node].worker->stage]; b++)
+        if (version[b] != version[0]) return UINT64_MAX;
+    return version[0];
+}
+
 void sim_check_step(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
@@ -98,8 +106,10 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
         sim_fail(s, "%s believes to hold %llu blobs and holds %llu", n->name, (unsigned long long)v->blobs_held, (unsigned long long)n->blobs.held);
     if (v->useful_ns + v->wasted_ns > w->compute_ns)
         sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
-    if (v->member != w->member && v->member != 0)  // a new life begins without state, whatever its worker still has
+    if (v->member != w->member && v->member != 0) {  // a new life begins without state, but for what it takes up (note_apply)
+        w->left = n->worker && n->worker->stage == v->stage ? whole_version(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
+    }
     w->member = v->member;
     w->last_version = v->version;
     w->last_log = v->log_position;

@@ -25,7 +25,9 @@ static double delay_s(detection_line line, rng *r) {
 }
 
 static bool suspects(const detection_rule *rule, const timing_link *link, uint64_t now_ns) {
-    return rule->phi > 0 ? timing_suspect_at(link, now_ns, rule->phi) : now_ns >= link->heard_ns + rule->silence_ns;
+    if (rule->phi > 0) return timing_suspect_at(link, now_ns, rule->phi);
+    uint64_t silence = rule->silence_ns ? rule->silence_ns : timing_expel_limit(link);
+    return now_ns >= link->heard_ns + silence && (rule->silence_ns || timing_phi(link, now_ns) >= TIMING_EXPEL_PHI);
 }
 
 // How long after it was heard last a peer is suspected.

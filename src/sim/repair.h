@@ -29,7 +29,7 @@ typedef enum detection_line { DETECTION_STEADY, DETECTION_HEAVY, DETECTION_PAUSE
 
 typedef struct detection_rule {
     double phi;           // suspected from this phi on; 0: `silence_ns` decides
-    uint64_t silence_ns;
+    uint64_t silence_ns;  // 0: as the leader decides whom silence expels
 } detection_rule;
 
 typedef struct detection_result {

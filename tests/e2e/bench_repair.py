@@ -26,8 +26,13 @@ for phase in ("forward", "backward", "aggregation", "owner", "reduction", "leade
     assert reset["median_s"] < silent["median_s"], f"{phase}: {reset} {silent}"
     assert reset["median_s"] <= reset["p99_s"] and 0 < reset["median_units"] <= reset["p99_units"], reset
 detection = {(r["line"], r["rule"]): r for r in parsed if r["experiment"] == "detection"}
-assert len(detection) == 33, rows
+assert len(detection) == 36, rows
 phis = [detection["steady", f"phi {phi}"]["mean_s"] for phi in (1, 2, 3, 4, 6, 8, 12)]
 assert phis == sorted(phis) and phis[0] < phis[-1], phis
 assert detection["pauses", "silence 2 s"]["false_alarms_an_hour"] > 5 > detection["pauses", "phi 4"]["false_alarms_an_hour"], detection
+for line in ("steady", "heavy-tailed", "pauses"):
+    assert detection[line, "expelled"]["false_alarms_an_hour"] <= 1, detection
+assert detection["steady", "expelled"]["p99_s"] < 2 < detection["pauses", "expelled"]["mean_s"], detection
+for phase in ("sent", "forward", "backward", "committed", "aggregation", "reduction"):
+    assert repairs["without a word", phase]["median_s"] < 4, repairs
 assert bench("--seeds", "0")[0] == 2

@@ -45,6 +45,29 @@ static void test_silence_grows_suspicious(void **state) {
     assert_true(timing_suspect(&link, now + 5 * TIMING_S));
 }
 
+static void hear_after(timing_link *link, uint64_t silence_ns) { timing_heard(link, link->heard_ns + silence_ns); }
+
+// Who was silent for long before is waited for longer; nobody for longer than 10 s; and whom one has known for less than that.
+static void test_expulsion_waits_as_the_line_has_taught(void **state) {
+    (void)state;
+    uint64_t now;
+    timing_link link = {0};
+    timing_heard(&link, START);
+    hear_after(&link, TIMING_HEARTBEAT_NS);
+    assert_int_equal(timing_expel_limit(&link), TIMING_EXPEL_SILENCE_NS);
+    link = steady(&now);
+    assert_int_equal(timing_expel_limit(&link), TIMING_EXPEL_STEADY_NS);
+    assert_true(timing_phi(&link, link.heard_ns + TIMING_EXPEL_STEADY_NS) >= TIMING_EXPEL_PHI);
+    hear_after(&link, TIMING_S);
+    assert_int_equal(timing_expel_limit(&link), 3 * TIMING_S);
+    hear_after(&link, TIMING_HEARTBEAT_NS);
+    assert_int_equal(timing_expel_limit(&link), 3 * TIMING_S);
+    hear_after(&link, 5 * TIMING_S);
+    assert_int_equal(timing_expel_limit(&link), TIMING_EXPEL_SILENCE_NS);
+    for (uint64_t quiet = 0; quiet < 2 * TIMING_QUIET_NS + TIMING_S; quiet += TIMING_HEARTBEAT_NS) hear_after(&link, TIMING_HEARTBEAT_NS);
+    assert_in_range(timing_expel_limit(&link), TIMING_EXPEL_STEADY_NS, 4 * TIMING_S);
+}
+
 static void test_never_heard_is_not_suspect(void **state) {
     (void)state;
     const timing_link link = {0};
@@ -172,7 +195,7 @@ static void test_what_others_say_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_false_alarms_are_forgiven), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_never_heard_is_not_suspect),
+        cmocka_unit_test(test_false_alarms_are_forgiven), cmocka_unit_test(test_silence_grows_suspicious), cmocka_unit_test(test_expulsion_waits_as_the_line_has_taught), cmocka_unit_test(test_never_heard_is_not_suspect),
         cmocka_unit_test(test_slow_lines_are_learnt),
         cmocka_unit_test(test_false_alarms_double),      cmocka_unit_test(test_false_alarms_are_counted),
         cmocka_unit_test(test_irregular_links_are_given_more_time),
