@@ -281,9 +281,10 @@ INLINE void neon_part(const gemm_panel *p, size_t col, const size_t vectors) {
             UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = vfmaq_f32(sum[i][v], b[v], x);
         }
     }
-    float *c = p->c + col;
-    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += p->c_stride) UNROLL for (size_t v = 0; v < vectors; v++)
-        vst1q_f32(c + 4 * v, p->add ? vaddq_f32(vld1q_f32(c + 4 * v), sum[i][v]) : sum[i][v]);
+    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) UNROLL for (size_t v = 0; v < vectors; v++) {
+        size_t at = i * p->c_stride + col + 4 * v;
+        vst1q_f32(p->c + at, p->add ? vaddq_f32(vld1q_f32(p->add + at), sum[i][v]) : sum[i][v]);
+    }
 }
 
 INLINE void neon_product(const gemm_panel *p, size_t cols) {
