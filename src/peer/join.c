@@ -13,12 +13,20 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
 // It was expelled from a stage of which nobody is left at this version, and has its state still.
 static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *stage) {
     uint16_t was = 0;
-    for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++)
-        if (p->former[i].incarnation == join->incarnation) was = p->former[i].stage;
-    for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].keeps == was && leader_sees_at_version(p, &p->members[i]) && member_answers(p, p->members[i].id)) return false;
-    if (was != 0) *stage = was;
-    return was != 0 && p->run_started;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
+        const former *f = &p->former[(p->next_former + i) % PEER_KEPT_FORMER];
+        if (f->incarnation == join->incarnation) was = f->stage;
+    }
+    if (was == 0 || !p->run_started) return false;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->keeps != was) continue;
+        count++;
+        if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
+    }
+    *stage = was;
+    return count < WIRE_MAX_STAGE_MEMBERS;
 }
 
 // The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.

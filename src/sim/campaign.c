@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,11 +128,12 @@ static bool is_quiet(const sim_campaign *campaign, uint64_t seed) {
 
 static _Noreturn void child_main(const sim_campaign *campaign, uint64_t offset, int pipe, uint64_t *now) {
     sim_bench bench = {.count = 0};
+    const struct itimerval limit = {.it_value.tv_sec = SIM_RUN_SECONDS};  // of its own: the machine may be busy
     outcome o;
     memset(&o, 0, sizeof o);
     for (uint64_t i = offset; i < campaign->count; i += campaign->processes) {
         o.seed = *now = campaign->first + i;
-        alarm(SIM_RUN_SECONDS);
+        setitimer(ITIMER_PROF, &limit, NULL);
         sim_case c = sim_campaign_case(campaign, o.seed);
         sim_bench_run(&bench, &c, sim_campaign_mix(campaign, o.seed).real, NULL, &o.report);
         const char *from = (const char *)&o;
@@ -208,7 +210,7 @@ static bool child_ended(const sim_campaign *campaign, FILE *out, child *c, uint6
     waitpid(c->pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
     outcome o = {.seed = *now, .report = {.failed = true}};
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) snprintf(o.report.text, sizeof o.report.text, "still running after %d s", SIM_RUN_SECONDS);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) snprintf(o.report.text, sizeof o.report.text, "still running after %d s of computing", SIM_RUN_SECONDS);
     else snprintf(o.report.text, sizeof o.report.text, "the process died (%s %d)", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     outcome_add(campaign, out, &o, r);
     c->offset = *now - campaign->first + campaign->processes;

@@ -2,7 +2,7 @@
 //     sim_sim_cluster                          the tests
 //     sim_sim_cluster --seeds FROM:COUNT [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--short-stores] [--private | --elastic]
 //         [--processes N] [--mutant NAME] [--trace]
-//     sim_sim_cluster --soak FROM:COUNT        all kinds of schedules (--mixed), with a line after every 2,000
+//     sim_sim_cluster --soak FROM:COUNT        schedules of every kind, with a line after every 500
 #include "campaign_run.h"
 #include "case_run.h"
 
@@ -264,7 +264,7 @@ static void test_copies_do_not_hide_a_loss(void **state) {
 
 // ---- by hand
 
-enum { SOAK_SLICE = 2000 };
+enum { SOAK_SLICE = 500 };
 
 typedef struct options {
     sim_campaign campaign;
