@@ -6,11 +6,13 @@
 
 void flow_init(flow *f) { memset(f, 0, sizeof *f); }
 
-flow_peer *flow_find(flow *f, uint64_t member) {
+const flow_peer *flow_known(const flow *f, uint64_t member) {
     for (uint32_t i = 0; i < f->count; i++)
         if (f->peer[i].member == member) return &f->peer[i];
     return NULL;
 }
+
+flow_peer *flow_find(flow *f, uint64_t member) { return (flow_peer *)flow_known(f, member); }
 
 flow_peer *flow_add(flow *f, uint64_t member) {
     flow_peer *found = flow_find(f, member);

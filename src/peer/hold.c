@@ -262,6 +262,8 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->path = body->path;
     h->forward_to = body->forward_to;
     h->repair = body->repair;
+    h->ahead_count = body->ahead_count;
+    memcpy(h->ahead, body->ahead, sizeof h->ahead);
     h->upstream = msg->sender;
     h->forward = WORK_QUEUED;
     answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);

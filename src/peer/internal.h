@@ -7,6 +7,7 @@
 #include "flow/flow.h"
 #include "flow/measure.h"
 #include "flow/router.h"
+#include "flow/schedule.h"
 #include "peer/peer.h"
 #include "peer/raft.h"
 #include "peer/timing.h"
@@ -139,6 +140,8 @@ typedef struct held {
     uint32_t rev, refused_rev;
     uint64_t commit_term;    // of the owner whose COMMIT gave `rev`
     member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
+    uint32_t ahead_count;
+    message_ahead ahead[WIRE_MAX_AHEAD];  // its owner's plan for its way on, the next stage first
     sending on, back;
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE
     uint64_t spent_ns;       // compute booked on it so far
@@ -385,6 +388,13 @@ typedef struct route_link {
     measure_link measured;    // the link from here
     uint64_t taken_ns;        // when a tensor was last answered
     uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
+    int64_t home[ROUTER_MAX_SOURCES];       // cost from there to each source, as it says; 0: not known
+    int64_t home_said[ROUTER_MAX_SOURCES];  // ... from here, as it was told
+    uint32_t train;           // that sounds this line, 0: none is under way
+    bool train_long;
+    uint64_t sounded_ns;      // 0: never
+    uint32_t heard_train, heard_index, heard_bytes;  // of the other end's
+    uint64_t heard_since_ns;
 } route_link;
 
 // Somebody whom my view may choose, or of my own stage.
@@ -397,8 +407,24 @@ typedef struct route_known {
     uint32_t rate_here;          // from it to me, as it measured
 } route_known;
 
+// What a peer of a small swarm says that its lines to the next stage cost.
+typedef struct route_lines {
+    member_id member;  // 0: nobody
+    message_lines said;
+} route_lines;
+
+// At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/flow/schedule.h).
+typedef struct route_plan {
+    uint64_t planned;  // 1 + the iteration of these ways
+    bool found;
+    message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // of microbatch m, by stage
+    route_lines lines[SCHEDULE_MAX_PEERS];
+    uint64_t align[2];        // behind it: what a search needs
+} route_plan;
+
 typedef struct routing {
     void *memory, *view_memory;
+    route_plan *plan;         // NULL: not at a data peer
     struct view *view;        // NULL: nobody has to choose
     route_known *known;       // [ROUTE_MAX_KNOWN]
     uint32_t known_count;
@@ -419,6 +445,9 @@ typedef struct routing {
     uint64_t changes;         // of who gets how many units
     uint64_t shape, told;     // hash of that now; of what was last told, costs included
     uint64_t told_ns;
+    uint64_t lines_told[ROUTER_MAX_SOURCES];     // hash of what each data peer was told of my lines
+    uint64_t lines_told_ns[ROUTER_MAX_SOURCES];
+    uint64_t sounds_until_ns;  // a train is under way, or was lost by then
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } routing;
 
@@ -503,6 +532,7 @@ struct peer {
     bool ready;             // whole state at `iteration`
     bool leaving, over;
     uint64_t iteration;     // t: what FINAL says comes next
+    uint64_t iteration_ns;  // when it began here
     uint64_t version;       // of my whole state, when ready
     uint64_t *block_version;  // [blocks of my stage], UINT64_MAX: not there. Whoever changes one calls reduce_blocks_changed
     uint64_t oldest_block, newest_block;  // of these versions
@@ -647,7 +677,8 @@ void on_deny(peer *p, const message *msg);
 void route_tick(peer *p);
 void on_route(peer *p, const message *msg);
 // Which of the next stage gets the microbatch by the router's units; 0: it has no unit, or nobody who has one can take it.
-member_id route_pick(peer *p, uint32_t m);
+// `wait`: who should have it has no room now, and it is worth waiting for.
+member_id route_pick(peer *p, uint32_t m, bool *wait);
 void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
 // A tensor was taken there, this long after it was sent.
 void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns);
@@ -661,6 +692,25 @@ void route_link_close(peer *p, route_link *l);
 void route_links_tick(peer *p);
 void route_say(peer *p, route_link *l);  // a frame without parts
 void route_flush(peer *p);
+message_route *route_frame_begin(peer *p, const route_link *l);  // in p->scratch; parts go in, then
+void route_frame_send(peer *p, route_link *l);
+// route_home.c
+void route_home_tell(peer *p);
+void route_home_heard(peer *p, route_link *l, const route_part *part);
+bool route_by_time(const peer *p);
+member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time);
+int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
+// route_sound.c
+bool route_worth_sounding(const peer *p);  // tensors are so large that a train costs nothing beside them
+void route_sound_tick(peer *p);
+void on_sound(peer *p, const message *msg);
+void on_sounded(peer *p, const message *msg);
+// route_plan.c
+size_t route_plan_bytes(const peer_run *run, const peer_config *config);
+void route_lines_tell(peer *p);
+void on_lines(peer *p, const message *msg);
+void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
+member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
 uint64_t route_time_at(const peer *p, const member *m);
 size_t route_view_bytes(const peer_run *run, const peer_config *config);
 void route_view_refresh(peer *p);  // members or links changed

@@ -40,6 +40,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
     p->has_close = false;
     p->iteration = final->iteration + 1;
+    p->iteration_ns = p->now;
     p->state_asked = p->state_known = false;
     if (p->sum_dirty) {
         task *clear = task_add(p, JOB_SUM_CLEAR);

@@ -60,6 +60,8 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     void *router_memory = carve(&c, 1, route_bytes(run, config));
     size_t view_bytes = route_view_bytes(run, config);
     void *view_memory = carve(&c, 1, view_bytes);
+    size_t plan_bytes = route_plan_bytes(run, config);
+    void *plan_memory = carve(&c, 1, plan_bytes);
     route_known *known = carve(&c, view_bytes > 0 ? ROUTE_MAX_KNOWN : 0, sizeof(route_known));
     if (p != NULL) {
         p->effects = effects;
@@ -75,6 +77,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->routing.memory = router_memory;
         p->ring = ring;
         p->routing.view_memory = view_memory;
+        p->routing.plan = plan_bytes > 0 ? plan_memory : NULL;
         p->routing.known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
@@ -96,6 +99,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->random.state = config->random_seed;
     p->microbatches = run->microbatches + run->eval_microbatches;
     p->iteration = run->start_version;
+    p->iteration_ns = now_ns;
     reduce_blocks_changed(p);
     p->lead.heard = true;
     p->lead.term = 1;
@@ -278,7 +282,9 @@ static bool may_speak(const peer *p, uint32_t from, const message *msg) {
 static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == MESSAGE_LEADER; }
 
 // Words about who is there, which no reduction waits for.
-static bool is_trifle(uint8_t kind) { return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW; }
+static bool is_trifle(uint8_t kind) {
+    return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_SOUNDED);
+}
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (!is_trifle(msg->kind)) reduce_stir(p);
@@ -316,6 +322,9 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_CAN_TAKE: on_can_take(p, msg); break;
     case MESSAGE_ROUTE: on_route(p, msg); break;
     case MESSAGE_VIEW: on_view(p, msg); break;
+    case MESSAGE_LINES: on_lines(p, msg); break;
+    case MESSAGE_SOUND: on_sound(p, msg); break;
+    case MESSAGE_SOUNDED: on_sounded(p, msg); break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;

@@ -314,6 +314,9 @@ void route_tick(peer *p) {
         route_view_look(p);
         look_at_costs(p);
         route_tell(p);
+        route_home_tell(p);
+        route_sound_tick(p);
+        route_lines_tell(p);
     }
     route_links_tick(p);
     if (r->bound > r->capacity) {
@@ -348,12 +351,16 @@ static bool late(const peer *p, const flow_peer *f, const held *h) {
     return false;
 }
 
-member_id route_pick(peer *p, uint32_t m) {
+member_id route_pick(peer *p, uint32_t m, bool *wait) {
     routing *r = &p->routing;
     const held *h = &p->held[m];
     uint32_t k = r->router == NULL ? ROUTER_MAX_SOURCES : source_index(r, h->owner);
     if (k >= r->sources || k >= ROUTER_MAX_SOURCES) return 0;
     begin_shares(p);
+    if (route_by_time(p)) {
+        member_id soonest = route_pick_planned(p, m, k, wait);
+        if (soonest != 0 || *wait) return soonest;
+    }
     router_unit unit[ROUTE_MAX_UNITS];
     uint32_t units = router_units(r->router, unit, ROUTE_MAX_UNITS);
     if (units > ROUTE_MAX_UNITS) units = ROUTE_MAX_UNITS;

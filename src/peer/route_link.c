@@ -20,6 +20,9 @@ void route_link_close(peer *p, route_link *l) {
     l->up = l->broken = false;
     l->heard = l->sent = l->got = l->told = 0;
     l->session = 0;
+    l->train = l->heard_train = 0;
+    memset(l->home, 0, sizeof l->home);
+    memset(l->home_said, 0, sizeof l->home_said);
 }
 
 void route_link_open(peer *p, route_link *l) {
@@ -32,7 +35,7 @@ void route_link_open(peer *p, route_link *l) {
 
 static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; }
 
-static message_route *frame_begin(peer *p, const route_link *l) {
+message_route *route_frame_begin(peer *p, const route_link *l) {
     message_route *frame = &peer_compose(p, MESSAGE_ROUTE)->u.route;
     frame->session = l->session;
     frame->heard = l->heard;
@@ -48,7 +51,7 @@ static message_route *frame_begin(peer *p, const route_link *l) {
 }
 
 // Sends p->scratch. A frame that is lost here would leave a hole in what the other end knows.
-static void frame_send(peer *p, route_link *l) {
+void route_frame_send(peer *p, route_link *l) {
     message_route *frame = &p->scratch.u.route;
     if (frame->parts > 0) frame->sequence = ++l->sent;
     bool sent = peer_send_member(p, l->member, 0);
@@ -58,8 +61,8 @@ static void frame_send(peer *p, route_link *l) {
 }
 
 void route_say(peer *p, route_link *l) {
-    frame_begin(p, l);
-    frame_send(p, l);
+    route_frame_begin(p, l);
+    route_frame_send(p, l);
 }
 
 static bool cost_good(int64_t cost) { return cost >= -MOST_COST && cost <= MOST_COST; }
@@ -126,9 +129,9 @@ void route_flush(peer *p) {
         if (l == NULL || !l->up || l->broken) continue;
         bool fits = l == to && frame->parts < WIRE_MAX_ROUTE_PARTS && words + words_of(&out) <= WIRE_MAX_ROUTE_WORDS;
         if (!fits) {
-            if (to != NULL) frame_send(p, to);
+            if (to != NULL) route_frame_send(p, to);
             to = l;
-            frame = frame_begin(p, l);
+            frame = route_frame_begin(p, l);
             words = 0;
         }
         frame->part[frame->parts] = part_of(&out);
@@ -142,7 +145,7 @@ void route_flush(peer *p) {
         frame->parts++;
         words += words_of(&out);
     }
-    if (to != NULL) frame_send(p, to);
+    if (to != NULL) route_frame_send(p, to);
 }
 
 // ---- frames in ----------------------------------------------------------------------------------------------------
@@ -184,7 +187,9 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
     for (uint32_t i = 0; i < frame->parts && l->up && l->session == session && !l->broken; i++) {
         const route_part *part = &frame->part[i];
         router_message m;
-        if (message_of(part, frame->word + words, &m)) {
+        if (part->kind == ROUTE_HOME) {
+            route_home_heard(p, l, part);
+        } else if (message_of(part, frame->word + words, &m)) {
             m.from = (router_peer)l->member;
             m.to = (router_peer)p->me;
             m.joined = i > 0;

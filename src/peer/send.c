@@ -50,6 +50,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->hash = h->y_hash;
     body->path = h->path;
     body->path.member[p->stage] = p->me;
+    for (uint32_t i = 1; i < h->ahead_count; i++) body->ahead[body->ahead_count++] = h->ahead[i];
     if (!peer_send_member(p, to, h->y)) return false;
     sent(p, &h->on, to);
     flow_sent(&p->flow, to);
@@ -59,8 +60,10 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
 static void forward_routed(peer *p, uint32_t m) {
     held *h = &p->held[m];
     for (;;) {
-        member_id to = route_pick(p, m);
+        bool wait = false;
+        member_id to = route_pick(p, m, &wait);
         bool by_unit = to != 0;
+        if (wait) break;
         if (!by_unit) to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
         if (to == 0) break;
         if (transmit_forward(p, m, to, false)) {
@@ -201,6 +204,7 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
         return;
     }
     if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
+    if (h->on.state == SEND_SENT && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
     if (reason != DENY_FULL) add_tried(&h->on, by);
     if (named || p->stage + 1 == p->run.stages) {  // to a named member: try it again later, or let the owner choose
         h->on.state = SEND_LOST;

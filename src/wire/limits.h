@@ -20,6 +20,9 @@ enum {
     WIRE_MAX_ROUTE_UNITS = 4096,             // units of flow over one link
     WIRE_VIEW_AXES = 3,                      // of a place, beside its height
     WIRE_MAX_VIEW_CARDS = 8,                 // in one VIEW
+    WIRE_MAX_LINES = 64,                     // in one LINES
+    WIRE_MAX_SOUND_BYTES = 16 * 1024,        // of zeros in one SOUND
+    WIRE_MAX_AHEAD = 16,                     // members that a FORWARD names for its way on
     WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor
     WIRE_MAX_LOG_ENTRIES_PER_GET = 256,

@@ -21,6 +21,12 @@ static void code_forward(codec *c, message_forward *forward) {
     codec_bool(c, &forward->repair);
     codec_u64(c, &forward->hash);
     codec_path(c, &forward->path);
+    uint32_t ahead = codec_count32(c, &forward->ahead_count, WIRE_MAX_AHEAD);
+    for (uint32_t i = 0; i < ahead; i++) {
+        codec_u32(c, &forward->ahead[i].member);
+        codec_u32(c, &forward->ahead[i].after_us);
+        codec_require(c, forward->ahead[i].after_us <= WIRE_MAX_LINK_COST);
+    }
 }
 
 static void code_backward(codec *c, message_backward *backward) {
@@ -288,6 +294,35 @@ static void code_holdings(codec *c, message_holdings *holdings) {
     codec_set(c, &holdings->returning);
     codec_set(c, &holdings->backward);
     codec_set(c, &holdings->committed);
+}
+
+static void code_lines(codec *c, message_lines *lines) {
+    uint32_t count = codec_count32(c, &lines->count, WIRE_MAX_LINES);
+    for (uint32_t i = 0; i < count; i++) {
+        codec_u32(c, &lines->line[i].member);
+        codec_u32(c, &lines->line[i].cost);
+        codec_require(c, lines->line[i].cost <= WIRE_MAX_LINK_COST);
+    }
+}
+
+static void code_sound(codec *c, message_sound *sound) {
+    codec_u32(c, &sound->train);
+    codec_u16(c, &sound->index);
+    codec_u16(c, &sound->count);
+    codec_require(c, sound->index < sound->count);
+    for (uint32_t left = codec_count16(c, &sound->padding, WIRE_MAX_SOUND_BYTES); left > 0;) {
+        uint8_t zeros[256] = {0};
+        uint32_t part = left < sizeof zeros ? left : sizeof zeros;
+        codec_bytes(c, zeros, part);
+        for (uint32_t i = 0; i < part; i++) codec_require(c, zeros[i] == 0);
+        left -= part;
+    }
+}
+
+static void code_sounded(codec *c, message_sounded *sounded) {
+    codec_u32(c, &sounded->train);
+    codec_u32(c, &sounded->bytes);
+    codec_u64(c, &sounded->ns);
 }
 
 void codec_message(codec *c, message *msg) {

@@ -18,7 +18,7 @@ typedef uint64_t member_id;
     X(COMMIT, commit) X(COUNTED, counted) X(SETTLED, settled) X(BEGIN_AGGREGATION, begin)                      \
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
-    X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings)                                       \
+    X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings) X(LINES, lines) X(SOUND, sound) X(SOUNDED, sounded) \
     X(VOTE, vote) X(VOTED, voted) X(APPEND, append) X(APPENDED, appended) X(HAND_OVER, hand_over) X(LEADER, leader)
 
 typedef enum message_kind {
@@ -63,6 +63,11 @@ typedef struct message_set {
     uint64_t words[WIRE_SET_WORDS];
 } message_set;
 
+// Where a microbatch should go, and how long after the iteration began at the earliest: until then others have the slots there.
+typedef struct message_ahead {
+    uint32_t member, after_us;
+} message_ahead;
+
 // Payload: x. `forward_to` is the last stage that must compute it: the number of stages in the ordinary case (on and
 // home to the owner), less in a repair, whose last member waits for dy.
 typedef struct message_forward {
@@ -71,8 +76,10 @@ typedef struct message_forward {
     uint16_t forward_to;
     bool home;  // the receiver is the owner, x goes into norm, head and loss
     bool repair;
-    uint64_t hash;  // of x
+    uint32_t ahead_count;  // 0: whoever holds it chooses where it goes on
+    uint64_t hash;         // of x
     message_path path;
+    message_ahead ahead[WIRE_MAX_AHEAD];  // where its owner would like it to go from the receiver on, the next stage first
 } message_forward;
 
 // Payload: dy. `back_to` is the lowest stage that must compute its input gradient: 0 in the ordinary case.
@@ -448,6 +455,27 @@ typedef struct message_holdings {
     message_set committed;                           // told to count, or counted
 } message_holdings;
 
+// What a tensor's way to members of the next stage costs, from the sender.
+typedef struct message_lines {
+    uint32_t count;
+    struct {
+        uint32_t member, cost;  // in microseconds
+    } line[WIRE_MAX_LINES];
+} message_lines;
+
+// One of a train that sounds a line, with so many zeros behind it.
+typedef struct message_sound {
+    uint32_t train;
+    uint16_t index, count;  // index < count
+    uint16_t padding;       // bytes, up to WIRE_MAX_SOUND_BYTES
+} message_sound;
+
+// How a train came: its bytes behind the first message, and the time from that one to the last.
+typedef struct message_sounded {
+    uint32_t train, bytes;
+    uint64_t ns;
+} message_sounded;
+
 // What a part of a ROUTE says (src/flow/router.h explains the messages). A kind that does not use a field leaves it zero.
 typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: half, low and high half of the cost from there on
@@ -460,6 +488,7 @@ typedef enum route_kind {
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,  // all but side and moved; words
+    ROUTE_HOME,    // source, cost: of the cheapest way from the sender to that data peer; 0: it knows none
     ROUTE_KINDS
 } route_kind;
 

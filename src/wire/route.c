@@ -43,6 +43,7 @@ static const layout layouts[ROUTE_KINDS] = {
     [ROUTE_QUERY] = {ANYTHING, OTHER_WORDS, "query"},
     [ROUTE_UNITS] = {ANYTHING, OTHER_WORDS, "units"},
     [ROUTE_RELINK] = {ANYTHING, OTHER_WORDS, "relink"},
+    [ROUTE_HOME] = {SOURCE | COST, 0, "home"},
 };
 
 static void below(codec *c, uint32_t *value, uint32_t end) {

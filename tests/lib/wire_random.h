@@ -187,6 +187,8 @@ static inline void random_forward(wire_random *w, message_forward *b) {
     b->repair = random_bool(w);
     b->hash = random_u64(w);
     random_path(w, &b->path);
+    b->ahead_count = random_count(w, WIRE_MAX_AHEAD);
+    for (uint32_t i = 0; i < b->ahead_count; i++) b->ahead[i] = (message_ahead){random_u32(w), random_u32(w) >> 2};
 }
 
 static inline void random_backward(wire_random *w, message_backward *b) {
@@ -241,6 +243,27 @@ static inline void random_probe(wire_random *w, message_probe *b) {
 }
 
 static inline void random_survey(wire_random *w, message_survey *b) { b->owner_term = random_u64(w); }
+
+static inline void random_lines(wire_random *w, message_lines *b) {
+    b->count = random_count(w, WIRE_MAX_LINES);
+    for (uint32_t i = 0; i < b->count; i++) {
+        b->line[i].member = random_u32(w);
+        b->line[i].cost = random_u32(w) >> 2;
+    }
+}
+
+static inline void random_sound(wire_random *w, message_sound *b) {
+    b->train = random_u32(w);
+    b->count = (uint16_t)(1 + rng_below(w->r, 1000));
+    b->index = (uint16_t)rng_below(w->r, b->count);
+    b->padding = random_count(w, WIRE_MAX_SOUND_BYTES);
+}
+
+static inline void random_sounded(wire_random *w, message_sounded *b) {
+    b->train = random_u32(w);
+    b->bytes = random_u32(w);
+    b->ns = random_u64(w);
+}
 
 static inline void random_holdings(wire_random *w, message_holdings *b) {
     b->owner_term = random_u64(w);
@@ -443,8 +466,8 @@ static inline void random_leader(wire_random *w, message_leader *b) {
 
 // The fields that a part of each kind has, and the words: at most so many, in steps of so many.
 static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
-    bool any = p->kind >= ROUTE_OFFER, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
-    bool token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY && !loads);
+    bool any = p->kind >= ROUTE_OFFER && p->kind <= ROUTE_RELINK, home = p->kind == ROUTE_HOME, loads = p->kind == ROUTE_ADVERT_OF_LOADS;
+    bool token = any || (p->kind >= ROUTE_FLOW_OF_TOKEN && p->kind != ROUTE_DENY && !loads && !home);
     bool counts = any || p->kind == ROUTE_FLOW || p->kind == ROUTE_FLOW_OF_TOKEN || p->kind == ROUTE_COMMIT;
     if (p->kind == ROUTE_LABEL) p->side = random_below(w, 3);
     if (counts || p->kind == ROUTE_ABORT) p->why = (uint8_t)random_u64(w);
@@ -452,9 +475,9 @@ static inline void random_part(wire_random *w, route_part *p, uint32_t room) {
     if (token) p->origin = random_u32(w) >> 1;
     if (token) p->serial = random_u32(w);
     if (p->kind != ROUTE_ABORT) p->source = random_u32(w) >> (w->below == 0);
-    bool cost = any || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
+    bool cost = any || home || p->kind == ROUTE_LABEL || p->kind == ROUTE_ADVERT || loads || p->kind == ROUTE_LOCK;
     if (cost) p->cost = (int64_t)(rng_next(w->r) >> (w->below > 0 ? 50 : 6)) * (random_bool(w) ? 1 : -1);
-    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
+    if (p->kind != ROUTE_LABEL && p->kind != ROUTE_ABORT && !home) p->units = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     if (counts || loads) p->taken_back = random_u32(w) >> !any;
     if (p->kind == ROUTE_COMMIT) p->moved = random_u32(w) % (WIRE_MAX_ROUTE_UNITS + 1);
     uint16_t most = p->kind == ROUTE_LABEL ? 40 : p->kind == ROUTE_LOCK ? 44 : any ? 160 : 0;

@@ -119,7 +119,7 @@ static void test_oracle_needs_every_stage(void **state) {
 
 typedef struct outcome {
     uint64_t hash;
-    double share;   // of the oracle's time in the time of all iterations
+    double share;   // of the oracle's time in the time of all iterations but the first
     double double_work;  // compute that was done twice though nobody had died with it, of what is needed
     uint32_t repairs;
 } outcome;
@@ -137,9 +137,11 @@ static outcome run(const t2_case *c, t2_system system) {
         const sim_swarm_iteration *it = &r.report.iteration[i];
         assert_int_equal(it->microbatches, T2_DATA * T2_MICROBATCHES);
         assert_true(it->transfer_ns > 0 && r.oracle_ns[i] > 0);
-        oracle_s += (double)r.oracle_ns[i] / 1e9;
-        seconds += (double)(it->end_ns - it->start_ns) / 1e9;
+        oracle_s += i > 0 ? (double)r.oracle_ns[i] / 1e9 : 0;
+        seconds += i > 0 ? (double)(it->end_ns - it->start_ns) / 1e9 : 0;
         computed += (double)(it->useful_ns + it->wasted_ns) - (double)it->lost_ns;
+        // in the first one lines are not known yet, and relays help that came after it had begun
+        if (i > 0 && c->churn == 0) assert_true(r.oracle_ns[i] <= it->end_ns - it->start_ns);
         out.repairs += it->repairs;
     }
     out.hash = r.report.hash;
@@ -159,9 +161,9 @@ static void test_the_same_again(void **state) {
 // Nobody crashes: nobody is quicker than who sees everything, and however long a tensor takes, nobody is thought to be gone.
 static void test_a_quiet_swarm_repairs_nothing(void **state) {
     (void)state;
-    t2_case c = {.iterations = 2, .seed = 1};
+    t2_case c = {.iterations = 3, .seed = 1};
     outcome o = run(&c, T2_BRAID);
-    assert_true(o.share > 0.2 && o.share <= 1);
+    assert_true(o.share > 0.9);  // it is 0.99 and more: data peers plan the ways, and what they plan happens
     assert_int_equal(o.repairs, 0);
     assert_true(o.double_work < 0.001);
 }

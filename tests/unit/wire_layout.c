@@ -35,10 +35,11 @@ static void test_forward(void **state) {
     (void)state;
     message m = header(MESSAGE_FORWARD);
     m.u.forward = (message_forward){.subject = subject, .owner = 0x0b, .forward_to = 4, .home = true,
-                                    .hash = 0x1122334455667788, .path = {.stages = 3, .member = {0x0b, 0x0c}}};
+                                    .hash = 0x1122334455667788, .path = {.stages = 3, .member = {0x0b, 0x0c}},
+                                    .ahead_count = 2, .ahead = {{0x0d, 3}, {0x0e, 4}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
                  "01" HEADER_HEX SUBJECT_HEX "0b00000000000000 0400 01 00 8877665544332211"
-                 "0300 0b00000000000000 0c00000000000000 0000000000000000");
+                 "0300 0b00000000000000 0c00000000000000 0000000000000000 02000000 0d000000 03000000 0e000000 04000000");
 }
 
 static void test_deny(void **state) {
@@ -114,7 +115,7 @@ static void test_append_of_voters(void **state) {
                                   .has_entry = true, .entry = {.index = 9, .term = 3, .kind = LOG_VOTERS}};
     m.u.append.entry.u.voters = (log_voters){.count = 1, .voter = {{.id.bytes = {0xaa, [31] = 0xbb}, .store = 10, .address = "h:1"}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "22" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "25" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
                  "0600000000000000 0700000000000000 0800000000000000 01 0900000000000000 0300000000000000 09 0100"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0a00000000000000 0300 683a31");
 }
@@ -163,6 +164,19 @@ static void test_survey_and_holdings(void **state) {
                  "0100 0500000000000000 0100 0400000000000000 0100 0300000000000000");
 }
 
+static void test_lines_and_sounds(void **state) {
+    (void)state;
+    message m = header(MESSAGE_LINES);
+    m.u.lines = (message_lines){.count = 2, .line = {{1, 1000}, {2, 2000}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "20" HEADER_HEX "02000000 01000000 e8030000 02000000 d0070000");
+    m = header(MESSAGE_SOUND);
+    m.u.sound = (message_sound){.train = 5, .index = 1, .count = 8, .padding = 3};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "21" HEADER_HEX "05000000 0100 0800 0300 000000");
+    m = header(MESSAGE_SOUNDED);
+    m.u.sounded = (message_sounded){.train = 5, .bytes = 6, .ns = 7};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "22" HEADER_HEX "05000000 06000000 0700000000000000");
+}
+
 static void test_final_in_the_log_file(void **state) {
     (void)state;
     log_entry e = {.index = 1, .term = 2, .kind = LOG_FINAL};
@@ -206,6 +220,7 @@ int main(void) {
         cmocka_unit_test(test_log_of_a_member),
         cmocka_unit_test(test_log_of_a_shadow_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
+        cmocka_unit_test(test_lines_and_sounds),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_handshake),

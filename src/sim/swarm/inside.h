@@ -88,6 +88,7 @@ typedef struct swarm_way {
     uint32_t connection;      // 0: none
     uint64_t opened;          // connections dialed from here so far
     uint64_t last_ns[LANES];  // arrival of the newest
+    uint64_t control_ns;      // until when messages keep the pair's own line busy
     scenario_link link;
     bool local;               // both ends on one machine
     swarm_list waiting;       // payloads in their order; the first is on its way

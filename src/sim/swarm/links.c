@@ -65,13 +65,17 @@ void swarm_arrive_at(swarm *w, swarm_way *way, swarm_item *item, uint64_t at_ns)
 }
 
 // When the last bit of a message has left.
-static uint64_t control_leaves(swarm *w, const swarm_way *way, uint64_t bytes) {
+static uint64_t control_leaves(swarm *w, swarm_way *way, uint64_t bytes) {
     swarm_machine *a = &w->machine[w->peer[way->from].s->machine], *b = &w->machine[w->peer[way->to].s->machine];
     uint64_t bits = bytes * 8 * SWARM_S, now = w->core->now;
     if (way->local) return now + (way->link.bps ? bits / way->link.bps : 0);
     uint64_t begin = a->control_ns > now ? a->control_ns : now;
     uint64_t end = begin + (a->up_bps ? bits / a->up_bps : 0);
     a->control_ns = end;
+    if (way->link.bps > 0) {
+        begin = way->control_ns > end ? way->control_ns : end;
+        way->control_ns = end = begin + bits / way->link.bps;
+    }
     return end + (b->down_bps ? bits / b->down_bps : 0);
 }
 

@@ -1,0 +1,268 @@
+#include "flow/schedule.h"
+
+#include "base/err.h"
+#include "base/rng.h"
+
+#include <string.h>
+
+enum {
+    STARTS = 4,           // of the search: one in turn, the others by chance
+    FIRST_THRESHOLD = 30,  // a part of so many of the first value
+    FINE = 1024,          // of the threshold's fall
+    MEAN_WEIGHT = 64,     // the last microbatch counts so many times as much as the mean one
+};
+
+#define NEVER INT64_MAX
+
+// A way's next arrival; while it waits for a slot there is none.
+typedef struct arrival {
+    int64_t time;
+    uint16_t way;
+} arrival;
+
+struct schedule {
+    uint32_t stages, peers, ways;
+    schedule_peer peer[SCHEDULE_MAX_PEERS];
+    uint16_t member[SCHEDULE_MAX_STAGES][SCHEDULE_MAX_PEERS];
+    uint32_t members[SCHEDULE_MAX_STAGES];
+    int64_t line[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
+    uint16_t home[SCHEDULE_MAX_WAYS];
+    uint16_t path[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES], best[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];
+    int64_t time;
+    int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // for that stage
+    uint64_t effort;
+
+    // of one evaluation
+    int64_t busy[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
+    uint32_t taken[SCHEDULE_MAX_PEERS];
+    uint16_t at[SCHEDULE_MAX_WAYS];  // place on its way: 0 .. stages - 1 there, stages: home, then back to 2 * stages
+    arrival heap[SCHEDULE_MAX_WAYS];  // a way is in one place
+    uint32_t heaped;
+    uint16_t waiting[SCHEDULE_MAX_WAYS];  // for a slot, in the order in which they began to
+    uint32_t waits;
+};
+
+uint32_t schedule_bytes(void) { return sizeof(schedule); }
+
+schedule *schedule_init(void *memory, uint32_t stages) {
+    schedule *s = memory;
+    BRAID_ASSERT(stages >= 2 && stages <= SCHEDULE_MAX_STAGES);
+    memset(s, 0, sizeof *s);
+    s->stages = stages;
+    return s;
+}
+
+uint32_t schedule_peer_add(schedule *s, schedule_peer peer) {
+    if (s->peers == SCHEDULE_MAX_PEERS || peer.stage >= s->stages) return SCHEDULE_MAX_PEERS;
+    s->peer[s->peers] = peer;
+    s->member[peer.stage][s->members[peer.stage]++] = (uint16_t)s->peers;
+    return s->peers++;
+}
+
+void schedule_line(schedule *s, uint32_t from, uint32_t to, int64_t cost) {
+    s->line[from][to] = cost;
+    s->line[to][from] = cost;  // gradients
+}
+
+bool schedule_way_add(schedule *s, uint32_t home) {
+    if (s->ways == SCHEDULE_MAX_WAYS) return false;
+    s->home[s->ways] = (uint16_t)home;
+    s->path[s->ways++][0] = (uint16_t)home;
+    return true;
+}
+
+uint64_t schedule_member(const schedule *s, uint32_t way, uint32_t stage) { return s->peer[s->best[way][stage]].member; }
+int64_t schedule_leave(const schedule *s, uint32_t way, uint32_t stage) { return s->leave[way][stage]; }
+int64_t schedule_time(const schedule *s) { return s->time; }
+
+// ---- what an iteration would take -----------------------------------------------------------------------------------
+
+static bool before(arrival a, arrival b) { return a.time < b.time || (a.time == b.time && a.way < b.way); }
+
+static void heap_put(schedule *s, arrival a) {
+    uint32_t at = s->heaped++;
+    for (; at > 0 && before(a, s->heap[(at - 1) / 2]); at = (at - 1) / 2) s->heap[at] = s->heap[(at - 1) / 2];
+    s->heap[at] = a;
+}
+
+static arrival heap_take(schedule *s) {
+    arrival first = s->heap[0], last = s->heap[--s->heaped];
+    uint32_t at = 0;
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= s->heaped) break;
+        if (child + 1 < s->heaped && before(s->heap[child + 1], s->heap[child])) child++;
+        if (!before(s->heap[child], last)) break;
+        s->heap[at] = s->heap[child];
+        at = child;
+    }
+    s->heap[at] = last;
+    return first;
+}
+
+// Where a way is at its `at`-th place.
+static uint32_t place(const schedule *s, uint32_t way, uint32_t at) {
+    uint32_t stage = at <= s->stages ? at % s->stages : 2 * s->stages - at;
+    return s->path[way][stage];
+}
+
+static void set_out(schedule *s, uint32_t way, int64_t now) {
+    uint32_t from = place(s, way, s->at[way]), to = place(s, way, s->at[way] + 1u);
+    int64_t start = s->busy[from][to] > now ? s->busy[from][to] : now;
+    s->busy[from][to] = start + s->line[from][to];
+    s->at[way]++;
+    s->effort++;
+    heap_put(s, (arrival){s->busy[from][to], (uint16_t)way});
+}
+
+// On the way there a relay must have a slot.
+static bool try_to_go(schedule *s, uint32_t way, int64_t now) {
+    uint32_t next = s->at[way] + 1u;
+    if (next < s->stages) {
+        uint32_t to = place(s, way, next);
+        if (s->taken[to] >= s->peer[to].capacity) return false;
+        s->taken[to]++;
+        s->leave[way][next] = now;
+    }
+    set_out(s, way, now);
+    return true;
+}
+
+static void let_go(schedule *s, int64_t now) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->waits; i++)
+        if (!try_to_go(s, s->waiting[i], now)) s->waiting[kept++] = s->waiting[i];
+    s->waits = kept;
+}
+
+// The iteration's end weighs most; between equal ones, that as many as possible end early.
+static int64_t evaluate(schedule *s, int64_t *time) {
+    int64_t end = 0, sum = 0;
+    memset(s->busy, 0, sizeof s->busy);
+    memset(s->taken, 0, sizeof s->taken);
+    s->heaped = s->waits = 0;
+    for (uint32_t way = 0; way < s->ways; way++) {
+        s->at[way] = 0;
+        if (!try_to_go(s, way, 0)) s->waiting[s->waits++] = (uint16_t)way;
+    }
+    while (s->heaped > 0) {
+        arrival a = heap_take(s);
+        uint32_t at = s->at[a.way];
+        if (at == 2 * s->stages) {
+            sum += a.time;
+            end = a.time;
+            for (uint32_t stage = 1; stage < s->stages; stage++) s->taken[s->path[a.way][stage]]--;
+            let_go(s, a.time);
+        } else if (!try_to_go(s, a.way, a.time)) {
+            s->waiting[s->waits++] = a.way;
+        }
+    }
+    *time = end;
+    return end * MEAN_WEIGHT + sum / s->ways;
+}
+
+// ---- the search -----------------------------------------------------------------------------------------------------
+
+static bool connected(const schedule *s, uint32_t way, uint32_t stage) {
+    uint32_t next = stage + 1 == s->stages ? 0 : stage + 1;
+    return s->line[s->path[way][stage - 1]][s->path[way][stage]] > 0 && s->line[s->path[way][stage]][s->path[way][next]] > 0;
+}
+
+// Any member of a stage that can be reached, from the `pick`-th on.
+static bool start_way(schedule *s, uint32_t way, rng *chance, uint32_t start) {
+    for (uint32_t stage = 1; stage < s->stages; stage++) {
+        uint32_t n = s->members[stage], pick = start == 0 ? way : (uint32_t)rng_below(chance, n), tried = 0;
+        for (; tried < n; tried++) {
+            uint32_t member = s->member[stage][(pick + tried) % n];
+            bool reached = s->line[s->path[way][stage - 1]][member] > 0, last = stage + 1 == s->stages;
+            if (s->peer[member].capacity == 0 || !reached || (last && s->line[member][s->home[way]] == 0)) continue;
+            s->path[way][stage] = (uint16_t)member;
+            break;
+        }
+        if (tried == n) return false;
+    }
+    return true;
+}
+
+static bool start_ways(schedule *s, rng *chance, uint32_t start) {
+    for (uint32_t stage = 1; stage < s->stages; stage++)
+        if (s->members[stage] == 0) return false;
+    for (uint32_t way = 0; way < s->ways; way++)
+        if (!start_way(s, way, chance, start)) return false;
+    return true;
+}
+
+// Members of a stage on one or two ways change places.
+typedef struct change {
+    uint32_t stage, way, other;  // other == ways: `way` alone
+    uint16_t was, others_was;
+} change;
+
+static void put_back(schedule *s, const change *c) {
+    s->path[c->way][c->stage] = c->was;
+    if (c->other < s->ways) s->path[c->other][c->stage] = c->others_was;
+}
+
+// One member for another, or two ways' members swapped. False: nothing has changed.
+static bool change_by_chance(schedule *s, rng *chance, change *c) {
+    *c = (change){.stage = 1 + (uint32_t)rng_below(chance, s->stages - 1), .way = (uint32_t)rng_below(chance, s->ways), .other = s->ways};
+    c->was = s->path[c->way][c->stage];
+    uint16_t to = s->member[c->stage][rng_below(chance, s->members[c->stage])];
+    if (rng_below(chance, 2) != 0) {
+        c->other = (uint32_t)rng_below(chance, s->ways);
+        to = c->others_was = s->path[c->other][c->stage];
+        s->path[c->other][c->stage] = c->was;
+    }
+    s->path[c->way][c->stage] = to;
+    if (to == c->was) return false;
+    bool good = s->peer[to].capacity > 0 && connected(s, c->way, c->stage) && (c->other == s->ways || connected(s, c->other, c->stage));
+    if (!good) put_back(s, c);
+    return good;
+}
+
+typedef struct finding {
+    int64_t value, time;
+} finding;
+
+static void keep_better(schedule *s, finding *best, finding now) {
+    if (now.value >= best->value) return;
+    *best = now;
+    memcpy(s->best, s->path, sizeof s->best);
+}
+
+// Threshold accepting: what is worse by less than a threshold is kept, too, and the threshold falls to nothing.
+static void anneal(schedule *s, rng *chance, finding *best) {
+    finding now;
+    uint64_t from = s->effort;
+    now.value = evaluate(s, &now.time);
+    keep_better(s, best, now);
+    int64_t first = now.value / FIRST_THRESHOLD;
+    while (s->effort - from < SCHEDULE_EFFORT / STARTS) {
+        change c;
+        int64_t left = (int64_t)(SCHEDULE_EFFORT / STARTS - (s->effort - from)) * FINE / (SCHEDULE_EFFORT / STARTS);
+        s->effort++;
+        if (!change_by_chance(s, chance, &c)) continue;
+        finding then;
+        then.value = evaluate(s, &then.time);
+        if (then.value < now.value + first / (FINE * FINE) * left * left) {
+            now = then;
+            keep_better(s, best, now);
+        } else {
+            put_back(s, &c);
+        }
+    }
+}
+
+bool schedule_search(schedule *s) {
+    finding best = {.value = NEVER};
+    rng chance = {rng_seed(s->ways, s->peers)};
+    s->effort = 0;
+    if (s->ways == 0) return false;
+    for (uint32_t start = 0; start < STARTS; start++) {
+        if (!start_ways(s, &chance, start)) return false;
+        anneal(s, &chance, &best);
+    }
+    memcpy(s->path, s->best, sizeof s->path);
+    evaluate(s, &s->time);
+    return true;
+}

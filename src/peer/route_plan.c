@@ -1,0 +1,176 @@
+// The ways of an iteration where lines are slow beside computing: each peer tells data peers what its lines cost, and they plan
+// (src/flow/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
+// long, chooses by itself (route_home.c).
+#include "peer/internal.h"
+
+#include <string.h>
+
+static const uint64_t lines_again_ns = 10000000000;  // what was told is told again: it may have been lost
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+static bool plans(const peer_run *run, const peer_config *config) {
+    return config->kind == MEMBER_DATA && run->routing == ROUTER_BRAID && run->stages > 1 && run->stages <= SCHEDULE_MAX_STAGES &&
+           run->microbatches <= SCHEDULE_MAX_WAYS;
+}
+
+size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
+    return plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
+}
+
+// ---- what lines cost ----------------------------------------------------------------------------------------------
+
+static void my_lines(const peer *p, message_lines *lines) {
+    const routing *r = &p->routing;
+    lines->count = 0;
+    for (uint32_t i = 0; i < r->links && lines->count < WIRE_MAX_LINES; i++) {
+        const route_link *l = &r->link[i];
+        bool known = measure_value(&l->measured.rate[MEASURE_TO]) != 0 && l->measured.cost != 0;
+        if (!l->up || !known || !route_is_next(p, l->member)) continue;
+        lines->line[lines->count].member = (uint32_t)l->member;
+        lines->line[lines->count++].cost = (uint32_t)route_cost_of(l);
+    }
+}
+
+static uint64_t hash_of(const message_lines *lines) {
+    uint64_t hash = 1;
+    for (uint32_t i = 0; i < lines->count; i++) hash = rng_seed(rng_seed(hash, lines->line[i].member), lines->line[i].cost);
+    return hash;
+}
+
+static bool small_enough(const peer *p) { return p->member_count <= SCHEDULE_MAX_PEERS; }
+
+void route_lines_tell(peer *p) {
+    routing *r = &p->routing;
+    message_lines lines;
+    if (!small_enough(p) || p->run.stages > SCHEDULE_MAX_STAGES || !route_by_time(p)) return;
+    my_lines(p, &lines);
+    uint64_t hash = hash_of(&lines);
+    for (uint32_t k = 0; k < r->sources; k++) {
+        bool again = p->now >= r->lines_told_ns[k] + lines_again_ns;
+        if (r->source[k] == p->me || (hash == r->lines_told[k] && !again)) continue;
+        peer_compose(p, MESSAGE_LINES)->u.lines = lines;
+        if (!peer_send_member(p, r->source[k], 0)) continue;
+        r->lines_told[k] = hash;
+        r->lines_told_ns[k] = p->now;
+    }
+}
+
+static route_lines *lines_of(route_plan *plan, member_id of) {
+    for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS; i++)
+        if (plan->lines[i].member == of) return &plan->lines[i];
+    return NULL;
+}
+
+void on_lines(peer *p, const message *msg) {
+    route_plan *plan = p->routing.plan;
+    if (plan == NULL) return;
+    route_lines *lines = lines_of(plan, msg->sender);
+    for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS && lines == NULL; i++)  // a place of nobody, or of one who is gone
+        if (plan->lines[i].member == 0 || member_find(p, plan->lines[i].member) == NULL) lines = &plan->lines[i];
+    if (lines == NULL) return;
+    lines->member = msg->sender;
+    lines->said = msg->u.lines;
+}
+
+// ---- the plan -----------------------------------------------------------------------------------------------------
+
+// Peers in the order of their numbers.
+typedef struct cast {
+    uint32_t count;
+    const member *peer[SCHEDULE_MAX_PEERS];
+} cast;
+
+static uint32_t index_of(const cast *c, member_id who) {
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->peer[i]->id == who) return i;
+    return SCHEDULE_MAX_PEERS;
+}
+
+static bool takes_part(const peer *p, const member *m) {
+    if (member_is_shadow(m) || !member_answers(p, m->id)) return false;
+    if (m->kind == MEMBER_DATA) return true;
+    return m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready != 0;
+}
+
+static bool gather(const peer *p, schedule *s, cast *c) {
+    c->count = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (!takes_part(p, m)) continue;
+        if (schedule_peer_add(s, (schedule_peer){m->id, m->stage, m->capacity}) == SCHEDULE_MAX_PEERS) return false;
+        c->peer[c->count++] = m;
+    }
+    return true;
+}
+
+static void draw_lines(const peer *p, schedule *s, const cast *c, uint32_t from, const message_lines *said) {
+    for (uint32_t i = 0; i < said->count; i++) {
+        uint32_t to = index_of(c, said->line[i].member);
+        if (to == SCHEDULE_MAX_PEERS || c->peer[to]->stage != (c->peer[from]->stage + 1) % p->run.stages) continue;
+        schedule_line(s, from, to, said->line[i].cost);
+    }
+}
+
+static uint32_t wire_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us : WIRE_MAX_LINK_COST; }
+
+static bool make(peer *p, route_plan *plan) {
+    schedule *s = schedule_init(plan + 1, p->run.stages);
+    message_lines mine;
+    cast c;
+    if (!gather(p, s, &c)) return false;
+    my_lines(p, &mine);
+    for (uint32_t i = 0; i < c.count; i++) {
+        const route_lines *told = lines_of(plan, c.peer[i]->id);
+        if (c.peer[i]->id == p->me) draw_lines(p, s, &c, i, &mine);
+        else if (told != NULL) draw_lines(p, s, &c, i, &told->said);
+    }
+    for (uint32_t m = 0; m < p->run.microbatches; m++) {
+        uint32_t home = index_of(&c, p->owner[m % p->run.slots]);
+        if (home == SCHEDULE_MAX_PEERS || !schedule_way_add(s, home)) return false;
+    }
+    if (!schedule_search(s)) return false;
+    int64_t began = (int64_t)((p->now - p->iteration_ns) / MEASURE_UNIT_NS);
+    for (uint32_t m = 0; m < p->run.microbatches; m++)
+        for (uint32_t stage = 1; stage < p->run.stages; stage++)
+            plan->way[m][stage] = (message_ahead){(uint32_t)schedule_member(s, m, stage), wire_cost(schedule_leave(s, m, stage) + began)};
+    return true;
+}
+
+void route_plan_ahead(peer *p, uint32_t m) {
+    route_plan *plan = p->routing.plan;
+    held *h = &p->held[m];
+    if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
+    if (plan->planned != p->iteration + 1) {
+        plan->planned = p->iteration + 1;
+        plan->found = small_enough(p) && make(p, plan);
+    }
+    if (!plan->found) return;
+    for (uint32_t stage = 1; stage < p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
+}
+
+// A slot that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited
+// for as long as any other way would take longer, there and back, and at least as long as the way on takes.
+static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
+    uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now;
+    uint64_t from = p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS;
+    if (p->now < from) return true;
+    int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
+    const flow_peer *f = flow_known(&p->flow, l->member);
+    if (f == NULL || (f->can_take && f->free_slots > 0) || other == 0 || l->home[source] == 0) return false;
+    int64_t on = route_time_by(p, l, source), longer = 2 * (other_time - on);
+    return waited < (longer > on ? longer : on);
+}
+
+member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait) {
+    held *h = &p->held[m];
+    int64_t time = 0;
+    if (p->stage == 0) route_plan_ahead(p, m);
+    member_id other = route_pick_by_time(p, m, source, &time), wanted = h->ahead_count == 0 ? 0 : h->ahead[0].member;
+    const route_link *l = wanted == 0 ? NULL : route_find(p, wanted);
+    const flow_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : flow_known(&p->flow, wanted);
+    if (f == NULL || !f->reachable || h->on.tried_count > 0) return other;
+    *wait = waits(p, h, l, source, other, time);
+    if (*wait) return 0;
+    return flow_usable(f, h->on.tried, h->on.tried_count) ? wanted : other;
+}
