@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+// Of a smaller tensor the time to its ACCEPT is the line's delay rather than its rate.
+enum { TELLING_BYTES = 256 << 10 };
+static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
+
 // ---- serving ------------------------------------------------------------------------------------------------------
 
 // `wait_ns`: it may be asked again then; 0: it does not have it.
@@ -53,7 +57,19 @@ static uint64_t line_rate(const peer *p) {
         uint64_t rate = accept_ns == 0 ? 0 : p->run.activation_bytes * (TIMING_S / 1000) / (accept_ns / 1000 + 1);
         if (rate > most) most = rate;
     }
-    return most;
+    return p->run.activation_bytes < TELLING_BYTES && most < UNMEASURED_RATE ? UNMEASURED_RATE : most;
+}
+
+// Most of what my stage could do waits for its state: the sooner that is there, the better for all.
+static bool stage_is_short(const peer *p) {
+    uint64_t here = p->config.capacity, coming = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->stage != p->stage || m->contact == NO_CONTACT || !member_answers(p, m->id)) continue;
+        if (p->contacts[m->contact].beat.ready != 0) here += m->capacity;
+        else coming += m->capacity;
+    }
+    return coming > here;
 }
 
 // Those who fetch get a share of the line, so that the iteration's tensors are not held up by them. A checkpoint's reader
@@ -61,7 +77,7 @@ static uint64_t line_rate(const peer *p) {
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const member *to = member_find(p, p->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;
-    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage) return 0;
+    if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
     if (p->now < p->upload_ns) return p->upload_ns - p->now;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
     uint64_t bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;

@@ -3,6 +3,7 @@
 #include "sim/scenario.h"
 #include "sim/swarm.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -273,6 +274,34 @@ static void test_partitions(void **state) {
 }
 
 // Connections fall though nobody dies: everything is done all the same, and some things twice.
+static double fetched_s(const char *share, const char *donors, const char *joiners) {
+    char text[1024];
+    sim_swarm_report report;
+    snprintf(text, sizeof text,
+             "model: demo\nstages: 3\niterations: 6\nmicrobatches: 16\nupload_share: %s\npeers:\n"
+             "- {name: d, role: data, gflops: 1, capacity: 4}\n- {name: one, stage: 1, gflops: 1, capacity: 4}\n"
+             "- {name: two, stage: 2, gflops: 1, count: %s, capacity: 4}\n- {name: late, stage: 2, gflops: 1, count: %s, capacity: 4, start_s: 12}\n"
+             "links: {latency_ms: 5, up_mbps: 20, down_mbps: 200}\n",
+             share, donors, joiners);
+    run_well(text, "", 1, &report);
+    double most = 0;
+    for (uint32_t i = 0; i < report.peers; i++)
+        if (strncmp(report.peer[i].name, "late", 4) == 0) most = fmax(most, (double)report.peer[i].fetch_ns / SECOND);
+    sim_swarm_report_free(&report);
+    assert_true(most > 0);
+    return most;
+}
+
+// A joiner gets its share of a donor's line, and no more; where most of a stage fetches, all of it.
+static void test_the_upload_share_holds(void **state) {
+    (void)state;
+    double whole = fetched_s("100", "2", "1"), tenth = fetched_s("10", "2", "1");
+    double urgent = fetched_s("10", "1", "2"), freely = fetched_s("100", "1", "2");
+    print_message("%.1f s from whole lines, %.1f s from a tenth; to most of a stage %.1f s, and %.1f s from whole lines\n", whole, tenth, urgent, freely);
+    assert_true(tenth > 3 * whole);
+    assert_true(urgent < 1.5 * freely);
+}
+
 static void test_links_fall(void **state) {
     (void)state;
     uint64_t repairs = 0;
@@ -364,6 +393,7 @@ int main(void) {
         cmocka_unit_test(test_churn),
         cmocka_unit_test(test_what_is_written_happens),
         cmocka_unit_test(test_partitions),
+        cmocka_unit_test(test_the_upload_share_holds),
         cmocka_unit_test(test_links_fall),
         cmocka_unit_test(test_a_swarm_that_is_stuck),
         cmocka_unit_test(test_machines_are_shared),
