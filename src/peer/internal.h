@@ -709,6 +709,7 @@ void on_sounded(peer *p, const message *msg);
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
 void route_lines_tell(peer *p);
 void on_lines(peer *p, const message *msg);
+uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // at a data peer; a line of which nobody has spoken is dear
 void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
 uint64_t route_time_at(const peer *p, const member *m);

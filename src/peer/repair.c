@@ -144,9 +144,31 @@ static uint64_t free_slots(const peer *p, const member *c) {
     return slots < 255 ? slots : 255;
 }
 
+// My repairs that wait for a tensor on the line between `who` and a member of the stage beside it.
+static uint64_t crowd_on(const peer *p, member_id who, uint16_t stage, member_id beside, uint16_t its_stage) {
+    uint64_t crowd = 1;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        if (!owns(p, m)) continue;
+        const owned_stage *st = &p->owned[m].stage[stage];
+        member_id other = its_stage == 0 ? p->me : p->owned[m].stage[its_stage].member;
+        crowd += st->member == who && st->chosen_ns != 0 && !st->backward_done && other == beside;
+    }
+    return crowd;
+}
+
+// What it costs to bring a microbatch to `c` from both sides, where data peers are told what lines cost; 0: they are not.
+static uint64_t way_through(const peer *p, uint32_t m, const member *c) {
+    const owned *o = &p->owned[m];
+    uint16_t before = (uint16_t)(c->stage - 1), behind = (uint16_t)((c->stage + 1) % p->run.stages);
+    member_id left = before == 0 ? p->me : o->stage[before].member, right = behind == 0 ? p->me : o->stage[behind].member;
+    if (!route_by_time(p)) return 0;
+    uint64_t cost = route_line_cost(p, left, c->id) * crowd_on(p, c->id, c->stage, left, before);
+    return right == 0 ? cost : cost + route_line_cost(p, c->id, right) * crowd_on(p, c->id, c->stage, right, behind);
+}
+
 // The replacement in a stage: answering, at this iteration, with a free slot, the cheapest that this owner can tell, with the most
 // free slots; a repair may evict, so any will do.
-static member_id replacement(const peer *p, uint16_t stage, member_id instead_of, uint64_t salt) {
+static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_id instead_of, uint64_t salt) {
     member_id best = 0;
     uint64_t best_score = 0;
     for (uint32_t i = 0; i < p->member_count; i++) {
@@ -154,7 +176,8 @@ static member_id replacement(const peer *p, uint16_t stage, member_id instead_of
         if (c->stage != stage || c->id == instead_of || c->contact == NO_CONTACT) continue;
         const contact *at = &p->contacts[c->contact];
         if (at->link != LINK_UP || at->beat.ready != p->iteration + 1) continue;
-        uint64_t slots = free_slots(p, c), near = ROUTER_MAX_COST + 1 - link_cost(p, c->id);
+        uint64_t slots = free_slots(p, c), way = way_through(p, m, c), far = way != 0 ? way : link_cost(p, c->id);
+        uint64_t near = far > ROUTER_MAX_COST ? 1 : ROUTER_MAX_COST + 1 - far;
         uint64_t score = ((uint64_t)(slots > 0) << 63) + (near << 31) + (slots << 23) + (rng_seed(salt, c->id) >> 41);
         if (score > best_score) {
             best = c->id;
@@ -176,11 +199,11 @@ static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
 static bool fill_gap(peer *p, uint32_t m, uint16_t first, uint16_t last) {
     owned *o = &p->owned[m];
     for (uint16_t s = first; s <= last; s++)
-        if (replacement(p, s, 0, m) == 0) return false;
+        if (replacement(p, m, s, 0, m) == 0) return false;
     for (uint16_t s = first; s <= last; s++) {
         owned_stage *st = &o->stage[s];
-        member_id lost = st->member, found = replacement(p, s, lost, rng_seed(m, o->nonce));
-        if (found == 0) found = replacement(p, s, 0, m);
+        member_id lost = st->member, found = replacement(p, m, s, lost, rng_seed(m, o->nonce));
+        if (found == 0) found = replacement(p, m, s, 0, m);
         tell_repair(p, m, s, lost);
         if (lost != 0 && lost != found) own_cancel(p, m, lost);
         forget_holder(st);

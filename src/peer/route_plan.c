@@ -73,6 +73,23 @@ void on_lines(peer *p, const message *msg) {
     lines->said = msg->u.lines;
 }
 
+static const uint64_t unheard_cost = (uint64_t)1 << 28;
+
+uint64_t route_line_cost(const peer *p, member_id from, member_id to) {
+    message_lines mine;
+    const message_lines *said = NULL;
+    if (from == p->me) {
+        my_lines(p, &mine);
+        said = &mine;
+    } else if (p->routing.plan != NULL) {
+        const route_lines *lines = lines_of(p->routing.plan, from);
+        said = lines == NULL ? NULL : &lines->said;
+    }
+    for (uint32_t i = 0; said != NULL && i < said->count; i++)
+        if (said->line[i].member == to) return said->line[i].cost;
+    return unheard_cost;
+}
+
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
 // Peers in the order of their numbers.
