@@ -28,6 +28,7 @@ static report_event event_of(report_kind kind) {
 static const char *const expel_names[EXPEL_REASONS] = {
     [EXPEL_DEAD] = "it died", [EXPEL_RETURNED] = "it came back as a new member", [EXPEL_LEFT] = "it left",
     [EXPEL_STUCK] = "it made no progress", [EXPEL_DIVERGED] = "its state differs",
+    [EXPEL_MOVED] = "it is to work for another stage",
 };
 
 static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
@@ -86,6 +87,15 @@ static void tell_promoted(node_events *e, const tell *t) {
     news.iteration = t->iteration;
     news.member = t->member;
     news.stage = t->stage;
+    report_tell(e->report, &news);
+}
+
+static void tell_rolled_back(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_ROLLED_BACK);
+    e->version = news.iteration = t->iteration;
+    news.stage = t->stage;
+    news.total = t->total;
+    news.generation = t->generation;
     report_tell(e->report, &news);
 }
 
@@ -188,6 +198,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;
     case TELL_PROMOTED: tell_promoted(e, t); break;
+    case TELL_ROLLED_BACK: tell_rolled_back(e, t); break;
     case TELL_JOINED:
     case TELL_MEMBER:
     case TELL_EXPELLED:

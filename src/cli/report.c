@@ -229,6 +229,14 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
                  *e->path ? ", saved in " : "", e->path, e->weights);
 }
 
+static void rolled_back_line(const report_event *e, char line[REPORT_LINE]) {
+    char where[64] = "its beginning";
+    unsigned long long again = e->total;
+    if (e->iteration > 0) snprintf(where, sizeof where, "what it was after iteration %llu", (unsigned long long)e->iteration);
+    snprintf(line, REPORT_LINE, "nobody has the state of stage %llu any more: the run goes back to %s, and computes %llu iteration%s again",
+             (unsigned long long)e->stage, where, again, again == 1 ? "" : "s");
+}
+
 static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     char peer[WHO_TEXT];
     unsigned long long stage = e->stage, process = e->process;
@@ -236,6 +244,7 @@ static void rare_line(const report_event *e, char line[REPORT_LINE]) {
     switch (e->kind) {
     case REPORT_READY: snprintf(line, REPORT_LINE, "%s listens at %s", peer, e->address); break;
     case REPORT_PROMOTED: snprintf(line, REPORT_LINE, "%s was a shadow of stage %llu and does its work from now on: nobody else of it is left", peer, stage); break;
+    case REPORT_ROLLED_BACK: rolled_back_line(e, line); break;
     case REPORT_SUSPECT: snprintf(line, REPORT_LINE, "%s of stage %llu does not answer", peer, stage); break;
     case REPORT_KILLED:
         snprintf(line, REPORT_LINE, "killed %s of stage %llu (process %llu)%s%s", peer, stage, process,

@@ -34,6 +34,7 @@ typedef enum report_kind {
     REPORT_REFUSED,     // text: this process cannot take part
     REPORT_LEADER,      // peer, address, ticket: leads from now on
     REPORT_PROMOTED,    // peer, member, stage: a shadow that does the stage's work from now on
+    REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
     REPORT_KINDS
 } report_kind;
@@ -53,7 +54,7 @@ typedef struct report_event {
     double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients so far; of them in vain
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
-    uint64_t stage, stages, changes, left_out;
+    uint64_t stage, stages, changes, left_out, generation;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;
     bool failed, skip;

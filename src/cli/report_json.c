@@ -26,7 +26,7 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_REFUSED] = "refused",       [REPORT_END] = "end",
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
     [REPORT_PROMOTED] = "promoted",     [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
-    [REPORT_BACK] = "back",
+    [REPORT_BACK] = "back",             [REPORT_ROLLED_BACK] = "rolled_back",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
@@ -38,7 +38,7 @@ static const char *const kind_names[REPORT_KINDS] = {
 // Numbers first: a text that does not fit is cut, what follows it is left out.
 // clang-format off
 static const report_field fields[] = {
-    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | WAITING | MEMBERS),
+    FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | IN(ROLLED_BACK) | WAITING | MEMBERS),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
@@ -51,12 +51,13 @@ static const report_field fields[] = {
     FIELD(stages, FIELD_COUNT, IN(STARTED)),
     FIELD(parameters, FIELD_COUNT, IN(STARTED)),
     FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
-    FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | MEMBERS),
+    FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(ROLLED_BACK) | MEMBERS),
     FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(TAKEOVER) | MEMBERS),
     FIELD(changes, FIELD_COUNT, IN(FLOWS)),
     FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
     FIELD(done, FIELD_COUNT, IN(TRANSFER)),
-    FIELD(total, FIELD_COUNT, IN(TRANSFER)),
+    FIELD(total, FIELD_COUNT, IN(TRANSFER) | IN(ROLLED_BACK)),
+    FIELD(generation, FIELD_COUNT, IN(ROLLED_BACK)),
     FIELD(seconds, FIELD_REAL, IN(END) | WAITING),
     FIELD(repairs, FIELD_COUNT, IN(END)),
     FIELD(wasted, FIELD_COUNT, IN(ITERATION) | IN(END)),

@@ -75,16 +75,12 @@ bool stage_is_shadowed(const swarm *s, uint64_t number) {
     return false;
 }
 
-// What a stage's last peer held nobody can take over: better said than waited for.
+// What a stage's last peer held nobody can take over: a shadow does its work from then on, or the run goes back and needs other relays. Of
+// stage 0 somebody votes; without any of them nothing is decided any more.
 static void check_survival(swarm *s, const child *gone) {
-    char text[160];
-    if (s->ending || !s->started || !gone->joined || stage_works(s, gone->stage, gone)) return;
-    if (stage_is_shadowed(s, gone->stage) && gone->stage < WIRE_MAX_STAGES) {
-        s->bereft_ms[gone->stage] = uv_now(&s->loop) + UP_PROMOTE_MS;
-        return;
-    }
-    snprintf(text, sizeof text, "stage %llu has lost its last peer; go on from a checkpoint with --resume", (unsigned long long)gone->stage);
-    swarm_fail(s, text);
+    if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
+    if (gone->stage == 0) swarm_fail(s, "the last data peer is gone; go on from a checkpoint with --resume");
+    else s->bereft_ms[gone->stage] = uv_now(&s->loop) + (stage_is_shadowed(s, gone->stage) ? UP_PROMOTE_MS : UP_RESTART_MS);
 }
 
 static void swarm_done(swarm *s) {
@@ -115,14 +111,25 @@ static void swarm_drain(swarm *s) {
         if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], "end\n");
 }
 
-static void check_promotions(swarm *s) {
+// As many relays as a stage has when they are dealt out evenly.
+static void restart_stage(swarm *s, uint32_t number) {
     char text[160];
+    braid_error error;
+    uint64_t wanted = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
+    snprintf(text, sizeof text, "stage %u has lost its last peer; other relays are started", number);
+    swarm_note(s, text);
+    for (uint64_t i = 0; i < (wanted > 0 ? wanted : 1); i++) {
+        if (swarm_spawn(s, CHILD_RELAY, &error) == BRAID_OK) continue;
+        swarm_fail(s, error.text);
+        return;
+    }
+}
+
+static void check_stages(swarm *s) {
     for (uint32_t i = 0; i < WIRE_MAX_STAGES && !s->ending; i++) {
         if (s->bereft_ms[i] == 0 || uv_now(&s->loop) < s->bereft_ms[i]) continue;
         s->bereft_ms[i] = 0;
-        if (stage_works(s, i, NULL)) continue;
-        snprintf(text, sizeof text, "stage %u has lost its last peer, and no shadow of it was as far; go on from a checkpoint with --resume", i);
-        swarm_fail(s, text);
+        if (!stage_works(s, i, NULL)) restart_stage(s, i);
     }
 }
 
@@ -131,7 +138,7 @@ static void on_tick(uv_timer_t *timer) {
     report_tick(s->report);
     chaos_step(s);
     if (s->draining) swarm_drain(s);
-    check_promotions(s);
+    check_stages(s);
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 

@@ -62,8 +62,6 @@ static braid_err leader_may_die(const swarm *s, const char *flag, const char *sp
 static braid_err victim_check(const swarm *s, const char *spec, const action *a, braid_error *error) {
     if (a->stage > 0 && a->stage >= s->stages)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->stages - 1);
-    if (a->stage > 0 && s->shadows == 0)
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run would end with the stage; give it --shadows 1 or more", spec);
     if (a->role != CHILD_RELAY && s->awaits_texts)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the data are private, and the run would wait for that peer's text for ever; let it go on without (train: batches: elastic)", spec);
     return BRAID_OK;
@@ -225,7 +223,7 @@ void chaos_take_stage(swarm *s, uint64_t number) {
 
 static child *victim_choose(swarm *s, const action *a) {
     child *chosen = NULL;
-    if (a->stage && !stage_is_shadowed(s, a->stage)) return NULL;
+    if (a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage)) return NULL;
     uint64_t candidates = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];

@@ -206,6 +206,7 @@ braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
     c->swarm = s;
     c->role = role;
+    c->generation = s->generation;
     s->children[s->child_count++] = c;
     c->number = role == CHILD_RELAY ? ++s->relay_count : s->child_count;
     if (role == CHILD_LEADER) strcpy(c->name, "leader");

@@ -72,7 +72,8 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     switch (news->kind) {
     case REPORT_READY: return c->role == CHILD_LEADER;
     case REPORT_STARTED: return !s->started;
-    case REPORT_ITERATION: return s->started && news->iteration > s->iteration;
+    case REPORT_ITERATION: return s->started && c->generation == s->generation && news->iteration > s->iteration;
+    case REPORT_ROLLED_BACK: return news->generation > s->generation;
     case REPORT_JOINED: return news->member > s->newest_member;
     case REPORT_EXPELLED:
     case REPORT_LEFT: return is_member(s, news->member);
@@ -123,6 +124,10 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
         snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
         break;
     case REPORT_PROMOTED: note_promoted(s, news); break;
+    case REPORT_ROLLED_BACK:
+        s->iteration = news->iteration;
+        s->generation = news->generation;
+        break;
     case REPORT_JOINED:
     case REPORT_EXPELLED:
     case REPORT_LEFT: note_member(s, news); break;
@@ -164,6 +169,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_READY) note_child(s, c, news->peer);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_ITERATION) note_work(c, news);
+    if (news->kind == REPORT_ROLLED_BACK) c->generation = news->generation;
     if (news->kind == REPORT_REPAIR) {
         s->repairs++;
         losses_note(s, news);

@@ -20,6 +20,7 @@ enum {
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
+    UP_RESTART_MS = 1000,   // ... and where there is none, before others are started
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
     UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
     UP_REPLACED_MS = 1500,  // after a voter's end, if it was expelled by then, another one votes
@@ -54,6 +55,7 @@ typedef struct child {
     bool joined, ready;    // member of a stage; its state is whole
     bool listed;           // the log still has it as one, dead or not
     uint64_t member, stage, version;
+    uint64_t generation;   // of the run, as it said last
     char line[REPORT_MAX_LINE];
     size_t line_bytes;
     bool measured;
@@ -140,10 +142,11 @@ struct swarm {
     child *leading;             // NULL: nobody, as far as is known
     uint64_t newest_member;     // that was told of
     uint64_t iteration, first;  // versions that were reported
+    uint64_t generation;        // how often the run went back, and one; 0: it did not
     uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;
-    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when a stage that had only shadows is lost if it still has, 0: not to be looked at
+    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for a stage that has none, 0: not to be looked at
     report_event end;           // the last line of who had the weights
     up_clock clock;             // with --measure
     char why[512];

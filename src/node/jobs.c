@@ -17,14 +17,19 @@ struct jobs {
     tensor_pool *pool;
     const split *split;
     checkpoint *start;         // where the run goes on from
+    checkpoint *back;          // what it went back to
+    char found[FILES_MAX_PATH];  // the newest of the log that lies here, "": none
+    uint64_t found_version;
     saver *saver;
     _Atomic uint32_t placed;   // stage of the jobs to come
 
     // The compute thread's.
     worker *worker;
     uint32_t stage;            // of `worker`
+    bool untouched;            // its state is that of `start`
     worker_blobs access;
     braid_error error;
+    braid_error why;           // a checkpoint could not be read; others may have it
 };
 
 static const void *access_read(void *context, blob_id id, uint64_t *bytes) { return blobs_data(context, id, bytes); }
@@ -60,6 +65,7 @@ void jobs_free(jobs *j) {
     worker_free(j->worker);
     saver_free(j->saver);
     checkpoint_close(j->start);
+    checkpoint_close(j->back);
     tensor_pool_free(j->pool);
     free(j);
 }
@@ -89,40 +95,75 @@ static braid_err worker_make(jobs *j, uint32_t number) {
     braid_err err = worker_new(&config, j->pool, &j->worker, &j->error);
     if (!err && j->start) err = worker_load(j->worker, j->start, &j->error);
     if (!err) j->stage = number;
+    j->untouched = !err && j->start;
     return err;
 }
 
-// Others begin from the leader's checkpoint through this: their stage is not its own.
+// The checkpoint of that version, opened and verified when it is asked for; NULL: it does not lie here, or is broken.
+static checkpoint *checkpoint_at(jobs *j, uint64_t version) {
+    if (j->start && checkpoint_version(j->start) == version) return j->start;
+    if (j->back && checkpoint_version(j->back) == version) return j->back;
+    checkpoint_close(j->back);
+    j->back = NULL;
+    if (j->found[0] == '\0' || j->found_version != version || checkpoint_open(j->found, &j->back, &j->why)) return NULL;
+    if (checkpoint_version(j->back) == version && !checkpoint_match(j->back, &j->config.run->model, &j->why)) return j->back;
+    checkpoint_close(j->back);
+    j->back = NULL;
+    return NULL;
+}
+
+static void find_saved(jobs *j, const job *work, job_result *result) {
+    char path[FILES_MAX_PATH];
+    bool saves = j->config.save && j->config.save[0] != '\0';
+    result->failed = !saves || !checkpoint_find(j->config.save, &j->config.run_hash, work->version, &work->weights, path);
+    if (result->failed) return;
+    memcpy(j->found, path, sizeof j->found);
+    j->found_version = work->version;
+}
+
+// The worker's own stage, from the seed or from a checkpoint.
+static void state_init(jobs *j, const job *work, job_result *result) {
+    bool loaded = j->untouched && checkpoint_version(j->start) == work->version;
+    checkpoint *from = work->version == 0 || loaded ? NULL : checkpoint_at(j, work->version);
+    j->untouched = false;
+    if (from && !worker_load(j->worker, from, &j->why)) loaded = true;
+    if (work->version == 0 || loaded) worker_run(j->worker, work, &j->access, result);
+    else result->failed = true;
+}
+
+// Others begin from a checkpoint that lies here through this: their stage is not its own.
 static void state_from_start(jobs *j, const job *work, job_result *result) {
     uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
     result->failed = true;
-    if (!j->start || work->count == 0 || work->first >= blocks || work->count > blocks - work->first) return;
+    checkpoint *from = checkpoint_at(j, work->version);
+    if (!from || work->count == 0 || work->first >= blocks || work->count > blocks - work->first) return;
     uint64_t bytes = checkpoint_state_bytes(j->split, work->stage, work->first, work->count);
     blob_id id;
     void *data = blobs_add(j->config.blobs, bytes, &id);
     if (!data) return;
     braid_error error;
-    if (checkpoint_state(j->start, j->split, work->stage, work->first, work->count, data, &error)) {
+    if (checkpoint_state(from, j->split, work->stage, work->first, work->count, data, &error)) {
         blobs_release(j->config.blobs, id);
         return;
     }
     result->failed = false;
     result->out = id;
     result->hash64 = digest64(data, bytes);
-    result->version = checkpoint_version(j->start);
+    result->version = work->version;
 }
 
 // The names of those blocks: whoever has them already, from a copy of the checkpoint, need not fetch them.
 static void names_from_start(jobs *j, const job *work, job_result *result) {
     uint32_t blocks = work->stage < j->split->stages ? split_count(j->split, work->stage) : 0;
     result->failed = true;
-    if (!j->start || blocks == 0) return;
+    checkpoint *from = checkpoint_at(j, work->version);
+    if (!from || blocks == 0) return;
     uint64_t bytes = blocks * sizeof(braid_hash);
     blob_id id;
     void *data = blobs_add(j->config.blobs, bytes, &id);
     if (!data) return;
     braid_error error;
-    if (checkpoint_names(j->start, j->split, work->stage, data, &error)) {
+    if (checkpoint_names(from, j->split, work->stage, data, &error)) {
         blobs_release(j->config.blobs, id);
         return;
     }
@@ -145,12 +186,18 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         result->failed = saver_names(j->saver, work->version, work->stage, data, bytes, &result->hash) != BRAID_OK;
     } else if (work->kind == JOB_SAVE_END) {
         result->failed = saver_end(j->saver, work->version, work->skip, &result->hash) != BRAID_OK;
+    } else if (work->kind == JOB_SAVE_FIND) {
+        find_saved(j, work, result);
     } else if (work->kind == JOB_STATE_GET && work->stage != placed) {
         state_from_start(j, work, result);
     } else if (work->kind == JOB_NAMES_GET && work->stage != placed) {
         names_from_start(j, work, result);
     } else if ((placed == NOWHERE || placed == j->stage || !worker_make(j, placed)) && j->worker) {
-        worker_run(j->worker, work, &j->access, result);
+        if (work->kind == JOB_STATE_INIT) state_init(j, work, result);
+        else {
+            j->untouched = false;
+            worker_run(j->worker, work, &j->access, result);
+        }
     } else {
         result->failed = true;
     }

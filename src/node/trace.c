@@ -6,7 +6,7 @@ static const char *const job_names[JOB_KINDS] = {
     [JOB_NORM] = "norm", [JOB_DECIDE] = "decide", [JOB_APPLY] = "apply", [JOB_STATE_ROOT] = "state-root",
     [JOB_STATE_GET] = "state-get", [JOB_STATE_PUT] = "state-put", [JOB_STATE_INIT] = "state-init", [JOB_LEAVES] = "leaves",
     [JOB_STATE_KEEP] = "state-keep", [JOB_NAMES_GET] = "names-get", [JOB_NAMES_PUT] = "names-put",
-    [JOB_SUM_CLEAR] = "sum-clear", [JOB_SAVE_NAMES] = "save-names", [JOB_SAVE] = "save", [JOB_SAVE_END] = "save-end",
+    [JOB_SUM_CLEAR] = "sum-clear", [JOB_SAVE_NAMES] = "save-names", [JOB_SAVE] = "save", [JOB_SAVE_END] = "save-end", [JOB_SAVE_FIND] = "save-find",
 };
 
 static const char *const log_names[LOG_KINDS] = {
@@ -17,7 +17,7 @@ static const char *const log_names[LOG_KINDS] = {
 static const char *const tell_names[TELL_KINDS] = {
     [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started",
     [TELL_ITERATION] = "iteration", [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover",
-    [TELL_TRANSFER] = "transfer", [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader", [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied",
+    [TELL_TRANSFER] = "transfer", [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader", [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_ROLLED_BACK] = "rolled-back",
 };
 
 #define NUMBER(x) ((unsigned long long)(x))

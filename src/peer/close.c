@@ -350,7 +350,7 @@ void close_tick(peer *p) {
         break;
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
-        if (!l->saving && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
+        if (!l->saving && !l->checkpoint_due && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
         break;
     default:
         break;
@@ -384,6 +384,7 @@ void leader_applied(peer *p, const log_entry *entry) {
         rounds_anew(p);
         tell_eval(p);
     }
+    if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind != LOG_FINAL) return;
     bool last = entry->u.final.last;
     uint64_t version = entry->u.final.iteration + 1;

@@ -48,6 +48,7 @@ static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
     const fetching *f = &p->fetching;
     const stage_round *r = peer_is_leader(p) ? &p->leader.round[p->stage] : NULL;
     if (p->has_final && p->final.u.final.iteration == version) *root = p->final.u.final.state_root[p->stage];
+    else if (rollback_root(p, version, root)) return true;
     else if (version == p->iteration && r != NULL && r->state_agreed) *root = r->agreed_state;
     else if (f->vouched && f->vouched_version == version) *root = f->vouched_root;
     else return false;
@@ -93,9 +94,18 @@ static uint32_t open_pulls(const peer *p, member_id from) {
     return open;
 }
 
-static member_id first_leader(const peer *p) {
+// Who has the state of every stage, while none has gone further: the run's first leader, or one who has the checkpoint to which
+// it went back. 0: nobody, or myself.
+static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
-    return p->iteration != p->run.start_version || p->config.leader || first == NO_CONTACT ? 0 : p->contacts[first].member;
+    if (p->iteration != p->run.start_version || rollback_holds(p)) return 0;
+    if (p->past.fence == 0) return first == NO_CONTACT ? 0 : p->contacts[first].member;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        if (c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id)) return m->id;
+    }
+    return 0;
 }
 
 // Whether it can be asked now; else when.
@@ -106,7 +116,7 @@ static bool rests(peer *p, const contact *c) {
 }
 
 // Of those with the whole state at this version the one that would be done first; those who have not been tried before all,
-// those who have lied after all. The first leader has the state of the start. `busy`: who has so much under way already is
+// those who have lied after all, then who has the state of the start. `busy`: who has so much under way already is
 // not asked. 0: nobody just now.
 static member_id choose_donor(peer *p, uint32_t busy) {
     member_id best = 0;
@@ -126,7 +136,7 @@ static member_id choose_donor(peer *p, uint32_t busy) {
     }
     p->fetching.next_donor++;
     if (best != 0) return best;
-    const contact *c = contact_of(p, first_leader(p));
+    const contact *c = contact_of(p, start_holder(p));
     return c == NULL || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
 }
 
@@ -211,7 +221,7 @@ static void ask_names(peer *p) {
     }
     f->names_ns = p->now;
     peer_wake_at(p, p->now + REST_NS);
-    member_id from = root_of(p, p->iteration, &root) ? choose_donor(p, STATE_PULLS) : first_leader(p);
+    member_id from = root_of(p, p->iteration, &root) ? choose_donor(p, STATE_PULLS) : start_holder(p);
     pull *q = from == 0 ? NULL : pull_start(p, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
     if (q != NULL) pull_send(p, q);
 }
@@ -284,7 +294,7 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
     f->names[version % 2].known = false;
     const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
-    if (!told && (version != p->iteration || from == NULL || from->member == 0 || from->member != first_leader(p))) return;
+    if (!told && (version != p->iteration || from == NULL || from->member == 0 || from->member != start_holder(p))) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
         if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
         return;

@@ -33,6 +33,7 @@ enum {
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_SHADOWS = 4,           // of one stage
     PEER_KEPT_FORMER = 64,
+    PEER_KEPT_CHECKPOINTS = 4,      // the newest that the log names
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
     NO_STAGE = UINT16_MAX,          // whose work a shadow does
@@ -68,6 +69,8 @@ typedef struct contact {
     bool log_known;
     uint64_t log_sent_ns;
     message_heartbeat beat;
+    uint64_t beat_position;     // of its log, when it said that; 0: it has said nothing on this link
+    uint64_t progress_ns;       // when it last said that it had done something more
     struct {                // as a donor of state
         uint64_t rest_ns;   // not to be asked before
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
@@ -218,6 +221,7 @@ typedef struct task {
     uint32_t contact;       // who asked, NO_CONTACT: nobody
     message_get get;        // what was asked
     uint64_t close;         // reduction: the CLOSE that its blocks belong to
+    uint64_t fence;         // as of past, when it was asked for
 } task;
 
 // ---- pulling blocks -----------------------------------------------------------------------------------------------
@@ -358,6 +362,8 @@ typedef struct leader {
     bool save_ending, save_naming;
     uint64_t save_names_ns;  // names were last asked for
     uint32_t save_donor;
+    bool checkpoint_due;    // CHECKPOINT is to be appended before FINAL: this one, without the state roots
+    log_entry checkpoint;
     uint64_t vouch_ns;      // nobody is to be told a root before
     uint64_t eval_tokens;
     double eval_loss;
@@ -370,6 +376,25 @@ typedef struct log_ring {
     log_entry append[PEER_MAX_APPENDS];  // of this step's EFFECT_APPENDs
     log_entry entry[RAFT_WINDOW];
 } log_ring;
+
+// ---- going back ---------------------------------------------------------------------------------------------------
+
+// Where the run began, where it can go back to, and how often it did.
+typedef struct rollback {
+    log_run run;            // the newest; generation 0: none
+    uint64_t fence;         // its index, when the run has gone back: what was said by who had not read it counts no more
+    uint64_t first;         // version at which the run began
+    uint32_t checkpoints;   // complete ones, the newest last
+    struct {
+        uint64_t index;
+        log_checkpoint said;
+    } checkpoint[PEER_KEPT_CHECKPOINTS];
+    uint64_t saved;         // 1 + the version of the newest that lies here, 0: none
+    uint32_t looked;        // the host was asked for so many of them, from the newest on
+    bool looking;
+    uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
+    uint64_t lost_ns[WIRE_MAX_STAGES];  // leader: since when nobody has the stage's state, 0: somebody may
+} rollback;
 
 // ---- routing ------------------------------------------------------------------------------------------------------
 
@@ -517,6 +542,7 @@ struct peer {
     uint64_t run_index;
     bool has_final;
     log_entry final;        // newest FINAL
+    rollback past;
     bool has_close;
     uint64_t close_index;   // of the present iteration
     log_close close;        // of the present iteration, when has_close
@@ -850,8 +876,27 @@ void shadow_lead(peer *p);
 // FINAL need not wait for this stage's shadows.
 bool shadow_follows(peer *p, uint16_t stage);
 bool shadow_of(const peer *p, member_id who, uint16_t stage);
+// Somebody does its work or is about to, though he may yet have to fetch the state.
+bool stage_has_workers(const peer *p, uint16_t stage);
 void shadow_reduced(peer *p, const message *msg);
 void shadow_state(peer *p, const message *msg);
+
+// ---- rollback.c: when a stage's state is lost ----------------------------------------------------------------------------
+void rollback_open(peer *p);
+void rollback_run(peer *p, const log_entry *entry);         // RUN of a generation after the first
+void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
+// The root of my stage's state in a checkpoint of the log.
+bool rollback_root(const peer *p, uint64_t version, braid_hash *root);
+// Said by who had not read yet that the run went back.
+bool rollback_is_past(const peer *p, const message *msg);
+bool rollback_outdates(const peer *p, const message *msg);  // ... and it is about what was computed
+// Every stage's state, as of the version that the run began at or went back to, lies at my host.
+bool rollback_holds(const peer *p);
+void rollback_unreadable(peer *p);  // ... but cannot be read
+void rollback_tick(peer *p);
+void rollback_found(peer *p, const task *t, const job_result *r);
+void rollback_lead(peer *p);
+void rollback_lead_again(peer *p);
 
 // ---- join.c, close.c, save.c: the leader ------------------------------------------------------------------------------------
 void on_join(peer *p, uint32_t from, const message *msg);

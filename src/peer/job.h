@@ -32,12 +32,13 @@ typedef enum job_kind {
     JOB_STATE_KEEP,   // blocks that lie here already and are what the names of `version` say are at it from now on
     JOB_NAMES_GET,    // -> blob of the names (32-byte hashes) of all blocks of `stage`, at `version`; of its own: as JOB_STATE_ROOT left them
     JOB_NAMES_PUT,    // blob -> names of the blocks at `version`, beside those of the version before; the root of them
-    JOB_STATE_INIT,   // fresh weights from the run's seed, or the checkpoint that the host holds; at `version`
+    JOB_STATE_INIT,   // fresh weights from the run's seed, or a checkpoint that the host holds; at `version`, whatever was there before
     JOB_LEAVES,       // -> blob of 32-byte hashes of the weights' blocks
     JOB_SUM_CLEAR,    // the sum := 0
     JOB_SAVE_NAMES,   // leader: blob of the names of all blocks of `stage` at `version` -> the checkpoint being written; the root of them
     JOB_SAVE,         // leader: blob of state blocks [first, first + count) of `stage` -> the checkpoint being written
     JOB_SAVE_END,     // leader: finishes the checkpoint of `version`; `hash` = weights' hash
+    JOB_SAVE_FIND,    // data peers: `failed` unless the host has a checkpoint of `version` whose weights' hash is `weights`
     JOB_KINDS
 } job_kind;
 
@@ -58,6 +59,7 @@ typedef struct job {
     bool named;        // JOB_STATE_PUT, JOB_SAVE: malformed, too, unless every block is at `version` and what its name says
     uint64_t tokens;   // JOB_REDUCE, JOB_DECIDE
     bool final;        // JOB_SAVE_END: the run's last checkpoint
+    braid_hash weights;  // JOB_SAVE_FIND
     uint32_t inputs;   // JOB_REDUCE
     blob_id input[WIRE_MAX_STAGE_MEMBERS];
     double norm2;      // JOB_DECIDE: of the averaged gradient, all stages
@@ -68,7 +70,7 @@ typedef struct job {
 typedef struct job_result {
     uint64_t id;
     job_kind kind;
-    bool failed;       // JOB_SAVE, JOB_SAVE_END: the disk; JOB_STATE_PUT, JOB_NAMES_PUT, JOB_SAVE_NAMES, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
+    bool failed;       // JOB_SAVE, JOB_SAVE_END, JOB_STATE_INIT, JOB_SAVE_FIND: the disk; JOB_STATE_PUT, JOB_NAMES_PUT, JOB_SAVE_NAMES, JOB_RESULT_PUT, JOB_REDUCE: malformed bytes
     bool malformed;    // JOB_SAVE, which has not failed then: others may send it better
     blob_id out;       // the peer's to release
     uint64_t hash64;   // of `out`; JOB_STATE_KEEP: bit i: block first + i was kept

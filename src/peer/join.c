@@ -29,8 +29,10 @@ static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *
     return count < WIRE_MAX_STAGE_MEMBERS;
 }
 
-// The stage that it wishes, or where it helps most: least capacity that answers, those on their way in counted.
+// The stage that it wishes, unless the run waits for somebody in another one; else where it helps most: least capacity that answers,
+// those on their way in counted.
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
+    bool wished = false, nobody = false;
     *stage = 0;
     if (p->member_count == WIRE_MAX_MEMBERS) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, join, stage)) return true;
@@ -52,10 +54,8 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             count++;
         }
         if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
-        if (s == join->stage) {
-            *stage = s;
-            return true;
-        }
+        wished |= s == join->stage;
+        nobody |= count == 0;
         // of stages where nobody answers, the one that has nobody: the others may come back
         capacity = 2 * capacity + (count > 0);
         if (capacity < least) {
@@ -63,6 +63,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             *stage = s;
         }
     }
+    if (wished && !(nobody && p->run_started)) *stage = join->stage;
     return *stage != 0;
 }
 
@@ -204,9 +205,12 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     uint16_t stage;
-    bool over = p->leader.phase >= LEADER_SAVING_LAST;
-    if (over || !place(p, from, join, &stage)) {
-        if (over || join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_NONE);  // a shadow waits until it is needed
+    if (p->leader.phase >= LEADER_SAVING_LAST) {  // it is told when all is saved; until then the run may have to go back, and need it
+        if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);
+        return;
+    }
+    if (!place(p, from, join, &stage)) {
+        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_NONE);  // a shadow waits until it is needed
         else if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);  // what it was it is no more
         return;
     }
@@ -370,6 +374,7 @@ void leader_tick(peer *p) {
     private_lead(p);
     takeover_lead(p);
     shadow_lead(p);
+    rollback_lead(p);
     fetch_vouch(p);
     close_tick(p);
     save_tick(p);

@@ -127,7 +127,7 @@ void leader_begin(peer *p) {
     leader *l = &p->leader;
     l->active = true;
     l->term = p->raft.term;
-    l->admitted = l->saving = false;
+    l->admitted = l->saving = l->checkpoint_due = false;
     l->handed_ns = p->now;
     private_lead_begin(p);
     p->lead.heard = true;

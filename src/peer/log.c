@@ -32,6 +32,8 @@ static void apply_final(peer *p, const log_entry *entry) {
     // what the iteration needed is not needed any more: FINAL is the boundary
     bool was_ready = p->ready && p->version == final->iteration;
     p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
+    p->past.iteration_ns = p->now - p->past.began_ns;
+    p->past.began_ns = p->now;
     hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
@@ -55,6 +57,11 @@ static void apply_run(peer *p, const log_entry *entry) {
     p->run_started = true;
     p->routing.stale = true;
     p->run_index = entry->index;
+    if (entry->u.run.generation > 1) {
+        rollback_run(p, entry);
+        return;
+    }
+    p->past.run = entry->u.run;
     tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
     peer_tell(p, &t);
     can_take_update(p, false);
@@ -81,6 +88,7 @@ static void apply(peer *p, const log_entry *entry) {
         break;
     case LOG_FINAL: apply_final(p, entry); break;
     case LOG_SHARE: private_share(p, entry); break;
+    case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
     case LOG_VOTERS:
         p->voters = entry->u.voters;
         p->voters_index = entry->index;
@@ -133,7 +141,7 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
     if (p->run_index > after && p->run_index < best) {
         best = p->run_index;
         out->kind = LOG_RUN;
-        out->u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->run.start_version};
+        out->u.run = p->past.run;
     }
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
@@ -168,6 +176,11 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         if (its->index <= after || its->index >= best) continue;
         best = its->index;
         *out = (log_entry){.kind = LOG_SHARE, .u.share = its->entry};
+    }
+    for (uint32_t i = 0; i < p->past.checkpoints; i++) {
+        if (p->past.checkpoint[i].index <= after || p->past.checkpoint[i].index >= best) continue;
+        best = p->past.checkpoint[i].index;
+        *out = (log_entry){.kind = LOG_CHECKPOINT, .u.checkpoint = p->past.checkpoint[i].said};
     }
     if (p->voters_index > after && p->voters_index < best) {
         best = p->voters_index;

@@ -73,7 +73,7 @@ void contact_up(peer *p, const braid_id *id) {
     c->log_known = false;
     c->timing.heard_ns = p->now;
     c->sent_ns = c->beat_sent_ns = 0;  // a heartbeat goes out at once
-    c->beat.ready = 0;  // and one comes: it may be another life of the peer, without the state
+    c->beat.ready = c->beat_position = 0;  // and one comes: it may be another life of the peer, without the state
     if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
     p->routing.stale = true;
@@ -198,6 +198,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         who->host = entry->host;
         memcpy(who->entered, entry->address, sizeof who->entered);
         memset(&who->beat, 0, sizeof who->beat);
+        who->beat_position = 0;
         memset(&who->donor, 0, sizeof who->donor);
         if (who->link == LINK_NONE) who->down_ns = p->now;
         who->refused_ns = 0;
@@ -291,6 +292,7 @@ void member_refresh_flow(peer *p) {
 }
 
 static void send_heartbeat(peer *p, uint32_t index) {
+    uint64_t reaches;
     message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
     beat->ready = p->ready ? p->version + 1 : 0;
     beat->can_take = p->can_take ? p->iteration + 1 : 0;
@@ -300,6 +302,8 @@ static void send_heartbeat(peer *p, uint32_t index) {
     beat->forward_ns = p->forward_ns;
     beat->backward_ns = p->backward_ns;
     beat->leads = p->leader.active ? p->leader.term : 0;
+    beat->reaches = reduce_reaches(p, &reaches) ? reaches + 1 : 0;
+    beat->saved = p->past.saved;
     if (peer_send(p, index, 0)) p->contacts[index].beat_sent_ns = p->now;
 }
 
@@ -309,8 +313,10 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     const message_heartbeat *beat = &msg->u.heartbeat;
     if (beat->leads != 0 && lead_may_be_in(p, beat->leads) && lead_may_come_from(p, from)) lead_heard(p, &c->id, beat->leads, true);
     if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
-    if (msg->sender != c->member || c->member == 0) return;  // of an earlier life
+    if (msg->sender != c->member || c->member == 0 || rollback_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
+    if (beat->progress != c->beat.progress) c->progress_ns = p->now;
     c->beat = *beat;
+    c->beat_position = msg->log_position;
     const member *m = member_find(p, c->member);
     if (m->stage != p->stage + 1) {
         if (m->stage == p->stage) can_take_update(p, false);

@@ -101,6 +101,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->iteration = run->start_version;
     p->iteration_ns = now_ns;
     reduce_blocks_changed(p);
+    rollback_open(p);
     p->lead.heard = true;
     p->lead.term = 1;
     p->lead.id = config->leader_id;
@@ -289,6 +290,10 @@ static bool is_trifle(uint8_t kind) {
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (!is_trifle(msg->kind)) reduce_stir(p);
     if (blob != 0) p->blobs_held++;
+    if (rollback_outdates(p, msg)) {
+        peer_release(p, &blob);
+        return;
+    }
     if (!may_speak(p, from, msg)) {
         peer_release(p, &blob);
         return;
@@ -416,6 +421,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         log_tick(p);
         leader_tick(p);
         route_tick(p);
+        rollback_tick(p);
         transfer_tick(p);
         reduce_tick(p);
         takeover_tick(p);
@@ -450,6 +456,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->iteration;
+    view->generation = p->past.run.generation;
     view->slots_used = p->slots_used;
     view->capacity = p->config.capacity;
     view->counted = p->counted;

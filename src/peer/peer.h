@@ -91,6 +91,8 @@ typedef enum peer_mutant {
     PEER_MUTANT_FORWARDS_ANYTHING = 1 << 26,  // blocks that are not at its version are taken to be brought forward, too
     PEER_MUTANT_KEEPS_LEFT_OUT = 1 << 27,     // what CLOSE leaves out stays in the sum
     PEER_MUTANT_DIVIDES_BY_ALL = 1 << 28,     // N has the tokens of what is left out, too
+    PEER_MUTANT_HEARS_THE_PAST = 1 << 29,     // what was said before the run went back counts after it
+    PEER_MUTANT_KEEPS_THE_PAST = 1 << 30,     // who goes back keeps what it had counted
 } peer_mutant;
 
 typedef struct peer_config {
@@ -158,6 +160,7 @@ typedef enum tell_kind {
     TELL_BACK,        // ... and is here again, after `done` ns
     TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
     TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
+    TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
     TELL_KINDS
 } tell_kind;
 
@@ -182,6 +185,7 @@ typedef struct tell {
     double loss, norm, learning_rate;
     uint64_t tokens;
     uint32_t microbatches;
+    uint64_t generation;  // TELL_ROLLED_BACK: of the run, from now on
     uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
     uint64_t wasted, wasted_ns, useful_ns;  // TELL_ITERATION: this peer's so far, as in peer_view
     uint64_t done, total;
@@ -250,6 +254,7 @@ typedef struct peer_view {
     uint64_t reaches;
     bool ready;            // at the newest version
     uint64_t version, iteration;
+    uint64_t generation;   // how often the run went back, and one
     uint32_t slots_used, capacity, counted;  // counted: |K|
     message_set k;
     uint64_t log_position;

@@ -135,8 +135,21 @@ static uint16_t misnamed(const peer *p) {
     return s;
 }
 
+// A complete one is in the log, with what its stages' states must be, before its iteration ends.
+static void save_tell_log(peer *p) {
+    leader *l = &p->leader;
+    log_checkpoint *said = &l->checkpoint.u.checkpoint;
+    if (said->version != p->iteration) l->checkpoint_due = false;
+    for (uint16_t s = 0; s < p->run.stages && l->checkpoint_due; s++) {
+        if (!l->round[s].state_agreed) return;
+        said->state_root[s] = l->round[s].agreed_state;
+    }
+    if (l->checkpoint_due && log_append(p, &l->checkpoint)) l->checkpoint_due = false;
+}
+
 void save_tick(peer *p) {
     leader *l = &p->leader;
+    save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
         if (l->save_stage > 0 && all_lie(p, l->save_stage)) {
@@ -229,7 +242,11 @@ static void saved_all(peer *p, const job_result *r) {
         tell t = {.kind = TELL_CHECKPOINT, .iteration = l->save_version, .failed = failed, .hash = r->hash};
         peer_tell(p, &t);
     }
-    if (l->phase != LEADER_SAVING_LAST) return;
+    if (l->phase != LEADER_SAVING_LAST) {
+        l->checkpoint_due = p->run.save && !failed;
+        l->checkpoint = (log_entry){.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = l->save_version, .weights = r->hash, .stages = p->run.stages}};
+        return;
+    }
     l->phase = LEADER_OVER;
     tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = p->run.save && failed};
     peer_tell(p, &t);

@@ -89,8 +89,7 @@ bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16
 
 // ---- the leader: promotion ----------------------------------------------------------------------------------------
 
-// Somebody does its work or is about to, though he may yet have to fetch the state, which shadows give.
-static bool has_workers(const peer *p, uint16_t stage) {
+bool stage_has_workers(const peer *p, uint16_t stage) {
     if (member_count_stage(p, stage) > 0) return true;
     for (uint32_t i = 0; i < p->contact_high; i++) {
         const contact *c = &p->contacts[i];
@@ -117,7 +116,7 @@ void shadow_lead(peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (!member_is_shadow(m) || m->contact == NO_CONTACT || !fresh(p, m)) continue;
-        if (!has_workers(p, m->keeps) || peer_breaks(p, PEER_MUTANT_PROMOTES_EARLY)) {
+        if (!stage_has_workers(p, m->keeps) || peer_breaks(p, PEER_MUTANT_PROMOTES_EARLY)) {
             log_entry entry = {.kind = LOG_PROMOTE, .u.promote.member = m->id};
             log_append(p, &entry);
             return;

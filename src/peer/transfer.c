@@ -35,15 +35,15 @@ static bool serves_result(const peer *p, const message_get *get) {
 
 // All blocks of the request at one version; the checkpoint's reader wants a certain one.
 static bool serves_state(const peer *p, const message_get *get) {
-    if (get->stage != p->stage) return p->config.leader && p->iteration == p->run.start_version;
+    if (get->stage != p->stage) return rollback_holds(p) && p->iteration == p->run.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (p->block_version[b] == UINT64_MAX || p->block_version[b] != p->block_version[get->first]) return false;
     return get->version == UINT64_MAX || p->block_version[get->first] == get->version;
 }
 
-// At the start the first leader has those of every stage, from the checkpoint that the run goes on from.
+// At the start somebody has those of every stage, from the checkpoint that the run goes on from.
 static bool serves_names(peer *p, const message_get *get) {
-    if (get->stage != p->stage) return p->config.leader && p->iteration == p->run.start_version && get->version == p->iteration;
+    if (get->stage != p->stage) return rollback_holds(p) && p->iteration == p->run.start_version && get->version == p->iteration;
     if (!p->ready || get->version != p->version) return false;
     p->root_wanted = !p->state_known;
     return p->state_known;
@@ -123,6 +123,7 @@ void serve_done(peer *p, const task *t, const job_result *r) {
         return;
     }
     if (r->failed || out == 0) {
+        if (t->work.stage != p->stage) rollback_unreadable(p);
         refuse_get(p, t->contact, &t->get, 0);
         peer_release(p, &out);
         return;
@@ -219,7 +220,7 @@ void pulls_tick(peer *p) {
 
 static void initialise(peer *p) {
     p->initialised = true;
-    bool fresh = !p->has_final && (p->run.start_version == 0 || p->config.leader);
+    bool fresh = !p->has_final && (p->run.start_version == 0 || rollback_holds(p));
     if (!fresh) return;
     task *t = task_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
@@ -244,6 +245,10 @@ void transfer_tick(peer *p) {
 void transfer_init_done(peer *p, const job_result *r) {
     p->applying = false;
     if (p->me == 0) return;
+    if (r->failed) {  // others may have it
+        rollback_unreadable(p);
+        return;
+    }
     for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = r->version;
     reduce_blocks_changed(p);
     p->state_lies = 1u + p->stage;

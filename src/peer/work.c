@@ -20,6 +20,7 @@ task *task_add(peer *p, job_kind kind) {
     t->work.iteration = p->iteration;
     t->member = p->me;
     t->contact = NO_CONTACT;
+    t->fence = p->past.fence;
     return t;
 }
 
@@ -34,6 +35,7 @@ static void release_inputs(peer *p, const task *t) {
 }
 
 void tasks_drop(peer *p) {
+    p->past.looking = false;
     for (; p->task_count > 0; p->task_count--) {
         release_inputs(p, &p->tasks[p->task_first]);
         p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
@@ -50,7 +52,7 @@ static void start(peer *p, const task *t) {
 
 static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
     const held *h = &p->held[m];
-    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT};
+    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
     t.work.kind = kind;
     t.work.stage = p->stage;
     t.work.iteration = p->iteration;
@@ -116,7 +118,7 @@ static bool start_microbatch(peer *p) {
 static bool start_state_root(peer *p) {
     if (!p->ready || p->state_asked || p->version != p->iteration) return false;
     p->state_asked = true;
-    task t = {.member = p->me, .contact = NO_CONTACT};
+    task t = {.member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
     t.work.kind = JOB_STATE_ROOT;
     t.work.stage = p->stage;
     t.work.iteration = t.work.version = p->version;
@@ -153,7 +155,8 @@ void work_done(peer *p, const job_result *r) {
     p->running.work.id = 0;
     p->progress++;
     if (r->out != 0) p->blobs_held++;
-    if (t.member != p->me && t.work.kind > JOB_WEIGHT) {
+    bool of_another = t.member != p->me || t.fence != p->past.fence;
+    if (of_another && t.work.kind > JOB_WEIGHT && t.work.kind != JOB_SAVE_FIND) {
         blob_id out = r->out;
         release_inputs(p, &t);
         peer_release(p, &out);
@@ -171,6 +174,7 @@ void work_done(peer *p, const job_result *r) {
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
     case JOB_DECIDE: leader_decided(p, &t, r); break;
     case JOB_SAVE_NAMES: case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
+    case JOB_SAVE_FIND: rollback_found(p, &t, r); break;
     default: break;
     }
 }

@@ -114,6 +114,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
     if (campaign->short_stores) sim_case_shorten_stores(&c);
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
+    if (campaign->stage_losses) sim_case_add_stage_losses(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
     if (campaign->elastic) sim_case_make_elastic(&c);
@@ -167,7 +168,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
-    fprintf(out, "%s%s%s%s%s%s%s --trace\n", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -183,6 +184,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->promotions += stats->promotions;
     r->shortened += stats->shortened;
     r->recalled += stats->recalled;
+    r->rollbacks += stats->rollbacks;
+    r->again_iterations += stats->again_iterations;
     r->left_out += stats->left_out;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;

@@ -33,6 +33,7 @@ typedef struct sim_campaign {
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
+    bool stage_losses;       // ... with their shadows, and the run goes back
     bool mixed;              // the kind by the seed: sim_campaign_mix
     bool all_kinds;          // mixed, and of every kind that there is
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
@@ -46,7 +47,7 @@ typedef struct sim_campaign_result {
     uint64_t repairs_in[REPAIR_PHASES];
     uint64_t leaders, leader_deaths, left_out;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
-    uint64_t stage_deaths, promotions, shortened, recalled;
+    uint64_t stage_deaths, promotions, rollbacks, again_iterations, shortened, recalled;
     uint64_t first_failure;  // its seed
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second

@@ -25,18 +25,18 @@ const char *sim_trouble_name(sim_trouble_kind kind) {
 }
 
 const char *sim_mutant_name(sim_mutant mutant) {
-    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice", "unrounded",
+    static const char *const names[SIM_MUTANTS] = {"none", "eager-weight", "lost-weight", "moved-part", "forged-deny", "lost-counted", "wrong-state", "early-apply", "shadow-skips", "shadow-twice", "unrounded", "imagines-saves",
                                                     "moves-on-suspicion", "frees-at-commit", "complete-ends-guard", "commits-twice", "same-name", "no-eviction", "frees-at-final", "refuses-silently",
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
                                                     "round-before-close", "keeps-losers", "records-are-truth", "old-results",
-                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all"};
+                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all", "hears-the-past", "keeps-the-past"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 
 const char *sim_job_name(job_kind kind) {
     static const char *const names[JOB_KINDS] = {"NONE", "FORWARD", "LOSS", "BACKWARD", "WEIGHT", "PACK", "REDUCE", "RESULT_PUT", "RESULT_GET", "NORM",
-                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_KEEP", "NAMES_GET", "NAMES_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE_NAMES", "SAVE", "SAVE_END"};
+                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_KEEP", "NAMES_GET", "NAMES_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE_NAMES", "SAVE", "SAVE_END", "SAVE_FIND"};
     return kind < JOB_KINDS ? names[kind] : "?";
 }
 
@@ -268,6 +268,31 @@ void sim_case_add_stage_deaths(sim_case *c) {
     }
 }
 
+void sim_case_add_stage_losses(sim_case *c) {
+    rng r = {rng_seed(c->seed, 86)};
+    uint64_t span = sim_case_quiet_ns(c) / 2;
+    uint32_t first = c->crashes;
+    if (c->data_deaths) {  // who has the checkpoint that the run began with may be gone for good
+        c->iterations -= (uint32_t)c->start_version;
+        for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration -= c->crash[i].iteration < c->start_version ? c->crash[i].iteration : c->start_version;
+        c->start_version = 0;
+    }
+    c->checkpoint_every = (uint32_t)rng_below(&r, 3);
+    if (rng_below(&r, 3) == 0) c->shadow_peers = (c->stages - 1u) * (c->shadows = 1);
+    for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
+        sim_crash *crash = &c->crash[c->crashes++];
+        random_crash(&r, c, span, crash);
+        crash->iteration += c->start_version;
+        stage_moment(&r, crash);
+        crash->stage = crash->lost = crash->restart = true;
+        crash->data = c->voters > 1 && rng_below(&r, 4) == 0;
+        if (i == 1 && c->crashes - first > 1 && rng_below(&r, 3) == 0) {  // several stages at once
+            c->crash[first].moment = crash->moment = SIM_AT_TIME;
+            crash->at_ns = c->crash[first].at_ns;
+        }
+    }
+}
+
 void sim_case_add_partitions(sim_case *c) {
     rng r = {rng_seed(c->seed, 82)};
     for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
@@ -307,7 +332,7 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
         if (x->moment == SIM_AT_TIME) ADD("  crash %u: at %.3f s", i, (double)x->at_ns / 1e9 + 1);
         else ADD("  crash %u: %s %s, iteration >= %" PRIu64 ", after %u others", i, sim_moment_name(x->moment),
                  x->moment >= SIM_BEFORE_JOB ? sim_job_name((job_kind)x->kind) : message_kind_name(x->kind), x->iteration, x->skip);
-        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
+        ADD("%s%s%s%s\n", x->leader ? ", the leader" : x->lost ? ", a stage is lost" : x->stage ? ", a whole stage" : x->data ? ", a data peer" : "", x->machine ? ", silent" : "", x->restart ? ", restarts" : "", !x->restart || !x->same_id ? "" : x->keeps_store ? " as itself with its store" : " as itself");
     }
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);

@@ -33,6 +33,7 @@ typedef struct sim_crash {
     bool data;           // a data peer dies, not a relay
     bool leader;         // whoever leads dies
     bool stage;          // all that work for the victim's stage die with it, while a shadow can go on
+    bool lost;           // ... and its shadows, so that nobody has its state any more; data peers come back as themselves
     bool keeps_store;    // with same_id: what it had stored of the log is found again
     bool machine;        // dies without a word: links fall late, dials time out; else the kernel closes its links
     bool restart;        // a new process follows
@@ -82,6 +83,7 @@ typedef enum sim_mutant {
     SIM_MUTANT_SHADOW_SKIPS,   // a shadow does not apply the results of iteration 1
     SIM_MUTANT_SHADOW_TWICE,   // and another one twice
     SIM_MUTANT_UNROUNDED,      // a block's owner keeps another number than the one that it gives away
+    SIM_MUTANT_IMAGINES_SAVES, // a data peer finds each checkpoint on its disk, wherever it lies
     // the core breaks a rule itself (peer_mutant)
     SIM_MUTANT_MOVES_ON_SUSPICION,
     SIM_MUTANT_FREES_AT_COMMIT,
@@ -112,6 +114,8 @@ typedef enum sim_mutant {
     SIM_MUTANT_FORWARDS_ANYTHING,
     SIM_MUTANT_KEEPS_LEFT_OUT,
     SIM_MUTANT_DIVIDES_BY_ALL,
+    SIM_MUTANT_HEARS_THE_PAST,
+    SIM_MUTANT_KEEPS_THE_PAST,
     SIM_MUTANTS
 } sim_mutant;
 
@@ -175,6 +179,8 @@ void sim_case_shorten_stores(sim_case *c);
 void sim_case_make_private(sim_case *c);
 // Shadows keep every stage; at some moments all that work for a stage die at once.
 void sim_case_add_stage_deaths(sim_case *c);
+// At some moments all that have a stage's state die at once, and the run must go back. Of data peers where they may die and several vote.
+void sim_case_add_stage_losses(sim_case *c);
 // Some peers are cut off from the others for a while, once or twice.
 void sim_case_add_partitions(sim_case *c);
 // Lets it go on without them after a while; who dies need not come back.

@@ -46,6 +46,7 @@ static void check_weight(sim_cluster *s, uint32_t node, const job *work) {
 // I7
 static void check_apply(sim_cluster *s, uint32_t node, const job *work) {
     const log_final *final = &s->checker.final;
+    if (sim_check_is_past(s, node)) return;
     if (!s->checker.has_final || work->iteration > final->iteration) {
         job_fail(s, node, work, "I7: there is no FINAL of this iteration");
         return;
@@ -101,6 +102,7 @@ void sim_check_job(sim_cluster *s, uint32_t node, const job *work) {
         if (s->checker.watch[node].sum_iteration != work->iteration) job_fail(s, node, work, "the sum is of another iteration");
         break;
     case JOB_REDUCE:
+        if (sim_check_is_past(s, node)) break;
         if (!s->checker.closed || s->checker.close.iteration < work->iteration) job_fail(s, node, work, "before CLOSE");
         else if (s->node[node].view.log_position < s->checker.close_index && s->checker.close.iteration == work->iteration && !s->c->elastic) job_fail(s, node, work, "it has not read CLOSE");
         else if (s->checker.close.iteration == work->iteration && s->node[node].view.log_position >= s->checker.close_index && work->tokens != s->checker.close.tokens) job_fail(s, node, work, "divides by other tokens than CLOSE's");
@@ -135,7 +137,7 @@ static void note_weight(sim_cluster *s, uint32_t node, const job *work) {
 
 static void check_reduced_set(sim_cluster *s, uint32_t node, const job *work) {
     const sim_worker *worker_here = s->node[node].worker;
-    if (work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;  // somebody who is late
+    if (sim_check_is_past(s, node) || work->iteration != s->checker.close.iteration || work->tokens != s->checker.close.tokens) return;  // somebody who is late
     if (worker_here->reduced_known && memcmp(&worker_here->reduced, &s->checker.close.counted, sizeof worker_here->reduced) != 0)
         job_fail(s, node, work, "I6: the parts added do not cover what CLOSE counts");
 }
@@ -177,6 +179,7 @@ static void check_root(sim_cluster *s, uint32_t node, const job *work, const job
 void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
     sim_watch *w = &s->checker.watch[node];
     sim_stash *stash = work->slot < SIM_MAX_CAPACITY ? &w->stash[work->slot] : NULL;
+    bool outdated = s->node[node].job_generation > 0 && s->node[node].job_generation < s->node[node].view.generation;  // the peer went back meanwhile
     if (work->kind <= JOB_WEIGHT) w->compute_ns += result->cost_ns;
     sim_loss_job(s, node, work, result->cost_ns, true);
     switch (work->kind) {
@@ -193,12 +196,18 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
     case JOB_SUM_CLEAR: w->sum = (message_set){{0}}; break;
     case JOB_REDUCE: check_reduced_set(s, node, work); break;
     case JOB_STATE_INIT:
-        for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS; b++) w->block_version[b] = result->version;
+        for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS && !outdated; b++) w->block_version[b] = result->version;
         break;
     case JOB_STATE_KEEP:
-    case JOB_STATE_PUT: note_put(s, node, work, result); break;
-    case JOB_APPLY: note_apply(s, node, work); break;
-    case JOB_STATE_ROOT: check_root(s, node, work, result); break;
+    case JOB_STATE_PUT:
+        if (!outdated) note_put(s, node, work, result);
+        break;
+    case JOB_APPLY:
+        if (!outdated) note_apply(s, node, work);
+        break;
+    case JOB_STATE_ROOT:
+        if (!outdated) check_root(s, node, work, result);
+        break;
     default: break;
     }
 }

@@ -110,10 +110,28 @@ static void check_promotion(sim_cluster *s, const log_entry *entry) {
     s->stats->promotions++;
 }
 
+// The run begins, or goes back to a version that it has had.
+static void check_run(sim_cluster *s, const log_entry *entry) {
+    sim_checker *k = &s->checker;
+    const log_run *run = &entry->u.run;
+    if (run->generation != k->generation + 1) sim_fail(s, "generation %llu begins after generation %llu", (unsigned long long)run->generation, (unsigned long long)k->generation);
+    if (run->start_version > k->version || run->start_version < s->c->start_version || (!k->started && run->start_version != s->c->start_version))
+        sim_fail(s, "the run begins at version %llu, and is at %llu", (unsigned long long)run->start_version, (unsigned long long)k->version);
+    k->generation = run->generation;
+    k->started = true;
+    if (run->generation == 1) return;
+    s->stats->rollbacks++;
+    s->stats->again_iterations += k->version - run->start_version;
+    k->fence = entry->index;
+    k->version = run->start_version;
+    k->closed = k->has_final = k->finished = false;
+    memset(k->commit, 0, (size_t)s->c->microbatches * s->c->stages * sizeof *k->commit);
+}
+
 static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     switch (entry->kind) {
-    case LOG_RUN: k->started = true; break;
+    case LOG_RUN: check_run(s, entry); break;
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;

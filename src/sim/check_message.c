@@ -35,7 +35,7 @@ static void check_commit(sim_cluster *s, uint32_t node, const braid_id *to, cons
     sim_commit *c = commit_at(s, &body->subject);
     member_id member = body->subject.stage < s->c->stages ? body->path.member[body->subject.stage] : 0;
     if (member_of(s, to, body->subject.stage) != member) return;  // to somebody who is no more
-    if (!c || msg->iteration != s->checker.version || member == 0) return;
+    if (!c || msg->iteration != s->checker.version || member == 0 || sim_check_is_past(s, node)) return;
     bool same = c->iteration == msg->iteration && c->to != 0;
     if (same && c->to != member && sim_check_member_live(s, c->to) && !c->refused && !never_told(s, c, &body->subject))
         sim_fail(s, "%s moves t=%llu m=%u stage %u from #%llu, who is not expelled and did not refuse, to #%llu", s->node[node].name,
@@ -53,7 +53,7 @@ static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
     const message_deny *body = &msg->u.deny;
     sim_commit *c = commit_at(s, &body->subject);
     bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;  // the COMMIT may have been lost with its link
-    if (!c || !refuses) return;
+    if (!c || !refuses || sim_check_is_past(s, node)) return;
     if (body->reason == DENY_EVICTED) c->evicted = s->node[node].view.member;
     if (msg->iteration == c->iteration && c->to == s->node[node].view.member) c->refused = true;
 }
@@ -61,7 +61,7 @@ static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
 static void check_counted(sim_cluster *s, uint32_t node, const message *msg) {
     const sim_watch *w = &s->checker.watch[node];
     const message_counted *body = &msg->u.counted;
-    if (msg->iteration != s->checker.version || body->subject.m >= s->c->microbatches) return;
+    if (msg->iteration != s->checker.version || body->subject.m >= s->c->microbatches || sim_check_is_past(s, node)) return;
     if (w->sum_iteration != msg->iteration || !bitset_has(w->sum.words, body->subject.m))
         sim_fail(s, "%s says COUNTED for t=%llu m=%u, which is not in its sum", s->node[node].name, (unsigned long long)msg->iteration, body->subject.m);
 }
@@ -72,6 +72,7 @@ static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
     const log_close *close = &s->checker.close;
     bool older = msg->iteration < s->checker.version || (s->c->elastic && body->close_index < s->checker.close_index);
     if (s->node[node].view.term < s->leader_term && older) return;  // deposed, and does not know yet
+    if (sim_check_is_past(s, node)) return;
     if (!s->checker.closed || body->close_index != s->checker.close_index || close->iteration != msg->iteration) {
         sim_fail(s, "%s begins a round of iteration %llu on CLOSE %llu, the newest is %llu of iteration %llu", s->node[node].name,
                  (unsigned long long)msg->iteration, (unsigned long long)body->close_index, (unsigned long long)s->checker.close_index, (unsigned long long)close->iteration);
@@ -92,7 +93,7 @@ static void check_begin(sim_cluster *s, uint32_t node, const message *msg) {
 static void check_reduced(sim_cluster *s, uint32_t node, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     sim_watch *w = &s->checker.watch[node];
-    w->reduced = true;
+    w->reduced = !sim_check_is_past(s, node);
     w->reduced_iteration = msg->iteration;
     if (msg->iteration >= s->c->iterations || body->stage >= s->c->stages) return;
     if (s->reference && !hash_equal(&body->root, sim_reference_result(s->reference, msg->iteration, body->stage)))
@@ -170,7 +171,7 @@ void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg) {
     const message_commit *body = &msg->u.commit;
     message_holdings holds;
     bool meant = body->subject.stage == n->view.stage && body->path.member[body->subject.stage] == n->view.member && msg->iteration == n->view.iteration;
-    if (!n->alive || n->config.kind != MEMBER_RELAY || !n->view.ready || !meant || s->checker.watch[node].answered || !sim_check_member_live(s, msg->sender)) return;
+    if (!n->alive || n->config.kind != MEMBER_RELAY || !n->view.ready || !meant || msg->log_position < s->checker.fence || s->checker.watch[node].answered || !sim_check_member_live(s, msg->sender)) return;
     peer_holdings(n->peer, 0, &holds);
     if (!bitset_has(holds.committed.words, body->subject.m)) sim_fail(s, "%s neither keeps nor refuses a COMMIT of m=%u", n->name, body->subject.m);
 }
@@ -194,6 +195,8 @@ void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
     }
     w->answered = false;
     if (msg->kind != MESSAGE_COMMIT || outdated(s, node, &msg->u.commit.subject)) return;
+    if (msg->log_position < s->checker.fence && !sim_check_is_past(s, node)) return;
+    if (msg->iteration < w->committed_iteration) return;  // late, and of no use to anybody
     if (w->committed_iteration != msg->iteration) w->committed = (message_set){{0}};
     w->committed_iteration = msg->iteration;
     if (msg->u.commit.subject.m < WIRE_MAX_MICROBATCHES) bitset_add(w->committed.words, msg->u.commit.subject.m);

@@ -46,6 +46,8 @@ bool sim_check_is_shadow(const sim_cluster *s, member_id member) {
     return false;
 }
 
+bool sim_check_is_past(const sim_cluster *s, uint32_t node) { return s->node[node].view.generation < s->checker.generation; }
+
 static bool sets_meet(const message_set *a, const message_set *b) {
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++)
         if (a->words[i] & b->words[i]) return true;
@@ -58,7 +60,7 @@ static void check_holders(sim_cluster *s, uint32_t node) {
     if (!sim_check_member_live(s, n->view.member)) return;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *other = &s->node[i];
-        if (i == node || other->view.stage != n->view.stage || other->view.iteration != n->view.iteration) continue;
+        if (i == node || other->view.stage != n->view.stage || other->view.iteration != n->view.iteration || other->view.generation != n->view.generation) continue;
         if (!sim_check_member_live(s, other->view.member) || !sets_meet(&n->view.k, &other->view.k)) continue;
         sim_fail(s, "I2: %s and %s of stage %u both count one microbatch of iteration %llu", n->name, other->name, n->view.stage,
                  (unsigned long long)n->view.iteration);
@@ -95,10 +97,26 @@ static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
     return version[0];
 }
 
+// All go back to an older version: nobody has anything of it until he gets it.
+static void check_way_back(sim_cluster *s, uint32_t node) {
+    sim_watch *w = &s->checker.watch[node];
+    const peer_view *v = &s->node[node].view;
+    if (v->generation < w->generation) sim_fail(s, "I9: %s goes back from generation %llu to %llu", s->node[node].name, (unsigned long long)w->generation, (unsigned long long)v->generation);
+    if (v->generation > w->generation && v->generation > 1) {
+        memset(w->block_version, 0xff, sizeof w->block_version);
+        w->committed = (message_set){{0}};
+        w->committed_iteration = 0;
+        w->ready = w->reduced = false;
+        w->last_version = 0;
+    }
+    w->generation = v->generation;
+}
+
 void sim_check_step(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
     const peer_view *v = &n->view;
+    check_way_back(s, node);
     if (v->version < w->last_version) sim_fail(s, "I9: %s goes back from version %llu to %llu", n->name, (unsigned long long)w->last_version, (unsigned long long)v->version);
     if (v->log_position < w->last_log && v->member != 0) sim_fail(s, "I9: the log of %s goes back to %llu", n->name, (unsigned long long)v->log_position);
     if (v->slots_used > v->capacity) sim_fail(s, "I9: %s uses %u of %u slots", n->name, v->slots_used, v->capacity);
@@ -191,7 +209,7 @@ static void check_end(sim_cluster *s) {
     bool present[WIRE_MAX_STAGES] = {false};
     for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++) {
         const sim_node *n = &s->node[i];
-        if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready) continue;
+        if (!(n->exited || (n->alive && n->missed_end)) || !n->view.member || !k->watch[i].ever_ready || sim_check_is_past(s, i)) continue;
         if (check_final_state(s, i)) present[n->view.stage] = true;
         // one that was told to leave in the middle of something takes what it holds with it
         if (n->blobs.held && !n->busy && n->view.version == k->version && !n->asked_to_leave) sim_fail(s, "%s left with %llu blobs in its hands", n->name, (unsigned long long)n->blobs.held);
@@ -202,5 +220,5 @@ static void check_end(sim_cluster *s) {
             sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(n->view.useful_ns + n->view.wasted_ns), (unsigned long long)k->watch[i].compute_ns);
     }
     for (uint16_t i = 0; i < s->c->stages; i++)
-        if (!present[i]) sim_fail(s, "nobody of stage %u has the final weights", i);
+        if (!present[i] && k->lost_version[i] != k->version + 1) sim_fail(s, "nobody of stage %u has the final weights", i);
 }

@@ -185,6 +185,8 @@ static uint32_t sponsor(const sim_cluster *s) {
     if (s->node[0].alive || s->nodes == 1) return 0;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (s->node[i].alive && s->node[i].view.member != 0) return i;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->node[i].returns) return i;
     return 0;
 }
 
@@ -211,7 +213,8 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
                               .has_checkpoint = s->c->copies && index >= s->c->data_peers, .random_seed = rng_next(&n->random), .mutants = sim_mutant_of_core(s->c->mutant)};
     if (host) n->config.host = *host;
     snprintf(n->config.address, sizeof n->config.address, "sim-%u:1", index);
-    snprintf(n->config.leader_address, sizeof n->config.leader_address, "sim-%u:1", ask);
+    if (store_of != SIM_MAX_NODES && s->node[store_of].returns) memcpy(n->config.address, s->node[store_of].config.address, sizeof n->config.address);
+    memcpy(n->config.leader_address, s->node[ask].config.address, sizeof n->config.leader_address);
     n->config.text = sha256_of(n->id.bytes, sizeof n->id.bytes);  // the same in each life
     n->config.share = share_wished(s, index);
     n->config.store = store_of == SIM_MAX_NODES ? n->config.random_seed : s->node[store_of].config.store;
@@ -223,6 +226,8 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     BRAID_ASSERT(n->peer);
     n->alive = true;
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
+    for (uint32_t i = index; id && i-- > 0;)
+        if (id_equal(&s->node[i].id, id) && !n->kept.block) sim_save_recall(s, index, i);
     sim_check_life(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);

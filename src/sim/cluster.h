@@ -48,6 +48,8 @@ typedef struct sim_stats {
     uint64_t left_out;               // microbatches that an elastic run did not wait for
     uint32_t leaders, leader_deaths;  // times that another one led; that one was elected after the one before had died
     uint32_t stage_deaths, promotions;  // all of a stage at once; shadows that took its work
+    uint32_t rollbacks;              // times that the run went back to an older version,
+    uint64_t again_iterations;       // and by how many iterations in all
     uint32_t voter_changes;      // entries of the log that change who votes
     uint32_t shortened, recalled;    // stores that were begun anew behind what they held already; that were read again
     uint32_t longest_store;      // entries behind the state with which it begins

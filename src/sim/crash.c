@@ -55,22 +55,31 @@ static const sim_log_member *membership(const sim_cluster *s, uint32_t node) {
     return NULL;
 }
 
-static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim) {
+static bool has_state_of(const sim_cluster *s, uint32_t node, uint16_t index) {
+    const sim_log_member *m = s->node[node].alive ? membership(s, node) : NULL;
+    return m && m->entry.stage == index;
+}
+
+// `of`: or a stage all whose members go; WIRE_MAX_STAGES: none.
+static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
-        if (i != victim && n->alive && n->view.voters > 0 && n->paused_until_ns <= s->now && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
+        if (i != victim && n->alive && !has_state_of(s, i, of) && n->view.voters > 0 && n->paused_until_ns <= s->now && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
     }
     return false;
 }
 
 // Enough voters stay to decide who is one, whoever each of them believes that they are.
-static bool quorum_without(const sim_cluster *s, uint32_t victim) {
+static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         if (!s->node[i].alive || s->node[i].view.voters == 0) continue;
         const log_voters *voters = peer_voters(s->node[i].peer);
         uint32_t here = 0;
-        for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim);
-        if (here < voters->count / 2u + 1) return false;
+        for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim, of);
+        // of several that die at once another one may be chosen before it is known to be dead
+        uint32_t count = voters->count;
+        count += of < WIRE_MAX_STAGES && s->c->voters > 1;
+        if (here < count / 2u + 1) return false;
     }
     return true;
 }
@@ -106,7 +115,7 @@ static bool may_die(const sim_cluster *s, uint32_t victim) {
     if (!n->alive || (n->config.kind == MEMBER_DATA && !s->c->data_deaths)) return false;
     bool leads = s->c->leader_deaths ? n->view.leads : n->config.leader;
     if (leads && (!s->c->leader_deaths || !s->checker.started)) return false;
-    if (s->c->voters > 1 && !quorum_without(s, victim)) return false;
+    if (s->c->voters > 1 && !quorum_without(s, victim, WIRE_MAX_STAGES)) return false;
     if (n->config.leader && s->c->start_version > 0 && s->checker.version == s->c->start_version && !all_fetched(s)) return false;
     const sim_log_member *member_of_log = membership(s, victim);
     if (!member_of_log && s->checker.started) return others_are_whole(s, victim);
@@ -124,6 +133,12 @@ static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index) {
     return m && !m->shadow && m->entry.stage == index;
 }
 
+static bool stage_may_be_lost(const sim_cluster *s, uint32_t victim) {
+    uint16_t index = s->node[victim].view.stage;
+    if (!works_for(s, victim, index) || !s->checker.started || s->checker.drained || s->checker.saved_last || (index == 0 && (s->c->voters <= 1 || !s->c->leader_deaths))) return false;
+    return index == 0 || quorum_without(s, victim, index);  // all of stage 0 come back, with their stores
+}
+
 static bool stage_may_die(const sim_cluster *s, uint32_t victim) {
     uint16_t index = s->node[victim].view.stage;
     if (index == 0 || s->c->voters > 1 || !works_for(s, victim, index)) return false;
@@ -134,19 +149,29 @@ static bool stage_may_die(const sim_cluster *s, uint32_t victim) {
 
 static void restart_plan(sim_cluster *s, uint32_t victim, const sim_crash *crash) {
     sim_item *item = sim_item_new(ITEM_START, victim, 0);
-    item->connection = crash->same_id;
+    bool as_itself = crash->same_id || s->node[victim].returns;
+    item->connection = as_itself;
     item->kind_of_member = s->node[victim].config.kind;
     item->id = s->node[victim].id;
-    item->from = crash->same_id && crash->keeps_store ? victim : SIM_MAX_NODES;
+    item->from = as_itself && (crash->keeps_store || s->node[victim].returns) ? victim : SIM_MAX_NODES;
     sim_item_put(s, s->now + crash->restart_ns, item);
 }
 
-// The owner of private data comes back until it is let in: when the only one that it knows has died, its user names another.
+static bool loses_stages(const sim_case *c) {
+    for (uint32_t i = 0; i < c->crashes; i++)
+        if (c->crash[i].lost) return true;
+    return false;
+}
+
+// Who is waited for comes back until it is let in, the owner of private data and whoever may be all that a stage has: when the only
+// one that it knows has died, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
-    for (uint32_t i = 0; i < s->nodes && s->c->private_data; i++) {
+    bool relays = loses_stages(s->c);
+    for (uint32_t i = 0; i < s->nodes; i++) {
         sim_node *n = &s->node[i];
-        bool orphan = n->alive && n->config.kind == MEMBER_DATA && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
+        bool awaited = n->config.kind == MEMBER_DATA ? s->c->private_data : relays;
+        bool orphan = n->alive && awaited && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
         if (!orphan || i == victim) continue;
         n->alive = false;
         sim_disk_crash(s, i);
@@ -173,24 +198,31 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     s->crash_done[index] = true;
     s->stats->crashes++;
     n->alive = false;
+    n->returns = crash->lost && crash->data;
     sim_disk_crash(s, victim);
     if (n->view.leads) s->lost_leader_ns = s->now;
     n->machine_died = crash->machine && s->checker.started;  // a start would wait for it
     sim_trace(s, victim, "XX dies (crash %u: %s), %s", index, sim_moment_name(crash->moment), n->machine_died ? "without a word" : "links reset");
     sim_link_die(s, victim, n->machine_died, false);
-    if (crash->restart || waited_for) restart_plan(s, victim, crash);
+    if (crash->restart || crash->lost || waited_for) restart_plan(s, victim, crash);
     restart_orphans(s, victim);
 }
 
 // All that work for the victim's stage, it last.
 static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
+    uint16_t of = s->node[victim].view.stage;
+    bool lost = s->c->crash[index].lost;
+    if (lost) s->checker.lost_version[of] = s->checker.version + 1;
     for (uint32_t i = 0; i < s->nodes && s->c->crash[index].stage; i++)
-        if (i != victim && works_for(s, i, s->node[victim].view.stage)) die(s, i, index);
+        if (i != victim && (lost ? has_state_of(s, i, of) : works_for(s, i, of))) die(s, i, index);
     s->stats->stage_deaths += s->c->crash[index].stage;
-    die(s, victim, index);
+    if (s->node[victim].alive) die(s, victim, index);  // else it was one that knew nobody but another victim, and begins anew
 }
 
-static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return crash->stage ? stage_may_die(s, victim) : may_die(s, victim); }
+static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
+    if (crash->lost) return stage_may_be_lost(s, victim);
+    return crash->stage ? stage_may_die(s, victim) : may_die(s, victim);
+}
 
 static bool concerns(const sim_cluster *s, const sim_crash *crash, uint32_t node) {
     const sim_node *n = &s->node[node];

@@ -57,11 +57,19 @@ typedef struct sim_disk {
     uint64_t base, last;     // indices
 } sim_disk;
 
+// A complete checkpoint on a peer's disk.
+typedef struct sim_kept {
+    uint64_t version;
+    braid_hash weights;
+    sim_buffer **block;      // as sim_node's `saved`; NULL: there is none
+} sim_kept;
+
 typedef struct sim_node {
     char name[SIM_NAME];
     braid_id id;
     peer_config config;
     bool alive, exited, machine_died;
+    bool returns;            // it died, and comes back with all that it had stored, where it was
     bool missed_end;         // no link to the leader when that left: nobody tells it
     void *memory;
     size_t memory_bytes;
@@ -75,6 +83,7 @@ typedef struct sim_node {
     sim_disk disk;
     sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     sim_worker *saver[WIRE_MAX_STAGES];  // knows the names of a stage's blocks, as JOB_SAVE_NAMES was told; NULL: nothing
+    sim_kept kept;
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
     uint64_t started_ns;
@@ -82,7 +91,7 @@ typedef struct sim_node {
     sim_worker *worker;
     bool busy;
     job job;
-    uint64_t job_serial, job_ns;
+    uint64_t job_serial, job_ns, job_generation;
     rng random;              // compute jitter
     message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: added already
     uint64_t eager_iteration;
@@ -107,6 +116,7 @@ typedef struct sim_watch {
     uint64_t reduced_iteration;
     bool ready, ever_ready;
     uint64_t last_version, last_log;
+    uint64_t generation;
     uint64_t ready_since_ns;
     uint64_t window_ns, window_messages, window_ticks;  // this virtual second's
     uint64_t route_changes;
@@ -151,6 +161,8 @@ typedef struct sim_checker {
     uint64_t *entry;          // [committed + 1]: what each says
     uint32_t entries_room;
     uint64_t version;        // newest, by FINAL committed
+    uint64_t generation, fence;  // of the newest RUN; its index, when it is not the first
+    uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
     bool started, closed, finished, drained;  // drained: the leader was asked to end the run
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
@@ -225,9 +237,19 @@ void sim_job_start(sim_cluster *s, uint32_t node, const job *work);
 void sim_job_done(sim_cluster *s, uint32_t node);
 // The halves of these that have no clock. Takes a job and borrows its inputs; false: that broke a rule.
 bool sim_job_take(sim_cluster *s, uint32_t node, const job *work);
-void sim_save_drop(sim_cluster *s, uint32_t node);
 // Does the job that was taken, which cost node's `job_ns`; false: that broke a rule.
 bool sim_job_run(sim_cluster *s, uint32_t node, job_result *result);
+
+// How a worker gets at blobs.
+worker_blobs sim_blobs_access(sim_blobs *blobs);
+
+// --- saves.c: checkpoints
+bool sim_save_concerns(const sim_node *n, const job *work);
+void sim_save_run(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
+// JOB_STATE_INIT at the version of a checkpoint that lies here.
+void sim_save_load(sim_cluster *s, uint32_t node, sim_worker *w, const job *work, job_result *result);
+void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from);
+void sim_save_drop(sim_cluster *s, uint32_t node);
 
 // --- mutant.c
 uint32_t sim_mutant_of_core(sim_mutant mutant);  // peer_mutant, 0: it is put in between
@@ -268,6 +290,8 @@ void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
 bool sim_check_member_live(const sim_cluster *s, member_id member);
 bool sim_check_is_shadow(const sim_cluster *s, member_id member);
+// It has not read yet that the run went back: what it does counts for nobody.
+bool sim_check_is_past(const sim_cluster *s, uint32_t node);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);

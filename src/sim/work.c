@@ -1,14 +1,10 @@
 // The host's side of jobs: one at a time per peer, on the virtual clock, with the disk of the checkpoint.
 #include "sim/inside.h"
 
-#include "base/sha256.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 static const uint64_t MILLISECOND = 1000000;
-
-static bool is_saving(job_kind kind) { return kind == JOB_SAVE_NAMES || kind == JOB_SAVE || kind == JOB_SAVE_END; }
 
 static uint64_t cost_ns(sim_node *n, const job *work, uint64_t now_ns) {
     uint64_t base;
@@ -45,6 +41,7 @@ bool sim_job_take(sim_cluster *s, uint32_t node, const job *work) {
             sim_fail(s, "%s: job %s adds a blob that it does not hold", n->name, sim_job_name(work->kind));
     if (sim_failed(s)) return false;
     peer_look(n->peer, &n->view);
+    n->job_generation = n->view.generation;
     sim_check_job(s, node, work);
     return !sim_failed(s);
 }
@@ -73,6 +70,8 @@ static void *blobs_write(void *context, uint64_t bytes, blob_id *blob) {
     return buffer->data;
 }
 
+worker_blobs sim_blobs_access(sim_blobs *blobs) { return (worker_blobs){blobs, blobs_read, blobs_write}; }
+
 // A peer that is moved to another stage begins there with nothing.
 static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];
@@ -92,90 +91,6 @@ static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     return n->worker;
 }
 
-void sim_save_drop(sim_cluster *s, uint32_t node) {
-    sim_buffer **saved = s->node[node].saved;
-    for (uint32_t i = 0; saved && i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++) sim_buffer_drop(saved[i]);
-    free(saved);
-    s->node[node].saved = NULL;
-    for (uint32_t i = 0; i < WIRE_MAX_STAGES; i++) {
-        if (s->node[node].saver[i]) s->node[node].saver[i]->free(s->node[node].saver[i]);
-        s->node[node].saver[i] = NULL;
-    }
-}
-
-// A checkpoint is right when fresh workers that are filled from it have the states of the one-process run.
-static braid_hash save_verify(sim_cluster *s, sim_buffer *const *all_saved, uint64_t version) {
-    sha256 all;
-    sha256_init(&all);
-    for (uint16_t i = 0; i < s->model->stages && !sim_failed(s); i++) {
-        sim_worker *w = s->model->open(s->model, i, 1);
-        sim_blobs table = {0};
-        const worker_blobs blobs = {&table, blobs_read, blobs_write};
-        job_result result;
-        uint32_t next = 0;
-        for (uint32_t b = 0; b < s->model->blocks[i]; b++) {
-            sim_buffer *saved = all_saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + b];
-            if (!saved) continue;
-            uint32_t end = b + 1;
-            while (end < s->model->blocks[i] && !all_saved[(uint32_t)i * SIM_MAX_STAGE_BLOCKS + end]) end++;
-            job put = {.id = 1, .kind = JOB_STATE_PUT, .stage = i, .first = b, .count = end - b, .version = version, .in = sim_blobs_add(&table, sim_buffer_hold(saved))};
-            w->run(w, &put, &blobs, &result);
-            if (result.failed || result.version != version) sim_fail(s, "the checkpoint of version %llu holds stage %u block %u at version %llu",
-                                                                     (unsigned long long)version, i, b, (unsigned long long)result.version);
-            if (b == next) next = end;
-        }
-        job root = {.id = 1, .kind = JOB_STATE_ROOT, .stage = i, .version = version};
-        w->run(w, &root, &blobs, &result);
-        if (next != s->model->blocks[i]) sim_fail(s, "the checkpoint of version %llu lacks blocks of stage %u", (unsigned long long)version, i);
-        else if (s->reference && !hash_equal(&result.hash, sim_reference_state(s->reference, version, i)))
-            sim_fail(s, "the checkpoint of version %llu is wrong in stage %u", (unsigned long long)version, i);
-        sha256_update(&all, result.hash.bytes, sizeof result.hash.bytes);
-        sim_blobs_close(&table);
-        w->free(w);
-    }
-    return sha256_final(&all);
-}
-
-// As a joiner looks at them.
-static void save_check(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
-    sim_worker **w = &n->saver[work->stage];
-    if (!*w) *w = s->model->open(s->model, work->stage, 1);
-    job put = *work;
-    put.kind = work->kind == JOB_SAVE_NAMES ? JOB_NAMES_PUT : JOB_STATE_PUT;
-    job_result checked;
-    (*w)->run(*w, &put, blobs, &checked);
-    result->hash = checked.hash;
-    result->malformed = checked.failed && work->kind == JOB_SAVE;
-    result->failed = checked.failed && work->kind == JOB_SAVE_NAMES;
-}
-
-static void save_run(sim_cluster *s, sim_node *n, const job *work, const worker_blobs *blobs, job_result *result) {
-    *result = (job_result){.id = work->id, .kind = work->kind};
-    if (work->kind == JOB_SAVE_NAMES || (work->kind == JOB_SAVE && work->named)) save_check(s, n, work, blobs, result);
-    if (work->kind == JOB_SAVE_NAMES || result->malformed) return;
-    if (work->kind == JOB_SAVE) {
-        sim_buffer *saved = sim_blobs_borrowed(&n->blobs, work->in);
-        if (!saved || work->stage >= s->model->stages || work->first >= s->model->blocks[work->stage]) {
-            sim_fail(s, "%s saves blocks that do not exist", n->name);
-            return;
-        }
-        if (!n->saved) n->saved = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *n->saved);
-        BRAID_ASSERT(n->saved);
-        sim_buffer **at = &n->saved[(uint32_t)work->stage * SIM_MAX_STAGE_BLOCKS + work->first];
-        sim_buffer_drop(*at);
-        *at = sim_buffer_hold(saved);
-        return;
-    }
-    result->failed = work->skip;
-    s->stats->saves_given_up += work->skip;
-    if (work->skip) result->hash = (braid_hash){{0}};
-    else if (n->saved) result->hash = save_verify(s, n->saved, work->version);
-    else sim_fail(s, "%s ends a checkpoint of nothing", n->name);
-    s->checker.saved_hash = result->hash;
-    s->checker.saved_last = work->final;
-    sim_save_drop(s, (uint32_t)(n - s->node));
-}
-
 static void job_finish(sim_node *n) {
     if (n->job.in) sim_blobs_return(&n->blobs, n->job.in);
     for (uint32_t i = 0; i < n->job.inputs; i++)
@@ -183,30 +98,18 @@ static void job_finish(sim_node *n) {
     n->busy = false;
 }
 
-// The leader's host serves the state of stages that are not its own from the checkpoint that the run goes on from.
-static void state_from_start(sim_cluster *s, const job *work, const worker_blobs *blobs, job_result *result) {
-    sim_worker *w = s->model->open(s->model, work->stage, 1);
-    const job init = {.id = work->id, .kind = JOB_STATE_INIT, .stage = work->stage, .version = s->c->start_version};
-    w->run(w, &init, blobs, result);
-    const job root = {.id = work->id, .kind = JOB_STATE_ROOT, .stage = work->stage, .version = s->c->start_version};
-    if (work->kind == JOB_NAMES_GET) w->run(w, &root, blobs, result);
-    w->run(w, work, blobs, result);
-    if (w->complaint[0]) sim_fail(s, "a state of the start: %s", w->complaint);
-    w->free(w);
-}
-
 bool sim_job_run(sim_cluster *s, uint32_t node, job_result *out) {
     sim_node *n = &s->node[node];
-    const worker_blobs blobs = {&n->blobs, blobs_read, blobs_write};
+    const worker_blobs blobs = sim_blobs_access(&n->blobs);
     job work = n->job;
     job_result result;
-    if (is_saving(work.kind)) {
-        save_run(s, n, &work, &blobs, &result);
-    } else if ((work.kind == JOB_STATE_GET || work.kind == JOB_NAMES_GET) && work.stage != n->view.stage) {
-        state_from_start(s, &work, &blobs, &result);
+    if (sim_save_concerns(n, &work)) {
+        sim_save_run(s, node, &work, &blobs, &result);
     } else {
         sim_worker *w = worker_of(s, node, work.stage);
-        if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
+        bool from_disk = work.kind == JOB_STATE_INIT && work.version != s->c->start_version;
+        if (from_disk) sim_save_load(s, node, w, &work, &result);
+        else if (!sim_mutant_swallows(s, node, &work, &result)) w->run(w, &work, &blobs, &result);
         sim_mutant_job(s, node, &work, &blobs, &result);
         if (w->complaint[0]) sim_fail(s, "%s: job %s: %s", n->name, sim_job_name(work.kind), w->complaint);
     }

@@ -20,10 +20,12 @@
 #include "train/files.h"
 #include "train/split.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 enum { CHECKPOINT_KEEP = 2, CHECKPOINT_MAX_FILES = 256 };
+
+#define CHECKPOINT_STEP "step-%06" PRIu64  // its directory's name, by version
 
 typedef struct checkpoint_writer checkpoint_writer;
 
@@ -62,6 +64,8 @@ const model_config *checkpoint_model(const checkpoint *c);
 const braid_hash *checkpoint_run(const checkpoint *c);  // of the description it was trained with
 const braid_hash *checkpoint_weights(const checkpoint *c);
 const char *checkpoint_path(const checkpoint *c);  // of the step's directory
+// Whether DIR has one of this run and version with this weights' hash, by its manifest alone; where it lies.
+bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights, char path[FILES_MAX_PATH]);
 enum { CHECKPOINT_NOTE = 256 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);

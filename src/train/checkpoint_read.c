@@ -240,6 +240,17 @@ const braid_hash *checkpoint_run(const checkpoint *c) { return &c->manifest.run;
 const braid_hash *checkpoint_weights(const checkpoint *c) { return &c->manifest.weights; }
 const char *checkpoint_path(const checkpoint *c) { return c->path; }
 
+bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights, char path[FILES_MAX_PATH]) {
+    enum { STEP_NAME = 32 };
+    char step[STEP_NAME];
+    manifest *m = malloc(sizeof *m);
+    snprintf(step, sizeof step, CHECKPOINT_STEP, version);
+    bool there = m && !files_join(directory, step, path, NULL) && !manifest_read(path, m, NULL);
+    bool found = there && m->version == version && hash_equal(&m->run, run) && hash_equal(&m->weights, weights);
+    free(m);
+    return found;
+}
+
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]) {
     enum { SHOWN = 6 };
     char has[2 * SHOWN + 1], wants[2 * SHOWN + 1];

@@ -69,7 +69,7 @@ static void remove_leftovers(const checkpoint_writer *c) {
 
 static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
     char name[STEP_NAME * 2];
-    snprintf(c->step, sizeof c->step, "step-%06" PRIu64, c->config.version);
+    snprintf(c->step, sizeof c->step, CHECKPOINT_STEP, c->config.version);
     snprintf(name, sizeof name, "%s.tmp-%ld", c->step, (long)getpid());
     braid_err err = files_join(c->directory, name, c->temporary, error);
     if (err) return err;

@@ -7,6 +7,8 @@ static void code_run(codec *c, log_run *run) {
     codec_hash(c, &run->description);
     codec_u64(c, &run->generation);
     codec_u64(c, &run->start_version);
+    codec_u64(c, &run->reached);
+    codec_u16_below(c, &run->lost, WIRE_MAX_STAGES);
 }
 
 static void code_member(codec *c, log_member *member) {
@@ -60,7 +62,9 @@ static void code_final(codec *c, log_final *final) {
 
 static void code_checkpoint(codec *c, log_checkpoint *checkpoint) {
     codec_u64(c, &checkpoint->version);
-    codec_hash(c, &checkpoint->manifest);
+    codec_hash(c, &checkpoint->weights);
+    uint32_t stages = codec_count16(c, &checkpoint->stages, WIRE_MAX_STAGES);
+    for (uint32_t i = 0; i < stages; i++) codec_hash(c, &checkpoint->state_root[i]);
 }
 
 static void code_lead(codec *c, log_lead *lead) { codec_id(c, &lead->leader); }

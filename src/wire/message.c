@@ -197,6 +197,8 @@ static void code_heartbeat(codec *c, message_heartbeat *heartbeat) {
     codec_u64(c, &heartbeat->forward_ns);
     codec_u64(c, &heartbeat->backward_ns);
     codec_term(c, &heartbeat->leads);
+    codec_u64(c, &heartbeat->reaches);
+    codec_u64(c, &heartbeat->saved);
 }
 
 static void code_can_take(codec *c, message_can_take *can_take) {

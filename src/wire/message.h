@@ -255,6 +255,8 @@ typedef struct message_heartbeat {
     uint64_t progress;  // rises with every piece of work done
     uint64_t forward_ns, backward_ns;  // measured cost of one microbatch
     uint64_t leads;     // the term in which it leads, 0: it does not
+    uint64_t reaches;   // 1 + the version that its state will have though nobody gives it anything more, 0: none whole
+    uint64_t saved;     // 1 + the version of the newest checkpoint of the log that lies at its host, 0: none
 } message_heartbeat;
 
 typedef struct message_can_take {
@@ -269,7 +271,7 @@ typedef struct message_get_log {
 
 typedef enum log_kind {
     LOG_NONE,
-    LOG_RUN,         // the start
+    LOG_RUN,         // the start; another one: all goes back to an older version
     LOG_MEMBER,
     LOG_EXPEL,
     LOG_OWNER,
@@ -289,11 +291,14 @@ typedef enum log_kind {
 // A shadow keeps the state of `stage` up to date and does none of its work.
 typedef enum member_kind { MEMBER_RELAY, MEMBER_DATA, MEMBER_SHADOW, MEMBER_KIND_COUNT } member_kind;
 
-typedef enum expel_reason { EXPEL_DEAD, EXPEL_RETURNED, EXPEL_LEFT, EXPEL_STUCK, EXPEL_DIVERGED, EXPEL_REASONS } expel_reason;
+typedef enum expel_reason { EXPEL_DEAD, EXPEL_RETURNED, EXPEL_LEFT, EXPEL_STUCK, EXPEL_DIVERGED, EXPEL_MOVED, EXPEL_REASONS } expel_reason;
 
+// Of a generation after the first: what is lost is the state of a stage, after iteration `reached` had begun.
 typedef struct log_run {
     braid_hash description;
     uint64_t generation, start_version;
+    uint64_t reached;
+    uint16_t lost;
 } log_run;
 
 typedef struct log_member {
@@ -349,9 +354,12 @@ typedef struct log_final {
     braid_hash state_root[WIRE_MAX_STAGES];  // of version t
 } log_final;
 
+// Complete, and what its bytes must be: the hash of all weights, and each stage's state root.
 typedef struct log_checkpoint {
+    braid_hash weights;
+    uint16_t stages;
     uint64_t version;
-    braid_hash manifest;
+    braid_hash state_root[WIRE_MAX_STAGES];
 } log_checkpoint;
 
 typedef struct log_lead {

@@ -132,6 +132,8 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
         e->u.run.description = random_hash(w);
         e->u.run.generation = random_u64(w);
         e->u.run.start_version = random_u64(w);
+        e->u.run.reached = random_u64(w);
+        e->u.run.lost = random_stage(w);
         break;
     case LOG_MEMBER:
         random_bytes(w->r, e->u.member.peer.bytes, BRAID_ID_BYTES);
@@ -155,7 +157,9 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
     case LOG_FINAL: random_final(w, &e->u.final); break;
     case LOG_CHECKPOINT:
         e->u.checkpoint.version = random_u64(w);
-        e->u.checkpoint.manifest = random_hash(w);
+        e->u.checkpoint.weights = random_hash(w);
+        e->u.checkpoint.stages = random_count(w, WIRE_MAX_STAGES);
+        for (uint32_t i = 0; i < e->u.checkpoint.stages; i++) e->u.checkpoint.state_root[i] = random_hash(w);
         break;
     case LOG_LEAD: random_bytes(w->r, e->u.lead.leader.bytes, BRAID_ID_BYTES); break;
     case LOG_PROMOTE: e->u.promote.member = random_u64(w); break;
@@ -383,6 +387,8 @@ static inline void random_heartbeat(wire_random *w, message_heartbeat *b) {
     b->forward_ns = random_u64(w);
     b->backward_ns = random_u64(w);
     b->leads = random_term(w);
+    b->reaches = random_u64(w);
+    b->saved = random_u64(w);
 }
 
 static inline void random_can_take(wire_random *w, message_can_take *b) {

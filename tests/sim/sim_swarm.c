@@ -321,13 +321,25 @@ static void test_links_fall(void **state) {
     assert_true(repairs > 0);
 }
 
+// All of a stage are gone: somebody of another one takes their place, and what was computed is computed again.
+static void test_a_stage_is_filled_again(void **state) {
+    (void)state;
+    static const char *const all[] = {"two-1", "two-2", "two-3"};
+    scenario *s = parse(quiet);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) event_add(s, 3, all[i], SCENARIO_KILL);
+    sim_swarm_report report;
+    run_scenario(s, NULL, &report);
+    free_with_events(s);
+    if (report.failed) fail_msg("%s", report.text);
+    assert_int_equal(report.crashes, 3);
+    sim_swarm_report_free(&report);
+}
+
 static void test_a_swarm_that_is_stuck(void **state) {
     (void)state;
+    static const char *const all[] = {"one-1", "one-2", "one-3", "two-1", "two-2", "two-3"};
     scenario *s = parse(quiet);
-    for (int i = 0; i < 3; i++) {
-        static const char *const all[] = {"two-1", "two-2", "two-3"};
-        event_add(s, 3, all[i], SCENARIO_KILL);
-    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) event_add(s, 3, all[i], SCENARIO_KILL);
     sim_swarm_report report;
     run_scenario(s, NULL, &report);
     free_with_events(s);
@@ -395,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_partitions),
         cmocka_unit_test(test_the_upload_share_holds),
         cmocka_unit_test(test_links_fall),
+        cmocka_unit_test(test_a_stage_is_filled_again),
         cmocka_unit_test(test_a_swarm_that_is_stuck),
         cmocka_unit_test(test_machines_are_shared),
         cmocka_unit_test(test_real_kernels),

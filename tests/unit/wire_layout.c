@@ -75,10 +75,10 @@ static void test_heartbeat(void **state) {
     (void)state;
     message m = header(MESSAGE_HEARTBEAT);
     m.u.heartbeat = (message_heartbeat){.ready = 1, .can_take = 2, .free_slots = 3, .queued = 4, .progress = 5,
-                                        .forward_ns = 6, .backward_ns = 7, .leads = 8};
+                                        .forward_ns = 6, .backward_ns = 7, .leads = 8, .reaches = 9, .saved = 10};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
                  "16" HEADER_HEX "0100000000000000 0200000000000000 03000000 04000000 0500000000000000"
-                 "0600000000000000 0700000000000000 0800000000000000");
+                 "0600000000000000 0700000000000000 0800000000000000 0900000000000000 0a00000000000000");
 }
 
 static void test_log_of_a_member(void **state) {
@@ -91,6 +91,22 @@ static void test_log_of_a_member(void **state) {
                  "19" HEADER_HEX "01 0300000000000000 0400000000000000 0500000000000000 02"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0200 01 08000000"
                  "0900000000000000 0a00000000000000 0700 5b3a3a315d3a39");
+}
+
+static void test_log_of_a_checkpoint_and_of_a_roll_back_to_it(void **state) {
+    (void)state;
+    message m = header(MESSAGE_LOG);
+    m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_CHECKPOINT}};
+    m.u.log.entry.u.checkpoint = (log_checkpoint){.version = 6, .weights.bytes = {0xaa, [31] = 0xbb}, .stages = 1, .state_root = {{.bytes = {0xcc, [31] = 0xdd}}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 07 0600000000000000"
+                 "aa000000000000000000000000000000 000000000000000000000000000000bb 0100"
+                 "cc000000000000000000000000000000 000000000000000000000000000000dd");
+    m.u.log.entry.kind = LOG_RUN;
+    m.u.log.entry.u.run = (log_run){.description.bytes = {0xaa, [31] = 0xbb}, .generation = 2, .start_version = 6, .reached = 7, .lost = 8};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 01"
+                 "aa000000000000000000000000000000 000000000000000000000000000000bb 0200000000000000 0600000000000000 0700000000000000 0800");
 }
 
 // A shadow says in addition whose machine it is on.
@@ -217,6 +233,7 @@ int main(void) {
         cmocka_unit_test(test_settled),
         cmocka_unit_test(test_begin_aggregation),
         cmocka_unit_test(test_heartbeat),
+        cmocka_unit_test(test_log_of_a_checkpoint_and_of_a_roll_back_to_it),
         cmocka_unit_test(test_log_of_a_member),
         cmocka_unit_test(test_log_of_a_shadow_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Every relay of a stage is killed (kill -9) at once in a run of real processes, and nobody has its state any more: others are started, the
+run goes back to its last checkpoint by itself, says so, and ends with the weights of one process. Then the same with shadows that die too."""
+
+import glob
+import os
+import signal
+
+from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+
+
+def run_with_checkpoints(directory, seed, name):
+    run = write_run(directory, seed=seed, iterations=14, data_peers=1, stages="[0, 2, 1]", name=f"{name}.yaml")
+    with open(run, "a", encoding="ascii") as file:
+        file.write(f"checkpoint: {{dir: {os.path.join(directory, name)}, every: 3}}\n")
+    return run
+
+
+def check(swarm, solo, stage):
+    weights = swarm.weights()
+    back = swarm.of("rolled_back")
+    expect(len(back) == 1 and back[0]["stage"] == stage, f"the run was to go back once, for stage {stage}: {back}")
+    told = [event["iteration"] for event in swarm.of("iteration")]
+    again = back[0]["total"]
+    print(f"back to {back[0]['iteration']}, {again} iterations computed again")
+    expect(back[0]["iteration"] % 3 == 0 and back[0]["iteration"] > 0 and again <= 3, f"not to the last checkpoint: {back}")
+    expect(len(told) == 14 + again and told[-1] == 14, f"{again} iterations were to be told again: {told}")
+    expect(weights == solo, f"weights {weights}, solo {solo}")
+
+
+def without_shadows(directory, seed, solo):
+    phase = ["forward", "backward", "committed", "weight"][seed % 4]
+    run = run_with_checkpoints(directory, seed, "up")
+    swarm = Braid("up", run, "--relays", "4", "--kill", f"stage:2@iteration:4/{phase}")
+    check(swarm, solo, 2)
+    expect(len(swarm.of("killed")) == 2, "two relays of the stage were to die")
+
+
+def children_of(process):
+    for path in glob.glob(f"/proc/{process.pid}/task/*/children"):
+        with open(path, encoding="ascii") as file:
+            yield from (int(pid) for pid in file.read().split())
+
+
+def shadows_die_too(directory, seed, solo):
+    """A relay for each of two stages, each with the other's shadow beside it."""
+    run = run_with_checkpoints(directory, seed, "nodes")
+    leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1")
+    ticket = leader.wait_for("ready")["ticket"]
+    relays = [Braid("node", "--join", ticket, "--shadow") for _ in range(2)]
+    leader.wait_for("iteration", iteration=5)
+    stage = {event["peer"]: event["stage"] for event in leader.of("joined") if event["role"] == "relay"}
+    relays.sort(key=lambda relay: stage[relay.wait_for("ready")["peer"]])
+    victims = [relays[1].process.pid, *children_of(relays[0].process)]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    late = Braid("node", "--join", ticket)
+    check(leader, solo, 2)
+    expect(len(victims) == 2, "one shadow was to die with the relay")
+    for peer in (*relays, late):
+        peer.finish()
+
+
+def main():
+    seed = seed_of_test()
+    with workplace() as directory:
+        solo = Braid("train", "--solo", run_with_checkpoints(directory, seed, "solo")).weights()
+        without_shadows(directory, seed, solo)
+        shadows_die_too(directory, seed, solo)
+
+
+main()

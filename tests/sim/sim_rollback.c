@@ -1,0 +1,170 @@
+// All that have a stage's state die at once, shadows too: the run goes back to what was saved, or to its beginning, and comes to the same
+// weights all the same. Every moment of an iteration, several stages at once, all data peers, random schedules, and broken variants.
+#include "campaign_run.h"
+#include "case_run.h"
+
+enum { MOST_STEPS = 100, MUTANT_SEEDS = 8 };
+
+static const uint64_t SECOND = 1000000000;
+
+static sim_bench bench;
+
+// ---- one stage is lost
+
+static const case_death deaths[] = {
+    {"before a forward", {.moment = SIM_BEFORE_JOB, .kind = JOB_FORWARD, .skip = 1}},
+    {"with forwards sent on", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_FORWARD, .skip = 1}},
+    {"in a backward, without a word", {.moment = SIM_BEFORE_JOB, .kind = JOB_BACKWARD, .skip = 1, .machine = true}},
+    {"before COMMIT", {.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_COMMIT, .skip = 1}},
+    {"after it said COUNTED", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_COUNTED, .skip = 3}},
+    {"at BEGIN AGGREGATION, without a word", {.moment = SIM_AFTER_MESSAGE, .kind = MESSAGE_BEGIN_AGGREGATION, .machine = true}},
+    {"with a result", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_REDUCE}},
+    {"with all results, which only they have", {.moment = SIM_AFTER_SEND, .kind = MESSAGE_REDUCED}},
+    {"after applying", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_APPLY}},
+    {"giving its state to be saved", {.moment = SIM_AFTER_JOB_TOLD, .kind = JOB_STATE_GET}},
+};
+
+enum { DEATHS = sizeof deaths / sizeof *deaths };
+
+// The third iteration's, of `relays` of two stages; a checkpoint every `every`, 0: none before the end.
+static sim_case case_of(uint32_t index, uint32_t relays, uint32_t every) {
+    sim_case c = sim_case_plain(90 + index, 3, 2, relays, 6, 5);
+    c.checkpoint_every = every;
+    c.crashes = 1;
+    c.crash[0] = deaths[index].crash;
+    c.crash[0].stage = c.crash[0].lost = c.crash[0].restart = true;
+    c.crash[0].restart_ns = SECOND;
+    c.crash[0].iteration = 3;
+    return c;
+}
+
+static void check_went_back(const char *name, const sim_report *report, uint32_t times, uint64_t least, uint64_t most) {
+    if (report->stats.rollbacks != times) fail_msg("%s: the run went back %u times, not %u", name, report->stats.rollbacks, times);
+    uint64_t again = report->stats.again_iterations;
+    if (again < least || again > most) fail_msg("%s: %llu iterations were computed again", name, (unsigned long long)again);
+}
+
+// With a checkpoint of each second iteration one or two are computed again, without one all of them.
+static void test_every_moment(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DEATHS; i++)
+        for (uint32_t every = 0; every <= 2; every += 2) {
+            if (every == 0 && deaths[i].crash.kind == JOB_STATE_GET && deaths[i].crash.moment == SIM_AFTER_JOB_TOLD) continue;  // nobody asks for it
+            sim_case c = case_of(i, 4, every);
+            sim_report report;
+            case_run(&bench, deaths[i].name, &c, i % 2 == 0, "", &report);
+            check_went_back(deaths[i].name, &report, 1, every ? 0 : 3, every ? 2 : 4);
+        }
+}
+
+// Its shadows die with it.
+static void test_shadows_die_as_well(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DEATHS; i++) {
+        sim_case c = case_of(i, 4, 2);
+        c.shadows = 1;
+        c.shadow_peers = 2;
+        sim_report report;
+        case_run(&bench, deaths[i].name, &c, false, "", &report);
+        check_went_back(deaths[i].name, &report, 1, 0, 2);
+    }
+}
+
+static void test_several_stages_at_once(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        sim_case c = case_of(0, 4 + i, 2);
+        c.seed += i;
+        c.crashes = 2;
+        c.crash[0].moment = SIM_AT_TIME;
+        c.crash[0].at_ns = 3 * SECOND;
+        c.crash[1] = c.crash[0];
+        sim_report report;
+        case_run(&bench, "two stages", &c, false, "", &report);
+        if (report.stats.stage_deaths < 1 || report.stats.rollbacks < 1) fail_msg("%u stages died, the run went back %u times", report.stats.stage_deaths, report.stats.rollbacks);
+    }
+}
+
+// Nobody comes in the place of the dead: a relay of a stage that has two of them does.
+static void test_others_fill_the_stage(void **state) {
+    (void)state;
+    sim_case c = case_of(0, 5, 2);  // stage 1 has three
+    c.crash[0].restart_ns = 4000 * SECOND;
+    sim_report report;
+    case_run(&bench, "nobody comes back", &c, false, "", &report);
+    check_went_back("nobody comes back", &report, 1, 0, 2);
+}
+
+// All data peers, the leader among them, die and come back with what they had stored: the log and, one of them, the checkpoint.
+static void test_all_data_peers(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        sim_case c = sim_case_plain(120 + i, 3, 3, 4, 6, 5);
+        c.voters = 3 + i % 2 * 2;
+        c.data_deaths = c.leader_deaths = true;
+        c.checkpoint_every = i % 3;
+        c.crashes = 1;
+        c.crash[0] = (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_SETTLED, .skip = i, .iteration = 3, .data = true, .stage = true, .lost = true, .restart_ns = (1 + i) * SECOND / 2};
+        sim_report report;
+        case_run(&bench, "all data peers", &c, false, "", &report);
+        assert_int_equal(report.stats.stage_deaths, 1);
+        check_went_back("all data peers", &report, 1, 0, c.checkpoint_every ? 2 : 4);
+    }
+}
+
+// Where nobody dies no run goes back, though peers stand still and are cut off for a while.
+static void test_nobody_goes_back_for_nothing(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        sim_case c = sim_case_plain(140 + i, 3, 2, 4, 6, 4);
+        c.checkpoint_every = 1;
+        c.troubles = 1;
+        c.trouble[0] = (sim_trouble){i % 2 ? SIM_PARTITION : SIM_PAUSE, 1, 2 * SECOND, 8 * SECOND};
+        sim_report report;
+        case_run(&bench, "eight seconds of silence", &c, false, "", &report);
+        assert_int_equal(report.stats.rollbacks, 0);
+    }
+}
+
+// ---- random schedules
+
+static void test_random(void **state) {
+    (void)state;
+    static const uint64_t count[CAMPAIGN_KINDS] = {50, 30, 20};
+    static const sim_campaign kinds[] = {{.stage_losses = true}, {.stage_losses = true, .leader_deaths = true}, {.stage_losses = true, .data_deaths = true, .elastic = true}};
+    for (uint32_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        sim_campaign_result r[CAMPAIGN_KINDS];
+        uint64_t runs = 0, lost = 0, back = 0;
+        campaign_kinds_pass(kinds[k], count, MOST_STEPS, r);
+        for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
+            runs += r[kind].runs;
+            lost += r[kind].stage_deaths;
+            back += r[kind].rollbacks;
+        }
+        print_message("%llu stages were lost, %llu times the run went back\n", (unsigned long long)lost, (unsigned long long)back);
+        assert_true(lost > runs / 2);
+        assert_true(back > runs / 4);
+    }
+}
+
+// ---- broken variants
+
+static void test_mutants_are_noticed(void **state) {
+    (void)state;
+    static const sim_mutant all[] = {SIM_MUTANT_KEEPS_THE_PAST, SIM_MUTANT_IMAGINES_SAVES};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .stage_losses = true, .mutant = all[i]};
+        campaign_notices(campaign, MUTANT_SEEDS, "--stage-losses");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
+        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers),      cmocka_unit_test(test_nobody_goes_back_for_nothing),
+        cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sim_bench_close(&bench);
+    return failed;
+}
