@@ -141,7 +141,8 @@ static outcome run(const t2_case *c, t2_system system) {
         seconds += i > 0 ? (double)(it->end_ns - it->start_ns) / 1e9 : 0;
         computed += (double)(it->useful_ns + it->wasted_ns) - (double)it->lost_ns;
         // in the first one lines are not known yet, and relays help that came after it had begun
-        if (i > 0 && c->churn == 0) assert_true(r.oracle_ns[i] <= it->end_ns - it->start_ns);
+        // the oracle's exchange begins when all is computed, a swarm's a little before
+        if (i > 0 && c->churn == 0) assert_true(r.oracle_ns[i] <= (it->end_ns - it->start_ns) / 100 * 102);
         out.repairs += it->repairs;
     }
     out.hash = r.report.hash;
