@@ -3,7 +3,7 @@
 // as a peer would have to say it to get far: tokens, positions and cycles that it knows.
 #include "base/err.h"
 #include "base/rng.h"
-#include "flow/router.h"
+#include "flow/braid.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,6 +28,7 @@ typedef struct world {
     int64_t now;
     router_message heard[HEARD];  // what the router said last
     uint32_t heard_count;
+    int64_t era;  // the last that somebody made up
 } world;
 
 static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
@@ -88,6 +89,15 @@ static void some_units(world *w, router_message *m) {
     m->length = (uint16_t)n;
 }
 
+// Several data peers: an era that may come next, or one of the last ones.
+static void some_era(world *w, router_message *m) {
+    m->why = BRAID_ERA;
+    m->cost = chance(w, 600) ? BRAID_LAST_ERA - below(w, 8) : w->era + below(w, 5);
+    m->units = below(w, BRAID_TRIES + 1);
+    m->taken_back = below(w, 26);
+    if (m->cost > w->era && m->cost < BRAID_LAST_ERA - 8) w->era = m->cost;
+}
+
 static void any_message(world *w, router_message *m) {
     m->kind = (router_kind)below(w, ROUTER_KINDS);
     m->side = (uint8_t)below(w, ROUTER_SIDES);
@@ -105,6 +115,7 @@ static void any_message(world *w, router_message *m) {
     if (m->kind == ROUTER_LOCK) some_cycle(w, m);
     if (m->kind == ROUTER_COMMIT) m->u.word[0] = some_count(w, ROUTER_MAX_UNITS);
     if (m->kind == ROUTER_UNITS && !chance(w, 4)) some_units(w, m);
+    if (m->kind == ROUTER_QUERY && chance(w, 2)) some_era(w, m);
 }
 
 // An answer to what was heard, or something that looks like one.
