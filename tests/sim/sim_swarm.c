@@ -273,7 +273,7 @@ static void test_partitions(void **state) {
     sim_swarm_report_free(&report);
 }
 
-// Connections fall though nobody dies: everything is done all the same, and some things twice.
+// The longest time that a joiner of stage two took for its state.
 static double fetched_s(const char *share, const char *donors, const char *joiners) {
     char text[1024];
     sim_swarm_report report;
@@ -302,6 +302,7 @@ static void test_the_upload_share_holds(void **state) {
     assert_true(urgent < 1.5 * freely);
 }
 
+// Connections fall though nobody dies: everything is done all the same, and some things twice.
 static void test_links_fall(void **state) {
     (void)state;
     uint64_t repairs = 0;
