@@ -137,7 +137,7 @@ static member_id choose_donor(peer *p, uint32_t busy) {
     p->fetching.next_donor++;
     if (best != 0) return best;
     const contact *c = contact_of(p, start_holder(p));
-    return c == NULL || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
+    return c == NULL || !member_answers(p, c->member) || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
 }
 
 static void measure_donor(peer *p, contact *c, const pull *q) {

@@ -51,19 +51,19 @@ static void effect_send(sim_cluster *s, uint32_t node, const effect *e) {
         sim_fail(s, "%s sends a blob that it does not hold", s->node[node].name);
         return;
     }
-    if (!message_decode(e->bytes, e->byte_count, &s->message)) {
+    if (!message_decode(e->bytes, e->byte_count, &s->sent)) {
         sim_fail(s, "%s sends a message of kind %s that cannot be decoded", s->node[node].name, message_kind_name(e->message_kind));
         return;
     }
     s->stats->messages++;
-    uint8_t kind = s->message.kind;
+    uint8_t kind = s->sent.kind;
     sim_trouble_arrivals(s, kind);
     sim_crash_moment(s, node, SIM_BEFORE_SEND, kind);
     if (!s->node[node].alive) return;
-    sim_check_send(s, node, &e->id, &s->message);
+    sim_check_send(s, node, &e->id, &s->sent);
     effect sent = *e;
     uint8_t other[256];
-    size_t count = sim_mutant_send(s, &s->message, other, sizeof other);
+    size_t count = sim_mutant_send(s, &s->sent, other, sizeof other);
     if (count) {
         sent.bytes = other;
         sent.byte_count = count;

@@ -201,7 +201,8 @@ typedef struct sim_cluster {
         bool one_way;             // those with the bit are not heard by the others, and hear them
     } parted;
     bool any_route;                               // routers may end as they will: nobody asked for the rules
-    message message;              // of the effect or event at hand
+    message message;              // of the event at hand: effects may point into it
+    message sent;                 // of the effect at hand
 } sim_cluster;
 
 // --- cluster.c

@@ -292,7 +292,7 @@ void sim_trace_effect(sim_cluster *s, uint32_t node, const effect *e) {
     switch (e->kind) {
     case EFFECT_SEND:
         line_add(&l, "-> %s ", name_of(s, &e->id));
-        if (message_decode(e->bytes, e->byte_count, &s->message)) add_message(&l, &s->message);
+        if (message_decode(e->bytes, e->byte_count, &s->sent)) add_message(&l, &s->sent);
         else line_add(&l, "%s that cannot be decoded", message_kind_name(e->message_kind));
         break;
     case EFFECT_DIAL: line_add(&l, "dial %s at %s", name_of(s, &e->id), e->address); break;

@@ -102,8 +102,8 @@ void swarm_send(swarm *w, uint32_t from, const effect *e) {
         return;
     }
     item->payload = sim_buffer_hold(sim_blobs_get(&w->core->node[w->peer[from].node].blobs, e->blob));
-    uint64_t bytes = swarm_payload_bytes(w, &w->core->message);
-    bool tensor = w->core->message.kind != MESSAGE_DATA;
+    uint64_t bytes = swarm_payload_bytes(w, &w->core->sent);
+    bool tensor = w->core->sent.kind != MESSAGE_DATA;
     item->tensor = tensor;
     item->payload_bytes = tensor ? w->core->run.activation_bytes : item->payload->bytes;
     item->wire_bytes += bytes;

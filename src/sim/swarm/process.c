@@ -33,13 +33,13 @@ static void effect_send(swarm *w, uint32_t who, const effect *e) {
         sim_fail(core, "%s sends a blob that it does not hold", w->peer[who].name);
         return;
     }
-    if (!message_decode(e->bytes, e->byte_count, &core->message)) {
+    if (!message_decode(e->bytes, e->byte_count, &core->sent)) {
         sim_fail(core, "%s sends a message of kind %s that cannot be decoded", w->peer[who].name, message_kind_name(e->message_kind));
         return;
     }
     w->out->messages++;
-    sim_check_send(core, node, &e->id, &core->message);
-    if (e->blob) w->peer[who].debt_ns += swarm_payload_bytes(w, &core->message) * w->peer[who].s->megabyte_ns / 1000000;
+    sim_check_send(core, node, &e->id, &core->sent);
+    if (e->blob) w->peer[who].debt_ns += swarm_payload_bytes(w, &core->sent) * w->peer[who].s->megabyte_ns / 1000000;
     swarm_send(w, who, e);
 }
 
