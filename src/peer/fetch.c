@@ -169,12 +169,14 @@ void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
 
 // ---- what is missing ----------------------------------------------------------------------------------------------
 
-// A block that the results at hand, or under way, will bring forward need not be fetched again.
+// A block that the results at hand, or under way, will bring forward need not be fetched again. When they were given up, those of the
+// next iteration may have taken their place meanwhile.
 static bool block_missing(const peer *p, uint32_t b) {
     uint64_t version = p->block_version[b];
     if (version == p->iteration) return false;
     bool next = p->has_final && version == p->final.u.final.iteration && version + 1 == p->iteration;
-    return !next || (p->aggregation.given_up && p->aggregation.results == version);
+    bool skipped = next && p->final.u.final.skip;
+    return !next || (!skipped && p->aggregation.results != version) || (p->aggregation.given_up && p->aggregation.results == version);
 }
 
 static bool meets(const task *t, uint32_t first, uint32_t count) {

@@ -279,15 +279,26 @@ void on_result(peer *p, const message *msg) {
 }
 
 static bool askable(const peer *p, const member *m) {
-    return m->stage == p->stage && m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
+    return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
 }
 
-// Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn.
+static void list_candidates(peer *p, bool shadows) {
+    aggregation *a = &p->aggregation;
+    for (uint32_t i = 0; i < p->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
+        const member *m = &p->members[i];
+        if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
+    }
+}
+
+// Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn, and where all of them died its
+// shadows.
 static member_id somebody(peer *p, segment *g) {
     aggregation *a = &p->aggregation;
-    if (!a->candidates_known) a->candidates = 0;
-    for (uint32_t i = 0; !a->candidates_known && i < p->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++)
-        if (askable(p, &p->members[i])) a->candidate[a->candidates++] = p->members[i].id;
+    if (!a->candidates_known) {
+        a->candidates = 0;
+        list_candidates(p, false);
+        if (a->candidates == 0) list_candidates(p, true);
+    }
     a->candidates_known = true;
     return a->candidates == 0 ? 0 : a->candidate[g->asked++ % a->candidates];
 }

@@ -111,7 +111,12 @@ static void test_random(void **state) {
 // Those who had a stage's state were expelled, and then those died for whose sake they had been.
 static void test_the_expelled_bring_it_back(void **state) {
     (void)state;
-    const sim_campaign once_stuck[] = {{.first = 163, .data_deaths = true}, {.first = 20171}};
+    const sim_campaign once_stuck[] = {
+        {.first = 163, .data_deaths = true},
+        {.first = 20171},
+        // one came back, and waited for results of the iteration before it that only shadows could have had
+        {.first = 5000161, .flaps = true},
+    };
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
         sim_campaign campaign = once_stuck[i];
         campaign.real = campaign.stage_deaths = campaign.partitions = true;
