@@ -19,7 +19,7 @@ enum {
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
-    LOG_FILE_VERSION = 2,
+    LOG_FILE_VERSION = 3,                           // raised when an entry's layout is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
@@ -117,8 +117,8 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t sta
     return BRAID_OK;
 }
 
-// Reads the record at `offset`. 1: whole, 0: torn or nothing.
-static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64_t *bytes) {
+// False: torn or nothing. The record is in log->record.
+static bool record_whole(log_file *log, uint64_t offset, uint64_t *bytes) {
     uint8_t *r = log->record;
     if (read_at(log, r, LOG_RECORD_BYTES, offset) != LOG_RECORD_BYTES) return false;
     uint32_t length = get32(r);
@@ -126,20 +126,23 @@ static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64
     if (read_at(log, r + LOG_RECORD_BYTES, length, offset + LOG_RECORD_BYTES) != length) return false;
     if (sha256_short(r + LOG_RECORD_BYTES, length) != get64(r + 8)) return false;
     *bytes = LOG_RECORD_BYTES + length;
-    return log_entry_decode(r + LOG_RECORD_BYTES, length, entry);
+    return true;
 }
 
-// A torn write damages the last record only; whole records behind a bad one mean a damaged disk, and cutting there
-// would lose decisions that others have acted on.
-static bool whole_record_after(log_file *log, uint64_t bad, uint64_t size) {
-    log_entry entry;
+static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64_t *bytes) {
+    return record_whole(log, offset, bytes) && log_entry_decode(log->record + LOG_RECORD_BYTES, *bytes - LOG_RECORD_BYTES, entry);
+}
+
+// A torn write damages the last record only; whole records behind a bad one mean a damaged disk, and a whole one that says
+// nothing another program. Cutting there would lose decisions that others have acted on.
+static bool whole_record_from(log_file *log, uint64_t bad, uint64_t size) {
     uint64_t bytes;
     uint8_t head[8];
-    for (uint64_t at = bad + 1; at + LOG_RECORD_BYTES <= size; at++) {
+    for (uint64_t at = bad; at + LOG_RECORD_BYTES <= size; at++) {
         if (read_at(log, head, sizeof head, at) != sizeof head) return false;
         uint32_t length = get32(head);
         if (length != ~get32(head + 4) || length == 0 || length > WIRE_MAX_CONTROL_BYTES) continue;
-        if (record_read(log, at, &entry, &bytes)) return true;
+        if (record_whole(log, at, &bytes)) return true;
     }
     return false;
 }
@@ -185,16 +188,22 @@ static braid_err log_replay(log_file *log, uint64_t size, log_file_found *found,
     log_scan(log, size, found);
     uint64_t bad = log->written;
     while (bad < size && record_read(log, bad, &entry, &bytes)) bad += bytes;  // of a state that is not whole
-    if (bad < size && whole_record_after(log, bad, size))
-        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged at byte %llu, before its end; restore it or name another file",
+    if (bad < size && whole_record_from(log, bad, size))
+        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged, or not of this program, at byte %llu, before its end; restore it or name another file",
                           log->path, (unsigned long long)bad);
     found->cut_bytes = size - log->written;
     if (found->cut_bytes && ftruncate(log->fd, (off_t)log->written) != 0) return fail_io(log, "cut a torn record", error);
     return log_file_sync(log, error);
 }
 
+// Whether the path still leads to what is open: who had the lock may have put a shorter log in its place meanwhile.
+static bool is_at_its_path(const log_file *log) {
+    struct stat here, there;
+    return fstat(log->fd, &here) == 0 && stat(log->path, &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 static braid_err log_lock(log_file *log, braid_error *error) {
-    if (flock(log->fd, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
+    if (flock(log->fd, LOCK_EX | LOCK_NB) == 0 && is_at_its_path(log)) return BRAID_OK;
     return braid_fail(error, BRAID_STATE, "the log %s is in use: another peer runs on it; stop that one first", log->path);
 }
 

@@ -1,4 +1,5 @@
 // The log's file: what was synced is read back, a torn tail is cut, a damaged or foreign file is refused.
+#include "base/sha256.h"
 #include "node/log_file.h"
 #include "node/log_writer.h"
 
@@ -131,6 +132,22 @@ static void damage_before_the_end_is_refused(void **state) {
     off_t one = size_of();
     write_entries(2, 3);
     flip_byte(one + 20);
+    expect_refused(&run_a, "damaged");
+}
+
+// Written by a program that knows another layout: nothing of it is torn, and it may have been acted on.
+static void an_unknown_last_record_is_refused(void **state) {
+    (void)state;
+    enum { LENGTH = 9, HEAD = 16 };
+    uint8_t record[HEAD + LENGTH] = {LENGTH, 0, 0, 0, (uint8_t)~LENGTH, 0xff, 0xff, 0xff};
+    memset(record + HEAD, 0xee, LENGTH);
+    uint64_t checksum = sha256_short(record + HEAD, LENGTH);
+    for (int i = 0; i < 8; i++) record[8 + i] = (uint8_t)(checksum >> (8 * i));
+    write_entries(1, 2);
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    assert_int_equal(fwrite(record, sizeof record, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
     expect_refused(&run_a, "damaged");
 }
 
@@ -393,7 +410,7 @@ static void entries_are_committed_in_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
-        TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one),
+        TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
         TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),
