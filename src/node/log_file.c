@@ -341,13 +341,14 @@ static bool sync_directory(const char *path) {
 }
 
 // In place of the log, when all of it is on the disk. A crash leaves the old one or the new one, and either will do. Where
-// there is no room for another one it goes on in the long one.
+// there is no room for another one, or no way to sync a directory, it goes on in the long one.
 static braid_err log_shorten(log_file *log, braid_error *error) {
     char other[4096];
     uint64_t vote = 0, base = 0;
     bool fits = snprintf(other, sizeof other, "%s.new", log->path) < (int)sizeof other;
     int fd = log->nameless ? open_nameless() : fits ? open(other, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    if (!copy_rest(log, fd, &vote, &base) || (!log->nameless && rename(other, log->path) != 0)) {
+    bool whole = copy_rest(log, fd, &vote, &base);
+    if (!whole || (!log->nameless && (!sync_directory(log->path) || rename(other, log->path) != 0))) {
         if (fd >= 0 && !log->nameless) unlink(other);
         if (fd >= 0) close(fd);
         return BRAID_OK;
