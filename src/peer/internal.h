@@ -394,6 +394,8 @@ typedef struct rollback {
     bool looking;
     uint64_t began_ns, iteration_ns;    // when the present iteration began; how long the one before took
     uint64_t lost_ns[WIRE_MAX_STAGES];  // leader: since when nobody has the stage's state, 0: somebody may
+    uint64_t lead_ns;       // leader: since when it leads
+    uint64_t decided;       // leader: index of the RUN with which it goes back, 0: none
 } rollback;
 
 // ---- routing ------------------------------------------------------------------------------------------------------
@@ -896,6 +898,8 @@ void rollback_unreadable(peer *p);  // ... but cannot be read
 void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);
 void rollback_lead(peer *p);
+void rollback_lead_begin(peer *p);
+bool rollback_under_way(const peer *p);  // RUN is in the log and not yet applied: what is decided of the work now would come behind it
 void rollback_lead_again(peer *p);
 
 // ---- join.c, close.c, save.c: the leader ------------------------------------------------------------------------------------

@@ -375,6 +375,7 @@ void leader_tick(peer *p) {
     takeover_lead(p);
     shadow_lead(p);
     rollback_lead(p);
+    if (rollback_under_way(p)) return;
     fetch_vouch(p);
     close_tick(p);
     save_tick(p);

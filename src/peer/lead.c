@@ -130,6 +130,7 @@ void leader_begin(peer *p) {
     l->admitted = l->saving = l->checkpoint_due = false;
     l->handed_ns = p->now;
     private_lead_begin(p);
+    rollback_lead_begin(p);
     p->lead.heard = true;
     p->lead.term = l->term;
     p->lead.id = p->config.self;

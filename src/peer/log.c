@@ -54,14 +54,13 @@ static void apply_final(peer *p, const log_entry *entry) {
 }
 
 static void apply_run(peer *p, const log_entry *entry) {
+    bool again = p->run_started && entry->u.run.generation > 1;
     p->run_started = true;
     p->routing.stale = true;
     p->run_index = entry->index;
-    if (entry->u.run.generation > 1) {
-        rollback_run(p, entry);
-        return;
-    }
-    p->past.run = entry->u.run;
+    if (entry->u.run.generation > 1) rollback_run(p, entry);
+    else p->past.run = entry->u.run;
+    if (again) return;
     tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
     peer_tell(p, &t);
     can_take_update(p, false);

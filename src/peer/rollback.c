@@ -198,6 +198,7 @@ static bool may_have(peer *p, const member *m, uint64_t patience) {
     bool known = c->beat_position >= newest && c->beat_position != 0;
     if (known && c->beat.reaches <= p->iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
     uint64_t since = c->link == LINK_UP || c->timing.heard_ns > c->down_ns ? c->timing.heard_ns : c->down_ns;
+    if (since < p->past.lead_ns) since = p->past.lead_ns;
     if (p->now - since >= patience) return false;
     peer_wake_at(p, since + patience);
     return true;
@@ -219,7 +220,17 @@ static uint64_t newest_checkpoint(const peer *p) {
 static void go_back(peer *p, uint64_t version, uint16_t lost) {
     log_entry entry = {.kind = LOG_RUN};
     entry.u.run = (log_run){.description = p->run.description, .generation = p->past.run.generation + 1, .start_version = version, .reached = p->iteration, .lost = lost};
-    log_append(p, &entry);
+    if (log_append(p, &entry)) p->past.decided = p->raft.last;
+}
+
+bool rollback_under_way(const peer *p) { return p->past.decided > p->log_position; }
+
+// Whom this leader could not hear before it led is waited for from now on.
+void rollback_lead_begin(peer *p) {
+    rollback *b = &p->past;
+    b->decided = 0;
+    b->lead_ns = p->now;
+    memset(b->lost_ns, 0, sizeof b->lost_ns);
 }
 
 // The newest relay of the stage that has most of them, if it has two.
