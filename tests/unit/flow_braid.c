@@ -270,6 +270,37 @@ static void test_a_death_ends_the_draft(void **state) {
     }
 }
 
+static router_peer an_overbooked(const net *n) {
+    for (router_peer p = n->c.sources + 1; p <= n->peers; p++)
+        if (braid_load((const braid *)n->router[p]) > (int32_t)n->capacity[p]) return p;
+    return 0;
+}
+
+// A draft that ends at its worst: whoever is booked for too much keeps what it can carry, at once.
+static void test_a_draft_may_end_overbooked(void **state) {
+    (void)state;
+    uint32_t ended = 0;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        net *n = drafting(seed, 0);
+        uint32_t wanted = 2 * n->capacity[1];
+        for (int round = 0; round < 300 && an_overbooked(n) == 0; round++) net_run(n, 1);
+        router_peer p = an_overbooked(n);
+        router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = BRAID_ERA};
+        while (p != 0 && !net_linked(n, m.from, p)) m.from++;
+        if (p != 0) {
+            m.cost = ((const braid *)n->router[p])->era + 1;
+            router_receive(n->router[p], n->now, &m);
+            net_after(n, p);
+            assert_in_range(until_drafts(n, false), 1, 40);
+            assert_in_range(until_all_have(n, wanted), 0, 300);
+            net_settle(n, "after an overbooked draft");
+            ended++;
+        }
+        net_free(n);
+    }
+    assert_true(ended > 0);
+}
+
 // A data peer that wants less or more meanwhile is served at once, not after the draft.
 static void test_another_wish_ends_the_draft(void **state) {
     (void)state;
@@ -358,6 +389,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_without_room_for_all_nobody_drafts),
         cmocka_unit_test(test_a_draft_disturbs_nobody),
         cmocka_unit_test(test_a_death_ends_the_draft),
+        cmocka_unit_test(test_a_draft_may_end_overbooked),
         cmocka_unit_test(test_another_wish_ends_the_draft),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
