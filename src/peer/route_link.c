@@ -188,7 +188,7 @@ static void take_parts(peer *p, route_link *l, const message_route *frame) {
         const route_part *part = &frame->part[i];
         router_message m;
         if (part->kind == ROUTE_HOME) {
-            route_home_heard(p, l, part);
+            if (cost_good(part->cost)) route_home_heard(p, l, part);
         } else if (message_of(part, frame->word + words, &m)) {
             m.from = (router_peer)l->member;
             m.to = (router_peer)p->me;

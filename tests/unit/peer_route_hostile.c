@@ -1,4 +1,4 @@
-// A relay in a crowded stage among hostile members: what they say of routes and views may be anything that can be
+// A relay in a crowded stage among hostile members: what they say of routes, views and lines may be anything that can be
 // encoded, in any order and amid falling links. No assertion, nothing that cannot be sent, no more neighbours than there may
 // be, and no more words than were asked for.
 #include "peer/peer.h"
@@ -16,7 +16,7 @@
 
 #include "wire_random.h"
 
-enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, STRANGER, MY_STAGE = 2, STEPS = 60000 };
+enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, STRANGER, MY_STAGE = 2, FEW = 7, STEPS = 60000 };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint16_t tensor_stage[STAGES] = {0, 1, 2, 3};
@@ -27,12 +27,13 @@ typedef struct other {
     uint64_t epoch;
     uint32_t clock_us;                  // of the peer's last question
     bool asked;
+    uint32_t train, train_bytes;        // with which the peer sounds the line
 } other;
 
 typedef struct world {
     rng random;
     peer *p;
-    uint64_t seed, now, log, views, routes;
+    uint64_t seed, now, log, views, routes, sounds;
     other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer, who leads
 } world;
 
@@ -57,6 +58,12 @@ static void note_said(world *w, uint32_t to, const message *m) {
         w->routes++;
         o->heard = m->u.route.session;
         o->epoch = m->u.route.epoch;
+    }
+    if (m->kind == MESSAGE_SOUND) {
+        if (m->u.sound.index == 0) o->train_bytes = 0;
+        else o->train_bytes += m->u.sound.padding;
+        o->train = m->u.sound.train;
+        w->sounds++;
     }
     if (m->kind != MESSAGE_VIEW) return;
     w->views++;
@@ -115,10 +122,10 @@ static void admit(world *w, uint32_t number) {
     append(w, entry);
 }
 
-static void open_world(world *w, uint64_t seed, uint8_t routing) {
+static void open_swarm(world *w, uint64_t seed, uint8_t routing, uint32_t others) {
     *w = (world){.random = {seed}, .seed = seed, .now = 1000 * MILLISECOND};
     const peer_run run = {.seed = 1, .iterations = 3, .microbatches = 30, .stages = STAGES, .slots = 1, .start_data_peers = 1, .start_relays = 3,
-                          .reproducible = true, .activation_bytes = 1 << 20, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
+                          .reproducible = true, .activation_bytes = 1 << 22, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
                           .tensor_stage = tensor_stage, .routing = routing};
     peer_config config = {.self = name_of(SELF), .address = "peer:1", .capacity = 4, .random_seed = seed, .stage = MY_STAGE, .leader_id = name_of(1), .leader_address = "peer-1:1"};
     void *memory = NULL;
@@ -126,14 +133,16 @@ static void open_world(world *w, uint64_t seed, uint8_t routing) {
     memset(memory, 0, peer_bytes(&run, &config));
     w->p = peer_init(memory, &run, &config, w->now);
     link_change(w, 1, true);
-    for (uint32_t i = 1; i <= OTHERS; i++) admit(w, i);
+    for (uint32_t i = 1; i <= others; i++) admit(w, i);
     admit(w, SELF);
     log_entry start = {.kind = LOG_RUN};
     append(w, start);
     log_entry owner = {.kind = LOG_OWNER, .u.owner = {.slot = 0, .member = 1}};
     append(w, owner);
-    for (uint32_t i = 2; i <= OTHERS; i++) link_change(w, i, true);
+    for (uint32_t i = 2; i <= others; i++) link_change(w, i, true);
 }
+
+static void open_world(world *w, uint64_t seed, uint8_t routing) { open_swarm(w, seed, routing, OTHERS); }
 
 // --- what they say
 
@@ -169,6 +178,28 @@ static void say_view(world *w, uint32_t from) {
     deliver(w, from, &m);
 }
 
+// Of what lines cost and carry: trains that were never sent, and answers to none.
+static void say_line(world *w, uint32_t from) {
+    static message m;
+    memset(&m, 0, sizeof m);
+    m.kind = (uint8_t)(chance(w, 3) ? MESSAGE_LINES : chance(w, 2) ? MESSAGE_SOUND : MESSAGE_SOUNDED);
+    if (m.kind == MESSAGE_LINES) {
+        m.u.lines.count = below(w, WIRE_MAX_LINES + 1);
+        for (uint32_t i = 0; i < m.u.lines.count; i++) {
+            m.u.lines.line[i].member = chance(w, 2) ? below(w, 2 * SELF) : (uint32_t)rng_next(&w->random);
+            m.u.lines.line[i].cost = below(w, WIRE_MAX_LINK_COST + 1);
+        }
+    } else if (m.kind == MESSAGE_SOUND) {
+        uint16_t count = (uint16_t)(1 + below(w, chance(w, 2) ? 3 : UINT16_MAX));
+        m.u.sound = (message_sound){.train = below(w, 3), .index = (uint16_t)below(w, count), .count = count, .padding = (uint16_t)below(w, WIRE_MAX_SOUND_BYTES + 1)};
+    } else {
+        bool whole = w->other[from].train != 0 && !chance(w, 4);
+        m.u.sounded = (message_sounded){.train = whole ? w->other[from].train : below(w, 3), .bytes = whole ? w->other[from].train_bytes : (uint32_t)rng_next(&w->random),
+                                        .ns = rng_next(&w->random) >> below(w, 64)};
+    }
+    deliver(w, from, &m);
+}
+
 static void say_alive(world *w, uint32_t from) {
     message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = below(w, 2), .free_slots = below(w, 5), .forward_ns = below(w, 1000) * MILLISECOND, .backward_ns = rng_next(&w->random) >> below(w, 60)}};
     deliver(w, from, &m);
@@ -185,6 +216,7 @@ static void any_thing(world *w) {
     if (chance(w, 3)) let_time_pass(w);
     else if (chance(w, 200)) link_change(w, from, !w->other[from].up);
     else if (chance(w, 6)) say_alive(w, from);
+    else if (chance(w, 10)) say_line(w, from);
     else if (chance(w, 2)) say_view(w, from);
     else say_route(w, from);
 }
@@ -199,10 +231,36 @@ static void test_any_word_at_any_time(void **state) {
         peer_view view;
         peer_look(w.p, &view);
         assert_true(view.member == SELF && view.routes);
-        print_message("%llu views, %llu routes\n", (unsigned long long)w.views, (unsigned long long)w.routes);
-        assert_true(w.views > 200 && w.routes > 200);
+        print_message("%llu views, %llu routes, %llu sounds\n", (unsigned long long)w.views, (unsigned long long)w.routes, (unsigned long long)w.sounds);
+        assert_true(w.views > 200 && w.routes > 200 && w.sounds > 50);
         free(w.p);
     }
+}
+
+// Who says that home is as far as a word can say: what is made of that can still be said, or is not.
+static void test_no_way_home_is_too_long(void **state) {
+    (void)state;
+    static world w;
+    static message m;
+    open_swarm(&w, 7, 0, FEW);  // so few that all of the next stage are neighbours
+    uint32_t said = 0;
+    for (int i = 0; i < 300; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+        for (uint32_t from = 2; from <= FEW; from++) {
+            other *o = &w.other[from];
+            if (i % 5 == 0) say_alive(&w, from);
+            if (!o->up || o->heard == 0) continue;
+            memset(&m, 0, sizeof m);
+            m.kind = MESSAGE_ROUTE;
+            m.u.route = (message_route){.session = 1, .heard = o->heard, .epoch = o->epoch, .sequence = ++o->sequence, .cost = stage_of(from) < MY_STAGE, .parts = 1};
+            m.u.route.part[0] = (route_part){.kind = ROUTE_HOME, .source = 1, .cost = WIRE_MAX_ROUTE_COST};
+            deliver(&w, from, &m);
+            said++;
+        }
+    }
+    assert_true(said > 300);
+    free(w.p);
 }
 
 // Whoever says ten times as much as he may is answered like one who keeps to it.
@@ -249,6 +307,7 @@ static void test_a_stranger_leads_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_word_at_any_time),
+        cmocka_unit_test(test_no_way_home_is_too_long),
         cmocka_unit_test(test_a_chatterer_is_not_heard),
         cmocka_unit_test(test_a_stranger_leads_nobody),
     };
