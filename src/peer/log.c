@@ -56,6 +56,7 @@ static void apply_final(peer *p, const log_entry *entry) {
 static void apply_run(peer *p, const log_entry *entry) {
     bool again = p->run_started && entry->u.run.generation > 1;
     p->run_started = true;
+    if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
     p->routing.stale = true;
     p->run_index = entry->index;
     if (entry->u.run.generation > 1) rollback_run(p, entry);
