@@ -1,4 +1,4 @@
-// Planned ways: times by hand, against all ways of small swarms, and what cannot be planned.
+// Planned ways: times by hand, bounds on the times of small swarms, and what cannot be planned.
 #include "base/rng.h"
 #include "flow/schedule.h"
 
@@ -56,7 +56,7 @@ static void test_times_by_hand(void **state) {
     free(s);
 }
 
-// ---- against all ways of small swarms
+// ---- small swarms
 
 enum { STAGES = 3, EACH = 2, HOMES = 2, WAYS = 4, PEERS = HOMES + (STAGES - 1) * EACH };
 
