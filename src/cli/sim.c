@@ -16,7 +16,7 @@ static const char examples[] = "braid sim examples/sim/home.yaml\n"
                                "braid sim home.yaml --trace home.json      # open it at https://ui.perfetto.dev\n"
                                "braid sim home.yaml --no-plan-join --json\n";
 
-enum { REPLAY_TEXT = 512 };
+enum { REPLAY_TEXT = 512, ROUTE_LOOKS = 20 };
 
 typedef struct sim_flags {
     const char *path, *trace;
@@ -27,14 +27,18 @@ typedef struct sim_flags {
 // ---- progress
 
 typedef struct sim_progress {
+    const scenario *s;
+    sim_routes_mean *routes;  // NULL: nobody asks
+    braid_err failed;         // a look at the routes
+    braid_error error;
     char what[96];
     bool terminal;
     uint64_t told_tenth;
     time_t told_at;
 } sim_progress;
 
-static sim_progress progress_begin(const char *what) {
-    sim_progress p = {.terminal = isatty(STDERR_FILENO) != 0, .told_at = time(NULL)};
+static sim_progress progress_begin(const char *what, const scenario *s, sim_routes_mean *routes) {
+    sim_progress p = {.s = s, .routes = routes, .terminal = isatty(STDERR_FILENO) != 0, .told_at = time(NULL)};
     snprintf(p.what, sizeof p.what, "%s", what);
     return p;
 }
@@ -58,6 +62,16 @@ static void progress_tell(void *context, const sim_swarm_progress *now) {
             now->iterations, simulated);
 }
 
+// At most ROUTE_LOOKS times, evenly, the last iteration among them, and not while the swarm is still coming together.
+static void look_at_routes(void *context, uint32_t done, const sim_swarm_report *now) {
+    sim_progress *p = context;
+    uint32_t all = p->s->iterations, step = (all + ROUTE_LOOKS - 1) / ROUTE_LOOKS;
+    if (done > all || done <= all / 4 || (all - done) % step != 0 || p->failed) return;
+    sim_routes routes;
+    p->failed = sim_routes_look(p->s, now, &routes, &p->error);
+    if (!p->failed) sim_routes_add(p->routes, &routes);
+}
+
 static void progress_end(const sim_progress *p) {
     if (p->terminal) fprintf(stderr, "\r\x1b[K");
 }
@@ -66,19 +80,22 @@ static void progress_end(const sim_progress *p) {
 
 // CLI_OK: the swarm came to its end or failed; `error` says what else went wrong.
 static braid_err run_swarm(const sim_flags *f, const scenario *s, const char *what, const char *trace,
-                           sim_swarm_report *report, braid_error *error) {
+                           sim_routes_mean *routes, sim_swarm_report *report, braid_error *error) {
     char replay[REPLAY_TEXT];
-    sim_progress progress = progress_begin(what);
+    sim_progress progress = progress_begin(what, s, routes);
     snprintf(replay, sizeof replay, "braid sim %s --seed %" PRIu64 " --iterations %u%s", f->path, s->seed,
              s->iterations, f->check ? " --check" : "");
     sim_swarm_options how = {.trace_path = trace,
                              .replay = replay,
                              .check = f->check ? SIM_CHECK_RULES : SIM_CHECK_LIVENESS,
                              .progress = progress_tell,
+                             .iteration = routes ? look_at_routes : NULL,
                              .context = &progress};
     braid_err code = sim_swarm_run(s, &how, report, error);
     progress_end(&progress);
-    return code;
+    if (code != BRAID_OK || !progress.failed) return code;
+    *error = progress.error;
+    return progress.failed;
 }
 
 static int complain_failed(const sim_swarm_report *report) {
@@ -98,7 +115,7 @@ static braid_err try_plan(const sim_flags *f, sim_result *r, uint16_t stage, uin
     sim_plan *plan = &r->plan[r->plans];
     if (scenario_with_one_more(s, like, stage, &more, NULL) != BRAID_OK) return BRAID_OK;  // the stage is full
     snprintf(what, sizeof what, "%s with one more peer in stage %s", s->name, s->stage[stage].name);
-    braid_err code = run_swarm(f, more, what, NULL, &report, error);
+    braid_err code = run_swarm(f, more, what, NULL, NULL, &report, error);
     if (code == BRAID_OK) {
         *plan = (sim_plan){.stage = stage, .like = like, .failed = report.failed || report.iterations == 0};
         r->plans++;
@@ -151,9 +168,10 @@ static int show(const sim_flags *f, sim_result *r) {
 static int simulate(const sim_flags *f, scenario *s) {
     braid_error error = {0};
     sim_swarm_report report = {0};
+    sim_routes_mean routes = {0};
     if (!f->json) sim_print_head(s);
     fflush(stdout);
-    if (run_swarm(f, s, s->name, f->trace, &report, &error) != BRAID_OK)
+    if (run_swarm(f, s, s->name, f->trace, &routes, &report, &error) != BRAID_OK)
         return cli_complain(CLI_FAILED, "sim", "%s", error.text);
     int code = CLI_OK;
     sim_result *result = calloc(1, sizeof *result);
@@ -164,7 +182,7 @@ static int simulate(const sim_flags *f, scenario *s) {
     else if (report.iterations == 0)
         code = cli_complain(CLI_FAILED, "sim", "no iteration ended");
     else {
-        *result = (sim_result){.s = s, .report = &report};
+        *result = (sim_result){.s = s, .report = &report, .routes = sim_routes_of(&routes)};
         code = show(f, result);
     }
     free(result);

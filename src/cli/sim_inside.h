@@ -2,6 +2,7 @@
 #ifndef BRAID_CLI_SIM_INSIDE_H
 #define BRAID_CLI_SIM_INSIDE_H
 
+#include "sim/routes.h"
 #include "sim/scenario.h"
 #include "sim/summary.h"
 #include "sim/swarm.h"
@@ -22,6 +23,7 @@ typedef struct sim_result {
     const scenario *s;
     const sim_swarm_report *report;
     sim_summary summary;
+    sim_routes routes;
     uint32_t plans;
     sim_plan plan[SCENARIO_MAX_STAGES];  // best first
 } sim_result;

@@ -93,6 +93,20 @@ static void put_bottleneck(json_out *o, const sim_summary *u) {
     json_out_close(o, '}');
 }
 
+static void put_routes(json_out *o, const sim_routes *r) {
+    json_out_open(o, "routes", '{');
+    json_out_double(o, "wanted", r->wanted);
+    json_out_double(o, "units", r->units);
+    json_out_double(o, "cost_ms", r->cost_ms);
+    json_out_double(o, "least_ms", r->least_ms);
+    json_out_u64(o, "choosers", r->choosers);
+    json_out_double(o, "view_messages_per_minute", r->view_messages);
+    json_out_double(o, "view_bytes_per_minute", r->view_bytes);
+    json_out_double(o, "route_messages_per_minute", r->route_messages);
+    json_out_double(o, "route_bytes_per_minute", r->route_bytes);
+    json_out_close(o, '}');
+}
+
 static void put_plans(json_out *o, const sim_result *r) {
     json_out_open(o, "one_more_peer", '[');
     for (uint32_t i = 0; i < r->plans; i++) {
@@ -126,6 +140,7 @@ bool sim_print_json(const sim_result *r) {
     json_out_double(&o, "tokens_per_s", u->tokens_per_s);
     json_out_double(&o, "wasted", u->wasted);
     put_bottleneck(&o, u);
+    put_routes(&o, &r->routes);
     put_plans(&o, r);
     put_stages(&o, r->s, u);
     put_peers(&o, r->report);

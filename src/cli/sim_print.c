@@ -43,7 +43,15 @@ static void print_count(uint64_t count, const char *what, const char *plural, co
     printf(" %" PRIu64 " %s%s%s", count, what, count == 1 ? "" : plural, end);
 }
 
-static void print_times(const sim_summary *u, const sim_swarm_report *r) {
+static void print_routes(const sim_routes *r) {
+    if (r->units <= 0) return;
+    printf("routes               %.1f of %.1f microbatches have one, of %.1f ms; over all links it could be %.1f ms: %.3f of the least\n", r->units, r->wanted,
+           r->cost_ms, r->least_ms, r->cost_ms / r->least_ms);
+    if (r->choosers > 0)
+        printf("                     %u relays chose their neighbours by gossip: %.0f messages, %.1f KB a minute each\n", r->choosers, r->view_messages, r->view_bytes / 1e3);
+}
+
+static void print_times(const sim_summary *u, const sim_swarm_report *r, const sim_routes *routes) {
     int d = u->mean_s < 1 ? 3 : 2;
     printf("time per iteration   %.*f s (sd %.*f, worst %.*f in iteration %" PRIu64 "; mean of %u)\n", d, u->mean_s, d,
            u->sd_s, d, u->worst_s, u->worst, r->iterations);
@@ -60,6 +68,7 @@ static void print_times(const sim_summary *u, const sim_swarm_report *r) {
         print_count(r->repairs, "repair", "s", ";");
         printf(" %.1f %% of the compute wasted\n", 100 * u->wasted);
     }
+    print_routes(routes);
     printf("\n");
 }
 
@@ -120,7 +129,7 @@ static void print_peers(const scenario *s, const sim_swarm_report *r) {
 }
 
 void sim_print_result(const sim_result *r) {
-    print_times(&r->summary, r->report);
+    print_times(&r->summary, r->report, &r->routes);
     print_stages(r->s, &r->summary);
     print_peers(r->s, r->report);
     printf("The bottleneck is %s\n", r->summary.text);

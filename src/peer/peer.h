@@ -95,6 +95,13 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_THE_PAST = 1 << 30,     // who goes back keeps what it had counted
 } peer_mutant;
 
+// ... in the choice of neighbours (route_view.c).
+typedef enum peer_view_mutant {
+    PEER_VIEW_WORKS,
+    PEER_VIEW_SLEEPS,      // nobody gossips: neighbours of a crowded stage stay those of the beginning
+    PEER_VIEW_GROWS_STALE, // from iteration 5 on a view is not told who has come and gone
+} peer_view_mutant;
+
 typedef struct peer_config {
     braid_id self;
     char address[WIRE_MAX_ADDRESS];
@@ -114,6 +121,7 @@ typedef struct peer_config {
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
+    peer_view_mutant view_mutant;
 } peer_config;
 
 typedef enum event_kind {

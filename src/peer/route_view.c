@@ -209,8 +209,9 @@ void route_view_refresh(peer *p) {
         view_config c = config_of(&p->run, p->me, p->stage, rng_next(&p->random));
         r->view = view_init(r->view_memory, &c, (int64_t)p->now);
     }
-    forget_the_gone(p);
-    meet_the_new(p);
+    bool stale = p->config.view_mutant == PEER_VIEW_GROWS_STALE && p->iteration >= 5;
+    if (!stale) forget_the_gone(p);
+    if (!stale) meet_the_new(p);
     for (int side = 0; side < 2; side++)
         if (r->crowded[side] && !was[side]) adopt(p, (router_side)side);
     tell_units(p);
@@ -324,7 +325,7 @@ void on_view(peer *p, const message *msg) {
 
 void route_view_tick(peer *p) {
     routing *r = &p->routing;
-    if (r->view == NULL) return;
+    if (r->view == NULL || p->config.view_mutant == PEER_VIEW_SLEEPS) return;
     if (view_deadline(r->view) <= (int64_t)p->now) {
         tell_units(p);
         view_tick(r->view, (int64_t)p->now);

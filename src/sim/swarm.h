@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct scenario;  // sim/scenario.h
+struct sim_swarm_report;
 
 enum { SIM_SWARM_ABSENT = 0xffff, SIM_SWARM_NAME = 64, SIM_SWARM_TEXT = 1024, SIM_SWARM_REPLAY = 512 };
 
@@ -32,7 +33,10 @@ typedef struct sim_swarm_options {
     const char *trace_path;  // a timeline in Chrome's trace format, which Perfetto opens; NULL: none
     const char *replay;      // the command that repeats this run, quoted in `replay` of a failed report; NULL: none
     sim_check_level check;
+    uint8_t view_mutant;     // of peer_view_mutant: a mistake put in on purpose
     void (*progress)(void *context, const sim_swarm_progress *progress);  // about ten times a second; NULL: none
+    // After each iteration, `done` so far, with peers and flows as they are now; NULL: none
+    void (*iteration)(void *context, uint32_t done, const struct sim_swarm_report *now);
     void *context;
 } sim_swarm_options;
 
@@ -61,9 +65,12 @@ typedef struct sim_swarm_peer {
     uint32_t crashes, joins;
     uint64_t useful_ns, wasted_ns;
     uint64_t fetch_ns;            // of its last joining: from its admission until it had its stage's state; 0: never
+    uint32_t route_capacity;      // at the end: units that its router may carry; of a data peer, that it wants to send
+    uint64_t view_messages, view_bytes;    // gossip about who is near that it sent
+    uint64_t route_messages, route_bytes;  // and words between routers
 } sim_swarm_peer;
 
-// Units that routers send over a link, of all data peers, at the end.
+// Units that routers send over a link, of all data peers.
 typedef struct sim_swarm_flow {
     uint32_t from, to;  // of `peer`
     uint32_t units;

@@ -33,7 +33,7 @@ def write_text(path, seed, count=40000):
             file.write(".\n" if i % 11 == 10 else " ")
 
 
-def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1, 1, 1]", data_peers=2, text_seed=5, name="run.yaml", sequences=2, **train):
+def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1, 1, 1]", data_peers=2, text_seed=5, name="run.yaml", sequences=2, microbatches=8, **train):
     text = os.path.join(directory, f"text{text_seed}.txt")
     if not os.path.exists(text):
         write_text(text, text_seed)
@@ -43,7 +43,7 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
         f"stages: {stages}",
         "model: {dim: 32, layers: 3, heads: 2, context: 32}",
         f"data: {{text: {text}}}",
-        f"train: {{iterations: {iterations}, microbatches: 8, sequences: {sequences}"
+        f"train: {{iterations: {iterations}, microbatches: {microbatches}, sequences: {sequences}"
         + "".join(f", {key}: {value}" for key, value in train.items())
         + "}",
         "eval: {every: 20, microbatches: 2}",

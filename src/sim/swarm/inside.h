@@ -131,6 +131,7 @@ typedef struct swarm_peer {
     uint64_t admitted_ns, fetch_ns;  // admitted: 0 when it has its state since
     swarm_busy sending, receiving;
     uint32_t microbatches, crashes, joins;
+    uint64_t view_messages, view_bytes, route_messages, route_bytes;
 } swarm_peer;
 
 struct swarm {

@@ -26,6 +26,16 @@ static void effect_append(swarm *w, uint32_t who, const log_entry *entry) {
     swarm_put(w, n->disk.stored_ns, item);
 }
 
+static void note_gossip(swarm_peer *p, const effect *e) {
+    if (e->message_kind == MESSAGE_VIEW) {
+        p->view_messages++;
+        p->view_bytes += e->byte_count;
+    } else if (e->message_kind == MESSAGE_ROUTE) {
+        p->route_messages++;
+        p->route_bytes += e->byte_count;
+    }
+}
+
 static void effect_send(swarm *w, uint32_t who, const effect *e) {
     sim_cluster *core = w->core;
     uint32_t node = w->peer[who].node;
@@ -38,6 +48,7 @@ static void effect_send(swarm *w, uint32_t who, const effect *e) {
         return;
     }
     w->out->messages++;
+    note_gossip(&w->peer[who], e);
     sim_check_send(core, node, &e->id, &core->sent);
     if (e->blob) w->peer[who].debt_ns += swarm_payload_bytes(w, &core->sent) * w->peer[who].s->megabyte_ns / 1000000;
     swarm_send(w, who, e);
@@ -255,7 +266,8 @@ static void node_config(const swarm *w, uint32_t who, sim_node *n) {
     n->id = p->id;
     n->random.state = rng_seed(rng_seed(w->s->seed, p->name_hash), p->life);
     n->config = (peer_config){.self = p->id, .kind = p->s->data ? MEMBER_DATA : MEMBER_RELAY, .leader = p->leader, .leader_id = w->peer[w->leader].id,
-                              .capacity = p->s->capacity, .upload_percent = (uint8_t)(w->s->upload_percent ? w->s->upload_percent : PEER_UPLOAD_PERCENT), .random_seed = rng_next(&n->random)};
+                              .capacity = p->s->capacity, .upload_percent = (uint8_t)(w->s->upload_percent ? w->s->upload_percent : PEER_UPLOAD_PERCENT), .random_seed = rng_next(&n->random),
+                              .view_mutant = (peer_view_mutant)w->options->view_mutant};
     if (!p->s->data && p->s->stage != SCENARIO_ANY_STAGE) n->config.stage = p->s->stage;
     snprintf(n->config.address, sizeof n->config.address, "peer-%u:1", who);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "peer-%u:1", w->leader);

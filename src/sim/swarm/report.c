@@ -62,6 +62,8 @@ static void iteration_begins(swarm *w, uint64_t iteration) {
     swarm_churn_iteration(w);
 }
 
+static void show_iteration(swarm *w);
+
 static void iteration_ends(swarm *w, const log_final *final) {
     sim_swarm_report *out = w->out;
     if (out->iterations == w->iteration_room) {
@@ -76,6 +78,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     out->iteration[out->iterations++] = w->now;
     w->now.stage = NULL;  // the report's
     timeline_iteration_over(w);
+    if (w->options->iteration) show_iteration(w);
     iteration_begins(w, final->iteration + 1);
 }
 
@@ -134,11 +137,13 @@ static void peer_report(const swarm *w, uint32_t who, sim_swarm_peer *out) {
     *out = (sim_swarm_peer){.data = p->s->data, .alive = p->alive, .stage = p->stage, .ever_member = p->ever_member, .up_ns = up,
                             .busy_ns = p->busy_ns, .idle_ns = up > p->busy_ns ? up - p->busy_ns : 0, .bytes_up = p->bytes_up, .bytes_down = p->bytes_down,
                             .up_share = share(&p->sending, now, up), .down_share = share(&p->receiving, now, up), .microbatches = p->microbatches,
-                            .crashes = p->crashes, .joins = p->joins, .useful_ns = p->useful_ns, .wasted_ns = p->wasted_ns, .fetch_ns = p->fetch_ns};
+                            .crashes = p->crashes, .joins = p->joins, .useful_ns = p->useful_ns, .wasted_ns = p->wasted_ns, .fetch_ns = p->fetch_ns,
+                            .view_messages = p->view_messages, .view_bytes = p->view_bytes, .route_messages = p->route_messages, .route_bytes = p->route_bytes};
     snprintf(out->name, sizeof out->name, "%s", p->name);
     if (!p->alive) return;
     const peer_view *view = &w->core->node[p->node].view;
     out->member = view->member != 0;
+    out->route_capacity = view->routes ? view->route_capacity : 0;
     out->useful_ns += view->useful_ns;
     out->wasted_ns += view->wasted_ns;
 }
@@ -163,9 +168,7 @@ static void flows_report(const swarm *w, sim_swarm_report *out) {
     }
 }
 
-void swarm_report(swarm *w) {
-    sim_swarm_report *out = w->out;
-    if (out->iterations) book(w, &out->iteration[out->iterations - 1]);
+static void peers_report(const swarm *w, sim_swarm_report *out) {
     out->peer = calloc(w->peers ? w->peers : 1, sizeof *out->peer);
     BRAID_ASSERT(out->peer);
     out->peers = w->peers;
@@ -175,6 +178,19 @@ void swarm_report(swarm *w) {
         out->joins += out->peer[i].joins;
     }
     flows_report(w, out);
+}
+
+static void show_iteration(swarm *w) {
+    sim_swarm_report now = {.virtual_ns = w->core->now - SWARM_BEGIN_NS, .events = w->out->events, .messages = w->out->messages};
+    peers_report(w, &now);
+    w->options->iteration(w->options->context, w->out->iterations, &now);
+    sim_swarm_report_free(&now);
+}
+
+void swarm_report(swarm *w) {
+    sim_swarm_report *out = w->out;
+    if (out->iterations) book(w, &out->iteration[out->iterations - 1]);
+    peers_report(w, out);
     for (uint32_t i = 0; i < out->iterations; i++) out->leaves += out->iteration[i].leaves;
     out->hash = w->hash;
     out->virtual_ns = w->core->now - SWARM_BEGIN_NS;
