@@ -2,6 +2,8 @@
 // which of its units (docs/protocol.md, Routing). The router never holds a microbatch up and never moves one under way.
 #include "peer/internal.h"
 
+#include <string.h>
+
 static const int64_t unknown_cost = 1000;  // of a link of which nothing is known yet: cheap, so that it is tried
 static const int64_t slack = 200;          // microseconds a link; a gain of less is left alone
 static const double gwtf_temperature = 1.7 * 1000, gwtf_cooling = 0.95;
@@ -63,6 +65,8 @@ static uint32_t source_index(const routing *r, member_id id) {
 static void stop(peer *p) {
     routing *r = &p->routing;
     for (uint32_t i = 0; i < r->links; i++) route_view_closes(p, &r->link[i]);
+    memset(r->lines_told_ns, 0, sizeof r->lines_told_ns);  // other data peers may stand in other places
+    memset(r->lines_told, 0, sizeof r->lines_told);
     r->router = NULL;
     r->links = 0;
     r->epoch = 0;
