@@ -111,7 +111,6 @@ expect 0 "int8 " "$BRAID" bench generate saved --text run.yaml --bytes 50
 expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 --json
 expect 2 "--voters 2: an even number" "$BRAID" up run.yaml --voters 2
 expect 2 "--voters 4: an even number" "$BRAID" node --lead --run run.yaml --voters 4
-expect 2 "give it --shadows 1" "$BRAID" up run.yaml --kill stage:1@iteration:2
 expect 2 "the run has no stage 9" "$BRAID" up run.yaml --shadows 1 --kill stage:9@iteration:2
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere

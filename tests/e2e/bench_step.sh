@@ -6,7 +6,7 @@ set -eu
 "$BRAID" bench step --model llama-1.2m --reps 2 --warmup 1 --no-shapes --json --reproducible --threads 2 >exact.json
 "$BRAID" bench step --model llama-1.2m --reps 1 --warmup 0 >table.txt
 grep -q '^up dW' table.txt
-grep -q '^tensor_gemm_run' table.txt
+grep -q '^chain_run' table.txt
 if "$BRAID" bench step --model no-such 2>refused.txt; then exit 1; fi
 grep -q 'llama-4.9m' refused.txt
 
