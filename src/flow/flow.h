@@ -29,6 +29,7 @@ void flow_init(flow *f);
 // Adds a peer or returns the one it has; NULL when the table is full.
 flow_peer *flow_add(flow *f, uint64_t member);
 flow_peer *flow_find(flow *f, uint64_t member);
+// The same, to look at.
 const flow_peer *flow_known(const flow *f, uint64_t member);
 void flow_drop(flow *f, uint64_t member);
 // Expected time until a microbatch sent now would be computed there.

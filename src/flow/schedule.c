@@ -28,7 +28,7 @@ struct schedule {
     int64_t line[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
     uint16_t home[SCHEDULE_MAX_WAYS];
     uint16_t path[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES], best[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];
-    int64_t time;
+    int64_t time;  // of the ways that were evaluated last
     int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // for that stage
     uint64_t effort;
 
@@ -136,7 +136,7 @@ static void let_go(schedule *s, int64_t now) {
 }
 
 // The iteration's end weighs most; between equal ones, that as many as possible end early.
-static int64_t evaluate(schedule *s, int64_t *time) {
+static int64_t evaluate(schedule *s) {
     int64_t end = 0, sum = 0;
     memset(s->busy, 0, sizeof s->busy);
     memset(s->taken, 0, sizeof s->taken);
@@ -157,7 +157,7 @@ static int64_t evaluate(schedule *s, int64_t *time) {
             s->waiting[s->waits++] = a.way;
         }
     }
-    *time = end;
+    s->time = end;
     return end * MEAN_WEIGHT + sum / s->ways;
 }
 
@@ -220,31 +220,24 @@ static bool change_by_chance(schedule *s, rng *chance, change *c) {
     return good;
 }
 
-typedef struct finding {
-    int64_t value, time;
-} finding;
-
-static void keep_better(schedule *s, finding *best, finding now) {
-    if (now.value >= best->value) return;
-    *best = now;
+static void keep_better(schedule *s, int64_t *best, int64_t value) {
+    if (value >= *best) return;
+    *best = value;
     memcpy(s->best, s->path, sizeof s->best);
 }
 
 // Threshold accepting: what is worse by less than a threshold is kept, too, and the threshold falls to nothing.
-static void anneal(schedule *s, rng *chance, finding *best) {
-    finding now;
+static void anneal(schedule *s, rng *chance, int64_t *best) {
     uint64_t from = s->effort;
-    now.value = evaluate(s, &now.time);
+    int64_t now = evaluate(s), first = now / FIRST_THRESHOLD;
     keep_better(s, best, now);
-    int64_t first = now.value / FIRST_THRESHOLD;
     while (s->effort - from < SCHEDULE_EFFORT / STARTS) {
         change c;
         int64_t left = (int64_t)(SCHEDULE_EFFORT / STARTS - (s->effort - from)) * FINE / (SCHEDULE_EFFORT / STARTS);
         s->effort++;
         if (!change_by_chance(s, chance, &c)) continue;
-        finding then;
-        then.value = evaluate(s, &then.time);
-        if (then.value < now.value + first / (FINE * FINE) * left * left) {
+        int64_t then = evaluate(s);
+        if (then < now + first / (FINE * FINE) * left * left) {
             now = then;
             keep_better(s, best, now);
         } else {
@@ -254,7 +247,7 @@ static void anneal(schedule *s, rng *chance, finding *best) {
 }
 
 bool schedule_search(schedule *s) {
-    finding best = {.value = NEVER};
+    int64_t best = NEVER;
     rng chance = {rng_seed(s->ways, s->peers)};
     s->effort = 0;
     if (s->ways == 0) return false;
@@ -263,6 +256,6 @@ bool schedule_search(schedule *s) {
         anneal(s, &chance, &best);
     }
     memcpy(s->path, s->best, sizeof s->path);
-    evaluate(s, &s->time);
+    evaluate(s);
     return true;
 }

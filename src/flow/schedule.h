@@ -35,7 +35,7 @@ typedef struct schedule_peer {
 
 typedef struct schedule schedule;
 
-// Of the memory that schedule_init needs, aligned to 16.
+// Of the memory that schedule_init needs, aligned to 8.
 uint32_t schedule_bytes(void);
 // An empty one with `stages` (2 .. SCHEDULE_MAX_STAGES), the data peers' counted.
 schedule *schedule_init(void *memory, uint32_t stages);

@@ -63,8 +63,7 @@ typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these ways
     bool found;
     message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // of microbatch m, by stage
-    route_lines lines[SCHEDULE_MAX_PEERS];
-    uint64_t align[2];        // behind it: what a search needs
+    route_lines lines[SCHEDULE_MAX_PEERS];  // behind it: what a search needs
 } route_plan;
 
 typedef struct routing {
