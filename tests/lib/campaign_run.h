@@ -29,6 +29,16 @@ static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, s
     assert_in_range(r->most_ticks, 1, most_steps);
 }
 
+// One schedule that once failed, by its seed in campaign.first.
+static inline void campaign_ends(sim_campaign campaign) {
+    campaign.count = campaign.processes = campaign.print = 1;
+    campaign.replay = "sim_sim_cluster";
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    assert_int_equal(r.runs, 1);
+    assert_int_equal(r.failures, 0);
+}
+
 enum { CAMPAIGN_PLAIN, CAMPAIGN_ODD, CAMPAIGN_REAL, CAMPAIGN_KINDS };
 
 // The same trouble in ordinary runs, in odd ones whose links fall, and on real kernels: so many schedules of each.
