@@ -14,7 +14,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
-    bool lead, data, json, supervised, measure, shadow;
+    bool lead, anew, data, json, supervised, measure, shadow;
     uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows, upload_share;
 } node_flags;
 
@@ -29,7 +29,8 @@ typedef struct node_session {
 static const char examples[] =
     "braid node --join braid1.0f3c...@203.0.113.5:4711        lend this machine to a run\n"
     "braid node --lead --run RUN.yaml --listen 0.0.0.0:4711   begin a run that others join\n"
-    "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n";
+    "braid node --data --run RUN.yaml --join TICKET           bring the text, too\n"
+    "braid node --lead --run RUN.yaml --log run.log           begin a run; the same line goes on with it\n";
 
 // It joins as soon as this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
@@ -104,6 +105,7 @@ static void on_tick(void *context) {
 static braid_err roles_check(const node_flags *f, node_role *role, braid_error *error) {
     *role = f->lead ? NODE_LEADER : f->data ? NODE_DATA : NODE_RELAY;
     if (f->lead && f->data) return braid_fail(error, BRAID_ARGUMENT, "--lead is a data peer already; leave out --data");
+    if (f->anew && !f->lead) return braid_fail(error, BRAID_ARGUMENT, "--anew is for --lead: who joins goes on with what it finds");
     if (f->lead && f->join) return braid_fail(error, BRAID_ARGUMENT, "--lead begins a run and --join joins one; give one of them");
     if (!f->lead && !f->join) return braid_fail(error, BRAID_ARGUMENT, "--join TICKET is missing (or --lead, to begin a run); the leader prints the whole line");
     if (*role != NODE_RELAY && !f->run) return braid_fail(error, BRAID_ARGUMENT, "--run RUN.yaml is missing: it names the model and the text");
@@ -126,7 +128,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
-        .log_path = f->log, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -142,8 +144,13 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     return err;
 }
 
+// What is stored belongs to an identity: whoever is to find it again must be known as itself.
 static braid_err identity_open(const node_flags *f, identity **out, braid_error *error) {
-    return f->identity ? identity_load_or_create(f->identity, out, error) : identity_new(out, error);
+    char path[4096];
+    if (f->identity) return identity_load_or_create(f->identity, out, error);
+    if (!f->log || f->supervised) return identity_new(out, error);
+    if (snprintf(path, sizeof path, "%s.key", f->log) >= (int)sizeof path) return braid_fail(error, BRAID_ARGUMENT, "--log %.100s...: the path is too long", f->log);
+    return identity_load_or_create(path, out, error);
 }
 
 static int node_session_run(const node_flags *f, node_config *config) {
@@ -174,11 +181,12 @@ int cli_node(int argc, char **argv) {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
         {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "where others reach this peer", .fallback = "found out"},
-        {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, made when missing (braid keygen)", .fallback = "a new key each time"},
+        {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, made when missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
         {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says, as far as memory goes"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
-        {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it"},
+        {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it, or go on with the one that --log holds"},
+        {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: begin the run again though --log holds it; the older log is kept as PATH.old"},
         {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},

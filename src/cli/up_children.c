@@ -159,6 +159,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
         return;
     }
     argument_add(a, "--lead");
+    argument_add(a, "--anew");
     argument_number(a, "--wait-data-peers", s->data_peers);
     argument_number(a, "--wait-relays", s->relays);
     argument_text(a, "--log", s->log);

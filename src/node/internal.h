@@ -63,7 +63,8 @@ struct node {
     log_writer *log;
     log_file *log_file;      // until the writer has it
     uint64_t log_store;      // its name
-    uint64_t start_name;     // names this start of the run, chosen by its first leader
+    uint64_t generation;     // names this start of the run, and its first version: NODE_START_VERSIONS
+    bool goes_on;            // NODE_LEADER: with the run of the log that it found
     log_entry base;          // a LOG_BASE that is being stored, with
     uint32_t base_left;      // so many entries behind it still to be
     peer *core;
@@ -116,6 +117,10 @@ void node_drain(node *n);
 void node_leader_is(node *n, const braid_id *id, const char *address);
 void node_stop_now(node *n);
 void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// lead_log.c
+braid_err node_open_log(node *n, braid_error *error);
+braid_err node_open_first_log(node *n, braid_error *error);
 
 // commands.c
 braid_err node_watch(node *n, braid_error *error);

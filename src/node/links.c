@@ -111,8 +111,7 @@ static braid_err describe(node *n, const net_run *told, braid_error *error) {
     memcpy(n->description, told->description, told->description_bytes);
     n->description_bytes = told->description_bytes;
     if (told->generation % NODE_START_VERSIONS == 0) return braid_fail(error, BRAID_FORMAT, "the leader does not say where the run begins");
-    n->plan.start_version = told->generation % NODE_START_VERSIONS - 1;
-    n->start_name = told->generation / NODE_START_VERSIONS;
+    n->generation = told->generation;
     if (n->config.role == NODE_RELAY) n->run = run;
     return BRAID_OK;
 }

@@ -19,7 +19,7 @@ enum {
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
-    LOG_FILE_VERSION = 3,                           // raised when an entry's layout is another
+    LOG_FILE_VERSION = 4,                           // raised when an entry's layout or the meaning of `start` is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
@@ -101,8 +101,7 @@ static braid_err header_write(log_file *log, const braid_hash *run, uint64_t sta
     return log_file_sync(log, error);
 }
 
-// `other`: it is of another start of this run.
-static braid_err header_check(log_file *log, const braid_hash *run, uint64_t start, bool *other, log_file_found *found, braid_error *error) {
+static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *start, uint64_t *store, braid_error *error) {
     uint8_t header[LOG_HEADER_BYTES];
     if (read_at(log, header, sizeof header, 0) != sizeof header) return fail_io(log, "read", error);
     if (memcmp(header, log_magic, sizeof log_magic) != 0)
@@ -112,8 +111,8 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t sta
                           get32(header + 8), LOG_FILE_VERSION);
     if (memcmp(header + LOG_RUN_AT, run->bytes, BRAID_ID_BYTES) != 0)
         return braid_fail(error, BRAID_FORMAT, "the log %s is of another run; remove it or name another file", log->path);
-    found->store = get64(header + LOG_STORE_AT);
-    *other = get64(header + LOG_START_AT) != start;
+    *store = get64(header + LOG_STORE_AT);
+    *start = get64(header + LOG_START_AT);
     return BRAID_OK;
 }
 
@@ -222,7 +221,7 @@ static braid_err log_set_aside(log_file *log, braid_error *error) {
 }
 
 static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
-    bool other = false;
+    uint64_t lies = start;
     struct stat status;
     braid_err err = log_lock(log, error);
     if (err) return err;
@@ -232,8 +231,8 @@ static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start,
         found->cut_bytes = size;
         return header_write(log, run, start, found, error);
     }
-    err = header_check(log, run, start, &other, found, error);
-    if (err || !other) return err ? err : log_replay(log, size, found, error);
+    err = header_check(log, run, &lies, &found->store, error);
+    if (err || lies == start) return err ? err : log_replay(log, size, found, error);
     err = log_set_aside(log, error);
     return err ? err : header_write(log, run, start, found, error);
 }
@@ -259,6 +258,22 @@ braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start,
     }
     *out = log;
     return BRAID_OK;
+}
+
+braid_err log_file_look(const char *path, const braid_hash *run, bool *there, uint64_t *start, braid_error *error) {
+    struct stat status;
+    uint64_t store;
+    *there = false;
+    log_file *log = log_new(path);
+    if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
+    log->fd = open(path, O_RDONLY | O_CLOEXEC);
+    braid_err err = log->fd < 0 && errno != ENOENT ? fail_io(log, "open", error) : BRAID_OK;
+    if (log->fd >= 0 && fstat(log->fd, &status) == 0 && (uint64_t)status.st_size >= LOG_HEADER_BYTES) {
+        err = header_check(log, run, start, &store, error);
+        *there = err == BRAID_OK;
+    }
+    log_file_close(log);
+    return err;
 }
 
 static int open_nameless(void) {

@@ -28,6 +28,8 @@ typedef struct log_file_found {
 // what follows the last whole record. A log of another start of the run is kept beside it as `path`.old, and a new one begun. A
 // file of another run, or one that is damaged before its end, is refused and left as it is.
 braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error);
+// Whether a log lies at `path`, and of which start of `run`. Nothing is changed; a file of another run is refused.
+braid_err log_file_look(const char *path, const braid_hash *run, bool *there, uint64_t *start, braid_error *error);
 // What it held when it was opened and is still of use: everything from the last LOG_BASE on, and the votes before it.
 void log_file_recall(log_file *log, log_file_entry_fn each, void *context);
 // The log of a peer that keeps no directory: a nameless temporary file.

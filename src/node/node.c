@@ -52,22 +52,6 @@ static braid_err open_run(node *n, braid_error *error) {
     return plan_capacity(&n->run, n->config.capacity, n->config.max_memory, true, &n->capacity, error);
 }
 
-static braid_err open_log(node *n, braid_error *error) {
-    log_file_found found;
-    braid_err err = n->config.log_path ? log_file_open(n->config.log_path, &n->run_hash, n->start_name, &n->log_file, &found, error)
-                                       : log_file_open_temporary(&n->run_hash, n->start_name, &n->log_file, &found, error);
-    n->log_store = found.store;
-    return err;
-}
-
-// A leader says at once what is wrong with its log; the others must ask first which run it is.
-static braid_err open_first_log(node *n, braid_error *error) {
-    if (n->config.role != NODE_LEADER) return BRAID_OK;
-    if (getrandom(&n->start_name, sizeof n->start_name, 0) != sizeof n->start_name) return braid_fail(error, BRAID_STATE, "the system gives no random numbers");
-    n->start_name %= UINT64_MAX / NODE_START_VERSIONS;
-    return open_log(n, error);
-}
-
 static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
 
 static braid_err open_links(node *n, braid_error *error) {
@@ -96,6 +80,33 @@ static braid_err open_trace(node *n, braid_error *error) {
     return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
 }
 
+static braid_err begin_jobs(node *n, braid_error *error) {
+    bool data_peer = n->config.role != NODE_RELAY;
+    braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
+    jobs_config config = {
+        .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
+        .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
+        .save = data_peer ? n->run.checkpoint : NULL,
+    };
+    if (!err) err = jobs_new(&config, &n->jobs, error);
+    if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
+    return err;
+}
+
+// What the run's description alone says must be done here.
+static braid_err prepare(node *n, braid_error *error) {
+    braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
+    if (err) return err;
+    plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
+    return begin_jobs(n, error);
+}
+
+// A leader says at once what is wrong with its checkpoint and its log; the others must ask first which run it is.
+static braid_err prepare_leader(node *n, braid_error *error) {
+    braid_err err = prepare(n, error);
+    return err ? err : node_open_first_log(n, error);
+}
+
 braid_err node_new(const node_config *config, node **out, braid_error *error) {
     node *n = calloc(1, sizeof *n);
     if (!n) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
@@ -111,7 +122,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
     if (!err) err = open_links(n, error);
-    if (!err) err = open_first_log(n, error);
+    if (!err && config->role == NODE_LEADER) err = prepare_leader(n, error);
     if (err) {
         node_stop_now(n);
         uv_run(&n->loop, UV_RUN_DEFAULT);
@@ -122,22 +133,10 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     return BRAID_OK;
 }
 
-static braid_err begin_jobs(node *n, braid_error *error) {
-    bool data_peer = n->config.role != NODE_RELAY;
-    braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
-    jobs_config config = {
-        .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
-        .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
-        .save = data_peer ? n->run.checkpoint : NULL,
-    };
-    if (!err) err = jobs_new(&config, &n->jobs, error);
-    if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
-    return err;
-}
-
 static void core_config(node *n, peer_config *config) {
     *config = (peer_config){
         .self = identity_id(n->config.identity), .leader = n->config.role == NODE_LEADER,
+        .lacks_start = n->goes_on && jobs_start_version(n->jobs) != n->plan.start_version,
         .kind = kind_of(n), .capacity = n->capacity,
         .store = n->log_store, .voters = (uint16_t)n->config.voters, .share = (uint16_t)n->config.share,
         .has_checkpoint = n->config.resume != NULL, .upload_percent = (uint8_t)n->config.upload_percent,
@@ -159,7 +158,7 @@ static bool recall(void *context, const log_entry *record) {
 }
 
 static braid_err begin_core(node *n, braid_error *error) {
-    if (n->config.role == NODE_LEADER) n->plan.start_version = jobs_start_version(n->jobs);
+    n->plan.start_version = n->generation % NODE_START_VERSIONS - 1;
     n->plan.start_data_peers = (uint16_t)n->config.start_data_peers;
     n->plan.start_relays = (uint16_t)n->config.start_relays;
     n->plan.shadows = (uint16_t)n->config.shadows;
@@ -184,17 +183,11 @@ static braid_err announce_run(node *n, braid_error *error) {
     net_run run = {
         // A peer that joins must know where the run begins before it steps its core: the generation says it, and keeps
         // peers of an earlier start of the same run away.
-        .hash = n->run_hash, .generation = n->start_name * NODE_START_VERSIONS + n->plan.start_version + 1, .leader = n->config.leader.leader,
+        .hash = n->run_hash, .generation = n->generation, .leader = n->config.leader.leader,
         .kernels = n->kernels, .leader_address = n->config.leader.address,
         .description = n->description, .description_bytes = n->description_bytes,
     };
     return net_set_run(n->net, &run, error);
-}
-
-static void make_plan(node *n) {
-    uint64_t start = n->plan.start_version;  // as the leader told
-    plan_make(&n->run, &n->run_hash, &n->split, &n->plan);
-    n->plan.start_version = start;
 }
 
 // In a reproducible run all kernels must give the same bits.
@@ -203,10 +196,8 @@ braid_err node_try_kernels(node *n, braid_error *error) {
 }
 
 braid_err node_begin(node *n, braid_error *error) {
-    braid_err err = split_new(&n->run.model, n->run.blocks, n->run.stages, &n->split, error);
-    if (!err) make_plan(n);
-    if (!err && !n->log_file) err = open_log(n, error);
-    if (!err) err = begin_jobs(n, error);
+    braid_err err = n->jobs ? BRAID_OK : prepare(n, error);
+    if (!err && !n->log_file) err = node_open_log(n, error);
     if (!err) err = begin_core(n, error);
     if (!err) err = announce_run(n, error);
     if (err) return err;

@@ -280,7 +280,7 @@ bool stage_has_another(const peer *p, const member *m) {
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
-    bool at_start = p->iteration == p->run.start_version && (p->run.start_version == 0 || p->config.leader);
+    bool at_start = p->iteration == p->run.start_version && (p->run.start_version == 0 || rollback_holds(p));
     bool replaceable = (at_start && takeover_has_heir(p, m)) || stage_has_another(p, m);
     if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
 }

@@ -107,6 +107,7 @@ typedef struct peer_config {
     char address[WIRE_MAX_ADDRESS];
     member_kind kind;
     bool leader;                // begins the run: its first leader, and its only voter until there are others
+    bool lacks_start;           // ... long ago: the state from which that run began does not lie at its host any more
     braid_id leader_id;         // whom to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once

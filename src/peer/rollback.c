@@ -6,10 +6,13 @@
 
 // ---- what the log says ---------------------------------------------------------------------------------------------
 
+// What the run began from lies at its host.
+static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
+
 void rollback_open(peer *p) {
     p->past.first = p->run.start_version;
     p->past.began_ns = p->now;
-    if (p->config.leader && p->past.first > 0) p->past.saved = p->past.first + 1;  // its host goes on from it
+    if (has_start(p) && p->past.first > 0) p->past.saved = p->past.first + 1;  // its host goes on from it
 }
 
 static void forget_checkpoint(rollback *b, uint32_t at) {
@@ -116,7 +119,7 @@ bool rollback_outdates(const peer *p, const message *msg) { return rollback_is_p
 // ---- the state to go on from ---------------------------------------------------------------------------------------
 
 bool rollback_holds(const peer *p) {
-    return p->past.fence == 0 ? p->config.leader : p->run.start_version > 0 && p->past.saved == p->run.start_version + 1;
+    return p->past.fence == 0 ? has_start(p) : p->run.start_version > 0 && p->past.saved == p->run.start_version + 1;
 }
 
 void rollback_unreadable(peer *p) {
@@ -141,7 +144,7 @@ void rollback_found(peer *p, const task *t, const job_result *r) {
     if (b->looked >= b->checkpoints || b->checkpoint[b->checkpoints - 1 - b->looked].said.version != t->work.version) return;  // it goes back no more
     if (r->failed) {
         b->looked++;
-        bool begins = p->config.leader && b->saved == b->first + 1;
+        bool begins = has_start(p) && b->saved == b->first + 1;
         if (b->looked == b->checkpoints && !begins) b->saved = 0;
         return;
     }

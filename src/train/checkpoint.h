@@ -64,7 +64,7 @@ const model_config *checkpoint_model(const checkpoint *c);
 const braid_hash *checkpoint_run(const checkpoint *c);  // of the description it was trained with
 const braid_hash *checkpoint_weights(const checkpoint *c);
 const char *checkpoint_path(const checkpoint *c);  // of the step's directory
-// Whether DIR has one of this run and version with this weights' hash, by its manifest alone; where it lies.
+// Whether DIR has one of this run and version with this weights' hash (NULL: any), by its manifest alone; where it lies.
 bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights, char path[FILES_MAX_PATH]);
 enum { CHECKPOINT_NOTE = 256 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.

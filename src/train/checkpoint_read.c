@@ -246,7 +246,7 @@ bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t vers
     manifest *m = malloc(sizeof *m);
     snprintf(step, sizeof step, CHECKPOINT_STEP, version);
     bool there = m && !files_join(directory, step, path, NULL) && !manifest_read(path, m, NULL);
-    bool found = there && m->version == version && hash_equal(&m->run, run) && hash_equal(&m->weights, weights);
+    bool found = there && m->version == version && hash_equal(&m->run, run) && (!weights || hash_equal(&m->weights, weights));
     free(m);
     return found;
 }

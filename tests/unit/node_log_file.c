@@ -405,6 +405,28 @@ static void entries_are_committed_in_order(void **state) {
     assert_int_equal(expect_entries(99).last_index, 99);
 }
 
+static void a_look_changes_nothing(void **state) {
+    (void)state;
+    bool there = true;
+    uint64_t start = 0;
+    braid_error error = {0};
+    assert_int_equal(log_file_look(path, &run_a, &there, &start, &error), BRAID_OK);
+    assert_false(there);
+    assert_int_not_equal(access(path, F_OK), 0);
+    write_entries(1, 3);
+    off_t before = size_of();
+    assert_int_equal(log_file_look(path, &run_a, &there, &start, &error), BRAID_OK);
+    assert_true(there);
+    assert_int_equal(start, start_a);
+    assert_int_equal(log_file_look(path, &run_b, &there, &start, &error), BRAID_FORMAT);
+    assert_false(there);
+    assert_non_null(strstr(error.text, "another run"));
+    assert_int_equal(size_of(), before);
+    assert_int_equal(truncate(path, 5), 0);  // torn in its first line
+    assert_int_equal(log_file_look(path, &run_a, &there, &start, &error), BRAID_OK);
+    assert_false(there);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -416,7 +438,7 @@ int main(void) {
         TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),
         TEST(a_log_of_another_start_is_kept_aside),
         TEST(what_is_recalled_can_be_refused), TEST(a_long_path_is_kept_whole),
-        TEST(entries_are_committed_in_order),
+        TEST(entries_are_committed_in_order), TEST(a_look_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
