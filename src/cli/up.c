@@ -90,6 +90,13 @@ static void swarm_done(swarm *s) {
     uv_stop(&s->loop);
 }
 
+// Nobody else has its text. One that never found its place would not find it the next time either.
+static void plan_return(swarm *s, child *c) {
+    if (!s->private_data || c->role == CHILD_RELAY || s->ending || !s->started || c->told_end) return;
+    if (c->member != 0) c->return_ms = uv_now(&s->loop) + UP_RESTART_MS;
+    else if (!s->elastic) swarm_fail(s, "a data peer that alone has its text cannot come back");
+}
+
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool wanted = signal_number == SIGKILL && (c->killed || c->armed);
     if (wanted && !s->ending) tell_killed(s, c);
@@ -100,6 +107,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
     if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
+    plan_return(s, c);
     c->armed = c->joined = false;
     if (s->alive == 0) swarm_done(s);
 }
@@ -133,12 +141,27 @@ static void check_stages(swarm *s) {
     }
 }
 
+static void check_returns(swarm *s) {
+    char text[160];
+    braid_error error;
+    uint32_t count = s->child_count;
+    for (uint32_t i = 0; i < count && !s->ending; i++) {
+        child *c = s->children[i];
+        if (c->return_ms == 0 || uv_now(&s->loop) < c->return_ms) continue;
+        c->return_ms = 0;
+        snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
+        swarm_note(s, text);
+        if (swarm_spawn_again(s, c, &error)) swarm_fail(s, error.text);
+    }
+}
+
 static void on_tick(uv_timer_t *timer) {
     swarm *s = timer->data;
     report_tick(s->report);
     chaos_step(s);
     if (s->draining) swarm_drain(s);
     check_stages(s);
+    check_returns(s);
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
@@ -198,7 +221,7 @@ static int swarm_run(swarm *s) {
     uv_loop_init(&s->loop);
     watch(s);
     s->report = report_new(s->style, stdout);
-    if (swarm_spawn(s, CHILD_LEADER, &error)) {
+    if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
     } else {
@@ -208,6 +231,7 @@ static int swarm_run(swarm *s) {
     bool good = swarm_conclude(s);
     report_free(s->report);
     swarm_free_children(s);
+    swarm_close_keys(s);
     free(s->clock.cores);
     uv_loop_close(&s->loop);
     return good ? CLI_OK : cli_complain(CLI_FAILED, "up", "%s", s->end.text);
@@ -239,7 +263,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     err = run_config_has_all_texts(run, error);
     if (err) return err;
     s->private_data = run->private_data > 0;
-    s->awaits_texts = s->private_data && !run->elastic;
+    s->elastic = run->elastic;
     s->stages = run->stages;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;

@@ -58,12 +58,10 @@ static braid_err leader_may_die(const swarm *s, const char *flag, const char *sp
     return braid_fail(error, BRAID_ARGUMENT, "%s %s: the leader has the only vote, and the run would end with it; give the run a second data peer (swarm: data_peers) and --voters 3", flag, spec);
 }
 
-// Said before the run begins: of these nobody could ever be killed, or the run would wait for ever for who is.
+// Said before the run begins: of these nobody could ever be killed.
 static braid_err victim_check(const swarm *s, const char *spec, const action *a, braid_error *error) {
     if (a->stage > 0 && a->stage >= s->stages)
         return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has no stage %u; relays work for the stages 1 to %u", spec, a->stage, s->stages - 1);
-    if (a->role != CHILD_RELAY && s->awaits_texts)
-        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the data are private, and the run would wait for that peer's text for ever; let it go on without (train: batches: elastic)", spec);
     return BRAID_OK;
 }
 
@@ -147,7 +145,8 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
         fault at = {m->points[i % m->point_count], 1 + (uint32_t)rng_below(&s->random, 3)};
         if (at.point == FAULT_FINAL || at.point == FAULT_REDUCTION) at.count = 1;
         err = action_add(s, &(action){.kind = ACTION_ARM, .role = role, .iteration = when, .at = at}, error);
-        if (!err && role != CHILD_RELAY) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_DATA, .iteration = when + 1, .count = 1}, error);
+        bool followed = role != CHILD_RELAY && !s->private_data;  // with private data it comes back itself
+        if (!err && followed) err = action_add(s, &(action){.kind = ACTION_SPAWN, .role = CHILD_DATA, .iteration = when + 1, .count = 1}, error);
     }
     return err;
 }
@@ -156,8 +155,6 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
     chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
     if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,seed=7", spec);
-    if ((c.data || c.leader) && s->awaits_texts)
-        return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: the data are private, and the run would wait for a dead data peer's text for ever; let it go on without (train: batches: elastic)", spec);
     if (c.leader && leader_may_die(s, "--chaos", spec, error)) return BRAID_ARGUMENT;
     uint64_t last = iterations > 3 ? iterations - 3 : 1;
     moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};

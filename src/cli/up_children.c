@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -106,7 +107,7 @@ static char **environment_make(void) {
 typedef struct child_arguments {
     char *list[UP_MAX_ARGUMENTS];
     char numbers[UP_MAX_ARGUMENTS / 2][UP_MAX_NUMBER];
-    char trace[1024], log[1024];
+    char trace[1024], log[1024], key[UP_MAX_KEY_PATH + 32];
     uint32_t count, number_count;
 } child_arguments;
 
@@ -126,6 +127,10 @@ static void argument_number(child_arguments *a, const char *flag, uint64_t value
     char *text = a->numbers[a->number_count++];
     snprintf(text, UP_MAX_NUMBER, "%llu", (unsigned long long)value);
     argument_text(a, flag, text);
+}
+
+static void key_path(const swarm *s, uint32_t share, char path[UP_MAX_KEY_PATH + 32]) {
+    snprintf(path, UP_MAX_KEY_PATH + 32, "%s/share%u.key", s->keys, share);
 }
 
 static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
@@ -148,7 +153,11 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     }
     if (role != CHILD_RELAY) argument_text(a, "--run", s->run_path);
     if (role == CHILD_DATA) argument_add(a, "--data");
-    if (role != CHILD_RELAY && s->private_data) argument_number(a, "--share", c->number);
+    if (role != CHILD_RELAY && s->private_data) {
+        argument_number(a, "--share", c->number);
+        key_path(s, c->number, a->key);
+        argument_text(a, "--identity", a->key);
+    }
     if (role == CHILD_DATA && s->log) {
         snprintf(a->log, sizeof a->log, "%s.%s", s->log, c->name);
         argument_text(a, "--log", a->log);
@@ -201,7 +210,7 @@ static int child_start(swarm *s, child *c) {
     return 0;
 }
 
-braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
+static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *error) {
     if (s->child_count == UP_MAX_CHILDREN) return braid_fail(error, BRAID_LIMIT, "more than %d processes; ask for fewer relays", UP_MAX_CHILDREN);
     child *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory for another child process");
@@ -209,7 +218,7 @@ braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
     c->role = role;
     c->generation = s->generation;
     s->children[s->child_count++] = c;
-    c->number = role == CHILD_RELAY ? ++s->relay_count : s->child_count;
+    c->number = number;
     if (role == CHILD_LEADER) strcpy(c->name, "leader");
     else snprintf(c->name, sizeof c->name, "%s%u", role == CHILD_DATA ? "data" : "relay", c->number);
     int code = child_start(s, c);
@@ -221,6 +230,32 @@ braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
     snprintf(news.role, sizeof news.role, "%s", c->name);
     report_tell(s->report, &news);
     return BRAID_OK;
+}
+
+braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
+    return spawn(s, role, role == CHILD_RELAY ? ++s->relay_count : s->child_count + 1, error);
+}
+
+braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error) { return spawn(s, CHILD_DATA, gone->number, error); }
+
+braid_err swarm_open_keys(swarm *s, braid_error *error) {
+    const char *directory = getenv("TMPDIR");
+    if (!s->private_data) return BRAID_OK;
+    int written = snprintf(s->keys, sizeof s->keys, "%s/braid-up-XXXXXX", directory && *directory ? directory : "/tmp");
+    if (written < (int)sizeof s->keys && mkdtemp(s->keys)) return BRAID_OK;
+    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s", s->keys, strerror(errno));
+    s->keys[0] = '\0';
+    return BRAID_IO;
+}
+
+void swarm_close_keys(swarm *s) {
+    char path[UP_MAX_KEY_PATH + 32];
+    if (!s->keys[0]) return;
+    for (uint32_t share = 1; share <= s->data_peers; share++) {
+        key_path(s, share, path);
+        unlink(path);
+    }
+    rmdir(s->keys);
 }
 
 static void on_written(uv_write_t *request, int status) {

@@ -7,9 +7,16 @@
 
 bool story_has_one_voice(const swarm *s) { return s->voters <= 1; }
 
+// Not an older life of it.
 static child *child_of_peer(swarm *s, const char *id) {
     for (uint32_t i = 0; i < s->child_count; i++)
-        if (*id && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
+        if (*id && !s->children[i]->exited && strcmp(s->children[i]->peer, id) == 0) return s->children[i];
+    return NULL;
+}
+
+static child *child_of_member(swarm *s, uint64_t member) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->listed && s->children[i]->member == member) return s->children[i];
     return NULL;
 }
 
@@ -27,13 +34,12 @@ static void note_guest(swarm *s, const report_event *news) {
 
 // Who is where, as the log says: the leader's word counts.
 static void note_member(swarm *s, const report_event *news) {
-    child *c = child_of_peer(s, news->peer);
     bool in = news->kind == REPORT_JOINED;
+    child *c = in ? child_of_peer(s, news->peer) : child_of_member(s, news->member);
     if (!c) {
         note_guest(s, news);
         return;
     }
-    if (!in && c->member != news->member) return;  // an older self of a peer that came back
     c->joined = c->listed = in;
     c->member = news->member;
     c->stage = news->stage;
@@ -52,9 +58,8 @@ static void note_child(swarm *s, child *c, const char *id) {
     }
 }
 
-static bool is_member(const swarm *s, uint64_t member) {
-    for (uint32_t i = 0; i < s->child_count; i++)
-        if (s->children[i]->listed && s->children[i]->member == member) return true;
+static bool is_member(swarm *s, uint64_t member) {
+    if (child_of_member(s, member)) return true;
     for (uint32_t i = 0; i < s->guest_count; i++)
         if (s->guests[i].member == member) return true;
     return false;

@@ -20,7 +20,8 @@ enum {
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
-    UP_RESTART_MS = 1000,   // ... and where there is none, before others are started
+    UP_RESTART_MS = 1000,   // ... and where there is none, before others are started; and before who alone has a text is started again
+    UP_MAX_KEY_PATH = 1024,
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
     UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
     UP_REPLACED_MS = 1500,  // after a voter's end, if it was expelled by then, another one votes
@@ -34,7 +35,7 @@ typedef struct swarm swarm;
 typedef struct child {
     swarm *swarm;
     child_role role;
-    uint32_t number;       // relay 1, 2, ...; data peers: the leader is 1
+    uint32_t number;       // relay 1, 2, ...; data peers: the leader is 1. With private data it is the share, too
     char name[16];         // "relay3", "data2", "leader"
     uv_process_t process;
     uv_pipe_t commands, events, complaints;
@@ -50,6 +51,7 @@ typedef struct child {
     int64_t status;
     int signal_number;
     uint64_t gone_ms;      // when its end was known
+    uint64_t return_ms;    // when its text's next peer is started, 0: not to be
     bool voted;            // it may have, then
     char peer[REPORT_HASH_TEXT];
     bool joined, ready;    // member of a stage; its state is whole
@@ -131,7 +133,9 @@ struct swarm {
 
     // what the children are started with
     const char *run_path, *resume, *log, *trace, *measure;
-    bool private_data, awaits_texts;  // awaits_texts: for ever, when their data peer is dead
+    bool private_data;
+    bool elastic;               // ... and it goes on without a data peer after a while
+    char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities, which come back with their texts
     uint32_t stages;
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters;
     char program[1024];
@@ -154,6 +158,11 @@ struct swarm {
 
 // up_children.c
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
+// The data peer with its share of the private data, and its identity.
+braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error);
+// With private data: where identities are kept until the end, and their end.
+braid_err swarm_open_keys(swarm *s, braid_error *error);
+void swarm_close_keys(swarm *s);
 void child_command(child *c, const char *text);
 void child_kill(child *c);
 // Closes what is left of every child, which must be dead; call before the loop ends.
