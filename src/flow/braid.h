@@ -13,6 +13,7 @@ enum {
     BRAID_SHARED_PATH = 16,   // halves in a label when data peers share: those nearest
     BRAID_TRIES = 2,          // drafts that may be begun in vain until neighbours come or go
     BRAID_SHIFT_WAIT = 24,    // delays that a small gain waits, so that who gains most goes first
+    BRAID_SPAN = 1 << 10,     // eras from one restored flow to the next (braid_mode.c)
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,

@@ -9,7 +9,8 @@
 // between, the kept flow comes back, and is mended.
 //
 // All must do the same, for the two ways need other labels. Eras tell: who finds that the next is due begins it and tells its
-// neighbours; who hears of a later era than its own enters it and tells on.
+// neighbours; who hears of a later era than its own enters it and tells on. The eras of a span have the same restorations behind
+// them: what the two ends of a link say of its units counts only between two that are in the same span, however they came there.
 #include "flow/braid.h"
 
 enum {
@@ -29,14 +30,19 @@ enum {
 
 // What an era is, by its number.
 typedef enum era_kind {
-    ERA_RESTORED,  // without prices, from the flow that was kept
-    ERA_STILL,     // without prices and tokens: what is under way ends
-    ERA_DRAFT,     // with prices
-    ERA_PLAIN,     // without prices, from the flow that there is
-    ERA_KINDS
+    ERA_STILL,  // without prices and tokens: what is under way ends
+    ERA_DRAFT,  // with prices
+    ERA_PLAIN,  // without prices, from the flow that there is
+    ERA_KINDS,
+    ERA_RESTORED = ERA_KINDS  // without prices, from the flow that was kept: the first of a span, so later than all before it
 } era_kind;
 
-static era_kind kind_of(uint32_t era) { return (era_kind)(era % ERA_KINDS); }
+static era_kind kind_of(uint32_t era) {
+    uint32_t place = era % BRAID_SPAN;
+    return place == 0 ? ERA_RESTORED : (era_kind)((place - 1) % ERA_KINDS);
+}
+
+static uint32_t span_of(uint32_t era) { return era / BRAID_SPAN; }
 
 static uint32_t next_of(uint32_t era, era_kind kind) {
     do era++;
@@ -123,23 +129,23 @@ static void restore_flow(braid *b, bool kept) {
 
 static void enter(braid *b, uint32_t era, uint32_t tries, uint32_t drafts) {
     if (era > BRAID_LAST_ERA) return;  // which somebody made up; it is one without prices
-    bool drafted = b->shared;
+    bool drafted = b->shared, restores = era == 0 || span_of(era) != span_of(b->era);
     b->era = era;
     b->tries = tries;
     b->drafts = drafts;
     b->era_since = b->r.now;
     b->shared = kind_of(era) == ERA_DRAFT;
-    if (b->shared && !drafted) keep_flow(b);
     if (b->shared != drafted) {
         b->label_limit = b->shared ? b->shared_limit : b->label_room;
         braid_unsettle_price(b);
         change_labels(b);
     }
-    b->prolongs = b->shared && drafted;
+    b->prolongs = b->shared && drafted && !restores;
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !b->prolongs; side++) {
         EACH_NEIGHBOUR(&b->r, side, s) say(b, b->r.slot[side][s].peer);
     }
-    if (kind_of(era) == ERA_RESTORED) restore_flow(b, drafted);
+    if (restores) restore_flow(b, drafted);
+    if (b->shared && !drafted) keep_flow(b);
     if (!b->r.is_source) braid_fit(b);
 }
 
@@ -267,6 +273,6 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
 
 // What it says of units is about the draft that is no more.
 bool braid_mode_deaf(const braid *b, int previous, int next) {
-    if (b->era == 0 || kind_of(b->era) != ERA_RESTORED || (previous < 0 && next < 0)) return false;
-    return heard_of(b, previous, next) < b->era;
+    if (previous < 0 && next < 0) return false;
+    return span_of(heard_of(b, previous, next)) < span_of(b->era);
 }

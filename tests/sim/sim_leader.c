@@ -161,6 +161,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 501916, .real = true, .elastic = true, .partitions = true},
     // who was suspected was asked for the state of the start at every step, ten thousand times in twelve seconds
     {.first = 5002091, .flaps = true, .odd = true, .short_stores = true},
+    // routers: who had been cut off restored the flow in an era that the others had passed by
+    {.first = 7021238, .real = true, .flaps = true, .partitions = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

@@ -93,6 +93,7 @@ static void some_units(world *w, router_message *m) {
 static void some_era(world *w, router_message *m) {
     m->why = BRAID_ERA;
     m->cost = chance(w, 600) ? BRAID_LAST_ERA - below(w, 8) : w->era + below(w, 5);
+    if (chance(w, 5)) m->cost = (m->cost / BRAID_SPAN + 1) * BRAID_SPAN;
     m->units = below(w, BRAID_TRIES + 1);
     m->taken_back = below(w, 26);
     if (m->cost > w->era && m->cost < BRAID_LAST_ERA - 8) w->era = m->cost;
