@@ -42,16 +42,19 @@ static bool wanted(const peer *p, uint32_t m) {
     return microbatch_planned(p, m);
 }
 
-// The furthest stage that has computed it; what is past home is further than any.
+// The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
+// it must go home like others, and wait for a slot there that others may hold.
 static uint32_t front_of(const peer *p, uint32_t m) {
     const owned *o = &p->owned[m];
     uint32_t front = 0;
-    for (uint16_t s = 1; s < p->run.stages; s++) {
+    bool past = o->phase > OWNED_FORWARD;
+    for (uint16_t s = 1; s < p->run.stages && !past; s++) {
         const owned_stage *st = &o->stage[s];
-        if (st->committed || st->backward_done || st->returning) return p->run.stages;
-        if (st->forward_done) front = s;
+        bool was_home = st->committed || st->backward_done || st->returning;
+        if (was_home || st->forward_done) front = s;
+        past = was_home && s + 1 == p->run.stages;
     }
-    return o->phase > OWNED_FORWARD ? p->run.stages : front;
+    return past ? p->run.stages : front;
 }
 
 // What is taken over holds slots of others, so it comes first, the furthest before all.

@@ -139,10 +139,11 @@ static void tick_plan(sim_cluster *s, uint32_t node) {
 
 static void leader_look(sim_cluster *s, uint32_t node) {
     const peer_view *v = &s->node[node].view;
-    if (!v->leads || (s->leader == node && s->lost_leader_ns == 0) || v->term < s->leader_term) return;
+    if (!v->leads || v->term < s->leader_term) return;
+    s->leader_term = v->term;
+    if (s->leader == node && s->lost_leader_ns == 0) return;
     s->stats->leaders += s->leader != node;
     s->leader = node;
-    s->leader_term = v->term;
     if (s->lost_leader_ns == 0) return;
     uint64_t without = s->now - s->lost_leader_ns;
     s->stats->leader_deaths++;

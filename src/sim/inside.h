@@ -92,6 +92,7 @@ typedef struct sim_node {
     bool busy;
     job job;
     uint64_t job_serial, job_ns, job_generation;
+    uint16_t job_stage;  // the peer's when it began
     rng random;              // compute jitter
     message_set eager;       // SIM_MUTANT_EAGER_WEIGHT: added already
     uint64_t eager_iteration;

@@ -146,7 +146,7 @@ static void state_from_disk(sim_cluster *s, uint32_t node, const job *work, cons
 }
 
 bool sim_save_concerns(const sim_node *n, const job *work) {
-    bool of_another = (work->kind == JOB_STATE_GET || work->kind == JOB_NAMES_GET) && work->stage != n->view.stage;
+    bool of_another = (work->kind == JOB_STATE_GET || work->kind == JOB_NAMES_GET) && work->stage != n->job_stage;
     return of_another || work->kind == JOB_SAVE_NAMES || work->kind == JOB_SAVE || work->kind == JOB_SAVE_END || work->kind == JOB_SAVE_FIND;
 }
 

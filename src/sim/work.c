@@ -42,6 +42,7 @@ bool sim_job_take(sim_cluster *s, uint32_t node, const job *work) {
     if (sim_failed(s)) return false;
     peer_look(n->peer, &n->view);
     n->job_generation = n->view.generation;
+    n->job_stage = n->view.stage;
     sim_check_job(s, node, work);
     return !sim_failed(s);
 }

@@ -163,6 +163,10 @@ static const sim_campaign once_stuck[] = {
     {.first = 5002091, .flaps = true, .odd = true, .short_stores = true},
     // routers: who had been cut off restored the flow in an era that the others had passed by
     {.first = 7021238, .real = true, .flaps = true, .partitions = true, .short_stores = true},
+    // the checker took the older of two leaders for the newer one when that had led before
+    {.first = 8010772, .private_data = true, .partitions = true, .odd = true, .short_stores = true},
+    // the harness asked the disk for what a relay had begun to read before it was moved to another stage
+    {.first = 8015140, .real = true, .elastic = true, .partitions = true, .data_deaths = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

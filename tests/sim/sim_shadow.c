@@ -108,14 +108,17 @@ static void test_random(void **state) {
     assert_true(promotions > stage_deaths / 2);
 }
 
-// Those who had a stage's state were expelled, and then those died for whose sake they had been.
-static void test_the_expelled_bring_it_back(void **state) {
+// Schedules that ended nowhere.
+static void test_no_schedule_ends_nowhere(void **state) {
     (void)state;
     const sim_campaign once_stuck[] = {
+        // those who had a stage's state were expelled, and then those died for whose sake they had been
         {.first = 163, .data_deaths = true},
         {.first = 20171},
         // one came back, and waited for results of the iteration before it that only shadows could have had
         {.first = 5000161, .flaps = true},
+        // what had been home, until its last stage died, kept its owner's only slot from what held the last slot of that stage
+        {.first = 8000411, .flaps = true},
     };
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
         sim_campaign campaign = once_stuck[i];
@@ -141,7 +144,7 @@ static void test_mutants_are_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_the_dead_return),
-        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_the_expelled_bring_it_back),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_no_schedule_ends_nowhere),      cmocka_unit_test(test_random),
         cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
