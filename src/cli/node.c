@@ -35,7 +35,7 @@ static const char examples[] =
 // It joins as soon as this peer works for a stage.
 static void begin_shadow(node_session *s, const braid_id *self, const char *run_ticket) {
     const node_flags *f = s->flags;
-    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
+    const node_shadow shadow = {.ticket = run_ticket, .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .state_directory = f->state_directory, .threads = f->threads, .capacity = f->capacity, .max_memory = f->max_memory};
     braid_error error;
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
@@ -180,7 +180,7 @@ int cli_node(int argc, char **argv) {
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
-        {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "where others reach this peer", .fallback = "found out"},
+        {"public-address", OPTION_TEXT, &f.public_address, .unit = "HOST:PORT", .help = "where others reach this peer; port 0: the one that it listens on", .fallback = "found out"},
         {"identity", OPTION_TEXT, &f.identity, .unit = "PATH", .help = "key file, made when missing (braid keygen)", .fallback = "PATH.key with --log PATH, else a new key each time"},
         {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute", .min = 1, .max = 1024},
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says, as far as memory goes"},

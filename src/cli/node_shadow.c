@@ -1,6 +1,6 @@
 #include "cli/node_shadow.h"
 
-#include "wire/limits.h"
+#include "node/address.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,14 +12,14 @@
 
 extern char **environ;
 
-enum { MOST_ARGUMENTS = 20, NUMBER_TEXT = 24, NUMBERS = 3 };
+enum { MOST_ARGUMENTS = 24, NUMBER_TEXT = 24, NUMBERS = 3 };
 
 typedef struct arguments {
     char *list[MOST_ARGUMENTS + 1];
     uint32_t count, number_count;
     char numbers[NUMBERS][NUMBER_TEXT];
     char beside[2 * BRAID_ID_BYTES + 1];
-    char listen[WIRE_MAX_ADDRESS + 4];
+    char listen[WIRE_MAX_ADDRESS], public_address[WIRE_MAX_ADDRESS], patience[NUMBER_TEXT];
 } arguments;
 
 static void add(arguments *a, const char *text) {
@@ -35,12 +35,13 @@ static void add_number(arguments *a, const char *flag, uint64_t value) {
     add(a, text);
 }
 
-static void add_listen(arguments *a, const char *parents) {
-    const char *colon = parents ? strrchr(parents, ':') : NULL;
-    if (!colon) return;
-    snprintf(a->listen, sizeof a->listen, "%.*s:0", (int)(colon - parents), parents);
+static void add_addresses(arguments *a, const node_shadow *shadow) {
+    if (!address_beside(shadow->listen, shadow->public_address, a->listen, a->public_address)) return;
     add(a, "--listen");
     add(a, a->listen);
+    if (!a->public_address[0]) return;
+    add(a, "--public-address");
+    add(a, a->public_address);
 }
 
 static void arguments_fill(const node_shadow *shadow, const braid_id *beside, arguments *a) {
@@ -55,7 +56,10 @@ static void arguments_fill(const node_shadow *shadow, const braid_id *beside, ar
     add(a, a->beside);
     add(a, "--state-dir");
     add(a, shadow->state_directory);
-    add_listen(a, shadow->listen);
+    add_addresses(a, shadow);
+    snprintf(a->patience, sizeof a->patience, "%llums", (unsigned long long)((shadow->patience_ns + 999999) / 1000000));
+    add(a, "--patience");
+    add(a, a->patience);
     add_number(a, "--threads", shadow->threads);
     add_number(a, "--capacity", shadow->capacity);
     add_number(a, "--max-memory", shadow->max_memory);

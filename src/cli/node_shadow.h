@@ -10,9 +10,9 @@
 
 typedef struct node_shadow {
     const char *ticket;           // of the run
-    const char *listen;           // the parent's "host:port", or NULL: the shadow takes any port there
+    const char *listen, *public_address;  // the parent's, or NULL: the shadow's are address_beside these
     const char *state_directory;  // where it keeps what it holds
-    uint64_t threads, capacity, max_memory;
+    uint64_t threads, capacity, max_memory, patience_ns;
 } node_shadow;
 
 braid_err node_shadow_start(const node_shadow *shadow, const braid_id *beside, braid_error *error);

@@ -34,15 +34,19 @@ static bool host_read(const char *text, char *host, const char **colon) {
     return strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:*%") == length;
 }
 
-bool address_split(const char *text, char *host, uint16_t *port, braid_error *error) {
+static bool split(const char *text, bool zero, char *host, uint16_t *port, braid_error *error) {
     char own_host[WIRE_MAX_ADDRESS];
     uint16_t own_port;
     const char *colon;
     bool good = host_read(text, host ? host : own_host, &colon) && *(host ? host : own_host) && colon &&
-                port_read(colon + 1, false, port ? port : &own_port);
+                port_read(colon + 1, zero, port ? port : &own_port);
     if (!good) braid_fail(error, BRAID_ARGUMENT, "\"%s\" is not an address; write host:port, as in 192.0.2.7:4711 or [2001:db8::7]:4711", text);
     return good;
 }
+
+bool address_split(const char *text, char *host, uint16_t *port, braid_error *error) { return split(text, false, host, port, error); }
+
+bool address_split_public(const char *text, char *host, uint16_t *port, braid_error *error) { return split(text, true, host, port, error); }
 
 bool address_split_listen(const char *text, char *host, uint16_t *port, braid_error *error) {
     const char *colon;
@@ -59,6 +63,16 @@ bool address_join(const char *host, uint16_t port, char out[WIRE_MAX_ADDRESS]) {
 
 bool address_is_wildcard(const char *host) {
     return !*host || strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+bool address_beside(const char *listen, const char *known, char own_listen[WIRE_MAX_ADDRESS], char own_known[WIRE_MAX_ADDRESS]) {
+    char host[WIRE_MAX_ADDRESS], known_host[WIRE_MAX_ADDRESS];
+    uint16_t port, known_port = 0;
+    own_known[0] = 0;
+    if (!address_split_listen(listen ? listen : "*", host, &port, NULL) || (known && !address_split_public(known, known_host, &known_port, NULL))) return false;
+    bool next = port > 0 && port < UINT16_MAX && known_port > 0 && known_port < UINT16_MAX;
+    if (known && !address_join(known_host, next ? (uint16_t)(known_port + 1) : 0, own_known)) return false;
+    return address_join(*host ? host : "*", next ? (uint16_t)(port + 1) : 0, own_listen);
 }
 
 static bool socket_local(int fd, const struct addrinfo *to, char host[WIRE_MAX_ADDRESS]) {

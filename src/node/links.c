@@ -197,9 +197,9 @@ braid_err node_listen(node *n, braid_error *error) {
     braid_err err = net_listen(n->net, host, port, error);
     if (err) return err;
     if (n->config.public_address) {
-        if (!address_split(n->config.public_address, NULL, NULL, error)) return BRAID_ARGUMENT;
-        strcpy(n->address, n->config.public_address);
-        return net_advertise(n->net, n->address, error);
+        if (!address_split_public(n->config.public_address, host, &port, error)) return BRAID_ARGUMENT;
+        if (address_join(host, port ? port : net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
+        return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
     }
     // A documentation address (RFC 5737) stands for the internet: no packet is sent.
     const char *towards = n->config.role == NODE_LEADER ? "192.0.2.1:1" : n->config.leader.address;

@@ -42,7 +42,7 @@ typedef struct node_config {
     node_role role;
     const identity *identity;       // borrowed
     const char *listen;             // "host:port"; NULL: every address, any port
-    const char *public_address;     // where others reach it; NULL: made from `listen` and the way to the leader
+    const char *public_address;     // where others reach it, port 0: the one it listens on; NULL: made from `listen` and the way to the leader
     ticket leader;                  // whom to join; not for NODE_LEADER
     uint64_t patience_ns;           // how long an unreachable leader is tried, 0: for ever
     const run_config *run;          // copied; leader and data peers

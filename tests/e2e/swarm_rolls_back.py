@@ -47,10 +47,14 @@ def shadows_die_too(directory, seed, solo):
     run = run_with_checkpoints(directory, seed, "nodes")
     leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1")
     ticket = leader.wait_for("ready")["ticket"]
-    relays = [Braid("node", "--join", ticket, "--shadow") for _ in range(2)]
+    relays = [Braid("node", "--join", ticket, "--shadow", "--public-address", "127.0.0.1:0", "--patience", "45s") for _ in range(2)]
     leader.wait_for("iteration", iteration=5)
     stage = {event["peer"]: event["stage"] for event in leader.of("joined") if event["role"] == "relay"}
     relays.sort(key=lambda relay: stage[relay.wait_for("ready")["peer"]])
+    shadow = next(children_of(relays[0].process))
+    with open(f"/proc/{shadow}/cmdline", encoding="ascii") as file:
+        told = file.read().split("\0")
+    expect("45000ms" in told and "127.0.0.1:0" in told, f"a shadow does not know where it is reached, or how patient to be: {told}")
     victims = [relays[1].process.pid, *children_of(relays[0].process)]
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
