@@ -269,6 +269,24 @@ static void test_rows(void **state) {
         }
 }
 
+static void never_called(const void *context, size_t first, size_t count) {
+    (void)context;
+    fail_msg("%zu rows from %zu on", count, first);
+}
+
+static void test_no_rows(void **state) {
+    (void)state;
+    product p = product_new(1, 20, 30, 0);
+    float *c = begin_c(&p.g, &p, false), packed[32 * 30];
+    assert_int_equal(tensor_gemm_packed(p.g.n, p.g.k), sizeof packed / sizeof *packed);
+    tensor_gemm_rows rows = {.before = never_called, .after = never_called, .packed = packed};
+    p.g.m = 0;
+    for (int j = 0; j < POOLS; j++) tensor_gemm_run_rows(pools[j], &p.g, &rows);
+    assert_memory_equal(c, p.c, p.c_floats * sizeof *c);
+    free(c);
+    product_free(&p);
+}
+
 // Not a number and infinity are passed on, zeros do not hide them.
 static void test_bad_numbers(void **state) {
     (void)state;
@@ -304,6 +322,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small),   cmocka_unit_test(test_blocks),      cmocka_unit_test(test_nothing_to_add),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_no_rows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

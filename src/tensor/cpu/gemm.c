@@ -413,6 +413,7 @@ static void run_apart(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm
 }
 
 void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
+    if (g->m == 0) return;
     if (tensor_gemm_packed(g->n, g->k) == 0) {
         run_apart(pool, g, rows);
         return;
