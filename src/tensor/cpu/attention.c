@@ -227,16 +227,16 @@ static void soften_step(float *x, size_t keys, size_t cols, float scale, float *
         lanes_load(&p, x + j * cols);
         lanes_raise(&top, &p);
     }
-    older = (older - top) * scale;
+    LANES_EACH(h) older.part[h] = (older.part[h] - top.part[h]) * scale;
     lanes_exp(&older);
-    sum *= older;
+    LANES_EACH(h) sum.part[h] *= older.part[h];
     lanes_store(s_top, &top), lanes_store(s_factor, &older);
     for (size_t j = 0; j < keys; j++) {
         lanes_load(&p, x + j * cols);
-        p = (p - top) * scale;
+        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
         lanes_exp(&p);
         lanes_store(x + j * cols, &p);
-        sum += p;
+        LANES_EACH(h) sum.part[h] += p.part[h];
     }
     lanes_store(s_sum, &sum);
 }
@@ -271,10 +271,12 @@ static void gradient_step(float *x, float *d, size_t keys, size_t cols, float sc
     lanes_load(&top, s_top), lanes_load(&inverse, s_inverse), lanes_load(&delta, s_delta);
     for (size_t at = 0; at < keys * cols; at += cols) {
         lanes_load(&p, x + at), lanes_load(&slope, d + at);
-        p = (p - top) * scale;
+        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
         lanes_exp(&p);
-        p *= inverse;
-        slope = p * (slope - delta) * scale;
+        LANES_EACH(h) {
+            p.part[h] *= inverse.part[h];
+            slope.part[h] = p.part[h] * (slope.part[h] - delta.part[h]) * scale;
+        }
         lanes_store(x + at, &p), lanes_store(d + at, &slope);
     }
 }

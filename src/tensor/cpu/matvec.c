@@ -43,17 +43,17 @@ static void rows_narrow(const product *p, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const int8_t *bytes = m->bytes + i * groups * MATVEC_GROUP;
         const float *scales = m->scales + i * groups;
-        lanes sum = {0};
+        lanes sum = {{{0}}};
         for (size_t g = 0; g < groups; g++) {
             float wide[MATVEC_GROUP];
-            lanes part = {0}, w, x;
+            lanes part = {{{0}}}, w, x;
             for (size_t k = 0; k < MATVEC_GROUP; k++) wide[k] = (float)bytes[g * MATVEC_GROUP + k];
             for (size_t k = 0; k < MATVEC_GROUP; k += LANES) {
                 lanes_load(&w, wide + k);
                 lanes_load(&x, p->x + g * MATVEC_GROUP + k);
-                part += w * x;
+                LANES_EACH(h) part.part[h] += w.part[h] * x.part[h];
             }
-            sum += part * scales[g];
+            LANES_EACH(h) sum.part[h] += part.part[h] * scales[g];
         }
         p->y[i] = with_bias(m, i, lanes_add(&sum));
     }

@@ -55,23 +55,27 @@ void tensor_norm_forward(tensor_pool *pool, const tensor_norm *n, const float *x
 TENSOR_WIDE
 static void gradient_sums(const float *x, const float *dy, const float *weight, size_t dim, float mean, float *product,
                           float *plain) {
-    lanes sum_product = {0}, sum_plain = {0}, a, b, w;
+    lanes sum_product = {{{0}}}, sum_plain = {{{0}}}, a, b, w;
     size_t i = 0;
     for (; i + LANES <= dim; i += LANES) {
         lanes_load(&a, x + i);
         lanes_load(&b, dy + i);
         lanes_load(&w, weight + i);
-        w *= b;
-        sum_plain += w;
-        sum_product += w * (a - mean);
+        LANES_EACH(h) {
+            w.part[h] *= b.part[h];
+            sum_plain.part[h] += w.part[h];
+            sum_product.part[h] += w.part[h] * (a.part[h] - mean);
+        }
     }
     if (i < dim) {
         lanes_load_some(&a, x + i, dim - i);
         lanes_load_some(&b, dy + i, dim - i);
         lanes_load_some(&w, weight + i, dim - i);
-        w *= b;
-        sum_plain += w;
-        sum_product += w * (a - mean);
+        LANES_EACH(h) {
+            w.part[h] *= b.part[h];
+            sum_plain.part[h] += w.part[h];
+            sum_product.part[h] += w.part[h] * (a.part[h] - mean);
+        }
     }
     *product = lanes_add(&sum_product);
     *plain = lanes_add(&sum_plain);

@@ -29,23 +29,38 @@
 // Part of the function that calls it, so that it has that one's vector width.
 #define LANES_INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 16 };
+// NEON's vectors hold four, and compilers leave wider ones in memory from one turn of a loop to the next.
+#if defined(__aarch64__)
+enum { LANES = 16, LANES_PARTS = 4, LANES_PART = LANES / LANES_PARTS };
+#else
+enum { LANES = 16, LANES_PARTS = 1, LANES_PART = LANES / LANES_PARTS };
+#endif
 
-// Sixteen running values; element i of a row belongs to lane i mod 16.
-typedef float lanes __attribute__((vector_size(64)));
-typedef int32_t lanes_bits __attribute__((vector_size(64)));
+typedef float lanes_part __attribute__((vector_size(LANES_PART * sizeof(float))));
+typedef int32_t lanes_bits __attribute__((vector_size(LANES_PART * sizeof(int32_t))));
 typedef float lanes_half __attribute__((vector_size(32)));
 typedef float lanes_quarter __attribute__((vector_size(16)));
 
-LANES_INLINE void lanes_load(lanes *v, const float *from) { memcpy(v, from, sizeof *v); }
+// Sixteen running values; element i of a row belongs to lane i mod 16.
+typedef struct lanes {
+    lanes_part part[LANES_PARTS];
+} lanes;
 
-LANES_INLINE void lanes_store(float *to, const lanes *v) { memcpy(to, v, sizeof *v); }
+#define LANES_EACH(h) _Pragma("GCC unroll 4") for (size_t h = 0; h < LANES_PARTS; h++)
+
+LANES_INLINE void lanes_load(lanes *v, const float *from) {
+    LANES_EACH(h) memcpy(&v->part[h], from + h * LANES_PART, sizeof v->part[h]);
+}
+
+LANES_INLINE void lanes_store(float *to, const lanes *v) {
+    LANES_EACH(h) memcpy(to + h * LANES_PART, &v->part[h], sizeof v->part[h]);
+}
 
 // The last 0 .. 15 elements of a row, the other lanes zero.
 LANES_INLINE void lanes_load_some(lanes *v, const float *from, size_t count) {
     float some[LANES] = {0};
     for (size_t i = 0; i < count; i++) some[i] = from[i];
-    memcpy(v, some, sizeof *v);
+    lanes_load(v, some);
 }
 
 // Lane i with lane i + 8, then i + 4, i + 2, i + 1.
@@ -60,31 +75,31 @@ LANES_INLINE float lanes_add(const lanes *v) {
 }
 
 LANES_INLINE float lanes_dot(const float *x, const float *y, size_t count) {
-    lanes sum = {0}, a, b;
+    lanes sum = {{{0}}}, a, b;
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         lanes_load(&a, x + i);
         lanes_load(&b, y + i);
-        sum += a * b;
+        LANES_EACH(h) sum.part[h] += a.part[h] * b.part[h];
     }
     if (i < count) {
         lanes_load_some(&a, x + i, count - i);
         lanes_load_some(&b, y + i, count - i);
-        sum += a * b;
+        LANES_EACH(h) sum.part[h] += a.part[h] * b.part[h];
     }
     return lanes_add(&sum);
 }
 
 LANES_INLINE float lanes_sum(const float *x, size_t count) {
-    lanes sum = {0}, a;
+    lanes sum = {{{0}}}, a;
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         lanes_load(&a, x + i);
-        sum += a;
+        LANES_EACH(h) sum.part[h] += a.part[h];
     }
     if (i < count) {
         lanes_load_some(&a, x + i, count - i);
-        sum += a;
+        LANES_EACH(h) sum.part[h] += a.part[h];
     }
     return lanes_add(&sum);
 }
@@ -120,16 +135,18 @@ LANES_INLINE float wide_exp(float x) {
 
 // Where x is larger, x.
 LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
-    lanes_bits larger = *x > *top;
-    *top = (lanes)(((lanes_bits)*x & larger) | ((lanes_bits)*top & ~larger));
+    LANES_EACH(h) {
+        lanes_bits larger = x->part[h] > top->part[h];
+        top->part[h] = (lanes_part)(((lanes_bits)x->part[h] & larger) | ((lanes_bits)top->part[h] & ~larger));
+    }
 }
 
 // wide_exp of each. (A loop over sixteen would be taken apart before it could become vectors.)
 LANES_INLINE void lanes_exp(lanes *x) {
     float in[LANES], out[LANES];
-    memcpy(in, x, sizeof in);
+    lanes_store(in, x);
     for (size_t l = 0; l < LANES; l++) out[l] = wide_exp(in[l]);
-    memcpy(x, out, sizeof out);
+    lanes_load(x, out);
 }
 
 LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
