@@ -311,7 +311,8 @@ bool report_to_line(const report *r, const report_event *e, char line[REPORT_LIN
     if (!compose_line(r, e, line)) return false;
     // Names and reasons may come from other machines: they must not steer the terminal.
     for (char *c = line; *c; c++) {
-        if ((*c >= 0 && *c < ' ' && *c != '\n') || *c == 0x7f) *c = '?';
+        unsigned char byte = (unsigned char)*c;
+        if ((byte < ' ' && byte != '\n') || byte == 0x7f) *c = '?';
     }
     return true;
 }

@@ -222,12 +222,11 @@ static braid_err finish_root(yaml *file, braid_error *error) {
 static braid_err check_text(const yaml *file, const char *text, size_t length, braid_error *error) {
     unsigned line = 1, column = 1;
     for (size_t i = 0; i < length;) {
-        char c = text[i];
-        bool control = (c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
+        unsigned char c = (unsigned char)text[i];
+        bool control = (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
         size_t bytes = control ? 0 : utf8_bytes(text + i, length - i);
         if (bytes == 0)
-            return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8",
-                           (unsigned char)c);
+            return fail_at(file, line, column, error, "not text: byte 0x%02x is no character of UTF-8", c);
         column = c == '\n' ? 1 : column + 1;
         line += c == '\n';
         i += bytes;
