@@ -12,6 +12,10 @@ static void effect_send(node *n, const effect *e) {
     const void *data = NULL;
     if (e->blob) {
         data = blobs_data(n->blobs, e->blob, &bytes);
+        if (e->blob_bytes > 0) {
+            data = (const uint8_t *)data + e->blob_offset;
+            bytes = e->blob_bytes;
+        }
         blobs_hold(n->blobs, e->blob);
         measure_sent(&n->measure, bytes);
     }
@@ -52,7 +56,7 @@ static void effect_exit(node *n, const effect *e) {
 // What a job reads stays while it runs, whatever the core releases meanwhile.
 static void job_blobs(node *n, const job *work, void (*each)(blobs *, blob_id)) {
     if (work->in) each(n->blobs, work->in);
-    for (uint32_t i = 0; work->kind == JOB_REDUCE && i < work->inputs; i++)
+    for (uint32_t i = 0; i < work->inputs; i++)
         if (work->input[i] != JOB_OWN_SUM) each(n->blobs, work->input[i]);
 }
 

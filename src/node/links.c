@@ -78,7 +78,7 @@ static void on_payload_sent(void *context, uint64_t token) {
 // A message that the core can take, or the reason why this link is of no use.
 static const char *message_fault(node *n, const uint8_t *bytes, size_t count, const void *payload, uint64_t payload_bytes) {
     if (!message_decode(bytes, count, &n->msg)) return "it sent a malformed message";
-    if (message_has_payload(n->msg.kind) != (payload_bytes > 0)) return "it sent a message whose tensor is missing, or has no place";
+    if (message_has_payload(&n->msg) != (payload_bytes > 0)) return "it sent a message whose tensor is missing, or has no place";
     if (payload_bytes && !payload) return "no memory for the tensor that it sent";
     return NULL;
 }

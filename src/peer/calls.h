@@ -7,6 +7,7 @@ message *peer_compose(peer *p, message_kind kind);
 // Sends p->scratch. False when there is no link; who must be heard says it again later.
 bool peer_send(peer *p, uint32_t contact_index, blob_id blob);
 bool peer_send_member(peer *p, member_id to, blob_id blob);
+bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64_t bytes);
 bool peer_send_leader(peer *p);
 void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
@@ -84,6 +85,7 @@ void held_weight_done(peer *p, const task *t, const job_result *r);
 // ---- send.c: passing tensors on and guarding them -----------------------------------------------------------------
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
+void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_retry_waiting(peer *p);
 void send_member_gone(peer *p, member_id gone);
 // No ACCEPT within its limit.
@@ -92,6 +94,16 @@ void sends_tick(peer *p);
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
+
+// ---- parcel.c: tensors that somebody carries -----------------------------------------------------------------------
+// Sends p->scratch, a FORWARD or BACKWARD, with the tensor, by the best way.
+bool parcel_send(peer *p, sending *s, member_id to, blob_id blob);
+// The tensor of that FORWARD or BACKWARD comes in pieces.
+bool parcel_announced(peer *p, const message *msg);
+void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void on_uncarried(peer *p, const message *msg);
+void parcel_joined(peer *p, const task *t, const job_result *r);
+void parcels_tick(peer *p);
 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);

@@ -233,6 +233,7 @@ static held *forward_entry(peer *p, const message_forward *body) {
 
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_forward *body = &msg->u.forward;
+    if (parcel_announced(p, msg)) return;
     if (body->home) {
         if (bytes == p->run.activation_bytes) own_home(p, msg, blob);
         else peer_release(p, &blob);
@@ -327,6 +328,7 @@ static void backward_again(peer *p, const message_backward *body, member_id send
 }
 
 void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    if (parcel_announced(p, msg)) return;
     const message_backward *body = &msg->u.backward;
     uint32_t m = body->subject.m;
     uint8_t reason = refusal(p, msg, bytes, &body->subject);

@@ -23,6 +23,7 @@ enum {
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
+    PEER_MAX_ARRIVALS = 32,         // tensors on their way that somebody carries
     PEER_MAX_SHADOWS = 4,           // of one stage
     PEER_KEPT_FORMER = 64,
     PEER_KEPT_CHECKPOINTS = 4,      // the newest that the log names
@@ -108,11 +109,18 @@ typedef enum send_state {
 typedef struct sending {
     uint8_t state;
     member_id to;
+    member_id by;           // it goes in pieces by way of this member, as parcel `serial`; 0: straight
+    uint32_t serial;
+    member_id failed;       // who was to carry it last, and did not bring it there
+    uint32_t failures;      // of carriers that live
+    uint64_t carried_ns;    // it should be taken within this
     uint64_t sent_ns, deadline_ns, waiting_since_ns;
     uint32_t tried_count;
     member_id tried[PEER_MAX_TRIED];
 } sending;
 
+// On whose line it is; 0: on nobody's.
+static inline member_id send_line(const sending *s) { return s->state != SEND_SENT ? 0 : s->by != 0 ? s->by : s->to; }
 static inline bool send_pending(const sending *s) { return s->state == SEND_WAITING || s->state == SEND_SENT || s->state == SEND_ACCEPTED; }
 
 typedef struct held {
@@ -141,6 +149,24 @@ typedef struct held {
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE
     uint64_t spent_ns;       // compute booked on it so far
 } held;
+
+// A tensor that somebody carries, on its way to me.
+typedef struct arrival {
+    member_id origin;        // 0: none
+    uint32_t serial;
+    member_id me;            // who I was when it was first heard of,
+    uint64_t fence;          // and as of which past
+    bool announced, joining; // by its FORWARD or BACKWARD; its pieces are being put together
+    uint16_t count, got;     // pieces
+    blob_id piece[WIRE_MAX_PIECES];
+    uint64_t touched_ns;
+    uint8_t kind;
+    uint64_t iteration;
+    union {
+        message_forward forward;
+        message_backward backward;
+    } u;
+} arrival;
 
 // ---- a microbatch at its owner ------------------------------------------------------------------------------------
 
@@ -504,6 +530,7 @@ struct peer {
     bool sum_dirty;         // the host's sum holds something
 
     owned *owned;           // [microbatches]
+    arrival arrival[PEER_MAX_ARRIVALS];
     takeover takeover;
     uint64_t starved_ns;    // since when what I took over finds no slot, 0: nothing does
     aggregation aggregation;

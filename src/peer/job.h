@@ -35,6 +35,7 @@ typedef enum job_kind {
     JOB_STATE_INIT,   // fresh weights from the run's seed, or a checkpoint that the host holds; at `version`, whatever was there before
     JOB_LEAVES,       // -> blob of 32-byte hashes of the weights' blocks
     JOB_SUM_CLEAR,    // the sum := 0
+    JOB_JOIN,         // `input` blobs, one behind the other -> blob
     JOB_SAVE_NAMES,   // leader: blob of the names of all blocks of `stage` at `version` -> the checkpoint being written; the root of them
     JOB_SAVE,         // leader: blob of state blocks [first, first + count) of `stage` -> the checkpoint being written
     JOB_SAVE_END,     // leader: finishes the checkpoint of `version`; `hash` = weights' hash
@@ -60,7 +61,7 @@ typedef struct job {
     uint64_t tokens;   // JOB_REDUCE, JOB_DECIDE
     bool final;        // JOB_SAVE_END: the run's last checkpoint
     braid_hash weights;  // JOB_SAVE_FIND
-    uint32_t inputs;   // JOB_REDUCE
+    uint32_t inputs;   // JOB_REDUCE, JOB_JOIN
     blob_id input[WIRE_MAX_STAGE_MEMBERS];
     double norm2;      // JOB_DECIDE: of the averaged gradient, all stages
     float clip, learning_rate, bias1, bias2;  // JOB_APPLY

@@ -62,6 +62,8 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
     void *view_memory = carve(&c, 1, view_bytes);
     size_t plan_bytes = route_plan_bytes(run, config);
     void *plan_memory = carve(&c, 1, plan_bytes);
+    size_t lines_bytes = route_lines_bytes(run);
+    void *lines_memory = carve(&c, 1, lines_bytes);
     route_known *known = carve(&c, view_bytes > 0 ? ROUTE_MAX_KNOWN : 0, sizeof(route_known));
     if (p != NULL) {
         p->effects = effects;
@@ -78,6 +80,7 @@ static size_t carve_all(uint8_t *memory, const peer_run *run, const peer_config 
         p->ring = ring;
         p->routing.view_memory = view_memory;
         p->routing.plan = plan_bytes > 0 ? plan_memory : NULL;
+        p->routing.lines = lines_bytes > 0 ? lines_memory : NULL;
         p->routing.known = known;
     }
     if (config->kind == MEMBER_DATA) carve_owner(&c, run, p, microbatches);
@@ -182,7 +185,7 @@ static bool send_local(peer *p, blob_id blob) {
     return true;
 }
 
-bool peer_send(peer *p, uint32_t contact_index, blob_id blob) {
+static bool send_part(peer *p, uint32_t contact_index, blob_id blob, uint64_t offset, uint64_t part) {
     if (contact_index == NO_CONTACT) return send_local(p, blob);
     contact *c = &p->contacts[contact_index];
     if (c->link != LINK_UP) return false;
@@ -195,9 +198,18 @@ bool peer_send(peer *p, uint32_t contact_index, blob_id blob) {
     e->byte_count = count;
     e->message_kind = p->scratch.kind;
     e->blob = blob;
+    e->blob_offset = offset;
+    e->blob_bytes = part;
     c->sent_ns = p->now;
     contact_touch(p, contact_index);
     return true;
+}
+
+bool peer_send(peer *p, uint32_t contact_index, blob_id blob) { return send_part(p, contact_index, blob, 0, 0); }
+
+bool peer_send_part(peer *p, member_id to, blob_id blob, uint64_t offset, uint64_t bytes) {
+    const member *m = member_find(p, to);
+    return m != NULL && send_part(p, m->contact, blob, offset, bytes);
 }
 
 bool peer_send_member(peer *p, member_id to, blob_id blob) {
@@ -284,7 +296,7 @@ static bool leads_others(uint8_t kind) { return kind == MESSAGE_LOG || kind == M
 
 // Words about who is there, which no reduction waits for.
 static bool is_trifle(uint8_t kind) {
-    return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_SOUNDED);
+    return kind == MESSAGE_HEARTBEAT || kind == MESSAGE_ROUTE || kind == MESSAGE_VIEW || (kind >= MESSAGE_LINES && kind <= MESSAGE_UNCARRIED);
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
@@ -312,6 +324,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_FORWARD: on_forward(p, msg, blob, bytes); return;
     case MESSAGE_BACKWARD: on_backward(p, msg, blob, bytes); return;
     case MESSAGE_DATA: on_data(p, msg, blob); return;
+    case MESSAGE_CARRY: on_carry(p, msg, blob, bytes); return;
     default: break;
     }
     peer_release(p, &blob);
@@ -330,6 +343,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LINES: on_lines(p, msg); break;
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
+    case MESSAGE_UNCARRIED: on_uncarried(p, msg); break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
@@ -426,6 +440,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
         reduce_tick(p);
         takeover_tick(p);
         private_tick(p);
+        parcels_tick(p);
         own_tick(p);
         hold_tick(p);
         sends_tick(p);

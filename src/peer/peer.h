@@ -122,6 +122,7 @@ typedef struct peer_config {
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
+    uint8_t carried_percent;    // of tensors that go by way of somebody however quick the line is; 0 outside of tests
     peer_view_mutant view_mutant;
 } peer_config;
 
@@ -210,7 +211,7 @@ typedef enum repair_phase { REPAIR_FORWARD, REPAIR_BACKWARD, REPAIR_COMMITTED, R
 const char *repair_phase_name(uint8_t phase);
 
 typedef enum effect_kind {
-    EFFECT_SEND,     // `bytes` (an encoded message) to `id`, with `blob` when not 0; bulk when it has a blob
+    EFFECT_SEND,     // `bytes` (an encoded message) to `id`, with `blob` when not 0, or `blob_bytes` of it; bulk when it has a blob
     EFFECT_DIAL,     // connect to `id` at `address`; EVENT_LINK_UP or EVENT_LINK_DOWN follows
     EFFECT_CLOSE,    // the link to `id`
     EFFECT_JOB,
@@ -230,6 +231,7 @@ typedef struct effect {
     size_t byte_count;
     uint8_t message_kind;  // of `bytes`, for counting
     blob_id blob;
+    uint64_t blob_offset, blob_bytes;  // blob_bytes 0: the whole of it
     const job *job;
     const log_entry *entry;
     tell tell;

@@ -65,8 +65,6 @@ static uint32_t source_index(const routing *r, member_id id) {
 static void stop(peer *p) {
     routing *r = &p->routing;
     for (uint32_t i = 0; i < r->links; i++) route_view_closes(p, &r->link[i]);
-    memset(r->lines_told_ns, 0, sizeof r->lines_told_ns);  // other data peers may stand in other places
-    memset(r->lines_told, 0, sizeof r->lines_told);
     r->router = NULL;
     r->links = 0;
     r->epoch = 0;
@@ -259,6 +257,7 @@ static void refresh(peer *p) {
 
 // ---- costs --------------------------------------------------------------------------------------------------------
 
+int64_t route_hop_cost(const route_link *l) { return l->hop_cost != 0 ? l->hop_cost : route_cost_of(l); }
 int64_t route_cost_of(const route_link *l) { return l->measured.cost != 0 ? l->measured.cost : unknown_cost; }
 
 // What waited behind another tensor of this link set out when that was through: the wait says nothing of the link.
@@ -267,6 +266,7 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     if (l == NULL) return;
     bool waited = l->taken_ns > sent_ns;
     measure_transfer(&l->measured, MEASURE_TO, bytes, (int64_t)(p->now - (waited ? l->taken_ns : sent_ns)), !waited);
+    if (!waited) route_line_crossed(p, to, bytes, (int64_t)(p->now - sent_ns));
     l->taken_ns = p->now;
 }
 
@@ -299,7 +299,10 @@ static void look_at_costs(peer *p) {
         if (!l->up || m == NULL || !route_is_next(p, l->member)) continue;
         int64_t theirs = (int64_t)route_time_at(p, m);
         if (!measured(&l->measured) && r->view == NULL) l->measured.guessed_rate = guess_rate(r, l);
-        if (!measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes)) continue;
+        bool news = measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes);
+        int64_t hop = route_cost_of(l) - route_saves(p, l->member);
+        l->hop_cost = l->measured.cost == 0 ? 0 : hop > 1 ? hop : 1;
+        if (!news) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
         route_say(p, l);
     }

@@ -20,7 +20,7 @@ static int64_t home_from_here(const peer *p, uint32_t k) {
             there = l->home[k];
             if (there == 0) continue;
         }
-        int64_t whole = route_cost_of(l) + there;
+        int64_t whole = route_hop_cost(l) + there;
         if (least == 0 || whole < least) least = whole;
     }
     return least;
@@ -34,7 +34,7 @@ static bool differs(int64_t now, int64_t said) {
 
 void route_home_tell(peer *p) {
     routing *r = &p->routing;
-    if (p->stage == 0 || p->run.routing != ROUTER_BRAID || !route_worth_sounding(p)) return;
+    if (p->stage == 0 || p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return;
     int64_t home[ROUTER_MAX_SOURCES];
     for (uint32_t k = 0; k < r->sources; k++) home[k] = home_from_here(p, k);
     for (uint32_t i = 0; i < r->links; i++) {
@@ -61,7 +61,7 @@ void route_home_heard(peer *p, route_link *l, const route_part *part) {
 // While a microbatch is on the quickest line, whoever it goes to could compute all that it can hold.
 bool route_by_time(const peer *p) {
     const routing *r = &p->routing;
-    if (p->run.routing != ROUTER_BRAID || !route_worth_sounding(p)) return false;
+    if (p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return false;
     bool any = false;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
@@ -85,12 +85,12 @@ static int64_t line_wait(const peer *p, const route_link *l) {
     }
     if (waiting == 0) return 0;
     if ((int64_t)first > since) since = (int64_t)first;
-    int64_t left = waiting * route_cost_of(l) - ((int64_t)p->now - since) / MEASURE_UNIT_NS;
+    int64_t left = waiting * route_hop_cost(l) - ((int64_t)p->now - since) / MEASURE_UNIT_NS;
     return left > 0 ? left : 0;
 }
 
 // Until home by that link, of which home is known.
-int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return line_wait(p, l) + route_cost_of(l) + l->home[source]; }
+int64_t route_time_by(const peer *p, const route_link *l, uint32_t source) { return line_wait(p, l) + route_hop_cost(l) + l->home[source]; }
 
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time) {
     const routing *r = &p->routing;

@@ -20,7 +20,6 @@ void route_link_close(peer *p, route_link *l) {
     l->up = l->broken = false;
     l->heard = l->sent = l->got = l->told = 0;
     l->session = 0;
-    l->train = l->heard_train = 0;
     memset(l->home, 0, sizeof l->home);
     memset(l->home_said, 0, sizeof l->home_said);
 }

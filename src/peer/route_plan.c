@@ -1,11 +1,9 @@
-// The ways of an iteration where lines are slow beside computing: each peer tells data peers what its lines cost, and they plan
+// The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_lines.c), and data peers plan
 // (src/flow/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
 // long, chooses by itself (route_home.c).
 #include "peer/internal.h"
 
 #include <string.h>
-
-static const uint64_t lines_again_ns = 10000000000;  // what was told is told again: it may have been lost
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
@@ -16,78 +14,6 @@ static bool plans(const peer_run *run, const peer_config *config) {
 
 size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
     return plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
-}
-
-// ---- what lines cost ----------------------------------------------------------------------------------------------
-
-static void my_lines(const peer *p, message_lines *lines) {
-    const routing *r = &p->routing;
-    lines->count = 0;
-    for (uint32_t i = 0; i < r->links && lines->count < WIRE_MAX_LINES; i++) {
-        const route_link *l = &r->link[i];
-        bool known = measure_value(&l->measured.rate[MEASURE_TO]) != 0 && l->measured.cost != 0;
-        if (!l->up || !known || !route_is_next(p, l->member)) continue;
-        lines->line[lines->count].member = (uint32_t)l->member;
-        lines->line[lines->count++].cost = (uint32_t)route_cost_of(l);
-    }
-}
-
-static uint64_t hash_of(const message_lines *lines) {
-    uint64_t hash = 1;
-    for (uint32_t i = 0; i < lines->count; i++) hash = rng_seed(rng_seed(hash, lines->line[i].member), lines->line[i].cost);
-    return hash;
-}
-
-static bool small_enough(const peer *p) { return p->member_count <= SCHEDULE_MAX_PEERS; }
-
-void route_lines_tell(peer *p) {
-    routing *r = &p->routing;
-    message_lines lines;
-    if (!small_enough(p) || p->run.stages > SCHEDULE_MAX_STAGES || !route_by_time(p)) return;
-    my_lines(p, &lines);
-    uint64_t hash = hash_of(&lines);
-    for (uint32_t k = 0; k < r->sources; k++) {
-        bool again = p->now >= r->lines_told_ns[k] + lines_again_ns;
-        if (r->source[k] == p->me || (hash == r->lines_told[k] && !again)) continue;
-        peer_compose(p, MESSAGE_LINES)->u.lines = lines;
-        if (!peer_send_member(p, r->source[k], 0)) continue;
-        r->lines_told[k] = hash;
-        r->lines_told_ns[k] = p->now;
-    }
-}
-
-static route_lines *lines_of(route_plan *plan, member_id of) {
-    for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS; i++)
-        if (plan->lines[i].member == of) return &plan->lines[i];
-    return NULL;
-}
-
-void on_lines(peer *p, const message *msg) {
-    route_plan *plan = p->routing.plan;
-    if (plan == NULL) return;
-    route_lines *lines = lines_of(plan, msg->sender);
-    for (uint32_t i = 0; i < SCHEDULE_MAX_PEERS && lines == NULL; i++)  // a place of nobody, or of one who is gone
-        if (plan->lines[i].member == 0 || member_find(p, plan->lines[i].member) == NULL) lines = &plan->lines[i];
-    if (lines == NULL) return;
-    lines->member = msg->sender;
-    lines->said = msg->u.lines;
-}
-
-static const uint64_t unheard_cost = (uint64_t)1 << 28;
-
-uint64_t route_line_cost(const peer *p, member_id from, member_id to) {
-    message_lines mine;
-    const message_lines *said = NULL;
-    if (from == p->me) {
-        my_lines(p, &mine);
-        said = &mine;
-    } else if (p->routing.plan != NULL) {
-        const route_lines *lines = lines_of(p->routing.plan, from);
-        said = lines == NULL ? NULL : &lines->said;
-    }
-    for (uint32_t i = 0; said != NULL && i < said->count; i++)
-        if (said->line[i].member == to) return said->line[i].cost;
-    return unheard_cost;
 }
 
 // ---- the plan -----------------------------------------------------------------------------------------------------
@@ -124,7 +50,7 @@ static bool gather(const peer *p, schedule *s, cast *c) {
 static void draw_lines(const peer *p, schedule *s, const cast *c, uint32_t from, const message_lines *said) {
     for (uint32_t i = 0; i < said->count; i++) {
         uint32_t to = index_of(c, said->line[i].member);
-        if (to == SCHEDULE_MAX_PEERS || c->peer[to]->stage != (c->peer[from]->stage + 1) % p->run.stages) continue;
+        if (said->line[i].cost == 0 || to == SCHEDULE_MAX_PEERS || c->peer[to]->stage != (c->peer[from]->stage + 1) % p->run.stages) continue;
         schedule_line(s, from, to, said->line[i].cost);
     }
 }
@@ -133,14 +59,11 @@ static uint32_t wire_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32
 
 static bool make(peer *p, route_plan *plan) {
     schedule *s = schedule_init(plan + 1, p->run.stages);
-    message_lines mine;
     cast c;
     if (!gather(p, s, &c)) return false;
-    my_lines(p, &mine);
     for (uint32_t i = 0; i < c.count; i++) {
-        const route_lines *told = lines_of(plan, c.peer[i]->id);
-        if (c.peer[i]->id == p->me) draw_lines(p, s, &c, i, &mine);
-        else if (told != NULL) draw_lines(p, s, &c, i, &told->said);
+        const message_lines *said = route_lines_of(p, c.peer[i]->id);
+        if (said != NULL) draw_lines(p, s, &c, i, said);
     }
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         uint32_t home = index_of(&c, p->owner[m % p->run.slots]);
@@ -160,7 +83,7 @@ void route_plan_ahead(peer *p, uint32_t m) {
     if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
     if (plan->planned != p->iteration + 1) {
         plan->planned = p->iteration + 1;
-        plan->found = small_enough(p) && make(p, plan);
+        plan->found = p->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
     }
     if (!plan->found) return;
     for (uint32_t stage = 1; stage < p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];

@@ -35,12 +35,22 @@ typedef struct route_link {
     uint16_t share[ROUTER_MAX_SOURCES];  // microbatches sent there in this iteration, by source
     int64_t home[ROUTER_MAX_SOURCES];       // cost from there to each source, as it says; 0: not known
     int64_t home_said[ROUTER_MAX_SOURCES];  // ... from here, as it was told
+    int64_t hop_cost;         // as its cost, by the best way that there is; 0: not looked at yet
+} route_link;
+
+// To any member, where tensors are large.
+typedef struct route_line {
+    member_id member;         // 0: nobody
+    measure rate;             // bytes a second
+    int64_t round_trip_ns;    // 0: not known
     uint32_t train;           // that sounds this line, 0: none is under way
     bool train_long;
     uint64_t sounded_ns;      // 0: never
     uint32_t heard_train, heard_index, heard_bytes;  // of the other end's
     uint64_t heard_since_ns;
-} route_link;
+} route_line;
+
+typedef struct route_lines route_lines;  // route_lines.c
 
 // Somebody whom my view may choose, or of my own stage.
 typedef struct route_known {
@@ -52,18 +62,11 @@ typedef struct route_known {
     uint32_t rate_here;          // from it to me, as it measured
 } route_known;
 
-// What a peer of a small swarm says that its lines to the next stage cost.
-typedef struct route_lines {
-    member_id member;  // 0: nobody
-    message_lines said;
-} route_lines;
-
 // At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/flow/schedule.h).
 typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these ways
     bool found;
-    message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // of microbatch m, by stage
-    route_lines lines[SCHEDULE_MAX_PEERS];  // behind it: what a search needs
+    message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // of microbatch m, by stage; behind it: what a search needs
 } route_plan;
 
 typedef struct routing {
@@ -89,8 +92,7 @@ typedef struct routing {
     uint64_t changes;         // of who gets how many units
     uint64_t shape, told;     // hash of that now; of what was last told, costs included
     uint64_t told_ns;
-    uint64_t lines_told[ROUTER_MAX_SOURCES];     // hash of what each data peer was told of my lines
-    uint64_t lines_told_ns[ROUTER_MAX_SOURCES];
+    route_lines *lines;       // NULL: tensors are small
     uint64_t sounds_until_ns;  // a train is under way, or was lost by then
     peer_flow flow[ROUTE_MAX_FLOWS];  // as told
 } routing;
@@ -106,6 +108,7 @@ void route_sent(peer *p, uint32_t m, member_id to, bool by_unit);
 void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns);
 size_t route_bytes(const peer_run *run, const peer_config *config);
 int64_t route_cost_of(const route_link *l);
+int64_t route_hop_cost(const route_link *l);
 void route_look(const peer *p, peer_view *view);
 void route_tell(peer *p);  // when it has come to rest in another shape
 route_link *route_find(peer *p, member_id id);
@@ -122,16 +125,24 @@ void route_home_heard(peer *p, route_link *l, const route_part *part);
 bool route_by_time(const peer *p);
 member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t *time);
 int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
-// route_sound.c
-bool route_worth_sounding(const peer *p);  // tensors are so large that a train costs nothing beside them
+// route_lines.c
+bool route_worth_sounding(const peer_run *run);  // tensors are so large that a train costs nothing beside them
+size_t route_lines_bytes(const peer_run *run);
 void route_sound_tick(peer *p);
+// A tensor was alone on my line, and taken after so long.
+void route_line_crossed(peer *p, member_id to, uint64_t bytes, int64_t ns);
+void route_lines_tell(peer *p);
+void on_lines(peer *p, const message *msg);
+const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
+uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of which nobody has spoken is dear
+// By whom, but for `but`, a tensor of mine comes there sooner than on my own line, and how soon; 0: by nobody.
+member_id route_carrier(const peer *p, member_id to, member_id but, int64_t *us);
+int64_t route_saves(const peer *p, member_id other);  // of a hop's cost there, by the best ways
+uint16_t route_pieces(const peer *p);  // of a carried tensor
 void on_sound(peer *p, const message *msg);
 void on_sounded(peer *p, const message *msg);
 // route_plan.c
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
-void route_lines_tell(peer *p);
-void on_lines(peer *p, const message *msg);
-uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // at a data peer; a line of which nobody has spoken is dear
 void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
 uint64_t route_time_at(const peer *p, const member *m);

@@ -11,7 +11,7 @@ static void sent(peer *p, sending *s, member_id to) {
     s->to = to;
     s->sent_ns = p->now;
     s->waiting_since_ns = 0;
-    s->deadline_ns = p->now + timing_accept_limit(link, p->run.activation_bytes);
+    s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes));
 }
 
 static void wait_for_somebody(peer *p, sending *s) {
@@ -51,7 +51,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->path = h->path;
     body->path.member[p->stage] = p->me;
     for (uint32_t i = 1; i < h->ahead_count; i++) body->ahead[body->ahead_count++] = h->ahead[i];
-    if (!peer_send_member(p, to, h->y)) return false;
+    if (!parcel_send(p, &h->on, to, h->y)) return false;
     sent(p, &h->on, to);
     flow_sent(&p->flow, to);
     return true;
@@ -87,6 +87,12 @@ static void forward_named(peer *p, uint32_t m, member_id to, bool home) {
     h->on.state = SEND_LOST;
     h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
     tell_owner_lost(p, m, PHASE_FORWARD, to);
+}
+
+void send_forward_again(peer *p, uint32_t m) {
+    bool home = p->stage + 1 == p->run.stages;
+    member_id to = p->held[m].on.to;
+    if (!member_at(p, to, home ? 0 : (uint16_t)(p->stage + 1)) || !transmit_forward(p, m, to, home)) send_forward(p, m);
 }
 
 void send_forward(peer *p, uint32_t m) {
@@ -126,7 +132,7 @@ void send_backward(peer *p, uint32_t m) {
     body->repair = h->repair || h->back_to > 0 || p->has_close;
     body->hash = h->dx_hash;
     body->path = h->path;
-    if (member_at(p, to, (uint16_t)(p->stage - 1)) && peer_send_member(p, to, h->dx)) {
+    if (member_at(p, to, (uint16_t)(p->stage - 1)) && parcel_send(p, &h->back, to, h->dx)) {
         sent(p, &h->back, to);
         return;
     }
@@ -151,7 +157,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
-    if (member_at(p, to, last) && peer_send_member(p, to, o->gradient)) {
+    if (member_at(p, to, last) && parcel_send(p, &o->back, to, o->gradient)) {
         sent(p, &o->back, to);
         return;
     }
@@ -181,7 +187,7 @@ void on_accept(peer *p, const message *msg) {
     sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
-    if (s->state == SEND_SENT) {
+    if (s->state == SEND_SENT && s->by == 0) {
         timing_accepted(link, p->now - s->sent_ns);
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
     }
@@ -204,7 +210,7 @@ static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
         return;
     }
     if (reason == DENY_FULL && f != NULL) f->free_slots = 0;
-    if (h->on.state == SEND_SENT && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
+    if (h->on.state == SEND_SENT && h->on.by == 0 && reason == DENY_FULL) route_taken(p, by, p->run.activation_bytes, h->on.sent_ns);
     if (reason != DENY_FULL) add_tried(&h->on, by);
     if (named || p->stage + 1 == p->run.stages) {  // to a named member: try it again later, or let the owner choose
         h->on.state = SEND_LOST;

@@ -17,6 +17,14 @@ sim_buffer *sim_buffer_new(uint64_t bytes) {
     return buffer;
 }
 
+sim_buffer *sim_buffer_part(const sim_buffer *buffer, uint64_t offset, uint64_t bytes, uint64_t of) {
+    BRAID_ASSERT(of > 0 && offset <= of && bytes <= of - offset);
+    uint64_t first = buffer->bytes * offset / of, end = buffer->bytes * (offset + bytes) / of;
+    sim_buffer *part = sim_buffer_new(end - first);
+    memcpy(part->data, buffer->data + first, end - first);
+    return part;
+}
+
 sim_buffer *sim_buffer_hold(sim_buffer *buffer) {
     if (buffer) buffer->holders++;
     return buffer;

@@ -15,6 +15,8 @@ typedef struct sim_buffer {
 } sim_buffer;
 
 sim_buffer *sim_buffer_new(uint64_t bytes);
+// A copy of `bytes` of it from `offset` on, as if it were `of` bytes long.
+sim_buffer *sim_buffer_part(const sim_buffer *buffer, uint64_t offset, uint64_t bytes, uint64_t of);
 sim_buffer *sim_buffer_hold(sim_buffer *buffer);
 void sim_buffer_drop(sim_buffer *buffer);
 

@@ -88,6 +88,7 @@ static void mix_further(rng *r, sim_campaign *mix) {
     mix->private_data = may && rng_below(r, 2);
     mix->elastic = mix->private_data && rng_below(r, 2);
     mix->short_stores = mix->leader_deaths && rng_below(r, 2);
+    mix->carried = rng_below(r, 4) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -119,6 +120,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->partitions) sim_case_add_partitions(&c);
     if (campaign->elastic) sim_case_make_elastic(&c);
     else if (campaign->private_data) sim_case_make_private(&c);
+    if (campaign->carried) sim_case_add_carriers(&c);
     return c;
 }
 
@@ -168,6 +170,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
+    if (campaign->carried) fputs(" --carried", out);
     fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }

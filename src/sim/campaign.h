@@ -34,6 +34,7 @@ typedef struct sim_campaign {
     bool elastic;            // and are not waited for
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
     bool stage_losses;       // ... with their shadows, and the run goes back
+    bool carried;            // tensors go by way of somebody
     bool mixed;              // the kind by the seed: sim_campaign_mix
     bool all_kinds;          // mixed, and of every kind that there is
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
@@ -57,7 +58,7 @@ typedef struct sim_campaign_result {
 
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
 // every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, half of those in
-// which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores.
+// which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 

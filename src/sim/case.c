@@ -146,6 +146,11 @@ static void odd_trouble(rng *r, const sim_case *c, uint64_t span_ns, sim_trouble
     t->for_ns = between(r, 3 * SECOND, t->kind == SIM_PAUSE_DATA ? 7 * SECOND : 15 * SECOND);
 }
 
+void sim_case_add_carriers(sim_case *c) {
+    c->carried_percent = 50;
+    c->spoiled = c->seed % 4 == 0;
+}
+
 void sim_case_add_oddities(sim_case *c) {
     static const uint8_t arrivals[] = {MESSAGE_BEGIN_AGGREGATION, MESSAGE_RESULT, MESSAGE_REDUCED, MESSAGE_GET, MESSAGE_DATA, MESSAGE_COMMIT};
     rng r = {rng_seed(c->seed, 79)};

@@ -154,6 +154,8 @@ typedef struct sim_case {
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
     uint32_t shadows, shadow_peers;              // of each stage; processes that offer themselves
+    uint8_t carried_percent;                     // of tensors that go by way of somebody
+    bool spoiled;                                // ... and the first relay changes what it carries
     uint32_t awaited;                            // joiners without which the run does not start
     uint8_t routing, objective;                  // router_algorithm, router_objective
     sim_mutant mutant;
@@ -166,6 +168,8 @@ sim_case sim_case_plain(uint64_t seed, uint16_t stages, uint32_t data_peers, uin
 sim_case sim_case_random(uint64_t seed, bool real);
 // Adds links that fall although nobody dies, from the case's seed.
 void sim_case_add_flaps(sim_case *c);
+// Half of all tensors go in pieces by way of somebody, who in every fourth case spoils them.
+void sim_case_add_carriers(sim_case *c);
 // Turns it, from its seed, into one of the less ordinary runs: one or two stages, single slots, fast mode, from a
 // checkpoint, lopsided links, peers that pause, slow down or leave, losses in several stages at once. Fake kernels only.
 void sim_case_add_oddities(sim_case *c);

@@ -448,6 +448,20 @@ static void run_leaves(fake_worker *w, const worker_blobs *blobs, job_result *re
     range_seal(result, blobs);
 }
 
+static void run_join(const job *work, const worker_blobs *blobs, job_result *result) {
+    uint64_t bytes, all = 0, at = 0;
+    for (uint32_t i = 0; i < work->inputs; i++) {
+        blobs->read(blobs->context, work->input[i], &bytes);
+        all += bytes;
+    }
+    uint8_t *whole = blobs->write(blobs->context, all, &result->out);
+    for (uint32_t i = 0; i < work->inputs; i++, at += bytes) {
+        const void *piece = blobs->read(blobs->context, work->input[i], &bytes);
+        memcpy(whole + at, piece, bytes);
+    }
+    range_seal(result, blobs);
+}
+
 static void run_sum_clear(fake_worker *w) {
     memset(w->sum, 0, sizeof w->sum);
     w->sum_set = (message_set){{0}};
@@ -478,6 +492,7 @@ static void fake_run(sim_worker *base, const job *work, const worker_blobs *blob
     case JOB_STATE_INIT: run_state_init(w, work, result); break;
     case JOB_LEAVES: run_leaves(w, blobs, result); break;
     case JOB_SUM_CLEAR: run_sum_clear(w); break;
+    case JOB_JOIN: run_join(work, blobs, result); break;
     default: fake_complain(w, "job %d is not a worker's", (int)work->kind);
     }
 }

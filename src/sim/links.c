@@ -47,7 +47,14 @@ static void message_put(sim_cluster *s, uint32_t from, uint32_t to, const effect
     item->sent_ns = s->now;
     item->connection = s->link[from][to].connection;
     item->lane = e->blob ? LANE_BULK : LANE_CONTROL;
-    item->payload = sim_buffer_hold(e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL);
+    sim_buffer *payload = e->blob ? sim_blobs_get(&s->node[from].blobs, e->blob) : NULL;
+    bool spoils = s->c->spoiled && from == s->c->data_peers && e->message_kind == MESSAGE_CARRY && e->blob_bytes == 0;
+    item->payload = e->blob_bytes > 0 ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, payload->bytes) : sim_buffer_hold(payload);
+    if (spoils) {
+        sim_buffer_drop(item->payload);
+        item->payload = sim_buffer_part(payload, 0, payload->bytes, payload->bytes);
+        item->payload->data[0] ^= 1;
+    }
     uint64_t *last = &s->link[from][to].last_ns[item->lane];
     uint64_t at = s->now + way_ns(s, from, to);
     if (at < *last) at = *last;

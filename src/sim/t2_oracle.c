@@ -1,10 +1,13 @@
-// What an iteration of T2 would take without crashes if somebody saw everything: the ways of all microbatches are bettered as
+// What an iteration of T2 would take without crashes if somebody saw everything: a tensor goes straight or by way of the carrier with
+// whom it is there soonest, as if nobody else used their lines, and the ways of all microbatches are bettered as
 // long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
 #include "sim/t2.h"
 
 #include "base/rng.h"
+#include "flow/detour.h"
 #include "flow/schedule.h"
 #include "sim/pipeline.h"
+#include "wire/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,8 @@ enum {
     LENGTH = T2_STAGES + 1,  // of a way, home included
     WAYS = T2_DATA * T2_MICROBATCHES,
     STARTS = 4,  // of the search, one in turn and the others by chance
-    SUM_BYTES = 4
+    SUM_BYTES = 4,
+    PIECES = WIRE_MAX_PIECES
 };
 
 typedef struct search {
@@ -40,7 +44,7 @@ static void set_peers(search *q, const scenario *s, const uint16_t *stage) {
 
 static int64_t send_ns(uint64_t bytes, uint64_t bps) { return (int64_t)(bytes * 8 * 1000 / (bps / 1000000)); }
 
-static void set_links(search *q, const scenario *s) {
+static void set_lines(search *q, const scenario *s) {
     for (uint32_t i = 0; i < T2_PEERS; i++)
         for (uint32_t k = 0; k < T2_PEERS; k++) {
             scenario_link link;
@@ -48,6 +52,23 @@ static void set_links(search *q, const scenario *s) {
             scenario_link_of(s, i, k, &link);
             q->latency_ns[i * T2_PEERS + k] = (int64_t)(link.latency_ns + link.jitter_ns / 2);
             q->transfer_ns[i * T2_PEERS + k] = send_ns(s->activation_bytes, link.bps);
+        }
+}
+
+// By way of the best carrier, where that pays.
+static void set_links(search *q, const scenario *s) {
+    int64_t line[T2_PEERS * T2_PEERS];
+    set_lines(q, s);
+    memcpy(line, q->transfer_ns, sizeof line);
+    for (uint32_t i = 0; i < T2_PEERS * T2_PEERS; i++) line[i] += q->latency_ns[i];
+    for (uint32_t from = 0; from < T2_PEERS; from++)
+        for (uint32_t to = 0; to < T2_PEERS; to++) {
+            int64_t *best = &q->transfer_ns[from * T2_PEERS + to], latency = q->latency_ns[from * T2_PEERS + to];
+            for (uint32_t by = 0; by < T2_PEERS && from != to; by++) {
+                bool there = by != from && by != to && q->peer[by].forward_ns > 0;
+                int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], PIECES) : INT64_MAX;
+                if (time - latency < *best && detour_pays(time, line[from * T2_PEERS + to])) *best = time - latency;
+            }
         }
 }
 

@@ -255,6 +255,25 @@ braid_hash worker_root(const braid_hash *hashes, uint32_t count) {
     return sha256_of(hashes, (size_t)count * sizeof *hashes);
 }
 
+// Pieces that others sent: of any size.
+static void worker_join(const worker_call *call) {
+    const worker_blobs *blobs = call->blobs;
+    const void *piece[WIRE_MAX_PIECES];
+    uint64_t bytes[WIRE_MAX_PIECES], all = 0, at = 0;
+    uint32_t pieces = call->work->inputs;
+    BRAID_ASSERT(pieces <= WIRE_MAX_PIECES);
+    for (uint32_t i = 0; i < pieces; i++) {
+        piece[i] = blobs->read(blobs->context, call->work->input[i], &bytes[i]);
+        if (piece[i] == NULL) call->result->failed = true;
+        else all += bytes[i];
+    }
+    uint8_t *whole = call->result->failed || all == 0 ? NULL : worker_write(call, all);
+    for (uint32_t i = 0; whole != NULL && i < pieces; i++) {
+        memcpy(whole + at, piece[i], bytes[i]);
+        at += bytes[i];
+    }
+}
+
 static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -284,6 +303,7 @@ static const job_fn jobs[JOB_KINDS] = {
     [JOB_NAMES_PUT] = worker_names_put,
     [JOB_LEAVES] = worker_leaves,
     [JOB_SUM_CLEAR] = worker_sum_clear,
+    [JOB_JOIN] = worker_join,
 };
 
 void worker_run(worker *w, const job *work, const worker_blobs *blobs, job_result *result) {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 6,
+    WIRE_VERSION = 7,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
@@ -22,6 +22,7 @@ enum {
     WIRE_MAX_VIEW_CARDS = 8,                 // in one VIEW
     WIRE_MAX_LINES = 64,                     // in one LINES
     WIRE_MAX_SOUND_BYTES = 16 * 1024,        // of zeros in one SOUND
+    WIRE_MAX_PIECES = 16,                    // of a tensor that somebody carries
     WIRE_MAX_AHEAD = 16,                     // members that a FORWARD names for its way on
     WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor

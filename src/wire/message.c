@@ -13,6 +13,11 @@ static void code_subject(codec *c, message_subject *subject) {
     codec_u64(c, &subject->owner_term);
 }
 
+static void code_parcel(codec *c, message_parcel *parcel) {
+    codec_u32(c, &parcel->serial);
+    codec_u16_below(c, &parcel->pieces, WIRE_MAX_PIECES + 1);
+}
+
 static void code_forward(codec *c, message_forward *forward) {
     code_subject(c, &forward->subject);
     codec_u64(c, &forward->owner);
@@ -20,6 +25,7 @@ static void code_forward(codec *c, message_forward *forward) {
     codec_bool(c, &forward->home);
     codec_bool(c, &forward->repair);
     codec_u64(c, &forward->hash);
+    code_parcel(c, &forward->parcel);
     codec_path(c, &forward->path);
     uint32_t ahead = codec_count32(c, &forward->ahead_count, WIRE_MAX_AHEAD);
     for (uint32_t i = 0; i < ahead; i++) {
@@ -35,6 +41,7 @@ static void code_backward(codec *c, message_backward *backward) {
     codec_u16_below(c, &backward->back_to, WIRE_MAX_STAGES + 1);
     codec_bool(c, &backward->repair);
     codec_u64(c, &backward->hash);
+    code_parcel(c, &backward->parcel);
     codec_path(c, &backward->path);
 }
 
@@ -303,7 +310,8 @@ static void code_lines(codec *c, message_lines *lines) {
     for (uint32_t i = 0; i < count; i++) {
         codec_u32(c, &lines->line[i].member);
         codec_u32(c, &lines->line[i].cost);
-        codec_require(c, lines->line[i].cost <= WIRE_MAX_LINK_COST);
+        codec_u32(c, &lines->line[i].way);
+        codec_require(c, lines->line[i].cost <= WIRE_MAX_LINK_COST && lines->line[i].way <= WIRE_MAX_LINK_COST);
     }
 }
 
@@ -326,6 +334,17 @@ static void code_sounded(codec *c, message_sounded *sounded) {
     codec_u32(c, &sounded->bytes);
     codec_u64(c, &sounded->ns);
 }
+
+static void code_carry(codec *c, message_carry *carry) {
+    codec_u64(c, &carry->origin);
+    codec_u64(c, &carry->to);
+    codec_u32(c, &carry->serial);
+    codec_u16(c, &carry->index);
+    codec_u16_below(c, &carry->count, WIRE_MAX_PIECES + 1);
+    codec_require(c, carry->index < carry->count);
+}
+
+static void code_uncarried(codec *c, message_uncarried *uncarried) { codec_u32(c, &uncarried->serial); }
 
 void codec_message(codec *c, message *msg) {
     codec_u8(c, &msg->kind);
@@ -363,8 +382,12 @@ size_t message_body_bytes(uint8_t kind) {
     return kind < MESSAGE_KINDS ? bytes[kind] : 0;
 }
 
-bool message_has_payload(uint8_t kind) {
-    return kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD || kind == MESSAGE_DATA;
+bool message_has_payload(const message *msg) {
+    switch (msg->kind) {
+    case MESSAGE_FORWARD: return msg->u.forward.parcel.pieces == 0;
+    case MESSAGE_BACKWARD: return msg->u.backward.parcel.pieces == 0;
+    default: return msg->kind == MESSAGE_DATA || msg->kind == MESSAGE_CARRY;
+    }
 }
 
 const char *message_kind_name(uint8_t kind) {

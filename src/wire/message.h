@@ -19,6 +19,7 @@ typedef uint64_t member_id;
     X(MISMATCH, mismatch) X(RESULT, result) X(REDUCED, reduced) X(STATE, state) X(GET, get) X(DATA, data)      \
     X(HEARTBEAT, heartbeat) X(CAN_TAKE, can_take) X(GET_LOG, get_log) X(LOG, log) X(JOIN, join) X(LEAVE, leave) \
     X(ROUTE, route) X(VIEW, view) X(SURVEY, survey) X(HOLDINGS, holdings) X(LINES, lines) X(SOUND, sound) X(SOUNDED, sounded) \
+    X(CARRY, carry) X(UNCARRIED, uncarried) \
     X(VOTE, vote) X(VOTED, voted) X(APPEND, append) X(APPENDED, appended) X(HAND_OVER, hand_over) X(LEADER, leader)
 
 typedef enum message_kind {
@@ -68,6 +69,12 @@ typedef struct message_ahead {
     uint32_t member, after_us;
 } message_ahead;
 
+// A tensor that does not come with the message that names it, but in pieces by way of somebody else.
+typedef struct message_parcel {
+    uint32_t serial;  // names it among those of its sender
+    uint16_t pieces;  // 0: it comes with the message
+} message_parcel;
+
 // Payload: x. `forward_to` is the last stage that must compute it: the number of stages in the ordinary case (on and
 // home to the owner), less in a repair, whose last member waits for dy.
 typedef struct message_forward {
@@ -78,6 +85,7 @@ typedef struct message_forward {
     bool repair;
     uint32_t ahead_count;  // 0: whoever holds it chooses where it goes on
     uint64_t hash;         // of x
+    message_parcel parcel;
     message_path path;
     message_ahead ahead[WIRE_MAX_AHEAD];  // where its owner would like it to go from the receiver on, the next stage first
 } message_forward;
@@ -89,6 +97,7 @@ typedef struct message_backward {
     uint16_t back_to;
     bool repair;
     uint64_t hash;  // of dy
+    message_parcel parcel;
     message_path path;
 } message_backward;
 
@@ -463,11 +472,13 @@ typedef struct message_holdings {
     message_set committed;                           // told to count, or counted
 } message_holdings;
 
-// What a tensor's way to members of the next stage costs, from the sender.
+// What the lines from the sender to other members carry, in microseconds.
 typedef struct message_lines {
     uint32_t count;
     struct {
-        uint32_t member, cost;  // in microseconds
+        uint32_t member;
+        uint32_t cost;  // to one of the next stage: of a hop, there and back and computing, halved, by the best way; else 0
+        uint32_t way;   // of a tensor on this line alone
     } line[WIRE_MAX_LINES];
 } message_lines;
 
@@ -483,6 +494,18 @@ typedef struct message_sounded {
     uint32_t train, bytes;
     uint64_t ns;
 } message_sounded;
+
+// Payload: piece `index` of a tensor that goes from `origin` to `to`, who knows it by FORWARD or BACKWARD.
+typedef struct message_carry {
+    member_id origin, to;
+    uint32_t serial;
+    uint16_t index, count;  // index < count
+} message_carry;
+
+// To the origin: the parcel was not carried, or not whole. It is to be sent without help.
+typedef struct message_uncarried {
+    uint32_t serial;
+} message_uncarried;
 
 // What a part of a ROUTE says (src/flow/router.h explains the messages). A kind that does not use a field leaves it zero.
 typedef enum route_kind {
@@ -618,6 +641,9 @@ typedef struct message {
     } u;
 } message;
 
+// Where piece `index` of `count` begins in a tensor of `bytes`; `index` may be `count`.
+static inline uint64_t message_piece_at(uint64_t bytes, uint16_t index, uint16_t count) { return bytes * index / count; }
+
 // Name of a kind, for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);
@@ -643,7 +669,7 @@ bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 
 // Bytes of a kind's body in `u`; 0: there is no such kind.
 size_t message_body_bytes(uint8_t kind);
-// FORWARD, BACKWARD and DATA carry a payload.
-bool message_has_payload(uint8_t kind);
+// DATA and CARRY have a payload, and FORWARD and BACKWARD unless somebody carries it.
+bool message_has_payload(const message *msg);
 
 #endif

@@ -110,6 +110,7 @@ static bool makes_blob(const host *h, const job *work) {
     case JOB_BACKWARD: return view.stage > 0;
     case JOB_FORWARD:
     case JOB_PACK:
+    case JOB_JOIN:
     case JOB_REDUCE:
     case JOB_RESULT_GET:
     case JOB_STATE_GET:
@@ -169,7 +170,7 @@ void host_answer_all(host *h) {
 void host_deliver(host *h, uint32_t from, const message *msg, uint64_t payload_bytes) {
     if (from >= SELF || !h->up[from] || h->exited) return;
     event e = {.kind = EVENT_MESSAGE, .id = host_name_of(from), .msg = msg};
-    if (message_has_payload(msg->kind)) {
+    if (message_has_payload(msg)) {
         e.blob = new_blob(h);
         e.blob_bytes = payload_bytes;
         if (e.blob == 0) return;

@@ -183,6 +183,11 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
     }
 }
 
+static inline void random_parcel(wire_random *w, message_parcel *p) {
+    p->serial = random_u32(w);
+    p->pieces = random_count(w, WIRE_MAX_PIECES);
+}
+
 static inline void random_forward(wire_random *w, message_forward *b) {
     random_subject(w, &b->subject);
     b->owner = random_u64(w);
@@ -190,6 +195,7 @@ static inline void random_forward(wire_random *w, message_forward *b) {
     b->home = random_bool(w);
     b->repair = random_bool(w);
     b->hash = random_u64(w);
+    random_parcel(w, &b->parcel);
     random_path(w, &b->path);
     b->ahead_count = random_count(w, WIRE_MAX_AHEAD);
     for (uint32_t i = 0; i < b->ahead_count; i++) b->ahead[i] = (message_ahead){random_u32(w), random_u32(w) >> 2};
@@ -201,6 +207,7 @@ static inline void random_backward(wire_random *w, message_backward *b) {
     b->back_to = random_stage(w);
     b->repair = random_bool(w);
     b->hash = random_u64(w);
+    random_parcel(w, &b->parcel);
     random_path(w, &b->path);
 }
 
@@ -253,6 +260,7 @@ static inline void random_lines(wire_random *w, message_lines *b) {
     for (uint32_t i = 0; i < b->count; i++) {
         b->line[i].member = random_u32(w);
         b->line[i].cost = random_u32(w) >> 2;
+        b->line[i].way = random_u32(w) >> 2;
     }
 }
 
@@ -262,6 +270,16 @@ static inline void random_sound(wire_random *w, message_sound *b) {
     b->index = (uint16_t)rng_below(w->r, b->count);
     b->padding = random_count(w, WIRE_MAX_SOUND_BYTES);
 }
+
+static inline void random_carry(wire_random *w, message_carry *b) {
+    b->origin = random_u64(w);
+    b->to = random_u64(w);
+    b->serial = random_u32(w);
+    b->count = (uint16_t)(1 + rng_below(w->r, WIRE_MAX_PIECES));
+    b->index = (uint16_t)rng_below(w->r, b->count);
+}
+
+static inline void random_uncarried(wire_random *w, message_uncarried *b) { b->serial = random_u32(w); }
 
 static inline void random_sounded(wire_random *w, message_sounded *b) {
     b->train = random_u32(w);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RANDOM_FAKE = 400, RANDOM_REAL = 300, RANDOM_FLAPS = 150, RANDOM_ODD = 400, RANDOM_MIXED = 3000, MOST_STEPS = 100 };
+enum { RANDOM_FAKE = 400, RANDOM_REAL = 300, RANDOM_FLAPS = 150, RANDOM_ODD = 400, RANDOM_CARRIED = 200, RANDOM_MIXED = 3000, MOST_STEPS = 100 };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint64_t SECOND = 1000000000;
@@ -253,6 +253,14 @@ static void test_random_mixed(void **state) {
     assert_true(r.real > RANDOM_MIXED * 3 / 4);
 }
 
+// Tensors go by way of others, who die, lose links, and spoil what they carry.
+static void test_random_carried(void **state) {
+    (void)state;
+    const uint64_t count[CAMPAIGN_KINDS] = {RANDOM_CARRIED, RANDOM_CARRIED, RANDOM_CARRIED};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign_kinds_pass((sim_campaign){.carried = true}, count, MOST_STEPS, r);
+}
+
 // Two copies of a microbatch in one stage, and what is behind them lost: their TRACEs must not pass for progress.
 static void test_copies_do_not_hide_a_loss(void **state) {
     (void)state;
@@ -278,7 +286,7 @@ static bool parse_switch(const char *argument, options *o) {
         const char *name;
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
-               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}};
+               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
     return false;
@@ -384,7 +392,7 @@ static int by_hand(const options *o) {
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--short-stores] [--private] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real] [--flaps] [--odd] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--carried] [--short-stores] [--private] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {
@@ -395,7 +403,7 @@ int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
         cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
-        cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed),   cmocka_unit_test(test_copies_do_not_hide_a_loss),
+        cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);

@@ -188,6 +188,7 @@ static void say_line(world *w, uint32_t from) {
         for (uint32_t i = 0; i < m.u.lines.count; i++) {
             m.u.lines.line[i].member = chance(w, 2) ? below(w, 2 * SELF) : (uint32_t)rng_next(&w->random);
             m.u.lines.line[i].cost = below(w, WIRE_MAX_LINK_COST + 1);
+            m.u.lines.line[i].way = below(w, WIRE_MAX_LINK_COST + 1);
         }
     } else if (m.kind == MESSAGE_SOUND) {
         uint16_t count = (uint16_t)(1 + below(w, chance(w, 2) ? 3 : UINT16_MAX));

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 6);
+    assert_int_equal(WIRE_VERSION, 7);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -35,10 +35,10 @@ static void test_forward(void **state) {
     (void)state;
     message m = header(MESSAGE_FORWARD);
     m.u.forward = (message_forward){.subject = subject, .owner = 0x0b, .forward_to = 4, .home = true,
-                                    .hash = 0x1122334455667788, .path = {.stages = 3, .member = {0x0b, 0x0c}},
+                                    .hash = 0x1122334455667788, .parcel = {0x0f, 16}, .path = {.stages = 3, .member = {0x0b, 0x0c}},
                                     .ahead_count = 2, .ahead = {{0x0d, 3}, {0x0e, 4}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "01" HEADER_HEX SUBJECT_HEX "0b00000000000000 0400 01 00 8877665544332211"
+                 "01" HEADER_HEX SUBJECT_HEX "0b00000000000000 0400 01 00 8877665544332211 0f000000 1000"
                  "0300 0b00000000000000 0c00000000000000 0000000000000000 02000000 0d000000 03000000 0e000000 04000000");
 }
 
@@ -131,7 +131,7 @@ static void test_append_of_voters(void **state) {
                                   .has_entry = true, .entry = {.index = 9, .term = 3, .kind = LOG_VOTERS}};
     m.u.append.entry.u.voters = (log_voters){.count = 1, .voter = {{.id.bytes = {0xaa, [31] = 0xbb}, .store = 10, .address = "h:1"}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "25" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
+                 "27" HEADER_HEX "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000"
                  "0600000000000000 0700000000000000 0800000000000000 01 0900000000000000 0300000000000000 09 0100"
                  "aa000000000000000000000000000000 000000000000000000000000000000bb 0a00000000000000 0300 683a31");
 }
@@ -183,14 +183,20 @@ static void test_survey_and_holdings(void **state) {
 static void test_lines_and_sounds(void **state) {
     (void)state;
     message m = header(MESSAGE_LINES);
-    m.u.lines = (message_lines){.count = 2, .line = {{1, 1000}, {2, 2000}}};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "20" HEADER_HEX "02000000 01000000 e8030000 02000000 d0070000");
+    m.u.lines = (message_lines){.count = 2, .line = {{1, 1000, 3000}, {2, 0, 4000}}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "20" HEADER_HEX "02000000 01000000 e8030000 b80b0000 02000000 00000000 a00f0000");
     m = header(MESSAGE_SOUND);
     m.u.sound = (message_sound){.train = 5, .index = 1, .count = 8, .padding = 3};
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "21" HEADER_HEX "05000000 0100 0800 0300 000000");
     m = header(MESSAGE_SOUNDED);
     m.u.sounded = (message_sounded){.train = 5, .bytes = 6, .ns = 7};
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "22" HEADER_HEX "05000000 06000000 0700000000000000");
+    m = header(MESSAGE_CARRY);
+    m.u.carry = (message_carry){.origin = 5, .to = 6, .serial = 7, .index = 1, .count = 8};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0100 0800");
+    m = header(MESSAGE_UNCARRIED);
+    m.u.uncarried.serial = 7;
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "24" HEADER_HEX "07000000");
 }
 
 static void test_final_in_the_log_file(void **state) {
@@ -219,10 +225,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0600 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0700 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0600 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0700 03 0200 6e6f");
 }
 
 int main(void) {

@@ -429,9 +429,12 @@ static void test_names(void **state) {
     assert_string_equal(deny_reason_name(DENY_STALE), "STALE");
     assert_string_equal(deny_reason_name(DENY_REASONS), "UNKNOWN");
     unsigned with_payload = 0;
-    for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(kind);
-    assert_int_equal(with_payload, 3);
-    assert_true(message_has_payload(MESSAGE_DATA));
+    for (uint8_t kind = 0; kind < MESSAGE_KINDS; kind++) with_payload += message_has_payload(&(message){.kind = kind});
+    assert_int_equal(with_payload, 4);
+    assert_true(message_has_payload(&(message){.kind = MESSAGE_DATA}));
+    message carried = {.kind = MESSAGE_BACKWARD};
+    carried.u.backward.parcel.pieces = 2;
+    assert_false(message_has_payload(&carried));
 }
 
 // Every message fits in one frame at its fullest.

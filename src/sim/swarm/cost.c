@@ -9,6 +9,7 @@ enum {
     FLOPS_PER_TOUCH = 16,       // what else a machine computes meanwhile
     STATE_BYTES = 12,           // of an element: weight and two moments
     RESULT_BYTES = 4,
+    JOIN_BYTES_PER_NS = 2,      // copied and hashed
     EXACT_BYTES = 8, FAST_BYTES = 4,  // of an element of a sum
 };
 
@@ -63,11 +64,15 @@ uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
     case JOB_LOSS: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_LOSS);
     case JOB_BACKWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_BACKWARD);
     case JOB_WEIGHT: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_WEIGHT);
+    case JOB_JOIN: return JOB_OVERHEAD_NS + w->s->activation_bytes / JOIN_BYTES_PER_NS;
     default: return JOB_OVERHEAD_NS + update_ns(w, who, work);
     }
 }
 
 uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
+    const message_carry *piece = &msg->u.carry;
+    if (msg->kind == MESSAGE_CARRY)
+        return message_piece_at(w->s->activation_bytes, (uint16_t)(piece->index + 1), piece->count) - message_piece_at(w->s->activation_bytes, piece->index, piece->count);
     if (msg->kind != MESSAGE_DATA) return w->s->activation_bytes;
     const message_get *get = &msg->u.data.get;
     if (get->stage >= w->s->stages) return 0;

@@ -101,11 +101,12 @@ void swarm_send(swarm *w, uint32_t from, const effect *e) {
         swarm_arrive_at(w, way, item, control_leaves(w, way, item->wire_bytes));
         return;
     }
-    item->payload = sim_buffer_hold(sim_blobs_get(&w->core->node[w->peer[from].node].blobs, e->blob));
+    sim_buffer *payload = sim_blobs_get(&w->core->node[w->peer[from].node].blobs, e->blob);
+    bool piece = e->blob_bytes > 0;
+    item->payload = piece ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, w->core->run.activation_bytes) : sim_buffer_hold(payload);
     uint64_t bytes = swarm_payload_bytes(w, &w->core->sent);
-    bool tensor = w->core->sent.kind != MESSAGE_DATA;
-    item->tensor = tensor;
-    item->payload_bytes = tensor ? w->core->run.activation_bytes : item->payload->bytes;
+    item->tensor = w->core->sent.kind != MESSAGE_DATA;
+    item->payload_bytes = item->tensor ? bytes : item->payload->bytes;
     item->wire_bytes += bytes;
     swarm_flow_add(w, way, item);
 }
