@@ -160,9 +160,9 @@ static void test_who_is_to_be_killed(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(chaos_add_kill(s, wrong[i], &error), BRAID_ARGUMENT);
     s->shadows = 0;
     assert_int_equal(chaos_add_kill(s, "stage:2@weight", &error), BRAID_OK);
-    s->awaits_texts = true;
-    assert_int_equal(chaos_add_kill(s, "data2@weight", &error), BRAID_ARGUMENT);
-    assert_int_equal(chaos_add_random(s, "data=1", 0, 20, &error), BRAID_ARGUMENT);
+    s->private_data = true;  // whose peers are started again
+    assert_int_equal(chaos_add_kill(s, "data2@weight", &error), BRAID_OK);
+    assert_int_equal(chaos_add_random(s, "data=1", 0, 20, &error), BRAID_OK);
     assert_int_equal(chaos_add_kill(s, "any@weight", &error), BRAID_OK);
     assert_int_equal(chaos_add_random(s, "kills=1", 0, 20, &error), BRAID_OK);
 }
