@@ -28,6 +28,7 @@ tensor_attention stage_attention(const stage *s, const block_memory *m) {
                               .rope = c->arch == MODEL_LLAMA ? &s->rope : NULL,
                               .maximum = m ? m->softmax_maximum : NULL,
                               .inverse = m ? m->softmax_inverse : NULL,
+                              .kept = m ? m->softmax_kept : NULL,
                               .scratch = s->attention_scratch};
 }
 

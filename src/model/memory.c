@@ -38,6 +38,9 @@ static block_memory cut_block(const stage *s, cutter *c) {
     m.inverse2 = cut_floats(c, s->rows);
     m.softmax_maximum = cut_floats(c, s->rows * s->config.heads);
     m.softmax_inverse = cut_floats(c, s->rows * s->config.heads);
+    tensor_attention attention = stage_attention(s, NULL);
+    size_t kept = tensor_attention_kept(&attention);
+    if (kept > 0) m.softmax_kept = cut_floats(c, kept);
     m.d_norm1 = cut_floats(c, dim);
     m.d_norm2 = cut_floats(c, dim);
     if (!gpt) return m;

@@ -19,6 +19,7 @@ typedef struct block_memory {
     float *act;                                  // [rows, ffn] the activation's logistic function; then input of down
     float *mean1, *inverse1, *mean2, *inverse2;  // [rows]
     float *softmax_maximum, *softmax_inverse;    // [rows * heads]
+    float *softmax_kept;                         // tensor_attention_kept; NULL: none
     float *d_norm1, *d_norm1_bias, *d_norm2, *d_norm2_bias;  // gradients of vectors, made with the input gradient
     float *d_qkv_bias, *d_o_bias, *d_up_bias, *d_down_bias;
 } block_memory;

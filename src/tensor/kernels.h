@@ -68,10 +68,14 @@ typedef struct tensor_attention {
     const tensor_rope *rope;   // of this width; NULL: none
     float *maximum, *inverse;  // [sequences * heads * tokens]: each softmax row's largest score and 1 / sum
     float *scratch;            // tensor_attention_scratch floats per thread of the pool, side by side
+    float *kept;               // tensor_attention_kept floats: exponentials that forward leaves for the gradient; NULL: made
+                               // again, with the same bits
 } tensor_attention;
 
 // Multiple of 16, so that each thread's part stays aligned.
 size_t tensor_attention_scratch(const tensor_attention *a);
+// 0 where sequences are so long that keeping would cost more than making again.
+size_t tensor_attention_kept(const tensor_attention *a);
 void tensor_attention_forward(tensor_pool *pool, const tensor_attention *a, const float *qkv, float *out);
 // Replaces qkv by its gradient. `out` is forward's result.
 void tensor_attention_input_gradient(tensor_pool *pool, const tensor_attention *a, float *qkv, const float *out,

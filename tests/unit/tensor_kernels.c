@@ -410,10 +410,11 @@ static double attention_scalar(const void *context) {
     return weighted_sum(c->out, c->d_out, c->sequences * out);
 }
 
-static void run_attention(const attention_case *c, tensor_pool *pool, const float *qkv, const float *d_out,
+// `keep`: what forward may leave for the gradient.
+static void run_attention(const attention_case *c, tensor_pool *pool, bool keep, const float *qkv, const float *d_out,
                           float *found, float *gradient) {
     const reference_attention *shape = &c->a;
-    size_t half = shape->width / 2, kept = c->sequences * shape->heads * shape->tokens;
+    size_t half = shape->width / 2, rows = c->sequences * shape->heads * shape->tokens;
     tensor_rope rope = {shape->width, NULL, NULL};
     float *cosines = floats(shape->tokens * half), *sines = floats(shape->tokens * half);
     tensor_rope_tables(shape->tokens, shape->width, 10000.0f, cosines, sines);
@@ -424,8 +425,10 @@ static void run_attention(const attention_case *c, tensor_pool *pool, const floa
                           .kv_heads = shape->kv_heads,
                           .width = shape->width,
                           .rope = c->rope ? &rope : NULL,
-                          .maximum = floats(kept),
-                          .inverse = floats(kept)};
+                          .maximum = floats(rows),
+                          .inverse = floats(rows)};
+    assert_int_equal(tensor_attention_kept(&a) > 0, shape->tokens <= 128);
+    if (keep) a.kept = floats(tensor_attention_kept(&a));
     a.scratch = floats(tensor_attention_scratch(&a) * tensor_pool_threads(pool));
     tensor_attention_forward(pool, &a, qkv, found);
     tensor_attention_input_gradient(pool, &a, gradient, found, d_out);
@@ -438,7 +441,7 @@ static void check_attention(size_t sequences, reference_attention shape, bool ro
     float *found[POOLS], *gradient[POOLS];
     for (int p = 0; p < POOLS; p++) {
         found[p] = floats(sequences * out), gradient[p] = copy_of(qkv.f, sequences * in);
-        run_attention(&c, pools[p], qkv.f, d_out.f, found[p], gradient[p]);
+        run_attention(&c, pools[p], p > 0, qkv.f, d_out.f, found[p], gradient[p]);
     }
     c.a.probabilities = doubles(shape.heads * shape.tokens * shape.tokens);
     c.qkv = qkv.d, c.d_out = d_out.d, c.turned = doubles(sequences * in), c.out = doubles(sequences * out);
@@ -468,6 +471,7 @@ static void test_attention(void **state) {
     check_attention(1, (reference_attention){1, 2, 1, 5, NULL}, false, true);
     check_attention(2, (reference_attention){67, 2, 1, 8, NULL}, false, false);
     check_attention(1, (reference_attention){64, 3, 1, 16, NULL}, false, false);
+    check_attention(1, (reference_attention){128, 4, 2, 32, NULL}, false, false);
     check_attention(3, (reference_attention){200, 4, 4, 32, NULL}, false, false);
     check_attention(1, (reference_attention){300, 2, 1, 50, NULL}, false, false);
     check_attention(1, (reference_attention){131, 1, 1, 65, NULL}, false, false);
@@ -478,6 +482,7 @@ static void test_turned_attention(void **state) {
     check_attention(2, (reference_attention){7, 4, 2, 6, NULL}, true, true);
     check_attention(1, (reference_attention){145, 2, 1, 32, NULL}, true, false);
     check_attention(2, (reference_attention){83, 4, 2, 22, NULL}, true, false);
+    check_attention(3, (reference_attention){121, 3, 3, 50, NULL}, true, false);
 }
 
 // ---- embedding

@@ -1,18 +1,20 @@
 // Softmax attention in blocks (Dao et al. 2022): some queries against some keys at a time, so that scores never leave the
 // first caches, scratch memory grows with the sequence and not with its square, and no block above the diagonal is made.
-// The gradient makes the scores again.
+// The gradient makes the scores again, or finds their exponentials kept where a sequence is short.
 //
 // Scores lie transposed, a row for each key and a column for each query of the block: what softmax needs of a query (largest
 // score, sum, factors) is then a column, one operation on neighbouring numbers, and every sum over keys has one order on
 // every machine. The products are those of gemm_kernels.h.
 #include "tensor/cpu/gemm_kernels.h"
-#include "tensor/cpu/wide.h"
+#include "tensor/cpu/softmax.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { QUERIES = PANEL_COLS, KEYS = 128 };
-_Static_assert((int)PANEL_STEP == (int)LANES, "softmax takes a step of a panel at a time");
+enum { QUERIES = SOFTMAX_QUERIES, KEYS = 128, ALIGNED_FLOATS = 16 };
+_Static_assert((int)PANEL_STEP == (int)SOFTMAX_STEP && (int)QUERIES == (int)PANEL_COLS,
+               "softmax takes a block of products");
 
 // Scratch of one thread; a row of it is `wide` floats, a head's width up to a whole step of a panel, the rest zero.
 typedef struct attention_scratch {
@@ -31,6 +33,7 @@ typedef struct attention_job {
     size_t thread_floats;
     size_t stride, out_stride;  // of a row
     size_t wide;
+    float *kept;  // tensor_attention_kept; NULL: made again
     float scale;
 } attention_job;
 
@@ -40,7 +43,7 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static float *take(float *base, size_t *used, size_t count) {
     float *piece = base ? base + *used : NULL;
-    *used += round_up(count, LANES);
+    *used += round_up(count, ALIGNED_FLOATS);
     return piece;
 }
 
@@ -76,6 +79,7 @@ static attention_job attention_job_of(const tensor_attention *a) {
                            .stride = (a->heads + 2 * a->kv_heads) * a->width,
                            .out_stride = a->heads * a->width,
                            .wide = round_up(a->width, PANEL_STEP),
+                           .kept = a->tokens <= KEYS ? a->kept : NULL,
                            .scale = 1.0f / sqrtf((float)a->width)};
 }
 
@@ -137,6 +141,8 @@ static void turn(const attention_job *job, const float *from, size_t cols, float
 typedef struct attention_block {
     size_t first, keys, padded_keys;
     size_t from, rows, cols;
+    float *scores;    // [padded_keys, cols], which become exponentials
+    bool first_head;  // that reads these keys
 } attention_block;
 
 // The first of the columns that the diagonal leaves of keys [first + key, first + key + PANEL_ROWS): whole steps.
@@ -151,12 +157,17 @@ static size_t keys_seen(const attention_block *b, size_t keys, size_t end) {
     return least(keys, seen);
 }
 
-// products[padded_keys, cols] of keys or values with turned queries or gradients.
+// products[padded_keys, cols] of keys or values with turned queries or gradients. `soon`, which lies like them, is read next.
 static void score(const attention_job *job, const attention_block *b, const float *k, const float *turned,
-                  float *products) {
+                  float *products, const float *soon) {
     gemm_panel p = {.depth = job->a->width, .a_row = job->wide, .a_step = 1, .b_step = b->cols, .c_stride = b->cols};
+    p.soon_step = ALIGNED_FLOATS;
     for (size_t key = 0; key < b->padded_keys; key += PANEL_ROWS) {
         size_t col = first_column(b, key);
+        if (soon) {
+            p.soon = soon + key * b->cols;
+            p.soon_count = PANEL_ROWS * b->cols / ALIGNED_FLOATS;
+        }
         p.a = k + (b->first + key) * job->wide;
         p.b = turned + col;
         p.c = products + key * b->cols + col;
@@ -166,6 +177,10 @@ static void score(const attention_job *job, const attention_block *b, const floa
 
 // p's product of PANEL_ROWS rows with all columns of a head.
 static void multiply_head(const attention_job *job, const gemm_panel *p) {
+    if (job->wide <= PANEL_COLS) {
+        job->kernels->product[job->wide / PANEL_STEP - 1](p);
+        return;
+    }
     gemm_panel part = *p;
     for (size_t left = job->wide / PANEL_STEP, steps; left > 0; left -= steps) {
         steps = gemm_panel_steps(left);
@@ -190,7 +205,8 @@ static void weigh(const attention_job *job, const attention_block *b, const floa
     }
 }
 
-// d_k[keys, wide] += weights[keys, cols] times queries or gradients.
+// d_k[keys, wide] = or += weights[keys, cols] times queries or gradients. The first queries that see a key are those of its
+// own block.
 static void weigh_queries(const attention_job *job, const attention_block *b, const float *weights, const float *q,
                           float *d_k) {
     gemm_panel p = {.a_row = b->cols, .a_step = 1, .b_step = job->wide, .c_stride = job->wide};
@@ -199,7 +215,8 @@ static void weigh_queries(const attention_job *job, const attention_block *b, co
         p.depth = b->cols - col;
         p.a = weights + key * b->cols + col;
         p.b = q + col * job->wide;
-        p.add = p.c = d_k + (b->first + key) * job->wide;
+        p.c = d_k + (b->first + key) * job->wide;
+        p.add = b->first_head && b->first + key >= b->from ? NULL : p.c;
         multiply_head(job, &p);
     }
 }
@@ -210,94 +227,25 @@ static void mask(const attention_block *b, float *scores) {
         for (size_t i = first_column(b, key); i < b->first + key - b->from; i++) scores[key * b->cols + i] = -INFINITY;
 }
 
-// --- softmax
-
-// Of each query so far: largest score, sum of exponentials, and what the last block of keys made of older sums.
-typedef struct softmax {
-    float top[QUERIES], sum[QUERIES], factor[QUERIES];
-} softmax;
-
-// x[keys, cols] of PANEL_STEP columns become exponentials.
-TENSOR_WIDE
-static void soften_step(float *x, size_t keys, size_t cols, float scale, float *s_top, float *s_sum, float *s_factor) {
-    lanes top, older, sum, p;
-    lanes_load(&top, s_top), lanes_load(&sum, s_sum);
-    older = top;
-    for (size_t j = 0; j < keys; j++) {
-        lanes_load(&p, x + j * cols);
-        lanes_raise(&top, &p);
-    }
-    LANES_EACH(h) older.part[h] = (older.part[h] - top.part[h]) * scale;
-    lanes_exp(&older);
-    LANES_EACH(h) sum.part[h] *= older.part[h];
-    lanes_store(s_top, &top), lanes_store(s_factor, &older);
-    for (size_t j = 0; j < keys; j++) {
-        lanes_load(&p, x + j * cols);
-        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
-        lanes_exp(&p);
-        lanes_store(x + j * cols, &p);
-        LANES_EACH(h) sum.part[h] += p.part[h];
-    }
-    lanes_store(s_sum, &sum);
-}
-
-static void soften(const attention_block *b, float *scores, float scale, softmax *s) {
-    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
-        soften_step(scores + col, keys_seen(b, b->keys, col + PANEL_STEP), b->cols, scale, s->top + col, s->sum + col,
-                    s->factor + col);
-}
-
-// to[rows, width] = x[rows, width], each row by its factor; to may be x.
-TENSOR_WIDE
-static void scale_rows(const float *x, size_t x_stride, size_t rows, size_t width, const float *factor, float *to,
-                       size_t stride) {
-    for (size_t r = 0; r < rows; r++) {
-        float f = factor[r];
-        LANES_APART
-        for (size_t i = 0; i < width; i++) to[r * stride + i] = x[r * x_stride + i] * f;
-    }
-}
-
-// Of each query: what forward kept, and d_out . out, the sum of d_scores * probabilities.
-typedef struct softmax_kept {
-    float top[QUERIES], inverse[QUERIES], delta[QUERIES];
-} softmax_kept;
-
-// x: PANEL_STEP columns of scores, which become probabilities; d: of their gradient, which becomes that of scores.
-TENSOR_WIDE
-static void gradient_step(float *x, float *d, size_t keys, size_t cols, float scale, const float *s_top,
-                          const float *s_inverse, const float *s_delta) {
-    lanes top, inverse, delta, p, slope;
-    lanes_load(&top, s_top), lanes_load(&inverse, s_inverse), lanes_load(&delta, s_delta);
-    for (size_t at = 0; at < keys * cols; at += cols) {
-        lanes_load(&p, x + at), lanes_load(&slope, d + at);
-        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
-        lanes_exp(&p);
-        LANES_EACH(h) {
-            p.part[h] *= inverse.part[h];
-            slope.part[h] = p.part[h] * (slope.part[h] - delta.part[h]) * scale;
-        }
-        lanes_store(x + at, &p), lanes_store(d + at, &slope);
-    }
-}
-
-static void score_gradient(const attention_block *b, float *scores, float *d_scores, float scale,
-                           const softmax_kept *s) {
-    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
-        gradient_step(scores + col, d_scores + col, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, scale,
-                      s->top + col, s->inverse + col, s->delta + col);
-}
-
-TENSOR_WIDE
-static void row_dots(const float *x, const float *y, size_t stride, size_t rows, size_t width, float *dots) {
-    for (size_t r = 0; r < rows; r++) dots[r] = lanes_dot(x + r * stride, y + r * stride, width);
-}
-
 // --- forward
 
-static attention_block block_of(const attention_job *job, size_t from) {
-    attention_block b = {.from = from, .rows = least(QUERIES, job->a->tokens - from)};
+// Exponentials that are kept of a head, of queries before `from`: their blocks lie one behind another.
+static size_t kept_before(size_t from) {
+    size_t blocks = from / QUERIES, last = from % QUERIES;
+    size_t whole = QUERIES * QUERIES * blocks * (blocks + 1) / 2;
+    return whole + round_up(from, PANEL_ROWS) * round_up(last, PANEL_STEP);
+}
+
+size_t tensor_attention_kept(const tensor_attention *a) {
+    return a->tokens <= KEYS ? a->sequences * a->heads * kept_before(a->tokens) : 0;
+}
+
+// `head` is one of all sequences.
+static attention_block block_of(const attention_job *job, const attention_scratch *w, size_t head, size_t from) {
+    const tensor_attention *a = job->a;
+    attention_block b = {.from = from, .rows = least(QUERIES, a->tokens - from), .scores = w->scores};
     b.cols = round_up(b.rows, PANEL_STEP);
+    if (job->kept) b.scores = job->kept + head * kept_before(a->tokens) + kept_before(from);
     return b;
 }
 
@@ -309,24 +257,29 @@ static bool next_keys(attention_block *b) {
     return b->keys > 0;
 }
 
-// One block of queries of one head; `kept`: where its first row lies among what forward keeps.
+static void soften(const attention_block *b, float scale, softmax *s) {
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
+        softmax_step(s, b->scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col, scale);
+}
+
+// One block of queries of one head; `row`: of its first among the rows of softmax.
 static void attend_block(const attention_job *job, const attention_scratch *w, attention_block *b, const float *q,
-                         size_t kept, float *out) {
+                         size_t row, float *out) {
     softmax s;
     for (size_t i = 0; i < b->cols; i++) s.top[i] = -INFINITY, s.sum[i] = 0;
     bring_turned(job, q, b->from, b->rows, b->cols, w->q);
     turn(job, w->q, b->cols, w->q_turned);
     while (next_keys(b)) {
-        score(job, b, w->k, w->q_turned, w->scores);
-        mask(b, w->scores);
-        soften(b, w->scores, job->scale, &s);
-        if (b->first > 0) scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
-        weigh(job, b, w->v, w->scores, w->sum);
+        score(job, b, w->k, w->q_turned, b->scores, NULL);
+        mask(b, b->scores);
+        soften(b, job->scale, &s);
+        if (b->first > 0) softmax_scale_rows(w->sum, job->wide, b->rows, job->wide, s.factor, w->sum, job->wide);
+        weigh(job, b, w->v, b->scores, w->sum);
     }
     for (size_t i = 0; i < b->cols; i++) s.factor[i] = 1.0f / s.sum[i];
-    scale_rows(w->sum, job->wide, b->rows, job->a->width, s.factor, out, job->out_stride);
-    memcpy(job->a->maximum + kept, s.top, b->rows * sizeof *s.top);
-    memcpy(job->a->inverse + kept, s.factor, b->rows * sizeof *s.factor);
+    softmax_scale_rows(w->sum, job->wide, b->rows, job->a->width, s.factor, out, job->out_stride);
+    memcpy(job->a->maximum + row, s.top, b->rows * sizeof *s.top);
+    memcpy(job->a->inverse + row, s.factor, b->rows * sizeof *s.factor);
 }
 
 // All keys and values of a sequence.
@@ -347,7 +300,7 @@ static void forward_task(void *context, size_t index) {
     attention_scratch w = scratch_here(job);
     bring_keys(job, k, &w);
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
-        attention_block b = block_of(job, from);
+        attention_block b = block_of(job, &w, index, from);
         attend_block(job, &w, &b, qkv + from * job->stride + head * a->width, index * a->tokens + from,
                      out + from * job->out_stride);
     }
@@ -372,29 +325,45 @@ void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, co
 
 // --- gradient
 
-// Columns that are padding get nothing.
-static softmax_kept kept_of(const attention_job *job, const attention_block *b, size_t kept, const float *out,
-                            const float *d_out) {
-    softmax_kept s = {{0}, {0}, {0}};
-    memcpy(s.top, job->a->maximum + kept, b->rows * sizeof *s.top);
-    memcpy(s.inverse, job->a->inverse + kept, b->rows * sizeof *s.inverse);
-    row_dots(d_out, out, job->out_stride, b->rows, job->a->width, s.delta);
+// What the block's gradient needs besides its products; `row`: of its first query among the rows of softmax. With d_out by
+// 1 / sum, exponentials are as good as probabilities. Columns that are padding get nothing.
+static softmax_kept bring_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                                   size_t row, size_t at) {
+    softmax_kept s = {{0}, {0}};
+    const float *inverse = job->a->inverse + row;
+    memcpy(s.top, job->a->maximum + row, b->rows * sizeof *s.top);
+    bring(job, job->d_out + at, job->out_stride, b->rows, b->cols, w->d_out);
+    softmax_scale_rows(w->d_out, job->wide, b->rows, job->wide, inverse, w->d_out, job->wide);
+    softmax_row_dots(w->d_out, job->wide, job->out_in + at, job->out_stride, b->rows, job->a->width, s.delta);
+    turn(job, w->d_out, b->cols, w->d_out_turned);
     return s;
+}
+
+static void make_again(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                       const softmax_kept *s) {
+    turn(job, w->q, b->cols, w->q_turned);
+    score(job, b, w->k, w->q_turned, b->scores, NULL);
+    mask(b, b->scores);
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
+        softmax_again_step(s, b->scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col, job->scale);
+}
+
+static void score_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
+                           const softmax_kept *s) {
+    score(job, b, w->v, w->d_out_turned, w->d_scores, job->kept ? b->scores : NULL);
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
+        softmax_gradient_step(s, b->scores, w->d_scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col,
+                              job->scale);
 }
 
 // Replaces the block's queries by their gradient; adds to d_k and d_v.
 static void gradient_block(const attention_job *job, const attention_scratch *w, attention_block *b, float *q,
-                           const float *d_out, const softmax_kept *s) {
+                           const softmax_kept *s) {
     bring_turned(job, q, b->from, b->rows, b->cols, w->q);
-    bring(job, d_out, job->out_stride, b->rows, b->cols, w->d_out);
-    turn(job, w->q, b->cols, w->q_turned);
-    turn(job, w->d_out, b->cols, w->d_out_turned);
     while (next_keys(b)) {
-        score(job, b, w->k, w->q_turned, w->scores);
-        score(job, b, w->v, w->d_out_turned, w->d_scores);
-        mask(b, w->scores);
-        score_gradient(b, w->scores, w->d_scores, job->scale, s);
-        weigh_queries(job, b, w->scores, w->d_out, w->d_v);
+        if (!job->kept) make_again(job, w, b, s);
+        score_gradient(job, w, b, s);
+        weigh_queries(job, b, b->scores, w->d_out, w->d_v);
         weigh_queries(job, b, w->d_scores, w->q, w->d_k);
         weigh(job, b, w->k, w->d_scores, w->sum);
     }
@@ -403,14 +372,13 @@ static void gradient_block(const attention_job *job, const attention_scratch *w,
 
 static void head_gradient(const attention_job *job, const attention_scratch *w, size_t sequence, size_t head) {
     const tensor_attention *a = job->a;
-    size_t row = sequence * a->tokens;
+    size_t first_row = sequence * a->tokens, index = sequence * a->heads + head;
     for (size_t from = 0; from < a->tokens; from += QUERIES) {
-        attention_block b = block_of(job, from);
-        float *q = job->qkv + (row + from) * job->stride + head * a->width;
-        size_t at = (row + from) * job->out_stride + head * a->width;
-        softmax_kept s =
-            kept_of(job, &b, (sequence * a->heads + head) * a->tokens + from, job->out_in + at, job->d_out + at);
-        gradient_block(job, w, &b, q, job->d_out + at, &s);
+        attention_block b = block_of(job, w, index, from);
+        b.first_head = head % (a->heads / a->kv_heads) == 0;
+        softmax_kept s = bring_gradient(job, w, &b, index * a->tokens + from,
+                                        (first_row + from) * job->out_stride + head * a->width);
+        gradient_block(job, w, &b, job->qkv + (first_row + from) * job->stride + head * a->width, &s);
     }
 }
 
@@ -419,12 +387,10 @@ static void gradient_task(void *context, size_t index) {
     const attention_job *job = context;
     const tensor_attention *a = job->a;
     size_t sequence = index / a->kv_heads, kv = index % a->kv_heads, group = a->heads / a->kv_heads;
-    size_t width = a->width, sums = round_up(a->tokens, PANEL_ROWS) * job->wide;
+    size_t width = a->width;
     float *k = job->qkv + sequence * a->tokens * job->stride + (a->heads + kv) * width, *v = k + a->kv_heads * width;
     attention_scratch w = scratch_here(job);
     bring_keys(job, k, &w);
-    memset(w.d_k, 0, sums * sizeof *w.d_k);
-    memset(w.d_v, 0, sums * sizeof *w.d_v);
     for (size_t head = kv * group; head < (kv + 1) * group; head++) head_gradient(job, &w, sequence, head);
     put_back_turned(job, w.d_k, 0, a->tokens, k);
     put_back(job, w.d_v, a->tokens, v);

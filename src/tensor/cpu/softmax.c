@@ -1,0 +1,107 @@
+#include "tensor/cpu/softmax.h"
+
+#include "tensor/cpu/wide.h"
+
+_Static_assert((int)SOFTMAX_STEP == (int)LANES, "a step is one operation");
+
+enum { CHAINS = 4 };  // of maxima: one would wait for itself
+
+// The largest of `top` and a column of x[keys, cols].
+LANES_INLINE void raise_to_columns(lanes *top, const float *x, size_t keys, size_t cols) {
+    lanes most[CHAINS] = {*top, *top, *top, *top}, p;
+    size_t j = 0;
+    for (; j + CHAINS <= keys; j += CHAINS, x += CHAINS * cols)
+        for (size_t i = 0; i < CHAINS; i++) {
+            lanes_load(&p, x + i * cols);
+            lanes_raise(&most[i], &p);
+        }
+    for (; j < keys; j++, x += cols) {
+        lanes_load(&p, x);
+        lanes_raise(&most[0], &p);
+    }
+    lanes_raise(&most[0], &most[1]), lanes_raise(&most[2], &most[3]);
+    lanes_raise(&most[0], &most[2]);
+    *top = most[0];
+}
+
+TENSOR_WIDE
+static void soften_step(float *x, size_t keys, size_t cols, float scale, float *s_top, float *s_sum, float *s_factor) {
+    lanes top, older, sum, p;
+    lanes_load(&top, s_top), lanes_load(&sum, s_sum);
+    older = top;
+    raise_to_columns(&top, x, keys, cols);
+    LANES_EACH(h) older.part[h] = (older.part[h] - top.part[h]) * scale;
+    lanes_exp(&older);
+    LANES_EACH(h) sum.part[h] *= older.part[h];
+    lanes_store(s_top, &top), lanes_store(s_factor, &older);
+    for (size_t j = 0; j < keys; j++) {
+        lanes_load(&p, x + j * cols);
+        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
+        lanes_exp(&p);
+        lanes_store(x + j * cols, &p);
+        LANES_EACH(h) sum.part[h] += p.part[h];
+    }
+    lanes_store(s_sum, &sum);
+}
+
+void softmax_step(softmax *s, float *scores, size_t keys, size_t cols, size_t col, float scale) {
+    soften_step(scores + col, keys, cols, scale, s->top + col, s->sum + col, s->factor + col);
+}
+
+TENSOR_WIDE
+static void again_step(float *x, size_t keys, size_t cols, float scale, const float *s_top) {
+    lanes top, p;
+    lanes_load(&top, s_top);
+    for (size_t at = 0; at < keys * cols; at += cols) {
+        lanes_load(&p, x + at);
+        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
+        lanes_exp(&p);
+        lanes_store(x + at, &p);
+    }
+}
+
+void softmax_again_step(const softmax_kept *s, float *scores, size_t keys, size_t cols, size_t col, float scale) {
+    again_step(scores + col, keys, cols, scale, s->top + col);
+}
+
+TENSOR_WIDE
+static void gradient_step(const float *x, float *d, size_t keys, size_t cols, float scale, const float *s_delta) {
+    lanes delta, p, slope;
+    lanes_load(&delta, s_delta);
+    for (size_t at = 0; at < keys * cols; at += cols) {
+        lanes_load(&p, x + at), lanes_load(&slope, d + at);
+        LANES_EACH(h) slope.part[h] = p.part[h] * (slope.part[h] - delta.part[h]) * scale;
+        lanes_store(d + at, &slope);
+    }
+}
+
+void softmax_gradient_step(const softmax_kept *s, const float *exponentials, float *d, size_t keys, size_t cols,
+                           size_t col, float scale) {
+    gradient_step(exponentials + col, d + col, keys, cols, scale, s->delta + col);
+}
+
+TENSOR_WIDE
+static void scale_rows(const float *x, size_t x_stride, size_t rows, size_t width, const float *factor, float *to,
+                       size_t stride) {
+    for (size_t r = 0; r < rows; r++) {
+        float f = factor[r];
+        LANES_APART
+        for (size_t i = 0; i < width; i++) to[r * stride + i] = x[r * x_stride + i] * f;
+    }
+}
+
+void softmax_scale_rows(const float *x, size_t x_stride, size_t rows, size_t width, const float *factor, float *to,
+                        size_t stride) {
+    scale_rows(x, x_stride, rows, width, factor, to, stride);
+}
+
+TENSOR_WIDE
+static void row_dots(const float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows, size_t width,
+                     float *dots) {
+    for (size_t r = 0; r < rows; r++) dots[r] = lanes_dot(x + r * x_stride, y + r * y_stride, width);
+}
+
+void softmax_row_dots(const float *x, size_t x_stride, const float *y, size_t y_stride, size_t rows, size_t width,
+                      float *dots) {
+    row_dots(x, x_stride, y, y_stride, rows, width, dots);
+}
