@@ -3,6 +3,7 @@
 // the next begins. The bits are the same.
 #include "base/err.h"
 #include "model/stage_inner.h"
+#include "tensor/sizes.h"
 
 enum {
     CHAIN_ROWS = 64,
@@ -10,9 +11,7 @@ enum {
     NORM_ROWS = 32,            // of a sequence, whose gradients of a norm's weights are summed first
 };
 
-size_t chain_norm_pieces(const stage_shape *shape) {
-    return shape->sequences * (((size_t)shape->tokens + NORM_ROWS - 1) / NORM_ROWS);
-}
+size_t chain_norm_pieces(const stage_shape *shape) { return shape->sequences * size_pieces(shape->tokens, NORM_ROWS); }
 
 block_step *chain_add(block_chain *c, step_kind kind) {
     BRAID_ASSERT(c->steps < CHAIN_MOST);
@@ -21,8 +20,6 @@ block_step *chain_add(block_chain *c, step_kind kind) {
     return step;
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
 static void norm_piece(const stage *s, const block_step *step, size_t piece) {
     size_t dim = s->config.dim, tokens = s->shape.tokens, per_sequence = s->norm_pieces / s->shape.sequences;
     size_t from = piece % per_sequence * NORM_ROWS;
@@ -30,7 +27,7 @@ static void norm_piece(const stage *s, const block_step *step, size_t piece) {
     g.norm = &step->norm;
     g.d_weight += piece * dim;
     if (g.d_bias) g.d_bias += piece * dim;
-    tensor_norm_gradient_rows(&g, piece / per_sequence * tokens + from, least(NORM_ROWS, tokens - from));
+    tensor_norm_gradient_rows(&g, piece / per_sequence * tokens + from, size_least(NORM_ROWS, tokens - from));
 }
 
 // --- each step by all threads
@@ -91,7 +88,7 @@ static void sequence_task(void *context, size_t sequence) {
         while (end < c->steps && !needs_sequence(&c->step[end])) end++;
         for (size_t from = 0; from < tokens; from += CHAIN_ROWS)
             for (uint32_t k = i; k < end; k++)
-                step_rows(c->s, &c->step[k], sequence, from, least(CHAIN_ROWS, tokens - from));
+                step_rows(c->s, &c->step[k], sequence, from, size_least(CHAIN_ROWS, tokens - from));
     }
 }
 

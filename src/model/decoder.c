@@ -3,6 +3,7 @@
 #include "model/layout.h"
 #include "tensor/kernels.h"
 #include "tensor/matvec.h"
+#include "tensor/sizes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static bool is_gpt(const decoder *d) { return d->config.arch == MODEL_GPT; }
 
 // --- memory
 
-static size_t padded(size_t count) { return (count + MATVEC_GROUP - 1) / MATVEC_GROUP * MATVEC_GROUP; }
+static size_t padded(size_t count) { return size_up(count, MATVEC_GROUP); }
 
 static bool reserve(decoder *d) {
     const model_config *c = &d->config;

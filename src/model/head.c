@@ -8,6 +8,7 @@
 // time as LOGITS_ELEMENTS allow: each time costs one pass over the head's gradient.
 #include "model/stage_inner.h"
 #include "tensor/gemm.h"
+#include "tensor/sizes.h"
 
 enum {
     LOGITS_ELEMENTS = 1 << 24,
@@ -21,24 +22,14 @@ enum {
     GROUP_ELEMENTS = 1 << 23,
 };
 
-static size_t pieces_of(size_t count, size_t most, size_t step) {
-    size_t pieces = (count + most - 1) / most, size = (count + pieces - 1) / pieces;
-    return (size + step - 1) / step * step;
-}
-
-static size_t clamp(size_t value, size_t least, size_t most) {
-    return value < least ? least : value > most ? most : value;
-}
-
 head_cut head_cut_of(const model_config *config, size_t rows) {
     head_cut cut;
     size_t vocab = config->vocab, fitting = LOGITS_ELEMENTS / vocab;
-    cut.rows = pieces_of(rows, fitting > ROWS_STEP ? fitting : ROWS_STEP, ROWS_STEP);
-    if (cut.rows > rows) cut.rows = rows;
-    cut.cols = pieces_of(vocab, clamp(vocab / COLS_PIECES, COLS_LEAST, COLS_MOST), COLS_STEP);
-    cut.tiles = (vocab + cut.cols - 1) / cut.cols;
-    size_t groups = clamp(GROUP_ELEMENTS / (cut.rows * config->dim), GROUPS_LEAST, GROUPS_MOST);
-    cut.groups = groups < cut.tiles ? groups : cut.tiles;
+    cut.rows = size_least(rows, size_even(rows, fitting > ROWS_STEP ? fitting : ROWS_STEP, ROWS_STEP));
+    cut.cols = size_even(vocab, size_clamp(vocab / COLS_PIECES, COLS_LEAST, COLS_MOST), COLS_STEP);
+    cut.tiles = size_pieces(vocab, cut.cols);
+    size_t groups = size_clamp(GROUP_ELEMENTS / (cut.rows * config->dim), GROUPS_LEAST, GROUPS_MOST);
+    cut.groups = size_least(groups, cut.tiles);
     return cut;
 }
 
@@ -54,7 +45,7 @@ static tensor_loss_tile tile_of(const head_rows *h, size_t tile) {
     size_t first = tile * s->head.cols, left = s->config.vocab - first;
     return (tensor_loss_tile){.rows = h->count,
                               .first = first,
-                              .cols = left < s->head.cols ? left : s->head.cols,
+                              .cols = size_least(left, s->head.cols),
                               .targets = h->v->targets + h->first,
                               .logits = s->logits + first * h->count,
                               .tops = s->head_tops + tile * h->count,
@@ -125,7 +116,7 @@ static void rows_loss(head_rows *h, float *d_input) {
 
 static head_rows rows_from(stage *s, const stash_view *v, size_t first) {
     size_t left = s->rows - first;
-    return (head_rows){s, v, first, left < s->head.rows ? left : s->head.rows};
+    return (head_rows){s, v, first, size_least(left, s->head.rows)};
 }
 
 double head_loss(stage *s, const stash_view *v, float *d_input) {

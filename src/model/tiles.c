@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "model/stage_inner.h"
 #include "tensor/gemm.h"
+#include "tensor/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,15 +16,9 @@ enum {
     TILES_A_THREAD = 8,  // between two waits of all threads for the last of them
 };
 
-static size_t round_up(size_t count, size_t step) { return (count + step - 1) / step * step; }
-
 // Rows of a tile of tensor[rows, cols]: nearly equal pieces.
 static size_t tile_rows(size_t rows, size_t cols) {
-    size_t most = TILE_ELEMENTS / cols;
-    if (most < TILE_ROWS_LEAST) most = TILE_ROWS_LEAST;
-    if (most > TILE_ROWS_MOST) most = TILE_ROWS_MOST;
-    size_t pieces = (rows + most - 1) / most;
-    return round_up((rows + pieces - 1) / pieces, TILE_ROWS_STEP);
+    return size_even(rows, size_clamp(TILE_ELEMENTS / cols, TILE_ROWS_LEAST, TILE_ROWS_MOST), TILE_ROWS_STEP);
 }
 
 // Counts the tiles of a tensor; writes them too once there is a list.
@@ -32,7 +27,7 @@ static void tiles_add(stage *s, gradient_tile tile, size_t rows, size_t cols) {
     for (size_t first = 0; first < rows; first += step, s->tile_count++) {
         if (!s->tiles) continue;
         tile.first = (uint32_t)first;
-        tile.last = (uint32_t)(first + step < rows ? first + step : rows);
+        tile.last = (uint32_t)size_least(first + step, rows);
         tile.offset = offset + first * cols;
         s->tiles[s->tile_count] = tile;
     }
@@ -73,7 +68,7 @@ braid_err tiles_new(stage *s, braid_error *error) {
     if (!s->tiles) return braid_fail(error, BRAID_MEMORY, "no memory for %zu gradient tiles", s->tile_count);
     tiles_list(s);
     size_t wanted = (size_t)TILES_A_THREAD * tensor_pool_threads(s->pool);
-    if (s->layout.blocks) s->blocks_at_once = (uint32_t)((wanted + s->block_tiles - 1) / s->block_tiles);
+    if (s->layout.blocks) s->blocks_at_once = (uint32_t)size_pieces(wanted, s->block_tiles);
     return BRAID_OK;
 }
 
@@ -87,11 +82,11 @@ size_t tiles_scratch_floats(const stage *s) {
             const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
             cols = l->conv1d ? l->out : l->in;
         }
-        size_t floats = round_up(rows * cols, TILE_ROWS_STEP);
+        size_t floats = size_up(rows * cols, TILE_ROWS_STEP);
         if (t->kind == TILE_HEAD) floats = s->shape.recompute ? floats + head_recompute_floats(s) : 0;
         if (floats > most) most = floats;
     }
-    return round_up(most, TILE_ROWS_STEP);
+    return size_up(most, TILE_ROWS_STEP);
 }
 
 typedef struct tiles_job {
@@ -131,7 +126,7 @@ static float *head_tile(const tiles_job *job, const gradient_tile *t, float *scr
     stage *s = job->s;
     size_t dim = s->config.dim;
     if (job->v->d_head) return job->v->d_head + t->first * dim;
-    size_t floats = round_up((t->last - t->first) * dim, TILE_ROWS_STEP);
+    size_t floats = size_up((t->last - t->first) * dim, TILE_ROWS_STEP);
     head_recompute_tile(s, job->v, t->first / s->head.cols, scratch + floats, scratch);
     return scratch;
 }

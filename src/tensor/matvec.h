@@ -3,6 +3,7 @@
 #define BRAID_TENSOR_MATVEC_H
 
 #include "tensor/gemm.h"
+#include "tensor/sizes.h"
 
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ typedef struct tensor_matvec {
     float *scales;      // [out, groups]
 } tensor_matvec;
 
-static inline size_t matvec_groups(size_t in) { return (in + MATVEC_GROUP - 1) / MATVEC_GROUP; }
+static inline size_t matvec_groups(size_t in) { return size_pieces(in, MATVEC_GROUP); }
 
 // Fills bytes and scales from w: of each group the largest becomes 127 or -127, the others are rounded to nearest.
 void tensor_matvec_narrow(tensor_pool *pool, tensor_matvec *m);

@@ -5,6 +5,7 @@
 #include "tensor/gemm.h"
 
 #include "tensor/cpu/gemm_kernels.h"
+#include "tensor/sizes.h"
 
 #include <string.h>
 
@@ -15,10 +16,6 @@ enum {
     LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
 };
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-static size_t pieces_of(size_t count, size_t size) { return (count + size - 1) / size; }
 
 // A tile, and where the work on it is.
 typedef struct tile {
@@ -41,10 +38,10 @@ typedef struct panel {
 } panel;
 
 static panel panel_at(const tile *t, size_t done) {
-    size_t left = pieces_of(t->cols - done, PANEL_STEP);
+    size_t left = size_pieces(t->cols - done, PANEL_STEP);
     panel p = {.col = t->col + done, .steps = gemm_panel_steps(left), .b = t->b + t->depth * done};
     p.width = p.steps * PANEL_STEP;
-    p.cols = least(p.width, t->cols - done);
+    p.cols = size_least(p.width, t->cols - done);
     return p;
 }
 
@@ -83,7 +80,7 @@ static void pack_group(const tile *t) {
     size_t panels = a->transposed ? t->rows / PANEL_ROWS : 0;
     t->kernels->copy(source_of_a(t, t->row), a->stride, t->depth, panels, t->a, t->depth * PANEL_ROWS, PANEL_ROWS);
     for (size_t i = panels * PANEL_ROWS; i < t->rows; i += PANEL_ROWS)
-        pack(t, source_of_a(t, t->row + i), a->stride, !a->transposed, least(PANEL_ROWS, t->rows - i), PANEL_ROWS,
+        pack(t, source_of_a(t, t->row + i), a->stride, !a->transposed, size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS,
              t->a + i * t->depth);
 }
 
@@ -98,15 +95,15 @@ typedef struct ahead {
 
 // `rows` rows of `floats`, for kernels that go `depth` deep.
 static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t floats, size_t depth) {
-    size_t lines = pieces_of(floats, LINE_FLOATS);
+    size_t lines = size_pieces(floats, LINE_FLOATS);
     if (stride != floats) return (ahead){from, stride, rows, LINE_FLOATS, lines};
-    return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, pieces_of(rows * lines, depth)};
+    return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, size_pieces(rows * lines, depth)};
 }
 
 static ahead look_at_group(const tile *t, size_t row) {
     const tensor_matrix *a = &t->g->a;
     if (row >= t->g->m) return (ahead){0};
-    size_t rows = least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
+    size_t rows = size_least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
     return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, t->depth);
 }
 
@@ -117,7 +114,7 @@ static ahead look_at_panel(const tile *t, size_t done) {
         done = 0;
         next.first += t->depth;
         if (next.first >= t->g->k) return (ahead){0};
-        next.depth = least(t->depth, t->g->k - next.first);
+        next.depth = size_least(t->depth, t->g->k - next.first);
     }
     panel p = panel_at(&next, done);
     size_t down = b->transposed ? p.cols : next.depth;
@@ -178,7 +175,7 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
         product.a_step = right;
     }
     for (size_t i = 0; i < t->rows; i += PANEL_ROWS) {
-        size_t rows = least(PANEL_ROWS, t->rows - i);
+        size_t rows = size_least(PANEL_ROWS, t->rows - i);
         bool fresh = p->fresh && i == 0;
         product.b = fresh ? source_of_b(t, p->col) : p->b;
         product.b_step = fresh ? g->b.stride : p->width;
@@ -200,7 +197,7 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
 // The first group finds each panel of b still to be packed.
 static void multiply_block(tile *t) {
     for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
-        t->rows = least(GROUP_ROWS, t->g->m - t->row);
+        t->rows = size_least(GROUP_ROWS, t->g->m - t->row);
         ahead next_a = look_at_group(t, t->row + GROUP_ROWS), next_b = {0};
         begin_group(t);
         for (size_t done = 0; done < t->cols;) {
@@ -243,9 +240,10 @@ void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
     size_t depth = gemm_depth(g->k), most = BLOCK_FLOATS / depth / PANEL_COLS * PANEL_COLS;
     for (size_t col = 0; col < g->n; col += most)
         for (size_t first = 0; first < g->k; first += depth) {
-            tile t = {.kernels = kernels, .g = g, .first = first, .depth = least(depth, g->k - first), .a = a, .b = b};
+            tile t = {
+                .kernels = kernels, .g = g, .first = first, .depth = size_least(depth, g->k - first), .a = a, .b = b};
             t.col = col;
-            t.cols = least(most, g->n - col);
+            t.cols = size_least(most, g->n - col);
             t.add = added_to(g, first);
             multiply_block(&t);
         }
@@ -261,54 +259,6 @@ void tensor_gemm_tile(const tensor_gemm *g) { gemm_tile_by(gemm_kernels_here(), 
 
 const char *tensor_gemm_name(void) { return gemm_kernels_here()->name; }
 
-// --- among threads
-
-typedef struct gemm_cut {
-    const tensor_gemm *g;
-    const gemm_kernels *kernels;
-    size_t rows, cols;  // of a tile
-    size_t tiles_across;
-} gemm_cut;
-
-// Tiles of this size cost little in packing; smaller ones when there are too few for the threads to share.
-enum { TILE_ROWS = 512, TILE_ROWS_LEAST = 128, TILE_COLS = 384, TILES_PER_THREAD = 4 };
-
-// Nearly equal pieces of at most `most`, a multiple of `step`.
-static size_t gemm_piece(size_t count, size_t most, size_t step) {
-    size_t pieces = (count + most - 1) / most;
-    size_t size = (count + pieces - 1) / pieces;
-    return (size + step - 1) / step * step;
-}
-
-static void gemm_task(void *context, size_t index) {
-    const gemm_cut *cut = context;
-    const tensor_gemm *g = cut->g;
-    size_t row = index / cut->tiles_across * cut->rows, col = index % cut->tiles_across * cut->cols;
-    tensor_gemm part = *g;
-    part.m = least(cut->rows, g->m - row);
-    part.n = least(cut->cols, g->n - col);
-    part.a.at += g->a.transposed ? row : row * g->a.stride;
-    part.b.at += g->b.transposed ? col * g->b.stride : col;
-    part.c += row * g->c_stride + col;
-    if (g->more) part.more += row * g->c_stride + col;
-    gemm_tile_by(cut->kernels, &part);
-}
-
-void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g) {
-    if (g->m == 0 || g->n == 0) return;
-    gemm_cut cut = {g, gemm_kernels_here(), g->m, g->n, 1};
-    size_t threads = tensor_pool_threads(pool), tiles = 1;
-    if (threads > 1) {
-        cut.cols = gemm_piece(g->n, TILE_COLS, PANEL_COLS);
-        cut.tiles_across = pieces_of(g->n, cut.cols);
-        for (size_t rows = TILE_ROWS; rows >= TILE_ROWS_LEAST && tiles < TILES_PER_THREAD * threads; rows /= 2) {
-            cut.rows = gemm_piece(g->m, rows, PANEL_ROWS);
-            tiles = pieces_of(g->m, cut.rows) * cut.tiles_across;
-        }
-    }
-    tensor_pool_run(pool, tiles, gemm_task, &cut);
-}
-
 // --- by rows
 
 enum { PACK_COLS = 4 * PANEL_COLS, TASKS_PER_THREAD = 4, PACKED_MOST = 1 << 19 };
@@ -320,7 +270,7 @@ typedef struct rows_job {
     size_t packs_across;
 } rows_job;
 
-static size_t wide_of(size_t n) { return pieces_of(n, PANEL_STEP) * PANEL_STEP; }
+static size_t wide_of(size_t n) { return size_up(n, PANEL_STEP); }
 
 size_t tensor_gemm_packed(size_t n, size_t k) {
     size_t floats = wide_of(n) * k;
@@ -330,7 +280,7 @@ size_t tensor_gemm_packed(size_t n, size_t k) {
 // The block of k that begins at `first`, with all columns.
 static tile rows_tile(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first) {
     tile t = {.kernels = gemm_kernels_here(), .g = g, .first = first, .cols = g->n};
-    t.depth = least(gemm_depth(g->k), g->k - first);
+    t.depth = size_least(gemm_depth(g->k), g->k - first);
     t.b = rows->packed + first * wide_of(g->n);
     t.add = added_to(g, first);
     return t;
@@ -354,8 +304,8 @@ static void rows_pack_task(void *context, size_t index) {
 }
 
 void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
-    rows_job job = {.g = g, .rows = rows, .packs_across = pieces_of(g->n, PACK_COLS)};
-    if (g->k > 0) tensor_pool_run(pool, pieces_of(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
+    rows_job job = {.g = g, .rows = rows, .packs_across = size_pieces(g->n, PACK_COLS)};
+    if (g->k > 0) tensor_pool_run(pool, size_pieces(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
 }
 
 // Packed, b lies in order, and the processor sees it coming; what is wanted `soon` is fetched instead.
@@ -377,7 +327,7 @@ static void multiply_group(tile *t, const tensor_gemm_rows *rows) {
 void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
     _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST];
     for (size_t row = first; row < first + count; row += GROUP_ROWS) {
-        size_t here = least(GROUP_ROWS, first + count - row);
+        size_t here = size_least(GROUP_ROWS, first + count - row);
         if (rows->before) rows->before(rows->context, row, here);
         for (size_t k = 0; k < g->k; k += gemm_depth(g->k)) {
             tile t = rows_tile(g, rows, k);
@@ -393,7 +343,7 @@ void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, s
 static void rows_task(void *context, size_t index) {
     const rows_job *job = context;
     size_t row = index * job->height;
-    tensor_gemm_some_rows(job->g, job->rows, row, least(job->height, job->g->m - row));
+    tensor_gemm_some_rows(job->g, job->rows, row, size_least(job->height, job->g->m - row));
 }
 
 static void rows_before(const void *context, size_t begin, size_t end) {
@@ -420,7 +370,7 @@ void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_
     }
     size_t threads = tensor_pool_threads(pool);
     rows_job job = {.g = g, .rows = rows, .height = g->m};
-    if (threads > 1) job.height = gemm_piece(g->m, pieces_of(g->m, threads * TASKS_PER_THREAD), GROUP_ROWS);
+    if (threads > 1) job.height = size_even(g->m, size_pieces(g->m, threads * TASKS_PER_THREAD), GROUP_ROWS);
     tensor_gemm_pack(pool, g, rows);
-    tensor_pool_run(pool, pieces_of(g->m, job.height), rows_task, &job);
+    tensor_pool_run(pool, size_pieces(g->m, job.height), rows_task, &job);
 }

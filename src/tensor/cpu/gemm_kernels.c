@@ -59,7 +59,7 @@ static void plain_3(const gemm_panel *p) { plain_product(p, 48); }
 
 static bool always(void) { return true; }
 
-const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+static const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -175,7 +175,7 @@ AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
 
 static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, 0, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
+static const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, 0, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
 
 // --- AVX-512
 
@@ -257,8 +257,8 @@ AVX512 static void avx512_3(const gemm_panel *p) { avx512_product(p, 3); }
 
 static bool avx512_works(void) { return __builtin_cpu_supports("avx512f") && avx2_works(); }
 
-const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, 6 * PANEL_COLS, {avx512_1, avx512_2, avx512_3},
-                                  avx2_turn, avx2_copy};
+static const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, 6 * PANEL_COLS, {avx512_1, avx512_2, avx512_3},
+                                         avx2_turn, avx2_copy};
 
 const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_avx512, &gemm_avx2, &gemm_plain};
 
@@ -321,7 +321,7 @@ static void neon_turn(const float *from, size_t from_stride, size_t count, float
     turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
 }
 
-const gemm_kernels gemm_neon = {"NEON", always, 0, {neon_1, neon_2, neon_3}, neon_turn, copy_plain};
+static const gemm_kernels gemm_neon = {"NEON", always, 0, {neon_1, neon_2, neon_3}, neon_turn, copy_plain};
 
 const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_neon, &gemm_plain};
 

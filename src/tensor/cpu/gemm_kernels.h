@@ -7,6 +7,7 @@
 #define BRAID_TENSOR_CPU_GEMM_KERNELS_H
 
 #include "tensor/gemm.h"
+#include "tensor/sizes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,21 +47,15 @@ typedef struct gemm_kernels {
 // The fastest first; the last works everywhere.
 #if defined(__x86_64__)
 enum { GEMM_KERNELS = 3 };
-extern const gemm_kernels gemm_avx512, gemm_avx2;
 #elif defined(__aarch64__)
 enum { GEMM_KERNELS = 2 };
-extern const gemm_kernels gemm_neon;
 #else
 enum { GEMM_KERNELS = 1 };
 #endif
-extern const gemm_kernels gemm_plain;
 extern const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS];
 
 // Nearly equal blocks of k.
-static inline size_t gemm_depth(size_t k) {
-    size_t blocks = (k + DEPTH_MOST - 1) / DEPTH_MOST;
-    return (k + blocks - 1) / blocks;
-}
+static inline size_t gemm_depth(size_t k) { return size_even(k, DEPTH_MOST, 1); }
 
 // Of the next panel when so many steps are left: three, but two and two rather than three and one at the end.
 static inline size_t gemm_panel_steps(size_t left) {
