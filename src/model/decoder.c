@@ -180,10 +180,6 @@ static void norm(const decoder *d, const layout_norm *at, const float *x, float 
     tensor_norm_forward(d->pool, &n, x, y);
 }
 
-static void add(float *x, const float *more, size_t count) {
-    for (size_t i = 0; i < count; i++) x[i] += more[i];
-}
-
 static void place(const decoder *d, const float *from, float *to) {
     if (is_gpt(d))
         memcpy(to, from, d->width * sizeof *to);
@@ -226,7 +222,7 @@ static void read_block(decoder *d, uint32_t block) {
     attention heads = {d, block};
     tensor_pool_run(d->pool, c->heads, attend_head, &heads);
     tensor_matvec_run(d->pool, &b->o, d->attention, d->added);
-    add(d->x, d->added, c->dim);
+    tensor_add(d->x, d->added, c->dim);
     norm(d, &at->norm2, d->x, d->normed);
     tensor_matvec_run(d->pool, &b->up, d->normed, d->up);
     if (is_gpt(d))
@@ -234,14 +230,14 @@ static void read_block(decoder *d, uint32_t block) {
     else
         tensor_swiglu_forward(d->up, d->act, NULL, 1, c->ffn_dim);
     tensor_matvec_run(d->pool, &b->down, d->act, d->added);
-    add(d->x, d->added, c->dim);
+    tensor_add(d->x, d->added, c->dim);
 }
 
 void decoder_read(decoder *d, uint32_t token, float *logits) {
     const model_config *c = &d->config;
     BRAID_ASSERT(token < c->vocab && d->position < c->context);
     memcpy(d->x, d->parameters + d->layout.embedding + (size_t)token * c->dim, c->dim * sizeof *d->x);
-    if (is_gpt(d)) add(d->x, d->parameters + d->layout.positions + (size_t)d->position * c->dim, c->dim);
+    if (is_gpt(d)) tensor_add(d->x, d->parameters + d->layout.positions + (size_t)d->position * c->dim, c->dim);
     for (uint32_t i = 0; i < c->layers; i++) read_block(d, i);
     d->position++;
     if (!logits) return;

@@ -126,10 +126,13 @@ typedef struct tensor_loss {
 
 void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l);
 
+// On the calling thread: sum[i] += x[i]. They lie apart.
+void tensor_add(float *sum, const float *x, size_t count);
+
 // sum[i] = parts[i] + parts[count + i] + ..., of count elements each, in that order.
 void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum);
 
-// y = x, or x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
+// y = x + bias broadcast over rows, or the broadcast alone (x NULL): what a matrix product then adds to.
 void tensor_seed_rows(const float *x, const float *bias, float *y, size_t rows, size_t dim);
 
 #endif

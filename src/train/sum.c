@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "tensor/cpu/wide.h"
+#include "tensor/kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,11 +64,6 @@ size_t sum_add_fixed(int64_t *sum, const float *gradient, size_t count, bool fir
     return lost;
 }
 
-TENSOR_WIDE
-static void add_floats(float *restrict sum, const float *restrict gradient, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += gradient[i];
-}
-
 // To zero, where a negative zero becomes a positive one.
 TENSOR_WIDE
 static void begin_floats(float *restrict sum, const float *restrict gradient, size_t count) {
@@ -78,7 +74,7 @@ void sum_add_plain(float *sum, const float *gradient, size_t count, bool first) 
     if (first)
         begin_floats(sum, gradient, count);
     else
-        add_floats(sum, gradient, count);
+        tensor_add(sum, gradient, count);
 }
 
 // Bytes that the widest of these integers needs; 0 when all are zero.

@@ -2,7 +2,7 @@
 #include "tensor/elementary.h"
 #include "tensor/kernels.h"
 
-enum { ROWS_PER_TASK = 32, ELEMENTS_PER_TASK = 1 << 14 };
+enum { ROWS_PER_TASK = 32 };
 
 TENSOR_WIDE
 static float row_maximum(const float *x, size_t count) {
@@ -85,28 +85,4 @@ static void loss_rows(const void *context, size_t begin, size_t end) {
 
 void tensor_loss_rows(tensor_pool *pool, const tensor_loss *l) {
     tensor_pool_ranges(pool, l->rows, ROWS_PER_TASK, loss_rows, l);
-}
-
-typedef struct parts_job {
-    const float *parts;
-    float *sum;
-    size_t part_count, count;
-} parts_job;
-
-TENSOR_WIDE
-static void add_elements(float *restrict sum, const float *restrict x, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += x[i];
-}
-
-static void sum_range(const void *context, size_t begin, size_t end) {
-    const parts_job *job = context;
-    memcpy(job->sum + begin, job->parts + begin, (end - begin) * sizeof *job->sum);
-    for (size_t p = 1; p < job->part_count; p++)
-        add_elements(job->sum + begin, job->parts + p * job->count + begin, end - begin);
-}
-
-void tensor_sum_parts(tensor_pool *pool, const float *parts, size_t part_count, size_t count, float *sum) {
-    parts_job job = {.parts = parts, .part_count = part_count, .count = count};
-    job.sum = sum;
-    tensor_pool_ranges(pool, count, ELEMENTS_PER_TASK, sum_range, &job);
 }

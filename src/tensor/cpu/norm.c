@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { ROWS_PER_TASK = 32, COLS_PER_TASK = 256 };
+enum { ROWS_PER_TASK = 32 };
 
 typedef struct norm_job {
     const tensor_norm *n;
@@ -98,11 +98,6 @@ static void gradient_row(const float *x, const float *dy, const float *weight, c
     }
 }
 
-TENSOR_WIDE
-static void add_row(float *sum, const float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += x[i];
-}
-
 void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size_t count) {
     const tensor_norm *n = g->norm;
     size_t dim = n->dim;
@@ -112,26 +107,8 @@ void tensor_norm_gradient_rows(const tensor_norm_gradient *g, size_t first, size
         const float *x = g->x + r * dim, *dy = g->dy + r * dim, *residual = g->residual ? g->residual + r * dim : NULL;
         float mean = n->centred ? n->mean[r] : 0.0f, inv = n->inverse[r], product, plain;
         gradient_sums(x, dy, n->weight, dim, mean, &product, &plain);
-        if (g->d_bias) add_row(g->d_bias, dy, dim);
+        if (g->d_bias) tensor_add(g->d_bias, dy, dim);
         gradient_row(x, dy, n->weight, residual, dim, mean, inv, product / (float)dim * (inv * inv),
                      n->centred ? plain / (float)dim : 0.0f, g->dx + r * dim, g->d_weight);
     }
-}
-
-typedef struct column_job {
-    const float *x;
-    size_t rows, stride;
-    float *sums;
-} column_job;
-
-static void column_range(const void *context, size_t begin, size_t end) {
-    const column_job *job = context;
-    memset(job->sums + begin, 0, (end - begin) * sizeof *job->sums);
-    for (size_t r = 0; r < job->rows; r++) add_row(job->sums + begin, job->x + r * job->stride + begin, end - begin);
-}
-
-void tensor_column_sums(tensor_pool *pool, const float *x, size_t rows, size_t cols, size_t stride, float *sums) {
-    column_job job = {.x = x, .rows = rows, .stride = stride};
-    job.sums = sums;
-    tensor_pool_ranges(pool, cols, COLS_PER_TASK, column_range, &job);
 }
