@@ -15,7 +15,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
     bool lead, anew, data, json, supervised, measure, shadow;
-    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows, upload_share;
+    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
 // What the call backs need.
@@ -128,7 +128,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
-        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -202,7 +202,8 @@ int cli_node(int argc, char **argv) {
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
-         .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer"},
+         .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer, carry"},
+        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "send so many of 100 tensors by way of somebody, for tests", .max = 100},
         {"trace", OPTION_TEXT, &f.trace, .unit = "PATH", .hidden = true, .help = "write what goes into and out of the protocol to this file"},
         {"measure", OPTION_SWITCH, &f.measure, .hidden = true, .help = "say after each iteration what things cost, for braid up --measure"},
         {"beside", OPTION_TEXT, &f.beside, .unit = "PEER", .hidden = true, .help = "be the shadow of the peer with this id on the same machine"},

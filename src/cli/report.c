@@ -203,7 +203,7 @@ static void started_line(const report_event *e, char line[REPORT_LINE]) {
                  (unsigned long long)e->microbatches);
 }
 
-enum { WASTED_TEXT = 128 };
+enum { WASTED_TEXT = 128, CARRIED_TEXT = 96 };
 
 static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
     text[0] = 0;
@@ -212,20 +212,30 @@ static void wasted_text(const report_event *e, char text[WASTED_TEXT]) {
              100 * e->wasted_seconds / e->computed_seconds);
 }
 
+// Whoever lent lines may see it, too.
+static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
+    char bytes[QUANTITY_TEXT];
+    int length = 0;
+    text[0] = 0;
+    if (e->carried > 0) length = snprintf(text, CARRIED_TEXT, ", %llu tensor%s by way of others", (unsigned long long)e->carried, e->carried > 1 ? "s" : "");
+    if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s carried for others", quantity_size_text(e->carried_bytes, bytes));
+}
+
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT];
+    char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT], carried[CARRIED_TEXT];
     repairs[0] = 0;
     if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
     wasted_text(e, wasted);
+    carried_text(e, carried);
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration,
                  *e->text ? e->text : "see above");
     else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
-        snprintf(line, REPORT_LINE, "done after %s", time);
+        snprintf(line, REPORT_LINE, "done after %s%s", time, carried);
     else
-        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%s%.200s\nweights %s",
-                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, wasted,
+        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%s%s%.200s\nweights %s",
+                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, wasted, carried,
                  *e->path ? ", saved in " : "", e->path, e->weights);
 }
 

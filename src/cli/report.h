@@ -53,6 +53,7 @@ typedef struct report_event {
     double loss, norm, learning_rate, tokens_per_second, seconds;
     double computed_seconds, wasted_seconds;  // of all forwards, gradients and weight gradients so far; of them in vain
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
+    uint64_t carried, carried_bytes;          // tensors that left by way of somebody; of others' tensors, passed on here
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
     uint64_t stage, stages, changes, left_out, generation;
     report_flow flow[REPORT_MAX_FLOWS];

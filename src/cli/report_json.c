@@ -61,6 +61,8 @@ static const report_field fields[] = {
     FIELD(seconds, FIELD_REAL, IN(END) | WAITING),
     FIELD(repairs, FIELD_COUNT, IN(END)),
     FIELD(wasted, FIELD_COUNT, IN(ITERATION) | IN(END)),
+    FIELD(carried, FIELD_COUNT, IN(ITERATION) | IN(END)),
+    FIELD(carried_bytes, FIELD_COUNT, IN(ITERATION) | IN(END)),
     FIELD(computed_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
     FIELD(wasted_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
     FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),

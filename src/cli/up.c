@@ -240,7 +240,7 @@ static int swarm_run(swarm *s) {
 typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
-    uint64_t relays, shadows, threads, capacity, max_memory, voters;
+    uint64_t relays, shadows, threads, capacity, max_memory, voters, carried;
     bool json;
 } up_flags;
 
@@ -256,7 +256,7 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
-                 .capacity = f->capacity, .max_memory = f->max_memory, .style = f->json ? REPORT_JSON : REPORT_AUTO};
+                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
     if (err) return err;
@@ -291,6 +291,7 @@ int cli_up(int argc, char **argv) {
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; else, or with private data or --measure, 1"},
         {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
+        {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "send so many of 100 tensors by way of somebody, for tests", .max = 100},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},

@@ -147,6 +147,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     if (role != CHILD_RELAY) argument_number(a, "--shadows", s->shadows);
     argument_number(a, "--capacity", s->capacity);
     argument_number(a, "--max-memory", s->max_memory);
+    argument_number(a, "--carried", s->carried);
     if (s->trace) {
         snprintf(a->trace, sizeof a->trace, "%s/%s", s->trace, c->name);
         argument_text(a, "--trace", a->trace);

@@ -145,15 +145,19 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
 // Each process tells what it has computed whenever an iteration is over, so of one that is killed its last iteration is missing.
 static void note_work(child *c, const report_event *news) {
     c->wasted = news->wasted;
+    c->carried = news->carried;
+    c->carried_bytes = news->carried_bytes;
     c->computed_seconds = news->computed_seconds;
     c->wasted_seconds = news->wasted_seconds;
 }
 
 void story_sum_work(const swarm *s, report_event *news) {
-    news->wasted = 0;
+    news->wasted = news->carried = news->carried_bytes = 0;
     news->computed_seconds = news->wasted_seconds = 0;
     for (uint32_t i = 0; i < s->child_count; i++) {
         news->wasted += s->children[i]->wasted;
+        news->carried += s->children[i]->carried;
+        news->carried_bytes += s->children[i]->carried_bytes;
         news->computed_seconds += s->children[i]->computed_seconds;
         news->wasted_seconds += s->children[i]->wasted_seconds;
     }

@@ -63,7 +63,7 @@ typedef struct child {
     bool measured;
     double processor_s;    // that it had, when last looked at
     double computed_seconds, wasted_seconds;  // as it said last
-    uint64_t wasted;
+    uint64_t wasted, carried, carried_bytes;
     node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
     size_t complaint_bytes;
@@ -137,7 +137,7 @@ struct swarm {
     bool elastic;               // ... and it goes on without a data peer after a while
     char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities, which come back with their texts
     uint32_t stages;
-    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters;
+    uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
     char ticket[512];
 

@@ -10,6 +10,7 @@ static const char *const point_names[FAULT_POINTS] = {
     [FAULT_NEVER] = "never", [FAULT_FORWARD] = "forward", [FAULT_COMPLETE_SENT] = "complete-sent",
     [FAULT_BACKWARD] = "backward", [FAULT_COMMITTED] = "committed", [FAULT_WEIGHT] = "weight",
     [FAULT_REDUCTION] = "reduction", [FAULT_FINAL] = "final", [FAULT_TRANSFER] = "transfer",
+    [FAULT_CARRY] = "carry",
 };
 
 const char *fault_point_name(fault_point point) { return point_names[point]; }
@@ -22,7 +23,7 @@ braid_err fault_parse(const char *text, fault *out, braid_error *error) {
     if (out->point == FAULT_NEVER)
         return braid_fail(error, BRAID_ARGUMENT,
                           "\"%.*s\" is no point to die at; there are forward, complete-sent, backward, committed, weight, "
-                          "reduction, final and transfer", (int)length, text);
+                          "reduction, final, transfer and carry", (int)length, text);
     if (!text[length]) return BRAID_OK;
     const char *digits = text + length + 1;
     if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 9 || atoi(digits) == 0)
@@ -65,7 +66,9 @@ fault_verdict fault_at_effect(fault *f, const effect *e, message *scratch) {
 }
 
 fault_verdict fault_at_message(fault *f, const message *msg) {
-    return msg->kind == MESSAGE_COMMIT && fault_due(f, FAULT_COMMITTED) ? FAULT_DIE_NOW : FAULT_GO_ON;
+    bool to_carry = msg->kind == MESSAGE_CARRY && msg->sender == msg->u.carry.origin;  // or else it comes from its carrier
+    fault_point here = msg->kind == MESSAGE_COMMIT ? FAULT_COMMITTED : to_carry ? FAULT_CARRY : FAULT_NEVER;
+    return fault_due(f, here) ? FAULT_DIE_NOW : FAULT_GO_ON;
 }
 
 void fault_die(void) {

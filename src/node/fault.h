@@ -18,6 +18,7 @@ typedef enum fault_point {
     FAULT_REDUCTION,      // blocks of the sum are being packed or reduced
     FAULT_FINAL,          // FINAL is known and not applied
     FAULT_TRANSFER,       // state arrives from a donor
+    FAULT_CARRY,          // a piece of others' tensor has come in, and has not gone on
     FAULT_POINTS
 } fault_point;
 

@@ -6,7 +6,7 @@ static const char *const job_names[JOB_KINDS] = {
     [JOB_NORM] = "norm", [JOB_DECIDE] = "decide", [JOB_APPLY] = "apply", [JOB_STATE_ROOT] = "state-root",
     [JOB_STATE_GET] = "state-get", [JOB_STATE_PUT] = "state-put", [JOB_STATE_INIT] = "state-init", [JOB_LEAVES] = "leaves",
     [JOB_STATE_KEEP] = "state-keep", [JOB_NAMES_GET] = "names-get", [JOB_NAMES_PUT] = "names-put",
-    [JOB_SUM_CLEAR] = "sum-clear", [JOB_SAVE_NAMES] = "save-names", [JOB_SAVE] = "save", [JOB_SAVE_END] = "save-end", [JOB_SAVE_FIND] = "save-find",
+    [JOB_SUM_CLEAR] = "sum-clear", [JOB_JOIN] = "join", [JOB_SAVE_NAMES] = "save-names", [JOB_SAVE] = "save", [JOB_SAVE_END] = "save-end", [JOB_SAVE_FIND] = "save-find",
 };
 
 static const char *const log_names[LOG_KINDS] = {

@@ -544,6 +544,7 @@ struct peer {
     leader leader;
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns, wasted;
+    uint64_t carried, carried_bytes;
     uint64_t deadline;
     message scratch;        // being composed
     message received;       // a local one being decoded

@@ -23,6 +23,8 @@ static void tell_iteration(peer *p, const log_final *f) {
     t.wasted = p->wasted;
     t.wasted_ns = p->wasted_ns;
     t.useful_ns = p->useful_ns;
+    t.carried = p->carried;
+    t.carried_bytes = p->carried_bytes;
     peer_tell(p, &t);
 }
 

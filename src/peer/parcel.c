@@ -47,7 +47,9 @@ bool parcel_send(peer *p, sending *s, member_id to, blob_id blob) {
     s->carried_ns = floor_ns + PATIENCE * (uint64_t)us * 1000;
     uint16_t pieces = route_pieces(p);
     *(forward ? &p->scratch.u.forward.parcel : &p->scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
-    return peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
+    bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
+    p->carried += left;
+    return left;
 }
 
 static void send_otherwise(peer *p, uint32_t m, sending *s) {
@@ -84,11 +86,12 @@ static void refuse(peer *p, member_id origin, uint32_t serial) {
     peer_send_member(p, origin, 0);
 }
 
-static void carry_on(peer *p, const message *msg, blob_id blob) {
+static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     if (msg->sender != piece->origin) return;  // one carrier is enough
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (!peer_send_member(p, piece->to, blob)) refuse(p, piece->origin, piece->serial);
+    if (peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
+    else refuse(p, piece->origin, piece->serial);
 }
 
 // ---- at the receiver ----------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ static bool fits(const peer *p, const message_carry *piece, uint64_t bytes) {
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     bool mine = piece->to == p->me, good = fits(p, piece, bytes) && member_live(p, piece->origin);
-    if (good && !mine) carry_on(p, msg, blob);
+    if (good && !mine) carry_on(p, msg, blob, bytes);
     arrival *a = good && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     if (a == NULL || a->joining || (a->count != 0 && a->count != piece->count) || a->piece[piece->index] != 0) {
         if (good && mine && a == NULL && run_goes_on(p)) refuse(p, piece->origin, piece->serial);

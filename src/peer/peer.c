@@ -484,6 +484,8 @@ void peer_look(const peer *p, peer_view *view) {
     view->useful_ns = p->useful_ns;
     view->wasted_ns = p->wasted_ns;
     view->wasted = p->wasted;
+    view->carried = p->carried;
+    view->carried_bytes = p->carried_bytes;
     route_look(p, view);
 }
 

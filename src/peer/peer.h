@@ -198,6 +198,7 @@ typedef struct tell {
     uint64_t generation;  // TELL_ROLLED_BACK: of the run, from now on
     uint32_t left_out;  // TELL_ITERATION: planned, and of data that was not there in time
     uint64_t wasted, wasted_ns, useful_ns;  // TELL_ITERATION: this peer's so far, as in peer_view
+    uint64_t carried, carried_bytes;        // ... and these
     uint64_t done, total;
     braid_hash hash;
     const char *text;
@@ -275,6 +276,8 @@ typedef struct peer_view {
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns;  // compute booked (invariant I12)
     uint64_t wasted;                // microbatches that were computed here, wholly or in part, and given up
+    uint64_t carried;               // tensors that left by way of somebody
+    uint64_t carried_bytes;         // of others' tensors, that were passed on here
     bool routes;                    // it has a router, and the rest is the router's
     bool route_linked;              // it and all its neighbours know each other
     bool route_settled;             // nothing of its is under way

@@ -36,7 +36,7 @@ static void test_json_shape(void **state) {
     assert_string_equal(line, "{\"event\":\"iteration\",\"iteration\":3,\"of\":10,\"loss\":0.10000000000000001,"
                               "\"tokens\":8192,\"microbatches\":8,\"left_out\":0,"
                               "\"tokens_per_second\":1234.5,\"norm\":0.5,\"learning_rate\":0.001,\"skip\":false,"
-                              "\"wasted\":0,\"computed_seconds\":0,\"wasted_seconds\":0}");
+                              "\"wasted\":0,\"carried\":0,\"carried_bytes\":0,\"computed_seconds\":0,\"wasted_seconds\":0}");
     report_event repair = {.kind = REPORT_REPAIR,
                            .iteration = 4,
                            .microbatch = 2,
@@ -191,7 +191,7 @@ static void tell_run(report *r) {
                            .phase = "forward",
                            .peer = "fedcba9876543210"};
     report_event end = {.kind = REPORT_END, .iteration = 50, .loss = 1.5, .seconds = 75, .weights = "beef",
-                        .wasted = 2, .computed_seconds = 200, .wasted_seconds = 0.5};
+                        .wasted = 2, .carried = 3, .carried_bytes = 3 << 20, .computed_seconds = 200, .wasted_seconds = 0.5};
     report_tell(r, &started);
     report_tell(r, &joined);
     for (uint64_t i = 1; i <= 50; i++) {
@@ -218,7 +218,7 @@ static void test_plain(void **state) {
         "held-out loss of version 20: 2.2500\n",
         "repaired microbatch 3 of iteration 9 in stage 1: peer fedcba98 died in forward\n",
         "   4.950 |*",
-        "done: version 50, last training loss 1.5000, 1 min 15 s, 1 repair (1 forward), 2 computed in vain (0.50 s, 0.25 % of the computing)\nweights beef\n",
+        "done: version 50, last training loss 1.5000, 1 min 15 s, 1 repair (1 forward), 2 computed in vain (0.50 s, 0.25 % of the computing), 3 tensors by way of others, 3 MiB carried for others\nweights beef\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strstr(text, parts[i]) == NULL) fail_msg("no '%s' in\n%s", parts[i], text);
