@@ -3,17 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a,
-                    const double *b, double *c) {
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++) {
-            double sum = add ? c[i * n + j] : 0;
-            for (size_t p = 0; p < k; p++)
-                sum += (a_transposed ? a[p * m + i] : a[i * k + p]) * (b_transposed ? b[j * k + p] : b[p * n + j]);
-            c[i * n + j] = sum;
-        }
-}
-
 static void norm_statistics(const reference_norm *n, const double *x, double *mean, double *inverse) {
     double sum = 0, square = 0;
     for (size_t i = 0; i < n->dim; i++) sum += x[i];

@@ -5,10 +5,6 @@
 
 #include "tensor/kernels.h"
 
-// c = op(a) op(b) (+ c), row-major without gaps.
-void reference_gemm(bool a_transposed, bool b_transposed, bool add, size_t m, size_t n, size_t k, const double *a,
-                    const double *b, double *c);
-
 typedef struct reference_norm {
     bool centred;
     size_t rows, dim;
