@@ -204,6 +204,7 @@ typedef struct owned {
     uint64_t nonce;
     uint64_t settled_ns;         // when SETTLED was last sent
     uint32_t patience;           // probes that found nothing wrong
+    uint64_t believed_ns;        // since when its members say that they go on, and nothing has come of it
     bool adopted;                // of another owner's: members hold it already
     owned_stage *stage;          // [stages]
 } owned;

@@ -31,6 +31,9 @@ static bool filling(const peer *p, const owned *o, uint16_t s) {
     return self_sends_forward(p, (uint32_t)(o - p->owned));
 }
 
+// Who says that it goes on is not told again what to do; but not for ever, for what it waits for may never come.
+static bool believed(const peer *p, const owned *o) { return p->now < o->believed_ns + TIMING_FILL_MOST_NS; }
+
 // Holds what stage s needs to go on: x or y, or it was told to count and nobody may take that away from it.
 static bool usable(const peer *p, const owned *o, uint16_t s) {
     const owned_stage *st = &o->stage[s];
@@ -245,7 +248,7 @@ static void repair_forward(peer *p, uint32_t m) {
     bool returned = o->adopted && o->stage[1].member != 0 && o->stage[1].has_dx && lacks_gradient(p, m, 0);
     if (returned) order_resend(p, m, 1, PHASE_BACKWARD, 0);  // its F and its loss may be computed meanwhile
     bool moving = front == 0 ? self_sends_forward(p, m) : o->stage[front].forwarding;
-    if (moving) return;
+    if (moving && believed(p, o)) return;
     if (front + 1 < p->run.stages) tell_repair(p, m, (uint16_t)(front + 1), o->stage[front + 1].member);
     for (uint16_t s = (uint16_t)(front + 1); s < p->run.stages; s++) o->stage[s] = (owned_stage){.rev = o->stage[s].rev};
     order_resend(p, m, front, PHASE_FORWARD, p->run.stages);
@@ -263,6 +266,7 @@ static bool gradient_under_way(const peer *p, uint32_t m, uint16_t s) {
     const owned *o = &p->owned[m];
     const owned_stage *to = &o->stage[s - 1];
     if (to->chosen_ns != 0 && (!to->dy_ordered || p->now >= to->chosen_ns + TIMING_FILL_MOST_NS)) return false;
+    if (!believed(p, o)) return false;
     if (s < p->run.stages) return o->stage[s].answered && o->stage[s].has_dx && o->stage[s].working;
     return send_pending(&o->back) && o->back.to == o->stage[s - 1].member;
 }
@@ -293,11 +297,14 @@ static void repair_decide(peer *p, uint32_t m) {
         own_restart(p, m);
         return;
     }
+    if (o->patience == 0) o->believed_ns = p->now;
+    bool doubted = !believed(p, o);
     if (o->patience < 8) o->patience++;
     own_touch(p, m, 0);
     if (o->phase == OWNED_FORWARD && !peer_breaks(p, PEER_MUTANT_COMPLETE_ENDS_GUARD)) repair_forward(p, m);
     if (o->phase == OWNED_BACKWARD || o->phase == OWNED_COMMITTED) repair_backward(p, m);
     if (o->phase == OWNED_COMMITTED) own_commit(p, m);
+    if (doubted) o->believed_ns = p->now;
 }
 
 void repair_tick(peer *p, uint32_t m) {

@@ -37,6 +37,7 @@ static void release_inputs(peer *p, const task *t) {
 void tasks_drop(peer *p) {
     p->past.looking = false;
     for (; p->task_count > 0; p->task_count--) {
+        p->sum_dirty |= p->tasks[p->task_first].work.kind == JOB_SUM_CLEAR;
         release_inputs(p, &p->tasks[p->task_first]);
         p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
     }

@@ -80,7 +80,7 @@ typedef struct child {
     size_t got_bytes;
 } child;
 
-// Shadows are for runs with one voter.
+// Shadows are for runs with one voter; where a stage is lost with all that it had, the run goes back.
 static void mix_further(rng *r, sim_campaign *mix) {
     mix->stage_deaths = rng_below(r, 6) == 0;
     if (mix->stage_deaths) mix->leader_deaths = false;
@@ -89,6 +89,7 @@ static void mix_further(rng *r, sim_campaign *mix) {
     mix->elastic = mix->private_data && rng_below(r, 2);
     mix->short_stores = mix->leader_deaths && rng_below(r, 2);
     mix->carried = rng_below(r, 4) == 0;
+    mix->stage_losses = !mix->stage_deaths && rng_below(r, 8) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -286,6 +287,9 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     to->again += from->again;
     to->stage_deaths += from->stage_deaths;
     to->promotions += from->promotions;
+    to->rollbacks += from->rollbacks;
+    to->again_iterations += from->again_iterations;
+    to->left_out += from->left_out;
     to->shortened += from->shortened;
     to->recalled += from->recalled;
     to->quiet += from->quiet;

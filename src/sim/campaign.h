@@ -57,8 +57,8 @@ typedef struct sim_campaign_result {
 } sim_campaign_result;
 
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
-// every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, half of those in
-// which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four.
+// every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and in one of ten are lost; half of those
+// in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 

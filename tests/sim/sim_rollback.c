@@ -128,6 +128,16 @@ static void test_nobody_goes_back_for_nothing(void **state) {
 
 // ---- random schedules
 
+// Schedules that once failed.
+static void test_no_schedule_fails_again(void **state) {
+    (void)state;
+    const sim_campaign once[] = {
+        // a relay was expelled and the run went back while it computed a weight gradient: its sum was never cleared of that
+        {.first = 8030312, .real = true, .flaps = true, .partitions = true},
+    };
+    for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
+}
+
 static void test_random(void **state) {
     (void)state;
     static const uint64_t count[CAMPAIGN_KINDS] = {50, 30, 20};
@@ -162,6 +172,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
         cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers),      cmocka_unit_test(test_nobody_goes_back_for_nothing),
+        cmocka_unit_test(test_no_schedule_fails_again),
         cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

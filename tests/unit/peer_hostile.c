@@ -25,6 +25,9 @@ typedef struct world {
     bool busy;      // a job that was begun is not done
     job work;
     uint32_t asked; // whom it has sent a GET last
+    uint32_t sent[MESSAGE_KINDS];
+    message probe[MOST];  // by whom it is to; what it has not answered is `probed`
+    bool probed[MOST];
 } world;
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
@@ -44,7 +47,11 @@ static void step(world *w, const event *e) {
     peer_step(w->p, w->now, e);
     while (peer_next_effect(w->p, &out)) {
         if (out.kind == EFFECT_JOB) w->work = *out.job;
-        if (out.kind == EFFECT_SEND && out.message_kind == MESSAGE_GET) w->asked = out.id.bytes[0];
+        if (out.kind != EFFECT_SEND) continue;
+        w->sent[out.message_kind]++;
+        if (out.message_kind == MESSAGE_GET) w->asked = out.id.bytes[0];
+        if (out.message_kind != MESSAGE_PROBE) continue;
+        w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
     do_job(w);
 }
@@ -159,6 +166,85 @@ static void test_an_answer_that_nobody_asked_for(void **state) {
     free(w.p);
 }
 
+// ---- words that nothing comes of
+
+static void beat(world *w, uint32_t from) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = from == 1 ? 0 : 2, .reaches = 1}};
+    deliver(w, from, &m, false);
+}
+
+static void trace(world *w, uint32_t from, uint16_t stage, uint8_t phase, member_id next) {
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, stage), .phase = phase, .next = next}};
+    deliver(w, from, &m, false);
+}
+
+// An owner, its two stages with one relay each, and a microbatch that is sent to the first. The second seems to be full.
+static void open_owners_world(world *w) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 4, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_RELAY, 2);
+    admit(w, 4, MEMBER_DATA, 0);
+    own(w, 0, 4);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+    assert_int_equal(w->sent[MESSAGE_FORWARD], 1);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    deliver(w, 2, &accept, false);
+    deliver(w, 2, &complete, false);
+    trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
+}
+
+// Ten minutes of heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
+static uint32_t ten_minutes(world *w, const message_status *held) {
+    w->sent[MESSAGE_RESUME] = 0;
+    for (uint32_t half_second = 0; half_second < 1200; half_second++) {
+        w->now += 500 * MILLISECOND;
+        for (uint32_t i = 1; i <= 3; i++) beat(w, i);
+        step(w, &(event){.kind = EVENT_TICK});
+        for (uint32_t i = 1; i < MOST; i++) {
+            message m = {.kind = MESSAGE_STATUS, .u.status = held[i]};
+            m.u.status.subject = w->probe[i].u.probe.subject;
+            m.u.status.nonce = w->probe[i].u.probe.nonce;
+            bool asked = w->probed[i];
+            w->probed[i] = false;
+            if (asked) deliver(w, i, &m, false);
+        }
+    }
+    return w->sent[MESSAGE_RESUME];
+}
+
+// A relay says for ever that it sends the activation on.
+static void test_forwarding_is_not_believed_for_ever(void **state) {
+    (void)state;
+    world w;
+    open_owners_world(&w);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true, .working = true, .forwarding = true}};
+    assert_in_range(ten_minutes(&w, held), 2, 6);
+    free(w.p);
+}
+
+// ... or the gradient, which the relay before it never gets.
+static void test_a_gradient_is_not_believed_for_ever(void **state) {
+    (void)state;
+    world w;
+    open_owners_world(&w);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 4, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    deliver(&w, 3, &home, true);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD], 1);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
+    deliver(&w, 3, &accept, false);
+    deliver(&w, 3, &complete, false);
+    trace(&w, 3, 2, TRACE_BACKWARD_DONE, 2);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true},
+                                       [3] = {.has_x = true, .has_y = true, .has_dy = true, .has_dx = true, .forward_done = true, .backward_done = true, .working = true}};
+    assert_in_range(ten_minutes(&w, held), 2, 6);
+    free(w.p);
+}
+
 // ---- elastic
 
 static void count_one(world *w, uint32_t m, uint32_t owner) {
@@ -233,6 +319,8 @@ int main(void) {
         cmocka_unit_test(test_a_shadow_brings_home),
         cmocka_unit_test(test_no_such_stage),
         cmocka_unit_test(test_an_answer_that_nobody_asked_for),
+        cmocka_unit_test(test_forwarding_is_not_believed_for_ever),
+        cmocka_unit_test(test_a_gradient_is_not_believed_for_ever),
         cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
         cmocka_unit_test(test_what_is_taken_back_is_not_sent_again),
     };
