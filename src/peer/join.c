@@ -194,7 +194,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     contact_add(p, &p->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
         send_leader(p, from);
-        if (lead_is_voter(p, &p->contacts[from].id) && msg->log_position < p->log_position) log_send_snapshot(p, from, UINT64_MAX);
+        if (lead_is_voter(p, &p->contacts[from].id) && msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
         return;
     }
     contact *c = &p->contacts[from];

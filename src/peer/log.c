@@ -69,6 +69,12 @@ static void apply_run(peer *p, const log_entry *entry) {
     can_take_update(p, false);
 }
 
+// All that the log made up to here is known.
+static void reach(peer *p, const log_entry *entry) {
+    p->log_position = entry->index;
+    raft_applied(&p->raft, entry->index, entry->term);
+}
+
 static void apply(peer *p, const log_entry *entry) {
     effect *e = peer_effect(p, EFFECT_APPLIED);
     if (e != NULL) e->entry = entry;
@@ -98,8 +104,7 @@ static void apply(peer *p, const log_entry *entry) {
         break;
     default: break;
     }
-    p->log_position = entry->index;
-    raft_applied(&p->raft, entry->index, entry->term);
+    reach(p, entry);
     if (peer_is_leader(p)) leader_applied(p, entry);
 }
 
@@ -198,22 +203,27 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
 
 bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snapshot_next(p, after, UINT64_MAX, out); }
 
-// What the log made, as entries before `before`. Returns the last one's index. From somebody who does not lead it is of use to a
+// What the log made, as entries up to `until`, and then that this is all of it: what stood last may have left nothing, and a voter
+// that does not know how far its state goes cannot go on from there. From somebody who does not lead it is of use to a
 // voter that comes back while nobody leads: where the other voters are now, without whom nobody will.
-uint64_t log_send_snapshot(peer *p, uint32_t contact_index, uint64_t before) {
+void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
     log_entry entry;
     uint64_t previous = 0;
-    while (snapshot_next(p, previous, before, &entry)) {
+    while (snapshot_next(p, previous, until + 1, &entry)) {
         send_entry(p, contact_index, &entry, previous, previous == 0);
         previous = entry.index;
     }
-    return previous;
+    if (previous == until || p->raft.voters.count == 0) return;
+    bool known = until >= p->raft.base && until <= p->raft.committed;
+    entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = p->raft.voters};
+    send_entry(p, contact_index, &entry, previous, previous == 0);
 }
 
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
     if (from < first) {
-        previous = log_send_snapshot(p, contact_index, first);
+        previous = p->raft.base;
+        log_send_snapshot(p, contact_index, previous);
         from = first;
     }
     // a joiner gets all at once, so that it does not fetch state for a version long gone
@@ -227,9 +237,10 @@ void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     p->contacts[contact_index].log_sent_ns = p->now;
 }
 
+// Who was elected and is not in charge yet says what holds as well: its voters may lack it, and without them it will never be.
 void on_get_log(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
-    if (!peer_is_leader(p)) send_leader(p, from);
+    if (!peer_is_leader(p) && !raft_leads(&p->raft)) send_leader(p, from);
     else log_send_from(p, from, msg->u.get_log.from);
 }
 
@@ -373,5 +384,6 @@ void on_log(peer *p, const message *msg) {
         ask_for_log(p);
         return;
     }
-    apply(p, &body->entry);
+    if (body->entry.kind == LOG_BASE) reach(p, &body->entry);
+    else apply(p, &body->entry);
 }

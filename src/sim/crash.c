@@ -219,7 +219,16 @@ static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
     if (s->node[victim].alive) die(s, victim, index);  // else it was one that knew nobody but another victim, and begins anew
 }
 
+// Where a stage may be lost, somebody has to be left who could go there; who is the last and does not come back stays.
+static bool is_needed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
+    if (crash->restart || crash->lost || s->node[victim].config.kind != MEMBER_RELAY || !loses_stages(s->c)) return false;
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < s->nodes; i++) others += i != victim && s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
+    return others + 1u < s->c->stages;
+}
+
 static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
+    if (is_needed(s, crash, victim)) return false;
     if (crash->lost) return stage_may_be_lost(s, victim);
     return crash->stage ? stage_may_die(s, victim) : may_die(s, victim);
 }

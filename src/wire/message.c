@@ -220,7 +220,7 @@ static void code_log(codec *c, message_log *log) {
     codec_bool(c, &log->reset);
     codec_u64(c, &log->previous);
     codec_log_entry(c, &log->entry);
-    codec_require(c, log->entry.kind < LOG_BASE);  // the others are records of a store
+    codec_require(c, log->entry.kind <= LOG_BASE);  // the others are records of a store; a LOG_BASE says that a state ends here
 }
 
 static void code_join(codec *c, message_join *join) {

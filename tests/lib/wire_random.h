@@ -420,7 +420,7 @@ static inline void random_get_log(wire_random *w, message_get_log *b) { b->from 
 static inline void random_log(wire_random *w, message_log *b) {
     b->reset = random_bool(w);
     b->previous = random_u64(w);
-    random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_BASE - 1)), &b->entry);
+    random_log_entry(w, (uint8_t)(1 + random_below(w, LOG_VOTE - 1)), &b->entry);
 }
 
 static inline void random_join(wire_random *w, message_join *b) {

@@ -134,6 +134,10 @@ static void test_no_schedule_fails_again(void **state) {
     const sim_campaign once[] = {
         // a relay was expelled and the run went back while it computed a weight gradient: its sum was never cleared of that
         {.first = 8030312, .real = true, .flaps = true, .partitions = true},
+        // who led anew had begun its store behind what the other voters knew, and told them nothing until it was in charge
+        {.first = 62014, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
+        // the same, and what came last in the log had left nothing behind, so a state never reached as far
+        {.first = 62131, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }

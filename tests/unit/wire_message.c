@@ -172,7 +172,7 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LEAVE, .u.leave.refusal = REFUSALS};
     assert_not_encoded(&m);
-    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_BASE};  // a record of a store, no entry of the log
+    m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_VOTE};  // a record of a store, no entry of the log
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_APPEND, .u.append = {.has_entry = true, .entry.kind = LOG_VOTE}};
     assert_not_encoded(&m);
