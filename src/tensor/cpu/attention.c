@@ -339,21 +339,21 @@ static softmax_kept bring_gradient(const attention_job *job, const attention_scr
     return s;
 }
 
-static void make_again(const attention_job *job, const attention_scratch *w, const attention_block *b,
-                       const softmax_kept *s) {
-    turn(job, w->q, b->cols, w->q_turned);
-    score(job, b, w->k, w->q_turned, b->scores, NULL);
-    mask(b, b->scores);
-    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
-        softmax_again_step(s, b->scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col, job->scale);
-}
-
 static void score_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
                            const softmax_kept *s) {
+    if (!job->kept) {
+        turn(job, w->q, b->cols, w->q_turned);
+        score(job, b, w->k, w->q_turned, b->scores, NULL);
+        mask(b, b->scores);
+    }
     score(job, b, w->v, w->d_out_turned, w->d_scores, job->kept ? b->scores : NULL);
-    for (size_t col = 0; col < b->cols; col += PANEL_STEP)
-        softmax_gradient_step(s, b->scores, w->d_scores, keys_seen(b, b->padded_keys, col + PANEL_STEP), b->cols, col,
-                              job->scale);
+    for (size_t col = 0; col < b->cols; col += PANEL_STEP) {
+        size_t keys = keys_seen(b, b->padded_keys, col + PANEL_STEP);
+        if (job->kept)
+            softmax_gradient_step(s, b->scores, w->d_scores, keys, b->cols, col, job->scale);
+        else
+            softmax_again_step(s, b->scores, w->d_scores, keys, b->cols, col, job->scale);
+    }
 }
 
 // Replaces the block's queries by their gradient; adds to d_k and d_v.
@@ -361,7 +361,6 @@ static void gradient_block(const attention_job *job, const attention_scratch *w,
                            const softmax_kept *s) {
     bring_turned(job, q, b->from, b->rows, b->cols, w->q);
     while (next_keys(b)) {
-        if (!job->kept) make_again(job, w, b, s);
         score_gradient(job, w, b, s);
         weigh_queries(job, b, b->scores, w->d_out, w->d_v);
         weigh_queries(job, b, w->d_scores, w->q, w->d_k);

@@ -48,20 +48,8 @@ void softmax_step(softmax *s, float *scores, size_t keys, size_t cols, size_t co
     soften_step(scores + col, keys, cols, scale, s->top + col, s->sum + col, s->factor + col);
 }
 
-TENSOR_WIDE
-static void again_step(float *x, size_t keys, size_t cols, float scale, const float *s_top) {
-    lanes top, p;
-    lanes_load(&top, s_top);
-    for (size_t at = 0; at < keys * cols; at += cols) {
-        lanes_load(&p, x + at);
-        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
-        lanes_exp(&p);
-        lanes_store(x + at, &p);
-    }
-}
-
-void softmax_again_step(const softmax_kept *s, float *scores, size_t keys, size_t cols, size_t col, float scale) {
-    again_step(scores + col, keys, cols, scale, s->top + col);
+LANES_INLINE void slope_of(const lanes *p, lanes *slope, const lanes *delta, float scale) {
+    LANES_EACH(h) slope->part[h] = p->part[h] * (slope->part[h] - delta->part[h]) * scale;
 }
 
 TENSOR_WIDE
@@ -70,7 +58,7 @@ static void gradient_step(const float *x, float *d, size_t keys, size_t cols, fl
     lanes_load(&delta, s_delta);
     for (size_t at = 0; at < keys * cols; at += cols) {
         lanes_load(&p, x + at), lanes_load(&slope, d + at);
-        LANES_EACH(h) slope.part[h] = p.part[h] * (slope.part[h] - delta.part[h]) * scale;
+        slope_of(&p, &slope, &delta, scale);
         lanes_store(d + at, &slope);
     }
 }
@@ -78,6 +66,25 @@ static void gradient_step(const float *x, float *d, size_t keys, size_t cols, fl
 void softmax_gradient_step(const softmax_kept *s, const float *exponentials, float *d, size_t keys, size_t cols,
                            size_t col, float scale) {
     gradient_step(exponentials + col, d + col, keys, cols, scale, s->delta + col);
+}
+
+TENSOR_WIDE
+static void again_step(float *x, float *d, size_t keys, size_t cols, float scale, const float *s_top,
+                       const float *s_delta) {
+    lanes top, delta, p, slope;
+    lanes_load(&top, s_top), lanes_load(&delta, s_delta);
+    for (size_t at = 0; at < keys * cols; at += cols) {
+        lanes_load(&p, x + at), lanes_load(&slope, d + at);
+        LANES_EACH(h) p.part[h] = (p.part[h] - top.part[h]) * scale;
+        lanes_exp(&p);
+        slope_of(&p, &slope, &delta, scale);
+        lanes_store(x + at, &p), lanes_store(d + at, &slope);
+    }
+}
+
+void softmax_again_step(const softmax_kept *s, float *scores, float *d, size_t keys, size_t cols, size_t col,
+                        float scale) {
+    again_step(scores + col, d + col, keys, cols, scale, s->top + col, s->delta + col);
 }
 
 TENSOR_WIDE

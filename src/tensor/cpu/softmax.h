@@ -19,11 +19,12 @@ typedef struct softmax_kept {
     float top[SOFTMAX_QUERIES], delta[SOFTMAX_QUERIES];
 } softmax_kept;
 
-// The same columns of scores become exponentials again.
-void softmax_again_step(const softmax_kept *s, float *scores, size_t keys, size_t cols, size_t col, float scale);
 // The same columns of d, gradients of the probabilities by 1 / sum, become those of the scores.
 void softmax_gradient_step(const softmax_kept *s, const float *exponentials, float *d, size_t keys, size_t cols,
                            size_t col, float scale);
+// And scores become exponentials again before that.
+void softmax_again_step(const softmax_kept *s, float *scores, float *d, size_t keys, size_t cols, size_t col,
+                        float scale);
 
 // to[rows, width] = x[rows, width], each row by its factor; to may be x.
 void softmax_scale_rows(const float *x, size_t x_stride, size_t rows, size_t width, const float *factor, float *to,
