@@ -12,7 +12,7 @@ static inline int64_t detour_time(int64_t there, int64_t on, uint32_t pieces) {
     return slower + faster / pieces;
 }
 
-// Worth the carrier's lines: at least a third less than the straight way.
-static inline bool detour_pays(int64_t detour, int64_t straight) { return detour < straight - straight / 3; }
+// Worth the carrier's lines: at least a third less than the straight way, or an eighth where others go that way first.
+static inline bool detour_pays(int64_t detour, int64_t straight, bool crowded) { return detour < straight - straight / (crowded ? 8 : 3); }
 
 #endif

@@ -85,6 +85,8 @@ void held_weight_done(peer *p, const task *t, const job_result *r);
 // ---- send.c: passing tensors on and guarding them -----------------------------------------------------------------
 void send_forward(peer *p, uint32_t m);
 void send_backward(peer *p, uint32_t m);
+// It is on its way there on a link that has not fallen since, to who answers: a second copy would only fill the line. (Not for ever.)
+bool send_is_under_way(peer *p, sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_retry_waiting(peer *p);
 void send_member_gone(peer *p, member_id gone);

@@ -488,8 +488,18 @@ void on_probe(peer *p, const message *msg) {
     peer_send_member(p, msg->sender, 0);
 }
 
+// What is under way already says all that is to be said.
+static bool says_the_same(const peer *p, const held *h, uint8_t phase, uint16_t until, const message_path *path) {
+    if (phase == PHASE_FORWARD) return until == h->forward_to && memcmp(path, &h->path, sizeof *path) == 0;
+    for (uint16_t s = 0; s < p->stage; s++)
+        if (path->member[s] != h->path.member[s]) return false;
+    return until >= h->back_to;
+}
+
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
     held *h = &p->held[m];
+    sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+    if (says_the_same(p, h, phase, until, path) && send_is_under_way(p, s, s->to)) return;
     h->path = *path;
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {

@@ -53,6 +53,7 @@ typedef struct contact {
     bool itself;        // what the link leads to has spoken as that member: it is no later life
     link_state link;
     timing_link timing;
+    uint32_t links;         // that it has had with me
     uint64_t down_ns;       // since when there is no link
     uint64_t admitted_ns;   // when it became a member
     uint64_t refused_ns;    // since when every dial is refused, 0: none was
@@ -114,7 +115,10 @@ typedef struct sending {
     member_id failed;       // who was to carry it last, and did not bring it there
     uint32_t failures;      // of carriers that live
     uint64_t carried_ns;    // it should be taken within this
+    uint64_t straight_ns;   // the own line would take so long; 0: not known
     uint64_t sent_ns, deadline_ns, waiting_since_ns;
+    uint32_t links;         // of `to`, when it was sent
+    uint32_t trusted;       // so often it was not sent again because it is still on its way
     uint32_t tried_count;
     member_id tried[PEER_MAX_TRIED];
 } sending;

@@ -67,6 +67,7 @@ void contact_up(peer *p, const braid_id *id) {
     contact *c = &p->contacts[index];
     contact_touch(p, index);
     c->link = LINK_UP;
+    c->links++;
     c->itself = false;
     c->refused_ns = 0;
     c->redial_delay_ns = 0;

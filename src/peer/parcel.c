@@ -21,10 +21,9 @@ static member_id anybody(peer *p, member_id to) {
     return 0;
 }
 
-static member_id carrier_for(peer *p, member_id to, member_id but, int64_t *us) {
-    *us = 0;
+static route_detour carrier_for(peer *p, member_id to, member_id but) {
     bool by_chance = p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    return by_chance ? anybody(p, to) : route_carrier(p, to, but, us);
+    return by_chance ? (route_detour){.by = anybody(p, to)} : route_carrier(p, to, but);
 }
 
 static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
@@ -38,13 +37,14 @@ static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, u
 }
 
 bool parcel_send(peer *p, sending *s, member_id to, blob_id blob) {
-    int64_t us = 0;
     bool forward = p->scratch.kind == MESSAGE_FORWARD;
     if (s->to != to) s->failed = s->failures = 0;
-    s->by = s->failures == MOST_FAILURES ? 0 : carrier_for(p, to, s->failed, &us);
+    route_detour d = s->failures == MOST_FAILURES ? (route_detour){0} : carrier_for(p, to, s->failed);
+    s->by = d.by;
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;
-    s->carried_ns = floor_ns + PATIENCE * (uint64_t)us * 1000;
+    s->carried_ns = floor_ns + PATIENCE * (uint64_t)d.us * 1000;
+    s->straight_ns = (uint64_t)d.straight_us * 1000;
     uint16_t pieces = route_pieces(p);
     *(forward ? &p->scratch.u.forward.parcel : &p->scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
     bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);

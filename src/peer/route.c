@@ -266,7 +266,6 @@ void route_taken(peer *p, member_id to, uint64_t bytes, uint64_t sent_ns) {
     if (l == NULL) return;
     bool waited = l->taken_ns > sent_ns;
     measure_transfer(&l->measured, MEASURE_TO, bytes, (int64_t)(p->now - (waited ? l->taken_ns : sent_ns)), !waited);
-    if (!waited) route_line_crossed(p, to, bytes, (int64_t)(p->now - sent_ns));
     l->taken_ns = p->now;
 }
 

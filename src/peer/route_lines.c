@@ -11,10 +11,13 @@ enum {
     SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // first: it blocks a line of 1 Mb/s for half a second
     LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // ... and this one only lines that took the short one quickly
     TENSORS_SHARE = 32,                       // a line is sounded if a tensor is at least so many short trains
+    HARDLY_LESS = 95, MOST_PERCENT = 400,
     LINES_BAND = 16,                          // a change of less than a part of so many is not told
     PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
 };
 static const uint64_t quick_ns = 50000000, lost_ns = 20000000000, again_ns = 60000000000;
+static const uint64_t renew_ns = 300000000000;    // lines change: each is sounded again
+static const uint64_t straight_ns = 600000000000;  // in which nobody helps any more where that was in vain
 static const uint64_t tell_again_ns = 10000000000;  // what was told is told again: it may have been lost
 static const uint64_t unheard_cost = (uint64_t)1 << 28;
 
@@ -59,15 +62,9 @@ static route_line *line_take(peer *p, member_id id) {
 static bool stands(const peer *p, const member *m) { return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP; }
 
 static void note_rate(route_line *l, uint64_t bytes, int64_t ns) {
-    if (ns < 1) ns = 1;
-    measure_add(&l->rate, (int64_t)((double)bytes * 1e9 / (double)ns));
-}
-
-void route_line_crossed(peer *p, member_id to, uint64_t bytes, int64_t ns) {
-    route_line *l = line_take(p, to);
-    if (l == NULL) return;
-    ns -= l->round_trip_ns;
-    note_rate(l, bytes, ns);
+    int64_t rate = (int64_t)((double)bytes * 1e9 / (double)(ns < 1 ? 1 : ns));
+    l->rate = l->rate == 0 ? rate : (l->rate + rate) / 2;
+    if (l->rate < 1) l->rate = 1;
 }
 
 // ---- sounding -----------------------------------------------------------------------------------------------------
@@ -89,7 +86,7 @@ static route_line *line_to_sound(peer *p, bool next_stage) {
         const member *m = &p->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
-        if (l == NULL || measure_value(&l->rate) != 0 || (l->sounded_ns != 0 && p->now < l->sounded_ns + again_ns)) continue;
+        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->rate == 0 ? again_ns : renew_ns))) continue;
         return l;
     }
     return NULL;
@@ -155,10 +152,9 @@ static void my_lines(peer *p, message_lines *lines) {
         const member *m = &p->members[i];
         const route_line *known = stands(p, m) ? line_find(p, m->id) : NULL;
         const route_link *l = route_is_next(p, m->id) ? route_find(p, m->id) : NULL;
-        int64_t rate = known == NULL ? 0 : measure_value(&known->rate);
-        if (rate == 0) continue;
+        if (known == NULL || known->rate == 0) continue;
         bool costs = l != NULL && l->up && l->measured.cost != 0;
-        int64_t way = known->round_trip_ns / 2 / MEASURE_UNIT_NS + (int64_t)(p->run.activation_bytes * 1000000 / (uint64_t)rate);
+        int64_t way = known->round_trip_ns / 2 / MEASURE_UNIT_NS + (int64_t)(p->run.activation_bytes * 1000000 / (uint64_t)known->rate);
         lines->line[lines->count].member = (uint32_t)m->id;
         lines->line[lines->count].cost = costs ? most(route_hop_cost(l)) : 0;
         lines->line[lines->count++].way = most(way);
@@ -238,8 +234,7 @@ uint16_t route_pieces(const peer *p) {
     return (uint16_t)(pieces < 2 ? 2 : pieces > WIRE_MAX_PIECES ? WIRE_MAX_PIECES : pieces);
 }
 
-// Tensors of mine that are on my line to that member.
-static int64_t on_line(const peer *p, member_id to) {
+int64_t route_on_line(const peer *p, member_id to) {
     int64_t count = 0;
     EACH_HELD(p, m) {
         count += send_line(&p->held[m].on) == to;
@@ -249,39 +244,55 @@ static int64_t on_line(const peer *p, member_id to) {
     return count;
 }
 
-// The shortest way from one to the other, and who carries; 0: nobody. `busy`: the lines' present tensors go first.
+// The shortest way from one to the other, and who carries; 0: nobody. `busy`: tensors that are on my lines already go first. That
+// alone is no reason for a detour: a line that is free may share what is narrow with one that is not. So it must be a wider one.
 static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, member_id but, member_id *carrier) {
     const message_lines *first = route_lines_of(p, from);
     int64_t straight = way_in(first, to);
     *carrier = 0;
     if (straight == 0) return 0;
-    if (busy) straight *= 1 + on_line(p, to);
-    int64_t best = straight;
+    int64_t before = busy ? route_on_line(p, to) : 0, best = straight * (1 + before);
     for (uint32_t i = 0; i < first->count; i++) {
         member_id by = first->line[i].member;
-        const member *m = by == from || by == to || by == p->me || by == but ? NULL : member_find(p, by);
-        if (m == NULL || member_is_shadow(m) || first->line[i].way >= best || !member_answers(p, by)) continue;
-        int64_t on = way_in(route_lines_of(p, by), to), there = first->line[i].way;
-        if (busy) there *= 1 + on_line(p, by);
-        int64_t time = detour_time(there, on, route_pieces(p));
-        if (on == 0 || time >= best || !detour_pays(time, straight)) continue;
+        int64_t there = first->line[i].way;
+        const member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
+        if (m == NULL || member_is_shadow(m) || !member_answers(p, by)) continue;
+        int64_t on = way_in(route_lines_of(p, by), to), time = detour_time(there, on, route_pieces(p));
+        if (on == 0 || !detour_pays(time, straight, before > 0)) continue;
+        if (busy) time = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
+        if (time >= best) continue;
         best = time;
         *carrier = by;
     }
     return best;
 }
 
-member_id route_carrier(const peer *p, member_id to, member_id but, int64_t *us) {
-    member_id carrier = 0;
-    if (p->routing.lines == NULL || !small_enough(p)) return 0;
-    *us = shortest(p, p->me, to, true, but, &carrier);
-    return carrier;
+route_detour route_carrier(const peer *p, member_id to, member_id but) {
+    route_detour d = {0};
+    const route_line *l = line_find(p, to);
+    if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return d;
+    d.us = shortest(p, p->me, to, true, but, &d.by);
+    d.straight_us = way_in(route_lines_of(p, p->me), to) * (1 + route_on_line(p, to));
+    return d;
+}
+
+// Lines that share what is narrow, a house's line or a machine, are not wider together: this shows when it is tried.
+void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
+    route_line *l = line_find(p, to);
+    if (l == NULL) return;
+    uint64_t percent = took_ns / (expected_ns / 100 + 1);
+    if (percent > MOST_PERCENT) percent = MOST_PERCENT;
+    l->percent = l->percent == 0 ? (uint32_t)percent : (3 * l->percent + (uint32_t)percent) / 4;
+    if (l->percent < HARDLY_LESS) return;
+    l->percent = 0;
+    l->straight_until_ns = p->now + straight_ns;
 }
 
 int64_t route_saves(const peer *p, member_id other) {
     const message_lines *mine = route_lines_of(p, p->me), *theirs = route_lines_of(p, other);
     member_id carrier;
-    if (p->routing.lines == NULL || !small_enough(p)) return 0;
+    const route_line *l = line_find(p, other);
+    if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return 0;
     int64_t there = way_in(mine, other) - shortest(p, p->me, other, false, 0, &carrier);
     return (there + way_in(theirs, p->me) - shortest(p, other, p->me, false, 0, &carrier)) / 2;
 }

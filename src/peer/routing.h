@@ -41,8 +41,10 @@ typedef struct route_link {
 // To any member, where tensors are large.
 typedef struct route_line {
     member_id member;         // 0: nobody
-    measure rate;             // bytes a second
+    int64_t rate;             // bytes a second, 0: not known. Of soundings alone: a tensor that others slowed down says little of a line
     int64_t round_trip_ns;    // 0: not known
+    uint32_t percent;         // of what my own line would take, tensors took that went by way of somebody; 0: none did
+    uint64_t straight_until_ns;  // it was hardly less, so none goes that way before
     uint32_t train;           // that sounds this line, 0: none is under way
     bool train_long;
     uint64_t sounded_ns;      // 0: never
@@ -129,14 +131,19 @@ int64_t route_time_by(const peer *p, const route_link *l, uint32_t source);
 bool route_worth_sounding(const peer_run *run);  // tensors are so large that a train costs nothing beside them
 size_t route_lines_bytes(const peer_run *run);
 void route_sound_tick(peer *p);
-// A tensor was alone on my line, and taken after so long.
-void route_line_crossed(peer *p, member_id to, uint64_t bytes, int64_t ns);
+// A tensor came there by way of somebody; `expected_ns`: what my own line would have taken.
+void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns);
 void route_lines_tell(peer *p);
 void on_lines(peer *p, const message *msg);
 const message_lines *route_lines_of(const peer *p, member_id of);  // as it said; NULL: nothing
 uint64_t route_line_cost(const peer *p, member_id from, member_id to);  // of a hop; a line of which nobody has spoken is dear
-// By whom, but for `but`, a tensor of mine comes there sooner than on my own line, and how soon; 0: by nobody.
-member_id route_carrier(const peer *p, member_id to, member_id but, int64_t *us);
+// By whom, but for `but`, a tensor of mine comes there sooner than on my own line; 0: by nobody.
+typedef struct route_detour {
+    member_id by;
+    int64_t us, straight_us;  // what it takes so, and on my own line
+} route_detour;
+int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
+route_detour route_carrier(const peer *p, member_id to, member_id but);
 int64_t route_saves(const peer *p, member_id other);  // of a hop's cost there, by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
 void on_sound(peer *p, const message *msg);

@@ -3,15 +3,32 @@
 
 #include <string.h>
 
+enum { MOST_TRUSTED = 4 };
+
+static uint32_t links_of(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m == NULL || m->contact == NO_CONTACT ? 0 : p->contacts[m->contact].links;
+}
+
+bool send_is_under_way(peer *p, sending *s, member_id to) {
+    bool here = s->state == SEND_SENT && s->to == to && s->links == links_of(p, to) && member_answers(p, to);
+    if (!here || (s->by != 0 && !member_answers(p, s->by)) || s->trusted == MOST_TRUSTED) return false;
+    s->trusted++;
+    return true;
+}
+
 static void sent(peer *p, sending *s, member_id to) {
     const member *m = member_find(p, to);
     const timing_link none = {0};
     const timing_link *link = m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing;
+    uint64_t before = (uint64_t)route_on_line(p, to);  // what is on that line leaves first
     s->state = SEND_SENT;
     s->to = to;
     s->sent_ns = p->now;
     s->waiting_since_ns = 0;
-    s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes));
+    s->links = links_of(p, to);
+    s->trusted = 0;
+    s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes) * (1 + before));
 }
 
 static void wait_for_somebody(peer *p, sending *s) {
@@ -187,6 +204,7 @@ void on_accept(peer *p, const message *msg) {
     sending *s = waiting_for(p, msg, &body->subject, body->phase);
     timing_link *link = link_of(p, msg->sender);
     if (s == NULL || link == NULL) return;
+    if (s->state == SEND_SENT && s->by != 0 && s->straight_ns != 0 && s->failures == 0) route_carried(p, msg->sender, p->now - s->sent_ns, s->straight_ns);
     if (s->state == SEND_SENT && s->by == 0) {
         timing_accepted(link, p->now - s->sent_ns);
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
@@ -353,6 +371,11 @@ static void backward_overdue(peer *p, uint32_t m) {
     held *h = &p->held[m];
     member_id slow = h->back.to;
     send_overdue(p, &h->back);
+    if (send_is_under_way(p, &h->back, slow)) {
+        h->back.deadline_ns = p->now + timing_accept_limit(link_of(p, slow), p->run.activation_bytes);
+        peer_wake_at(p, h->back.deadline_ns);
+        return;
+    }
     if (h->back.state != SEND_LOST) tell_owner_lost(p, m, PHASE_BACKWARD, slow);
     send_backward(p, m);
 }

@@ -55,7 +55,7 @@ static void set_lines(search *q, const scenario *s) {
         }
 }
 
-// By way of the best carrier, where that pays.
+// By way of the best carrier, if that is sooner.
 static void set_links(search *q, const scenario *s) {
     int64_t line[T2_PEERS * T2_PEERS];
     set_lines(q, s);
@@ -67,7 +67,7 @@ static void set_links(search *q, const scenario *s) {
             for (uint32_t by = 0; by < T2_PEERS && from != to; by++) {
                 bool there = by != from && by != to && q->peer[by].forward_ns > 0;
                 int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], PIECES) : INT64_MAX;
-                if (time - latency < *best && detour_pays(time, line[from * T2_PEERS + to])) *best = time - latency;
+                if (time - latency < *best) *best = time - latency;
             }
         }
 }
