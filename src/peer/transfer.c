@@ -4,7 +4,7 @@
 #include <string.h>
 
 // Of a smaller tensor the time to its ACCEPT is the line's delay rather than its rate.
-enum { TELLING_BYTES = 256 << 10 };
+enum { TELLING_BYTES = 256 << 10, PULLS_OF_ONE = 4 };
 static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 
 // ---- serving ------------------------------------------------------------------------------------------------------
@@ -138,8 +138,17 @@ void serve_done(peer *p, const task *t, const job_result *r) {
 
 // ---- asking -------------------------------------------------------------------------------------------------------
 
+// Of a reduction. All at once they would share the line and all be late; and who is asked for the first ranges would be the only
+// one whose line is used.
+static bool has_enough_to_send(const peer *p, uint8_t what, member_id from) {
+    uint32_t open = 0;
+    if (what != GET_PART && what != GET_RESULT) return false;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) open += p->pulls[i].used && p->pulls[i].from == from && (p->pulls[i].what == GET_PART || p->pulls[i].what == GET_RESULT);
+    return open >= PULLS_OF_ONE;
+}
+
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
-    if (!shadow_may_pull(p)) return NULL;
+    if (!shadow_may_pull(p) || has_enough_to_send(p, what, from)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (q->used) continue;

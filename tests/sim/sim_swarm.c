@@ -303,6 +303,26 @@ static void test_the_upload_share_holds(void **state) {
 }
 
 // Connections fall though nobody dies: everything is done all the same, and some things twice.
+// Of a stage with some 42.5 million parameters two members send each other half of the exact sums, 8 bytes each, and then half of the
+// results, 4 bytes each: 255 MB at 5 MB/s. Nothing crosses a thin line twice because what was asked for is long in coming.
+static void test_a_reduction_fills_a_thin_line_once(void **state) {
+    (void)state;
+    static const char text[] =
+        "model: gpt2-small\nstages: 3\niterations: 2\nmicrobatches: 4\npeers:\n"
+        "- {name: data, role: data, gflops: 4000, capacity: 4}\n"
+        "- {name: one, stage: 1, gflops: 4000, capacity: 4, up_mbps: 1000, down_mbps: 1000}\n"
+        "- {name: two, count: 2, stage: 2, gflops: 4000, capacity: 4, up_mbps: 40, down_mbps: 1000}\n"
+        "links: {latency_ms: 20, up_mbps: 1000, down_mbps: 1000}\n";
+    sim_swarm_report report;
+    run_well(text, "", 1, &report);
+    for (uint32_t i = 0; i < report.iterations; i++) {
+        double reduction_s = (double)(report.iteration[i].end_ns - report.iteration[i].close_ns) / SECOND;
+        print_message("the reduction of iteration %u took %.1f s\n", i, reduction_s);
+        assert_true(reduction_s > 50 && reduction_s < 54);
+    }
+    sim_swarm_report_free(&report);
+}
+
 static void test_links_fall(void **state) {
     (void)state;
     uint64_t repairs = 0;
@@ -407,6 +427,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_written_happens),
         cmocka_unit_test(test_partitions),
         cmocka_unit_test(test_the_upload_share_holds),
+        cmocka_unit_test(test_a_reduction_fills_a_thin_line_once),
         cmocka_unit_test(test_links_fall),
         cmocka_unit_test(test_a_stage_is_filled_again),
         cmocka_unit_test(test_a_swarm_that_is_stuck),
