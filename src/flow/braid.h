@@ -53,6 +53,7 @@ typedef struct braid_up {
     int64_t said_cost;         // of the label it has from me
     int64_t said_stay_cost, said_at, said_stay_at;
     bool watches;       // ... and it wants to hear of every change
+    bool drafts_alone;  // it is in a draft that I am not in, or no more
     int32_t kept;       // ... units that come from it while there is a draft
     braid_label label;  // its O half's
 } braid_up;
@@ -71,6 +72,7 @@ typedef struct braid_down {
     braid_label label;         // its I half's; with several data peers: what one more unit costs from there
     braid_label stay;          // with several data peers: what the dearest unit there costs
     bool watched;              // ... and I asked it to tell me every change
+    bool drafts_alone;         // it is in a draft that I am not in, or no more
     int32_t adding;            // units that tokens reserved to put on it
     int32_t kept;              // ... units that go there while there is a draft
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c

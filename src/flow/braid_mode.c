@@ -254,6 +254,25 @@ static uint32_t heard_of(const braid *b, int previous, int next) {
     return previous >= 0 ? up_of(b, 0, (uint32_t)previous)->era : down_of(b, 0, (uint32_t)next)->era;
 }
 
+// It comes back from a draft that I passed by: what I had said before is forgotten there, and I forgot nothing.
+static void say_labels_again(braid *b, int previous, int next) {
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        if (next >= 0) down_of(b, k, (uint32_t)next)->said = 0;
+        if (previous < 0) continue;
+        braid_up *u = up_of(b, k, (uint32_t)previous);
+        u->said = u->said_stay = 0;
+        u->said_cost = u->said_stay_cost = BRAID_NOWHERE;
+    }
+}
+
+static void note_drafts(braid *b, bool drafts, int previous, int next) {
+    bool alone = drafts && !b->shared;
+    bool was_alone = previous >= 0 ? up_of(b, 0, (uint32_t)previous)->drafts_alone : down_of(b, 0, (uint32_t)next)->drafts_alone;
+    if (was_alone && !drafts) say_labels_again(b, previous, next);
+    if (previous >= 0) up_of(b, 0, (uint32_t)previous)->drafts_alone = alone;
+    if (next >= 0) down_of(b, 0, (uint32_t)next)->drafts_alone = alone;
+}
+
 // When it goes over to prices, or back, its labels until now count no more.
 void braid_mode_heard(braid *b, const router_message *m, int previous, int next) {
     if (!braid_shares(&b->r.config) || (previous < 0 && next < 0) || m->cost < 0 || m->cost > BRAID_LAST_ERA ||
@@ -263,6 +282,7 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
     bool drafts = kind_of((uint32_t)m->cost) == ERA_DRAFT, drafted = kind_of(heard_of(b, previous, next)) == ERA_DRAFT;
     if (previous >= 0) up_of(b, 0, (uint32_t)previous)->era = (uint32_t)m->cost;
     if (next >= 0) down_of(b, 0, (uint32_t)next)->era = (uint32_t)m->cost;
+    note_drafts(b, drafts, previous, next);
     if (drafts == drafted) return;
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         if (previous >= 0) forget_label(&up_of(b, k, (uint32_t)previous)->label);

@@ -286,10 +286,15 @@ static bool put_off(sim_cluster *s, sim_item *item) {
 }
 
 // Everybody who counts has left by itself; joiners that the run did not wait for do not count.
+// Who led may have died while it sent them away.
 static bool run_over(const sim_cluster *s) {
-    if (!s->leader_exit_ns) return false;
-    for (uint32_t i = 0; i < s->nodes; i++)
-        if (s->node[i].alive && !s->node[i].missed_end && s->node[i].view.member && sim_check_member_live(s, s->node[i].view.member)) return false;
+    bool dismissed = s->leader_exit_ns != 0;
+    if (!dismissed && !(s->checker.finished && s->checker.saved_last)) return false;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (n->alive && n->view.leads && !dismissed) return false;
+        if (n->alive && !n->missed_end && n->view.member && sim_check_member_live(s, n->view.member)) return false;
+    }
     return true;
 }
 

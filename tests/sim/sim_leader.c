@@ -167,6 +167,10 @@ static const sim_campaign once_stuck[] = {
     {.first = 8010772, .private_data = true, .partitions = true, .odd = true, .short_stores = true},
     // the harness asked the disk for what a relay had begun to read before it was moved to another stage
     {.first = 8015140, .real = true, .elastic = true, .partitions = true, .data_deaths = true},
+    // who led died while it sent the others away, and the harness waited for it
+    {.first = 8037678, .real = true, .flaps = true, .short_stores = true},
+    // an owner that had been replaced and did not know it said COMMIT once more, and the checker took that for a move
+    {.first = 8040114, .odd = true, .data_deaths = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
