@@ -30,21 +30,19 @@ enum {
 
 // What an era is, by its number.
 typedef enum era_kind {
-    ERA_STILL,  // without prices and tokens: what is under way ends
-    ERA_DRAFT,  // with prices
-    ERA_PLAIN,  // without prices, from the flow that there is
-    ERA_KINDS,
-    ERA_RESTORED = ERA_KINDS  // without prices, from the flow that was kept: the first of a span, so later than all before it
+    ERA_RESTORED,  // without prices, from the flow that was kept: the first of a span, so later than all before it
+    ERA_STILL,     // without prices and tokens: what is under way ends
+    ERA_DRAFT,     // with prices
+    ERA_PLAIN,     // without prices, from the flow that there is
+    ERA_KINDS
 } era_kind;
 
-static era_kind kind_of(uint32_t era) {
-    uint32_t place = era % BRAID_SPAN;
-    return place == 0 ? ERA_RESTORED : (era_kind)((place - 1) % ERA_KINDS);
-}
+static era_kind kind_of(uint32_t era) { return (era_kind)(era % ERA_KINDS); }
 
 static uint32_t span_of(uint32_t era) { return era / BRAID_SPAN; }
 
 static uint32_t next_of(uint32_t era, era_kind kind) {
+    if (kind == ERA_RESTORED) return (span_of(era) + 1) * BRAID_SPAN;
     do era++;
     while (kind_of(era) != kind);
     return era;
