@@ -118,6 +118,13 @@ static void tell_lied(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_spoilt(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_NOTE);
+    snprintf(news.text, sizeof news.text, "the checkpoint after iteration %llu that lies here does not have the state of stage %u that the run's log names; it is not used, look at the disk",
+             (unsigned long long)t->iteration, t->stage);
+    report_tell(e->report, &news);
+}
+
 static void tell_repair(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_REPAIR);
     e->repairs++;
@@ -212,6 +219,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
         break;
     case TELL_LEADER: tell_leader(e, t); break;
     case TELL_LIED: tell_lied(e, t); break;
+    case TELL_SPOILT: tell_spoilt(e, t); break;
     case TELL_REFUSED:
         snprintf(e->refused, sizeof e->refused, "%s", t->text ? t->text : "");
         break;

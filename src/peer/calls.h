@@ -198,6 +198,7 @@ void on_get(peer *p, uint32_t from, const message *msg);
 void on_data(peer *p, const message *msg, blob_id blob);
 void transfer_tick(peer *p);
 void transfer_init_done(peer *p, const job_result *r);
+void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root);
 void transfer_check_ready(peer *p);
 void serve_done(peer *p, const task *t, const job_result *r);
 bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, uint32_t count);
@@ -242,6 +243,7 @@ void rollback_run(peer *p, const log_entry *entry);         // RUN of a generati
 void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
 // The root of my stage's state in a checkpoint of the log.
 bool rollback_root(const peer *p, uint64_t version, braid_hash *root);
+bool rollback_compares(const peer *p, uint64_t version, braid_hash *root);  // ... which a state of my host's must have
 // Said by who had not read yet that the run went back.
 bool rollback_is_past(const peer *p, const message *msg);
 bool rollback_outdates(const peer *p, const message *msg);  // ... and it is about what was computed

@@ -245,6 +245,7 @@ typedef struct task {
     message_get get;        // what was asked
     uint64_t close;         // reduction: the CLOSE that its blocks belong to
     uint64_t fence;         // as of past, when it was asked for
+    bool of_start;          // JOB_STATE_ROOT: of a checkpoint's state, before it is taken
 } task;
 
 // ---- pulling blocks -----------------------------------------------------------------------------------------------

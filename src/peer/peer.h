@@ -170,6 +170,7 @@ typedef enum tell_kind {
     TELL_BACK,        // ... and is here again, after `done` ns
     TELL_PROMOTED,    // member, id: it was a shadow of `stage` and does its work from now on
     TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
+    TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
     TELL_KINDS
 } tell_kind;

@@ -39,6 +39,8 @@ bool rollback_root(const peer *p, uint64_t version, braid_hash *root) {
     return false;
 }
 
+bool rollback_compares(const peer *p, uint64_t version, braid_hash *root) { return p->past.fence != 0 && version > 0 && rollback_root(p, version, root); }
+
 static void tell_rolled_back(peer *p, const log_run *run) {
     tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
     t.total = run->reached > run->start_version ? run->reached - run->start_version : 0;
@@ -123,7 +125,11 @@ bool rollback_holds(const peer *p) {
 }
 
 void rollback_unreadable(peer *p) {
-    if (p->past.fence != 0) p->past.saved = 0;
+    rollback *b = &p->past;
+    if (b->fence == 0) return;
+    b->saved = 0;
+    for (uint32_t i = 0; i < b->checkpoints; i++)  // an older one may be whole
+        if (b->checkpoint[i].said.version == p->run.start_version) b->looked = b->checkpoints - i;
 }
 
 // Whichever peer wrote it: the newest checkpoint that lies here.

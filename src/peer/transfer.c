@@ -251,18 +251,45 @@ void transfer_tick(peer *p) {
     }
 }
 
+static void begin_at(peer *p, uint64_t version) {
+    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = version;
+    reduce_blocks_changed(p);
+    p->state_lies = 1u + p->stage;
+    reduce_apply(p);  // FINAL may have come meanwhile
+    transfer_check_ready(p);
+}
+
 void transfer_init_done(peer *p, const job_result *r) {
+    braid_hash root;
     p->applying = false;
     if (p->me == 0) return;
     if (r->failed) {  // others may have it
         rollback_unreadable(p);
         return;
     }
-    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = r->version;
-    reduce_blocks_changed(p);
-    p->state_lies = 1u + p->stage;
-    reduce_apply(p);  // FINAL may have come meanwhile
-    transfer_check_ready(p);
+    if (!rollback_compares(p, r->version, &root)) {
+        begin_at(p, r->version);
+        return;
+    }
+    task *compare = task_add(p, JOB_STATE_ROOT);
+    BRAID_ASSERT(compare != NULL);
+    compare->work.version = r->version;
+    compare->of_start = true;
+    p->applying = true;
+}
+
+// What the log says was saved is what lies here, or it is of no use.
+void transfer_start_compared(peer *p, uint64_t version, const braid_hash *root) {
+    braid_hash said;
+    p->applying = false;
+    if (p->me == 0) return;
+    if (rollback_compares(p, version, &said) && hash_equal(&said, root)) {
+        begin_at(p, version);
+        return;
+    }
+    tell t = {.kind = TELL_SPOILT, .iteration = version, .stage = p->stage};
+    peer_tell(p, &t);
+    rollback_unreadable(p);
 }
 
 void transfer_check_ready(peer *p) {

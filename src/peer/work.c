@@ -141,6 +141,10 @@ void work_next(peer *p) {
 }
 
 static void state_root_done(peer *p, const task *t, const job_result *r) {
+    if (t->of_start) {
+        transfer_start_compared(p, t->work.version, &r->hash);
+        return;
+    }
     if (!p->ready) fetch_own_root(p, t, r);
     if (!p->ready || t->work.version != p->version) return;
     p->state_known = true;

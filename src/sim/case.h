@@ -129,6 +129,7 @@ typedef struct sim_case {
     uint32_t void_percent, overflow_percent;     // fake kernels only
     uint32_t eval_every, eval_microbatches;      // held-out losses between iterations, 0: none
     uint32_t checkpoint_every;
+    bool spoilt_saves;      // what lies on disks is another state than was saved, though it can be read
     uint32_t crashes, joins;
     sim_crash crash[SIM_MAX_CRASHES];
     uint64_t join_ns[SIM_MAX_JOINS];

@@ -84,6 +84,7 @@ typedef struct sim_node {
     sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     sim_worker *saver[WIRE_MAX_STAGES];  // knows the names of a stage's blocks, as JOB_SAVE_NAMES was told; NULL: nothing
     sim_kept kept;
+    bool spoilt;            // has begun with a state that is not what was saved, and nobody has looked yet
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;
     uint64_t started_ns;

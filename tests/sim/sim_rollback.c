@@ -57,6 +57,18 @@ static void test_every_moment(void **state) {
         }
 }
 
+// Nobody has what was saved, though each disk says so: it is noticed before it is used, and the run goes back to its beginning.
+static void test_spoilt_checkpoints_are_not_used(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < DEATHS; i += 3) {
+        sim_case c = case_of(i, 4, 2);
+        sim_report report;
+        c.spoilt_saves = true;
+        case_run(&bench, "spoilt checkpoints", &c, i % 2 == 0, "", &report);
+        check_went_back("spoilt checkpoints", &report, 2, 3, 6);
+    }
+}
+
 // Its shadows die with it.
 static void test_shadows_die_as_well(void **state) {
     (void)state;
@@ -176,7 +188,7 @@ static void test_mutants_are_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
+        cmocka_unit_test(test_every_moment), cmocka_unit_test(test_spoilt_checkpoints_are_not_used),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
         cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers),      cmocka_unit_test(test_nobody_goes_back_for_nothing),
         cmocka_unit_test(test_no_schedule_fails_again),
         cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
