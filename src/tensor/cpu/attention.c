@@ -8,6 +8,7 @@
 #include "tensor/cpu/gemm_kernels.h"
 #include "tensor/cpu/softmax.h"
 #include "tensor/kernels.h"
+#include "tensor/sizes.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,19 +38,15 @@ typedef struct attention_job {
     float scale;
 } attention_job;
 
-static size_t round_up(size_t count, size_t step) { return (count + step - 1) / step * step; }
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
 static float *take(float *base, size_t *used, size_t count) {
     float *piece = base ? base + *used : NULL;
-    *used += round_up(count, ALIGNED_FLOATS);
+    *used += size_up(count, ALIGNED_FLOATS);
     return piece;
 }
 
 // With base NULL it only measures.
 static attention_scratch scratch_cut(const tensor_attention *a, float *base, size_t *used) {
-    size_t tokens = round_up(a->tokens, PANEL_ROWS), wide = round_up(a->width, PANEL_STEP);
+    size_t tokens = size_up(a->tokens, PANEL_ROWS), wide = size_up(a->width, PANEL_STEP);
     attention_scratch s;
     *used = 0;
     s.k = take(base, used, tokens * wide);
@@ -78,7 +75,7 @@ static attention_job attention_job_of(const tensor_attention *a) {
                            .thread_floats = tensor_attention_scratch(a),
                            .stride = (a->heads + 2 * a->kv_heads) * a->width,
                            .out_stride = a->heads * a->width,
-                           .wide = round_up(a->width, PANEL_STEP),
+                           .wide = size_up(a->width, PANEL_STEP),
                            .kept = a->tokens <= KEYS ? a->kept : NULL,
                            .scale = 1.0f / sqrtf((float)a->width)};
 }
@@ -154,7 +151,7 @@ static size_t first_column(const attention_block *b, size_t key) {
 // How many of `keys` keys the diagonal leaves of columns before `end`, a multiple of PANEL_ROWS.
 static size_t keys_seen(const attention_block *b, size_t keys, size_t end) {
     size_t seen = b->from + end > b->first ? b->from + end - b->first : 0;
-    return least(keys, seen);
+    return size_least(keys, seen);
 }
 
 // products[padded_keys, cols] of keys or values with turned queries or gradients. `soon`, which lies like them, is read next.
@@ -233,7 +230,7 @@ static void mask(const attention_block *b, float *scores) {
 static size_t kept_before(size_t from) {
     size_t blocks = from / QUERIES, last = from % QUERIES;
     size_t whole = QUERIES * QUERIES * blocks * (blocks + 1) / 2;
-    return whole + round_up(from, PANEL_ROWS) * round_up(last, PANEL_STEP);
+    return whole + size_up(from, PANEL_ROWS) * size_up(last, PANEL_STEP);
 }
 
 size_t tensor_attention_kept(const tensor_attention *a) {
@@ -243,8 +240,8 @@ size_t tensor_attention_kept(const tensor_attention *a) {
 // `head` is one of all sequences.
 static attention_block block_of(const attention_job *job, const attention_scratch *w, size_t head, size_t from) {
     const tensor_attention *a = job->a;
-    attention_block b = {.from = from, .rows = least(QUERIES, a->tokens - from), .scores = w->scores};
-    b.cols = round_up(b.rows, PANEL_STEP);
+    attention_block b = {.from = from, .rows = size_least(QUERIES, a->tokens - from), .scores = w->scores};
+    b.cols = size_up(b.rows, PANEL_STEP);
     if (job->kept) b.scores = job->kept + head * kept_before(a->tokens) + kept_before(from);
     return b;
 }
@@ -252,8 +249,8 @@ static attention_block block_of(const attention_job *job, const attention_scratc
 // The block's next keys, none above the diagonal; false when it has seen all.
 static bool next_keys(attention_block *b) {
     b->first += b->keys;
-    b->keys = least(KEYS, b->from + b->rows - b->first);
-    b->padded_keys = round_up(b->keys, PANEL_ROWS);
+    b->keys = size_least(KEYS, b->from + b->rows - b->first);
+    b->padded_keys = size_up(b->keys, PANEL_ROWS);
     return b->keys > 0;
 }
 
@@ -285,7 +282,7 @@ static void attend_block(const attention_job *job, const attention_scratch *w, a
 // All keys and values of a sequence.
 static void bring_keys(const attention_job *job, const float *k, const attention_scratch *w) {
     const tensor_attention *a = job->a;
-    size_t padded = round_up(a->tokens, PANEL_ROWS);
+    size_t padded = size_up(a->tokens, PANEL_ROWS);
     bring_turned(job, k, 0, a->tokens, padded, w->k);
     bring(job, k + a->kv_heads * a->width, job->stride, a->tokens, padded, w->v);
 }
