@@ -1,0 +1,105 @@
+// Where the line between two peers is slow and both have a good one to a third, tensors go by way of that one: iterations are
+// shorter, also when it dies. Where lines share what is narrow, nobody is troubled.
+#include "sim/scenario.h"
+#include "sim/swarm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ITERATIONS = 4 };
+
+// Two microbatches of 8 MiB: 6.7 s on the slow line between the data peer and stage 1, 0.7 s on any other.
+static const char head[] =
+    "model: {preset: demo, sequences: 128, tokens: 128}\n"
+    "stages: 3\nmicrobatches: 2\n"
+    "peers:\n"
+    "- {name: d, role: data, gflops: 5000, capacity: 8}\n"
+    "- {name: a, stage: 1, gflops: 5000, capacity: 4}\n"
+    "- {name: b, stage: 2, count: 3, gflops: 5000, capacity: 4}\n";
+static const char own_lines[] = "links: {latency_ms: 10, mbps: 100, pairs: [{between: [d, a], mbps: 10}]}\n";
+static const char house_lines[] = "links: {latency_ms: 10, up_mbps: 20, down_mbps: 100}\n";
+
+static scenario *parse(const char *text) {
+    scenario *s = NULL;
+    braid_error error = {0};
+    if (scenario_parse(text, strlen(text), "s.yaml", NULL, &s, &error) != BRAID_OK) fail_msg("%s", error.text);
+    s->iterations = ITERATIONS;
+    return s;
+}
+
+// Seconds of the iterations but the first, in which lines are not known yet; and how much went over lines.
+static double run(const char *more, sim_swarm_report *out) {
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", head, more);
+    scenario *s = parse(text);
+    braid_error error = {0};
+    const sim_swarm_options options = {.check = SIM_CHECK_RULES, .replay = "the command"};
+    if (sim_swarm_run(s, &options, out, &error) != BRAID_OK) fail_msg("%s", error.text);
+    if (out->failed) fail_msg("%s", out->text);
+    assert_int_equal(out->iterations, ITERATIONS);
+    double seconds = 0;
+    for (uint32_t i = 1; i < ITERATIONS; i++) seconds += (double)(out->iteration[i].end_ns - out->iteration[i].start_ns) / 1e9;
+    scenario_free(s);
+    return seconds;
+}
+
+static double bytes_up(const sim_swarm_report *r) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < r->peers; i++) bytes += (double)r->peer[i].bytes_up;
+    return bytes;
+}
+
+static double run_with(const char *lines, const char *more, sim_swarm_report *out) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", lines, more);
+    return run(text, out);
+}
+
+static void test_tensors_go_round_a_slow_line(void **state) {
+    (void)state;
+    sim_swarm_report straight, round;
+    double slow = run_with(own_lines, "routing: swarm\n", &straight), fast = run_with(own_lines, "", &round);
+    print_message("%.1f s straight, %.1f s by way of others\n", slow, fast);
+    assert_true(fast < slow / 2);
+    assert_true(bytes_up(&round) > 1.2 * bytes_up(&straight));  // each carried tensor is sent twice
+    assert_true(round.repairs == 0);
+    sim_swarm_report_free(&straight);
+    sim_swarm_report_free(&round);
+}
+
+// Those of stage 2 carry; two of three die, and come back.
+static void test_carriers_die(void **state) {
+    (void)state;
+    sim_swarm_report straight, round;
+    const char *churn = "churn: {crash: 0.3, rejoin: 1}\n";
+    char with[256];
+    snprintf(with, sizeof with, "%srouting: swarm\n", churn);
+    double slow = run_with(own_lines, with, &straight), fast = run_with(own_lines, churn, &round);
+    print_message("%.1f s straight, %.1f s by way of others, %llu and %llu crashes\n", slow, fast, (unsigned long long)straight.crashes, (unsigned long long)round.crashes);
+    assert_true(round.crashes > 0);
+    assert_true(fast < slow);
+    sim_swarm_report_free(&straight);
+    sim_swarm_report_free(&round);
+}
+
+// What is narrow is each peer's own line, whoever it leads to.
+static void test_nobody_carries_in_vain(void **state) {
+    (void)state;
+    sim_swarm_report straight, round;
+    run_with(house_lines, "routing: swarm\n", &straight);
+    run_with(house_lines, "", &round);
+    assert_true(bytes_up(&round) < 1.05 * bytes_up(&straight));
+    sim_swarm_report_free(&straight);
+    sim_swarm_report_free(&round);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors_go_round_a_slow_line), cmocka_unit_test(test_carriers_die), cmocka_unit_test(test_nobody_carries_in_vain)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
