@@ -165,8 +165,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     (void)same;
     braid *b = self_of(r);
     int k = router_commodity(r, m->source);
-    bool counts = m->kind >= ROUTER_FLOW && m->kind <= ROUTER_ABORT;
-    if (counts && braid_mode_deaf(b, previous, next)) return;
+    if (braid_is_count(m->kind) && braid_mode_deaf(b, previous, next)) return;
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);

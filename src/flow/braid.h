@@ -221,6 +221,9 @@ static inline int64_t cost_of_less(const braid *b, router_side side, uint32_t sl
 static inline int64_t worth_of_unit(const braid *b) { return b->worst ? BRAID_BIG_LOADS : BRAID_BIG; }
 static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : braid_coarse_slack(b); }
 
+// It changes a counter or holds units, so it is about one span.
+static inline bool braid_is_count(router_kind kind) { return kind >= ROUTER_FLOW && kind <= ROUTER_ABORT; }
+
 // braid_mode.c
 bool braid_shares(const router_config *c);  // whether several data peers share relays here, with prices or without
 bool braid_still(const braid *b);           // no token may be launched

@@ -100,9 +100,20 @@ static void keep_flow(braid *b) {
     }
 }
 
+// They are about the span that ends, and a word about this one must not be put into one of them: it would go before the word
+// that tells of the span, to who does not listen yet or begins anew afterwards.
+static void forget_waiting_counts(braid *b) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < b->r.queue_count; i++) {
+        if (!braid_is_count((router_kind)b->r.queue[i].kind)) b->r.queue[left++] = b->r.queue[i];
+    }
+    b->r.queue_count = left;
+}
+
 // Both ends of each link begin anew, with what was kept. Neither hears the other until it has done so (braid_mode_deaf), and
 // then each sender says its counts: should one have kept nothing, both agree all the same.
 static void restore_flow(braid *b, bool kept) {
+    forget_waiting_counts(b);
     braid_drop_tokens(b);
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {

@@ -322,6 +322,66 @@ static void test_a_restored_flow_may_be_missed(void **state) {
     }
 }
 
+// Units handed back before the flow was restored, and after it, in one step: the sender may hear nothing of the former, and must
+// hear of the latter once it has heard that the flow is restored.
+static void test_hand_backs_of_two_spans_are_two(void **state) {
+    (void)state;
+    net_case c = {.sources = 2, .relays = 1, .stages = 1, .capacity_from = 1, .capacity_below = 2, .cost_from = 1, .cost_below = 2, .equal = true};
+    net *n = net_new(&c);  // each data peer's share of one unit is none
+    net_settle(n, "nothing is wanted");
+    router *relay = n->router[3];
+    const router_message flow = {.from = 1, .to = 3, .kind = ROUTER_FLOW, .why = BRAID_PUSHED, .source = 1, .units = 2};
+    router_receive(relay, n->now, &flow);
+    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = BRAID_SPAN};
+    router_receive(relay, n->now, &era);
+    router_receive(relay, n->now, &flow);
+    router_tick(relay, n->now);
+    bool restored = false;
+    uint32_t handed_back = 0;
+    for (router_message m; router_next(relay, &m);) {
+        if (m.to == 1 && m.kind == ROUTER_QUERY && m.why == BRAID_ERA) restored = true;
+        if (m.to == 1 && m.kind == ROUTER_DENY && restored) handed_back += m.units;
+    }
+    assert_int_equal(handed_back, 1);
+    net_free(n);
+}
+
+// Somebody has heard that the flow is restored, from a neighbour that is no more.
+static void restore_somewhere(net *n, rng *r, uint32_t span) {
+    router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = BRAID_ERA};
+    while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
+    if (!n->alive[m.to] || m.from > n->peers) return;
+    m.cost = BRAID_SPAN * (int64_t)span;
+    m.units = (uint32_t)rng_below(r, BRAID_TRIES + 1);
+    braid *b = (braid *)n->router[m.to];
+    int previous = router_slot(&b->r, ROUTER_PREVIOUS, m.from), next = router_slot(&b->r, ROUTER_NEXT, m.from);
+    uint32_t heard = next >= 0 ? down_of(b, 0, (uint32_t)next)->era : up_of(b, 0, (uint32_t)previous)->era;
+    router_receive(&b->r, n->now, &m);
+    if (previous >= 0) up_of(b, 0, (uint32_t)previous)->era = heard;  // it did not say so
+    if (next >= 0) down_of(b, 0, (uint32_t)next)->era = heard;
+    net_after(n, m.to);
+}
+
+// The flow is restored at any moment, also while units are pushed and handed back, and again before all have heard of it.
+static void test_flows_restored_at_any_moment(void **state) {
+    (void)state;
+    rng r = seeded_rng("restored", 11);
+    for (int i = 0; i < 1000; i++) {
+        net_case c = net_random_case(&r);
+        c.sources = 2 + (uint32_t)rng_below(&r, 2);
+        c.delays = (net_delays)rng_below(&r, PARETO);
+        c.equal = rng_below(&r, 2) == 0;
+        net *n = net_new(&c);
+        uint32_t restored = 1 + (uint32_t)rng_below(&r, 4);
+        for (uint32_t span = 1; span <= restored; span++) {
+            net_run(n, 1 + (int64_t)rng_below(&r, 40));
+            restore_somewhere(n, &r, span);
+        }
+        net_settle(n, "restored at any moment");
+        net_free(n);
+    }
+}
+
 // A data peer that wants less or more meanwhile is served at once, not after the draft.
 static void test_another_wish_ends_the_draft(void **state) {
     (void)state;
@@ -412,6 +472,8 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_a_death_ends_the_draft),
         cmocka_unit_test(test_a_draft_may_end_overbooked),
         cmocka_unit_test(test_a_restored_flow_may_be_missed),
+        cmocka_unit_test(test_hand_backs_of_two_spans_are_two),
+        cmocka_unit_test(test_flows_restored_at_any_moment),
         cmocka_unit_test(test_another_wish_ends_the_draft),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
