@@ -28,10 +28,28 @@ static void trace_subject(FILE *out, const message_subject *s) {
     fprintf(out, " m %u stage %u attempt %u", s->m, s->stage, s->attempt);
 }
 
+static void trace_parcel(FILE *out, const message_parcel *parcel) {
+    if (parcel->pieces > 0) fprintf(out, " parcel %u of %u pieces", parcel->serial, parcel->pieces);
+}
+
 static void trace_body(FILE *out, const message *msg) {
     switch (msg->kind) {
-    case MESSAGE_FORWARD: trace_subject(out, &msg->u.forward.subject); break;
-    case MESSAGE_BACKWARD: trace_subject(out, &msg->u.backward.subject); break;
+    case MESSAGE_FORWARD:
+        trace_subject(out, &msg->u.forward.subject);
+        trace_parcel(out, &msg->u.forward.parcel);
+        for (uint32_t i = 0; i < msg->u.forward.ahead_count; i++) fprintf(out, " ahead %u after %u us", msg->u.forward.ahead[i].member, msg->u.forward.ahead[i].after_us);
+        break;
+    case MESSAGE_BACKWARD:
+        trace_subject(out, &msg->u.backward.subject);
+        trace_parcel(out, &msg->u.backward.parcel);
+        break;
+    case MESSAGE_CARRY:
+        fprintf(out, " parcel %u of %llu to %llu, piece %u of %u", msg->u.carry.serial, NUMBER(msg->u.carry.origin), NUMBER(msg->u.carry.to), msg->u.carry.index, msg->u.carry.count);
+        break;
+    case MESSAGE_UNCARRIED: fprintf(out, " parcel %u", msg->u.uncarried.serial); break;
+    case MESSAGE_LINES:
+        for (uint32_t i = 0; i < msg->u.lines.count; i++) fprintf(out, " to %u: hop %u, line %u us", msg->u.lines.line[i].member, msg->u.lines.line[i].cost, msg->u.lines.line[i].way);
+        break;
     case MESSAGE_ACCEPT: trace_subject(out, &msg->u.accept.subject); break;
     case MESSAGE_COMPLETE: trace_subject(out, &msg->u.complete.subject); break;
     case MESSAGE_DENY:

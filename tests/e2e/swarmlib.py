@@ -59,7 +59,7 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
 class Braid:
     """A child process of braid with --json; its events are read by a thread and can be waited for."""
 
-    def __init__(self, *arguments, env=None, commands=False):
+    def __init__(self, *arguments, env=None, commands=False, inside=()):
         self.events = []
         self.changed = threading.Condition()
         self.ended = False
@@ -67,7 +67,7 @@ class Braid:
         environment["BRAID_CONFIG"] = "/dev/null"
         environment.update(env or {})
         self.process = subprocess.Popen(
-            [PROGRAM, *arguments, "--json"], stdin=subprocess.PIPE if commands else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*inside, PROGRAM, *arguments, "--json"], stdin=subprocess.PIPE if commands else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environment,
         )
         self.complaints = []
