@@ -16,7 +16,7 @@ enum {
     PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
 };
 static const uint64_t quick_ns = 50000000, lost_ns = 20000000000, again_ns = 60000000000;
-static const uint64_t renew_ns = 300000000000;    // lines change: each is sounded again
+static const uint64_t renew_ns = 300000000000, renew_each_ns = 16000000000;  // lines change: each is sounded again, less often among many
 static const uint64_t straight_ns = 600000000000;  // in which nobody helps any more where that was in vain
 static const uint64_t tell_again_ns = 10000000000;  // what was told is told again: it may have been lost
 static const uint64_t unheard_cost = (uint64_t)1 << 28;
@@ -82,11 +82,12 @@ static void send_train(peer *p, route_line *l, uint16_t count, uint16_t bytes) {
 
 // Those to the next stage first; the others only where somebody may be of help.
 static route_line *line_to_sound(peer *p, bool next_stage) {
+    uint64_t many = p->member_count * renew_each_ns, renew = many > renew_ns ? many : renew_ns;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
-        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->rate == 0 ? again_ns : renew_ns))) continue;
+        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->rate == 0 ? again_ns : renew))) continue;
         return l;
     }
     return NULL;

@@ -172,6 +172,15 @@ static void test_a_quiet_swarm_repairs_nothing(void **state) {
     assert_true(o.double_work < 0.001);
 }
 
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: an iteration took 2,200 s.
+static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 6, .churn = 20, .seed = 3};
+    outcome o = run(&c, T2_BRAID);
+    print_message("the longest iteration: %.0f s\n", o.longest_s);
+    assert_true(o.longest_s < 900);
+}
+
 // An activation takes 4 to 43 s here. A replacement that had to have it after 2 s was replaced again and again; what is under way
 // is waited for, and little is computed twice: what was evicted for want of slots.
 static void test_repairs_wait_for_slow_lines(void **state) {
@@ -183,14 +192,14 @@ static void test_repairs_wait_for_slow_lines(void **state) {
     assert_true(o.double_work < 0.03);
 }
 
-// Six relays die in an iteration. Who takes their place is chosen by what its lines to both sides cost: 483 s; by the owner's own lines,
-// which say nothing of stages in the middle, it was 613 s.
+// Who takes a dead relay's place is chosen by what its lines to both sides cost: 172 s; by the owner's own lines, which say nothing of
+// stages in the middle, it is 213 s.
 static void test_a_replacement_lies_on_the_way(void **state) {
     (void)state;
-    t2_case c = {.iterations = 2, .churn = 20, .seed = 2};
+    t2_case c = {.iterations = 2, .churn = 20, .seed = 4};
     outcome o = run(&c, T2_BRAID);
     print_message("%.0f s\n", o.longest_s);
-    assert_true(o.longest_s < 550);
+    assert_true(o.longest_s < 190);
 }
 
 int main(void) {
@@ -201,6 +210,7 @@ int main(void) {
         cmocka_unit_test(test_oracle_needs_every_stage),
         cmocka_unit_test(test_the_same_again),
         cmocka_unit_test(test_a_quiet_swarm_repairs_nothing),
+        cmocka_unit_test(test_nothing_is_sent_twice_that_is_on_its_way),
         cmocka_unit_test(test_repairs_wait_for_slow_lines),
         cmocka_unit_test(test_a_replacement_lies_on_the_way),
     };
