@@ -322,8 +322,8 @@ void tensor_attention_forward_one(const tensor_attention *a, size_t sequence, co
 
 // --- gradient
 
-// What the block's gradient needs besides its products; `row`: of its first query among the rows of softmax. With d_out by
-// 1 / sum, exponentials are as good as probabilities. Columns that are padding get nothing.
+// What the block's gradient needs besides its products; `row`: of its first query among the rows of softmax; `at`: of its
+// first output. With d_out by 1 / sum, exponentials are as good as probabilities. Columns that are padding get nothing.
 static softmax_kept bring_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
                                    size_t row, size_t at) {
     softmax_kept s = {{0}, {0}};
@@ -339,7 +339,6 @@ static softmax_kept bring_gradient(const attention_job *job, const attention_scr
 static void score_gradient(const attention_job *job, const attention_scratch *w, const attention_block *b,
                            const softmax_kept *s) {
     if (!job->kept) {
-        turn(job, w->q, b->cols, w->q_turned);
         score(job, b, w->k, w->q_turned, b->scores, NULL);
         mask(b, b->scores);
     }
@@ -357,6 +356,7 @@ static void score_gradient(const attention_job *job, const attention_scratch *w,
 static void gradient_block(const attention_job *job, const attention_scratch *w, attention_block *b, float *q,
                            const softmax_kept *s) {
     bring_turned(job, q, b->from, b->rows, b->cols, w->q);
+    if (!job->kept) turn(job, w->q, b->cols, w->q_turned);
     while (next_keys(b)) {
         score_gradient(job, w, b, s);
         weigh_queries(job, b, b->scores, w->d_out, w->d_v);
