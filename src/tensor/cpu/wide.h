@@ -31,10 +31,11 @@
 
 // NEON's vectors hold four, and compilers leave wider ones in memory from one turn of a loop to the next.
 #if defined(__aarch64__)
-enum { LANES = 16, LANES_PARTS = 4, LANES_PART = LANES / LANES_PARTS };
+enum { LANES_PARTS = 4 };
 #else
-enum { LANES = 16, LANES_PARTS = 1, LANES_PART = LANES / LANES_PARTS };
+enum { LANES_PARTS = 1 };
 #endif
+enum { LANES = 16, LANES_PART = LANES / LANES_PARTS };
 
 typedef float lanes_part __attribute__((vector_size(LANES_PART * sizeof(float))));
 typedef int32_t lanes_bits __attribute__((vector_size(LANES_PART * sizeof(int32_t))));
