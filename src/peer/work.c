@@ -7,7 +7,7 @@
 // Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
 static bool is_bulk(job_kind kind) {
     return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT ||
-           kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP;
+           kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP || kind == JOB_JOIN;
 }
 
 task *task_add(peer *p, job_kind kind) {

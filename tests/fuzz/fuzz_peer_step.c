@@ -53,7 +53,7 @@ static void message_act(host *h, reader *in) {
     bool good = message_decode(in->data, count, &msg);
     in->data += count;
     in->left -= count;
-    if (good) host_deliver(h, from % SELF, &msg, from >= ACT_HOLD ? 1 : h->run.activation_bytes);
+    if (good) host_deliver(h, from % SELF, &msg, from >= ACT_HOLD ? 1 : host_payload(h, &msg));
 }
 
 static void act(host *h, reader *in) {
@@ -149,8 +149,31 @@ static void put_joins(writer *w) {
     }
 }
 
+// A tensor in pieces, whole or nearly, that may have been announced before with another number of them.
+static void put_parcel(writer *w, uint8_t flags) {
+    rng *r = w->random.r;
+    uint8_t from = (uint8_t)rng_below(r, SELF);
+    bool leads = flags & CHOOSE_LEADER, forward = rng_below(r, 2) == 0;
+    message_parcel parcel = {.serial = (uint32_t)rng_below(r, 4), .pieces = (uint16_t)(1 + rng_below(r, WIRE_MAX_PIECES))};
+    message msg, piece = {.kind = MESSAGE_CARRY};
+    random_message(&w->random, forward ? MESSAGE_FORWARD : MESSAGE_BACKWARD, &msg);
+    msg.iteration = rng_below(r, 2);
+    msg.sender = piece.sender = from + (leads ? 2u : 1u);
+    *(forward ? &msg.u.forward.parcel : &msg.u.backward.parcel) = parcel;
+    *(forward ? &msg.u.forward.hash : &msg.u.backward.hash) = 8;
+    piece.u.carry = (message_carry){.origin = msg.sender, .to = leads ? 1 : SELF + 1, .serial = parcel.serial, .count = parcel.pieces};
+    uint64_t said = rng_below(r, parcel.pieces + 1u);
+    for (uint16_t i = 0; i < parcel.pieces; i++) {
+        if (i == said) put_message(w, from, &msg);
+        piece.u.carry.index = i;
+        if (rng_below(r, 40) > 0) put_message(w, from, &piece);
+    }
+    if (said == parcel.pieces) put_message(w, from, &msg);
+}
+
 static void put_anything(writer *w, uint8_t flags) {
     rng *r = w->random.r;
+    if (flags >= CHOOSE_CARRIED && rng_below(r, 8) == 0) put_parcel(w, flags);
     if (rng_below(r, 8) > w->hostility) {
         put_byte(w, ACT_ANSWER);
         put_byte(w, (uint8_t)(MAX_SENT - 1 + (rng_below(r, 64) < w->hostility ? 0x80 : 0)));
@@ -182,7 +205,7 @@ size_t fuzz_example(uint64_t number, uint8_t *bytes, size_t capacity) {
                 .capacity = capacity,
                 .random = {.r = &r, .below = (uint32_t)(3 + number % 6)},
                 .hostility = number % 8};
-    uint8_t flags = (uint8_t)rng_below(&r, 96);
+    uint8_t flags = (uint8_t)(number % 4 == 0 ? CHOOSE_CARRIED + rng_below(&r, 64) : rng_below(&r, 96));
     put_byte(&w, flags);
     for (uint8_t i = 0; i < SELF; i++) {
         put_byte(&w, ACT_LINK_UP);

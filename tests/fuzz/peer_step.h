@@ -20,7 +20,7 @@ enum {
     MAX_MEMBERS = 64
 };
 
-enum { CHOOSE_LEADER = 1, CHOOSE_DATA = 2, CHOOSE_FAST = 4, CHOOSE_EVAL = 8, CHOOSE_CHECKPOINTS = 16, CHOOSE_ROUTING = 32 };
+enum { CHOOSE_LEADER = 1, CHOOSE_DATA = 2, CHOOSE_FAST = 4, CHOOSE_EVAL = 8, CHOOSE_CHECKPOINTS = 16, CHOOSE_ROUTING = 32, CHOOSE_CARRIED = 192 };
 enum { ANSWER_FAILED = 1, ANSWER_NOT_FINITE = 2, ANSWER_OVERFLOW = 4, ANSWER_OTHER_HASH = 8 };
 
 // What an honest other side needs to know of a message that it got.
@@ -50,10 +50,12 @@ braid_id host_name_of(uint32_t number);
 // PEERS for a name that only a hostile log knows.
 uint32_t host_number_of(const braid_id *id);
 
-// A fresh host and peer; `flags`: CHOOSE_*.
+// A fresh host and peer; `flags`: CHOOSE_*. From CHOOSE_CARRIED on half of the tensors go by way of somebody.
 void host_init(host *h, uint8_t flags);
 // Does nothing once the peer has left.
 void host_step(host *h, const event *e);
+// As many bytes as an honest peer sends with it.
+uint64_t host_payload(const host *h, const message *msg);
 // A message from a peer, with a payload where its kind has one. Nothing happens when their link is not up.
 void host_deliver(host *h, uint32_t from, const message *msg, uint64_t payload_bytes);
 void host_answer_job(host *h, uint8_t flags);

@@ -33,7 +33,18 @@ static void answer(const answers *a, member_id by, message *msg) {
     if (a->spoil > 0) bytes[a->spoil % count] ^= a->spoil >= 128 ? 1 : 3;
     static message spoilt;
     if (!message_decode(bytes, count, &spoilt)) return;
-    host_deliver(a->h, host_number_of(&a->h->member[by].peer), &spoilt, a->h->run.activation_bytes);
+    host_deliver(a->h, host_number_of(&a->h->member[by].peer), &spoilt, host_payload(a->h, &spoilt));
+}
+
+// What comes home as `home` says comes in pieces, if that is how it says it comes.
+static void answer_tensor(const answers *a, member_id by, message *home) {
+    bool forward = home->kind == MESSAGE_FORWARD;
+    message_parcel parcel = forward ? home->u.forward.parcel : home->u.backward.parcel;
+    answer(a, by, home);
+    for (uint16_t i = 0; i < parcel.pieces; i++) {
+        message piece = {.kind = MESSAGE_CARRY, .u.carry = {.origin = by, .to = a->sent->sender, .serial = parcel.serial, .index = i, .count = parcel.pieces}};
+        answer(a, by, &piece);
+    }
 }
 
 // The way of a microbatch from there to its end and back home.
@@ -55,7 +66,7 @@ static void answer_forward(const answers *a, member_id by) {
     answer(a, by, &accept);
     answer(a, by, &complete);
     answer(a, by, &trace);
-    if (!f->home) answer(a, last, &home);
+    if (!f->home) answer_tensor(a, last, &home);
 }
 
 static void answer_backward(const answers *a, member_id by) {
@@ -71,7 +82,7 @@ static void answer_backward(const answers *a, member_id by) {
     home.u.backward.hash = 8;
     answer(a, by, &accept);
     answer(a, by, &complete);
-    if (b->subject.stage > 0) answer(a, b->path.member[1], &home);
+    if (b->subject.stage > 0) answer_tensor(a, b->path.member[1], &home);
     commit.u.commit.subject.stage = (uint16_t)(b->subject.stage + 1);
     if (b->subject.stage < STAGES - 1) answer(a, b->owner, &commit);
 }
@@ -152,6 +163,10 @@ static void answer_sent(const answers *a) {
         memset(&reply.u.holdings, 0xff, sizeof reply.u.holdings);
         reply.u.holdings.owner_term = sent->u.survey.owner_term;
         memset(&reply.u.holdings.committed, 0x55, sizeof(message_set));
+        break;
+    case MESSAGE_CARRY:  // every other one does not get there
+        if (sent->u.carry.serial & 2) return;
+        reply = (message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = sent->u.carry.serial};
         break;
     case MESSAGE_PROBE:
         reply = (message){.kind = MESSAGE_STATUS,

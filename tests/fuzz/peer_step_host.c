@@ -122,7 +122,7 @@ static bool makes_blob(const host *h, const job *work) {
 
 static bool may_fail(job_kind kind) {
     return kind == JOB_SAVE || kind == JOB_SAVE_END || kind == JOB_STATE_PUT || kind == JOB_NAMES_PUT || kind == JOB_RESULT_PUT ||
-           kind == JOB_REDUCE;
+           kind == JOB_REDUCE || kind == JOB_JOIN;
 }
 
 void host_answer_job(host *h, uint8_t flags) {
@@ -166,6 +166,13 @@ void host_answer_all(host *h) {
 }
 
 // ---- what comes in
+
+uint64_t host_payload(const host *h, const message *msg) {
+    const message_carry *c = &msg->u.carry;
+    uint64_t whole = h->run.activation_bytes;
+    if (msg->kind != MESSAGE_CARRY) return whole;
+    return message_piece_at(whole, (uint16_t)(c->index + 1), c->count) - message_piece_at(whole, c->index, c->count);
+}
 
 void host_deliver(host *h, uint32_t from, const message *msg, uint64_t payload_bytes) {
     if (from >= SELF || !h->up[from] || h->exited) return;
@@ -223,6 +230,7 @@ void host_init(host *h, uint8_t flags) {
                               .voters = 3,
                               .capacity = 2,
                               .random_seed = flags,
+                              .carried_percent = flags >= CHOOSE_CARRIED ? 50 : 0,
                               .kind = leader || flags & CHOOSE_DATA ? MEMBER_DATA : flags & CHOOSE_CHECKPOINTS ? MEMBER_SHADOW : MEMBER_RELAY,
                               .leader_address = "127.0.0.1:2",
                               .leader_id = host_name_of(leader ? SELF : 0)};

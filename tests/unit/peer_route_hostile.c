@@ -16,7 +16,8 @@
 
 #include "wire_random.h"
 
-enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, STRANGER, MY_STAGE = 2, FEW = 7, STEPS = 60000 };
+enum { STAGES = 4, A_STAGE = 20, OTHERS = 1 + (STAGES - 1) * A_STAGE, SELF = OTHERS + 1, STRANGER, MY_STAGE = 2, FEW = 7, STEPS = 60000,
+       ACTIVATION_BYTES = 1 << 22, MOST_PARCELS = 32, MOST_PIECES = (MOST_PARCELS + 1) * WIRE_MAX_PIECES };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint16_t tensor_stage[STAGES] = {0, 1, 2, 3};
@@ -34,6 +35,8 @@ typedef struct world {
     rng random;
     peer *p;
     uint64_t seed, now, log, views, routes, sounds;
+    uint64_t blobs, joined, carried;  // blobs that came to be; parcels put together, and pieces carried for others
+    uint32_t held;                    // of the blobs
     other other[STRANGER + 1];  // by number, which is also its member's; 1 is the data peer, who leads
 } world;
 
@@ -72,6 +75,22 @@ static void note_said(world *w, uint32_t to, const message *m) {
     if (o->asked) o->clock_us = m->u.view.clock_us;
 }
 
+static blob_id new_blob(world *w) {
+    w->held++;
+    return (blob_id)++w->blobs;
+}
+
+// A parcel's pieces become one blob, or the host cannot.
+static job_result done(world *w, const job *work) {
+    job_result r = {.id = work->id, .kind = work->kind, .cost_ns = MILLISECOND, .finite = true, .version = work->version};
+    if (work->kind != JOB_JOIN) return r;
+    w->joined++;
+    r.failed = chance(w, 4);
+    r.out = r.failed ? 0 : new_blob(w);
+    r.hash64 = below(w, 2);
+    return r;
+}
+
 static void take_out(world *w) {
     static message m;
     effect e;
@@ -81,13 +100,18 @@ static void take_out(world *w) {
         if (e.kind == EFFECT_SEND) {
             assert_true(message_decode(e.bytes, e.byte_count, &m));
             note_said(w, number_of(&e.id), &m);
+            w->carried += m.kind == MESSAGE_CARRY && e.blob != 0;
+        }
+        if (e.kind == EFFECT_RELEASE) {
+            assert_true(w->held > 0);
+            w->held--;
         }
         if (e.kind == EFFECT_DIAL) dial = number_of(&e.id);
         if (e.kind == EFFECT_JOB) work = *e.job;
         assert_true(e.kind != EFFECT_EXIT);
     }
     if (work.id != 0) {
-        const job_result r = {.id = work.id, .kind = work.kind, .cost_ns = MILLISECOND, .finite = true, .version = work.version};
+        const job_result r = done(w, &work);
         step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
     }
     if (dial != 0) link_change(w, dial, true);
@@ -99,14 +123,17 @@ static void step(world *w, const event *e) {
     take_out(w);
     peer_look(w->p, &view);
     assert_true(view.route_units <= view.route_bound || view.route_bound == 0);
+    assert_in_range(w->held, 0, MOST_PIECES);
 }
 
-static void deliver(world *w, uint32_t from, message *m) {
+static void deliver_with(world *w, uint32_t from, message *m, uint64_t bytes) {
     if (!w->other[from].up) return;
     m->sender = from;
     m->log_position = w->log;
-    step(w, &(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m});
+    step(w, &(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m, .blob = bytes == 0 ? 0 : new_blob(w), .blob_bytes = bytes});
 }
+
+static void deliver(world *w, uint32_t from, message *m) { deliver_with(w, from, m, 0); }
 
 static void append(world *w, log_entry entry) {
     message m = {.kind = MESSAGE_LOG, .u.log = {.previous = w->log, .entry = entry}};
@@ -125,7 +152,7 @@ static void admit(world *w, uint32_t number) {
 static void open_swarm(world *w, uint64_t seed, uint8_t routing, uint32_t others) {
     *w = (world){.random = {seed}, .seed = seed, .now = 1000 * MILLISECOND};
     const peer_run run = {.seed = 1, .iterations = 3, .microbatches = 30, .stages = STAGES, .slots = 1, .start_data_peers = 1, .start_relays = 3,
-                          .reproducible = true, .activation_bytes = 1 << 22, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
+                          .reproducible = true, .activation_bytes = ACTIVATION_BYTES, .blocks = {1, 1, 1, 1}, .tensors = {1, 1, 1, 1}, .model_tensors = STAGES,
                           .tensor_stage = tensor_stage, .routing = routing};
     peer_config config = {.self = name_of(SELF), .address = "peer:1", .capacity = 4, .random_seed = seed, .stage = MY_STAGE, .leader_id = name_of(1), .leader_address = "peer-1:1"};
     void *memory = NULL;
@@ -222,6 +249,50 @@ static void any_thing(world *w) {
     else say_route(w, from);
 }
 
+// Parcels of few numbers, so that many words are about the same one: pieces of any size, of another count, for others, twice, and
+// of tensors that nobody announced.
+static void say_parcel(world *w, uint32_t from) {
+    static message m;
+    memset(&m, 0, sizeof m);
+    uint32_t serial = below(w, chance(w, 10) ? 200 : 4);
+    uint16_t count = (uint16_t)(1 + (chance(w, 10) ? below(w, WIRE_MAX_PIECES) : serial * 5 % WIRE_MAX_PIECES));
+    if (chance(w, 4)) {
+        bool forward = chance(w, 2);
+        m.kind = (uint8_t)(forward ? MESSAGE_FORWARD : MESSAGE_BACKWARD);
+        *(forward ? &m.u.forward.parcel : &m.u.backward.parcel) = (message_parcel){serial, count};
+        *(forward ? &m.u.forward.subject : &m.u.backward.subject) = (message_subject){.m = below(w, 40), .stage = MY_STAGE, .attempt = below(w, 3)};
+        deliver(w, from, &m);
+        return;
+    }
+    uint16_t index = (uint16_t)below(w, count);
+    uint64_t bytes = message_piece_at(ACTIVATION_BYTES, (uint16_t)(index + 1), count) - message_piece_at(ACTIVATION_BYTES, index, count);
+    m.kind = MESSAGE_CARRY;
+    m.u.carry = (message_carry){.origin = chance(w, 3) ? 1 + below(w, 2 * SELF) : from, .to = chance(w, 4) ? 1 + below(w, 2 * SELF) : SELF, .serial = serial, .index = index, .count = count};
+    deliver_with(w, from, &m, chance(w, 20) ? 1 + below(w, ACTIVATION_BYTES) : bytes);
+}
+
+// What is held of parcels is bounded (step looks at it), and forgotten when nothing more is heard of them.
+static void test_any_parcel_at_any_time(void **state) {
+    (void)state;
+    static world w;
+    rng r = seeded_rng("hostile parcels", 23);
+    open_world(&w, rng_next(&r), 0);
+    uint32_t most = 0;
+    for (int i = 0; i < STEPS; i++) {
+        if (chance(&w, 50)) any_thing(&w);
+        else say_parcel(&w, 1 + below(&w, OTHERS));
+        if (w.held > most) most = w.held;
+    }
+    print_message("%llu parcels put together, %llu pieces carried, at most %u blobs\n", (unsigned long long)w.joined, (unsigned long long)w.carried, most);
+    assert_true(w.joined > 30 && w.carried > 200 && most > 4 * MOST_PARCELS);
+    for (int i = 0; i < 70; i++) {
+        w.now += 1000 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    assert_int_equal(w.held, 0);
+    free(w.p);
+}
+
 static void test_any_word_at_any_time(void **state) {
     (void)state;
     static world w;
@@ -308,6 +379,7 @@ static void test_a_stranger_leads_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_word_at_any_time),
+        cmocka_unit_test(test_any_parcel_at_any_time),
         cmocka_unit_test(test_no_way_home_is_too_long),
         cmocka_unit_test(test_a_chatterer_is_not_heard),
         cmocka_unit_test(test_a_stranger_leads_nobody),
