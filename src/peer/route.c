@@ -299,8 +299,7 @@ static void look_at_costs(peer *p) {
         int64_t theirs = (int64_t)route_time_at(p, m);
         if (!measured(&l->measured) && r->view == NULL) l->measured.guessed_rate = guess_rate(r, l);
         bool news = measure_announce(&l->measured, NULL, (int64_t)p->now, mine, theirs, p->run.activation_bytes);
-        int64_t hop = route_cost_of(l) - route_saves(p, l->member);
-        l->hop_cost = l->measured.cost == 0 ? 0 : hop > 1 ? hop : 1;
+        l->hop_cost = l->measured.cost == 0 ? 0 : route_best_hop(p, l);
         if (!news) continue;
         router_cost(r->router, (int64_t)p->now, (router_peer)l->member, ROUTER_NEXT, l->measured.cost);
         route_say(p, l);

@@ -10,8 +10,9 @@
 enum {
     SHORT_TRAIN = 8, SHORT_BYTES = 8 << 10,   // first: it blocks a line of 1 Mb/s for half a second
     LONG_TRAIN = 32, LONG_BYTES = 16 << 10,   // ... and this one only lines that took the short one quickly
+    FIRST_SOUNDINGS = 3,
     TENSORS_SHARE = 32,                       // a line is sounded if a tensor is at least so many short trains
-    HARDLY_LESS = 95, MOST_PERCENT = 400,
+    HOPED = 66, HARDLY_LESS = 95, MOST_PERCENT = 180,
     LINES_BAND = 16,                          // a change of less than a part of so many is not told
     PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
 };
@@ -61,9 +62,12 @@ static route_line *line_take(peer *p, member_id id) {
 
 static bool stands(const peer *p, const member *m) { return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP; }
 
+// The first soundings may meet other traffic, or a machine that is busy: the best of them counts.
 static void note_rate(route_line *l, uint64_t bytes, int64_t ns) {
     int64_t rate = (int64_t)((double)bytes * 1e9 / (double)(ns < 1 ? 1 : ns));
-    l->rate = l->rate == 0 ? rate : (l->rate + rate) / 2;
+    l->soundings++;
+    if (l->soundings > FIRST_SOUNDINGS) l->rate = (l->rate + rate) / 2;
+    else if (rate > l->rate) l->rate = rate;
     if (l->rate < 1) l->rate = 1;
 }
 
@@ -87,7 +91,7 @@ static route_line *line_to_sound(peer *p, bool next_stage) {
         const member *m = &p->members[i];
         if (member_is_shadow(m) || !stands(p, m) || route_is_next(p, m->id) != next_stage) continue;
         route_line *l = line_take(p, m->id);
-        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->rate == 0 ? again_ns : renew))) continue;
+        if (l == NULL || (l->sounded_ns != 0 && p->now < l->sounded_ns + (l->soundings < FIRST_SOUNDINGS ? again_ns : renew))) continue;
         return l;
     }
     return NULL;
@@ -283,17 +287,21 @@ void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns
     if (l == NULL) return;
     uint64_t percent = took_ns / (expected_ns / 100 + 1);
     if (percent > MOST_PERCENT) percent = MOST_PERCENT;
-    l->percent = l->percent == 0 ? (uint32_t)percent : (3 * l->percent + (uint32_t)percent) / 4;
+    if (l->percent == 0) l->percent = HOPED;  // so that one that was slow by chance does not decide
+    l->percent = (3 * l->percent + (uint32_t)percent) / 4;
     if (l->percent < HARDLY_LESS) return;
     l->percent = 0;
     l->straight_until_ns = p->now + straight_ns;
 }
 
-int64_t route_saves(const peer *p, member_id other) {
-    const message_lines *mine = route_lines_of(p, p->me), *theirs = route_lines_of(p, other);
-    member_id carrier;
+int64_t route_best_hop(const peer *p, const route_link *link) {
+    member_id other = link->member, carrier;
     const route_line *l = line_find(p, other);
-    if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return 0;
-    int64_t there = way_in(mine, other) - shortest(p, p->me, other, false, 0, &carrier);
-    return (there + way_in(theirs, p->me) - shortest(p, other, p->me, false, 0, &carrier)) / 2;
+    int64_t cost = route_cost_of(link);
+    if (l == NULL || p->now < l->straight_until_ns || !small_enough(p)) return cost;
+    int64_t there = shortest(p, p->me, other, false, 0, &carrier), back = shortest(p, other, p->me, false, 0, &carrier);
+    int64_t saved = way_in(route_lines_of(p, p->me), other) - there + way_in(route_lines_of(p, other), p->me) - back;
+    int64_t best = cost - saved / 2, least = (there + back) / 2;  // what the two ends measured need not agree
+    if (best < least) best = least;
+    return best < cost ? best : cost;
 }

@@ -48,6 +48,7 @@ typedef struct route_line {
     uint32_t train;           // that sounds this line, 0: none is under way
     bool train_long;
     uint64_t sounded_ns;      // 0: never
+    uint32_t soundings;       // that were answered
     uint32_t heard_train, heard_index, heard_bytes;  // of the other end's
     uint64_t heard_since_ns;
 } route_line;
@@ -144,7 +145,7 @@ typedef struct route_detour {
 } route_detour;
 int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
 route_detour route_carrier(const peer *p, member_id to, member_id but);
-int64_t route_saves(const peer *p, member_id other);  // of a hop's cost there, by the best ways
+int64_t route_best_hop(const peer *p, const route_link *l);  // its cost by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
 void on_sound(peer *p, const message *msg);
 void on_sounded(peer *p, const message *msg);
