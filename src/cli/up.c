@@ -141,10 +141,11 @@ static void check_stages(swarm *s) {
     }
 }
 
+// While nobody leads, the ticket may be that of who is to come back.
 static void check_returns(swarm *s) {
     char text[160];
     braid_error error;
-    uint32_t count = s->child_count;
+    uint32_t count = s->leading ? s->child_count : 0;
     for (uint32_t i = 0; i < count && !s->ending; i++) {
         child *c = s->children[i];
         if (c->return_ms == 0 || uv_now(&s->loop) < c->return_ms) continue;
