@@ -1,5 +1,6 @@
 // How a stage's memory is cut: the work area (one per stage) and the stash (one per microbatch).
 #include "model/stage_inner.h"
+#include "tensor/sizes.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,7 +13,7 @@ typedef struct cutter {
     size_t used;
 } cutter;
 
-static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+static size_t aligned(size_t bytes) { return size_up(bytes, ALIGNMENT); }
 
 static void *cut_bytes(cutter *c, size_t bytes) {
     void *piece = c->base ? c->base + c->used : NULL;
@@ -156,7 +157,7 @@ braid_err stage_reserve(stage *s, braid_error *error) {
     cut_stash(s, &c);
     s->stash_bytes = c.used;
     size_t alignment = s->work_bytes < LARGE_PAGE ? ALIGNMENT : LARGE_PAGE;
-    s->work = aligned_alloc(alignment, (s->work_bytes + alignment - 1) / alignment * alignment);
+    s->work = aligned_alloc(alignment, size_up(s->work_bytes, alignment));
     if (!s->work)
         return braid_fail(error, BRAID_MEMORY,
                           "no memory for a stage's work area of %zu bytes: use smaller microbatches", s->work_bytes);

@@ -1,5 +1,7 @@
 #include "tensor/pool.h"
 
+#include "tensor/sizes.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -213,11 +215,11 @@ typedef struct range_job {
 static void range_task(void *context, size_t index) {
     const range_job *job = context;
     size_t begin = index * job->chunk, end = begin + job->chunk;
-    job->task(job->context, begin, end < job->count ? end : job->count);
+    job->task(job->context, begin, size_least(end, job->count));
 }
 
 void tensor_pool_ranges_for(const char *function, tensor_pool *pool, size_t count, size_t chunk, tensor_range_fn task,
                             const void *context) {
     range_job job = {count, chunk, task, context};
-    tensor_pool_run_for(function, pool, (count + chunk - 1) / chunk, range_task, &job);
+    tensor_pool_run_for(function, pool, size_pieces(count, chunk), range_task, &job);
 }
