@@ -1,4 +1,4 @@
-# For 64-bit ARM, built and tested on another machine: tests run in an emulator. tools/check-arm brings the libraries.
+# For 64-bit ARM, built and tested on another machine: tests run in an emulator. `./run arm` brings the libraries.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 if(NOT CMAKE_C_COMPILER)
