@@ -155,8 +155,8 @@ static const message_subject *subject_of(const arrival *a) {
 static void supersede(peer *p, const message *msg, const message_subject *subject, uint32_t serial) {
     for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
         arrival *a = &p->arrival[i];
-        bool same = a->announced && !a->joining && a->origin == msg->sender && a->kind == msg->kind && a->serial != serial;
-        if (same && subject_of(a)->m == subject->m) arrival_clear(p, a);
+        bool other = a->announced && !a->joining && a->origin == msg->sender && a->serial != serial;
+        if (other && a->kind == msg->kind && a->iteration == msg->iteration && subject_of(a)->m == subject->m) arrival_clear(p, a);
     }
 }
 
@@ -220,12 +220,11 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
 
 static bool is_over(const peer *p, const arrival *a) {
     bool late = !run_goes_on(p) || (a->announced && a->iteration != p->iteration);
-    return a->me != p->me || a->fence != p->past.fence || !member_live(p, a->origin) || (!a->joining && (late || p->now >= a->touched_ns + forget_ns));
+    return p->me == 0 || a->me != p->me || a->fence != p->past.fence || !member_live(p, a->origin) || (!a->joining && (late || p->now >= a->touched_ns + forget_ns));
 }
 
 void parcels_tick(peer *p) {
-    if (p->me == 0) return;
-    each_sending(p, is_lost, p->now);
+    if (p->me != 0) each_sending(p, is_lost, p->now);
     for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
         arrival *a = &p->arrival[i];
         if (a->origin == 0) continue;

@@ -293,6 +293,46 @@ static void test_any_parcel_at_any_time(void **state) {
     free(w.p);
 }
 
+// Whether it comes back or not.
+static void test_who_is_expelled_keeps_no_piece(void **state) {
+    (void)state;
+    static world w;
+    rng r = seeded_rng("pieces of the expelled", 29);
+    open_world(&w, rng_next(&r), 0);
+    for (int i = 0; i < 200; i++) say_parcel(&w, 1 + below(&w, OTHERS));
+    assert_true(w.held > 0);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = SELF, .reason = EXPEL_DEAD}});
+    assert_int_equal(w.held, 0);
+    free(w.p);
+}
+
+static void say_forward(world *w, uint64_t iteration, uint32_t serial) {
+    static message m;
+    memset(&m, 0, sizeof m);
+    m.kind = MESSAGE_FORWARD;
+    m.iteration = iteration;
+    m.u.forward.subject.stage = MY_STAGE;
+    if (serial != 0) m.u.forward.parcel = (message_parcel){serial, 2};
+    deliver_with(w, 2, &m, serial != 0 ? 0 : ACTIVATION_BYTES);
+}
+
+// A second copy that comes late says nothing of the tensor of the same number in this iteration; one of this iteration takes its place.
+static void test_what_is_past_replaces_nothing(void **state) {
+    (void)state;
+    static world w;
+    rng r = seeded_rng("late copies", 31);
+    open_world(&w, rng_next(&r), 0);
+    say_forward(&w, 0, 7);
+    static message m = {.kind = MESSAGE_CARRY, .u.carry = {.origin = 2, .to = SELF, .serial = 7, .count = 2}};
+    deliver_with(&w, 3, &m, ACTIVATION_BYTES / 2);
+    assert_int_equal(w.held, 1);
+    say_forward(&w, 1, 0);
+    assert_int_equal(w.held, 1);
+    say_forward(&w, 0, 8);
+    assert_int_equal(w.held, 0);
+    free(w.p);
+}
+
 static void test_any_word_at_any_time(void **state) {
     (void)state;
     static world w;
@@ -380,6 +420,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_word_at_any_time),
         cmocka_unit_test(test_any_parcel_at_any_time),
+        cmocka_unit_test(test_who_is_expelled_keeps_no_piece),
+        cmocka_unit_test(test_what_is_past_replaces_nothing),
         cmocka_unit_test(test_no_way_home_is_too_long),
         cmocka_unit_test(test_a_chatterer_is_not_heard),
         cmocka_unit_test(test_a_stranger_leads_nobody),
