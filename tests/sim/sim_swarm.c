@@ -302,7 +302,6 @@ static void test_the_upload_share_holds(void **state) {
     assert_true(urgent < 1.5 * freely);
 }
 
-// Connections fall though nobody dies: everything is done all the same, and some things twice.
 // Of a stage with some 42.5 million parameters two members send each other half of the exact sums, 8 bytes each, and then half of the
 // results, 4 bytes each: 255 MB at 5 MB/s. Nothing crosses a thin line twice because what was asked for is long in coming.
 static void test_a_reduction_fills_a_thin_line_once(void **state) {
@@ -323,6 +322,7 @@ static void test_a_reduction_fills_a_thin_line_once(void **state) {
     sim_swarm_report_free(&report);
 }
 
+// Connections fall though nobody dies: everything is done all the same, and some things twice.
 static void test_links_fall(void **state) {
     (void)state;
     uint64_t repairs = 0;
