@@ -250,6 +250,7 @@ bool rollback_outdates(const peer *p, const message *msg);  // ... and it is abo
 // Every stage's state, as of the version that the run began at or went back to, lies at my host.
 bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read
+bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
 void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);
 void rollback_lead(peer *p);

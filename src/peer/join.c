@@ -276,11 +276,12 @@ bool stage_has_another(const peer *p, const member *m) {
 }
 
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
-// the first FINAL anybody can: the state is that of the start, which everybody can make, or the first leader has.
+// the first FINAL anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
+// checkpoint that somebody here can read.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
-    bool at_start = p->iteration == p->run.start_version && (p->run.start_version == 0 || rollback_holds(p));
+    bool at_start = p->iteration == p->run.start_version && rollback_to_be_had(p);
     bool replaceable = (at_start && takeover_has_heir(p, m)) || stage_has_another(p, m);
     if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
 }

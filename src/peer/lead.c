@@ -102,7 +102,10 @@ static bool gone_home(const peer *p, const braid_id *id) {
 bool lead_has_gone_home(const peer *p) {
     if (p->leader.active || !p->has_final || !p->final.u.final.last) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
-    if (p->voters.count <= 1) return at != NO_CONTACT && p->contacts[at].refused_ns != 0;
+    if (p->voters.count <= 1) {  // it may be started again before its last checkpoint is written, and need who has the state
+        uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
+        return since != 0 && p->now - since >= TIMING_EXPEL_SILENCE_NS;
+    }
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
     return here < p->voters.count / 2u + 1;
 }

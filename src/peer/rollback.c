@@ -175,6 +175,11 @@ static bool readable(const peer *p, uint64_t version) {
     return false;
 }
 
+// What the run began from, or went back to.
+bool rollback_to_be_had(const peer *p) {
+    return p->run.start_version == 0 || rollback_holds(p) || (p->past.fence != 0 && readable(p, p->run.start_version));
+}
+
 // The newest version that every stage's state is still to be had of.
 static bool back_to(const peer *p, uint64_t *version) {
     const rollback *b = &p->past;
