@@ -82,6 +82,18 @@ static size_t read_at(const log_file *log, uint8_t *bytes, size_t count, uint64_
     return done;
 }
 
+static bool sync_directory(const char *path) {
+    char directory[4096];
+    const char *end = strrchr(path, '/');
+    size_t length = end == NULL ? 0 : (size_t)(end - path);
+    if (length >= sizeof directory) return false;
+    snprintf(directory, sizeof directory, "%.*s", (int)length, path);
+    int fd = open(end == NULL ? "." : length == 0 ? "/" : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0) close(fd);
+    return good;
+}
+
 static void header_make(const braid_hash *run, uint64_t start, uint64_t store, uint8_t *header) {
     memset(header, 0, LOG_HEADER_BYTES);
     memcpy(header, log_magic, sizeof log_magic);
@@ -98,7 +110,9 @@ static braid_err header_write(log_file *log, const braid_hash *run, uint64_t sta
     braid_err err = write_at(log, header, sizeof header, 0, error);
     if (err) return err;
     log->written = LOG_HEADER_BYTES;
-    return log_file_sync(log, error);
+    err = log_file_sync(log, error);
+    if (!err && !log->nameless) sync_directory(log->path);  // else a power cut may take the whole log; some systems cannot
+    return err;
 }
 
 static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *start, uint64_t *store, braid_error *error) {
@@ -341,18 +355,6 @@ static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
     }
     *base = at;
     return copy_to(log, fd, log->base, log->written, &at) && fdatasync(fd) == 0;
-}
-
-static bool sync_directory(const char *path) {
-    char directory[4096];
-    const char *end = strrchr(path, '/');
-    size_t length = end == NULL ? 0 : (size_t)(end - path);
-    if (length >= sizeof directory) return false;
-    snprintf(directory, sizeof directory, "%.*s", (int)length, path);
-    int fd = open(end == NULL ? "." : length == 0 ? "/" : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool good = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0) close(fd);
-    return good;
 }
 
 // In place of the log, when all of it is on the disk. A crash leaves the old one or the new one, and either will do. Where
