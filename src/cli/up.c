@@ -141,14 +141,18 @@ static void check_stages(swarm *s) {
     }
 }
 
-// While nobody leads, the ticket may be that of who is to come back.
+// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back.
+static bool may_return(const swarm *s, const child *c) {
+    return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (s->leading ? 0 : UP_ELECT_MS);
+}
+
 static void check_returns(swarm *s) {
     char text[160];
     braid_error error;
-    uint32_t count = s->leading ? s->child_count : 0;
+    uint32_t count = s->child_count;
     for (uint32_t i = 0; i < count && !s->ending; i++) {
         child *c = s->children[i];
-        if (c->return_ms == 0 || uv_now(&s->loop) < c->return_ms) continue;
+        if (!may_return(s, c)) continue;
         c->return_ms = 0;
         snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
         swarm_note(s, text);

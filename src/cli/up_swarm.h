@@ -21,6 +21,7 @@ enum {
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
     UP_RESTART_MS = 1000,   // ... and where there is none, before others are started; and before who alone has a text is started again
+    UP_ELECT_MS = 20000,    // so much later while nobody leads
     UP_MAX_KEY_PATH = 1024,
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
     UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
