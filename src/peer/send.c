@@ -210,7 +210,8 @@ void on_accept(peer *p, const message *msg) {
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
     }
     s->state = SEND_ACCEPTED;
-    s->deadline_ns = p->now + timing_complete_limit(link, body->eta_ns);
+    uint64_t eta_ns = body->eta_ns != 0 ? body->eta_ns : p->forward_ns + p->backward_ns;  // who has computed nothing yet says 0: as I do, then
+    s->deadline_ns = p->now + timing_complete_limit(link, eta_ns);
 }
 
 void on_complete(peer *p, const message *msg) {

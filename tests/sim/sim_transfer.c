@@ -57,6 +57,20 @@ static void test_donors_share(void **state) {
     assert_true(four < 0.8 * two);
 }
 
+// Who has computed nothing yet cannot say how long it takes; its first microbatches once were looked for while it computed those before them.
+static void test_first_microbatches_are_waited_for(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        uint32_t donors;
+    } once[] = {{84, 1}, {86, 1}, {96, 1}, {99, 1}, {25, 2}, {98, 2}, {42, 4}, {85, 4}};
+    for (size_t i = 0; i < sizeof once / sizeof *once; i++) {
+        sim_case c = joining(once[i].seed, once[i].donors);
+        sim_report r;
+        run("nothing happens", &c, &r);
+    }
+}
+
 // ---- trouble
 
 static void one_dies(sim_case *c) {
@@ -235,6 +249,7 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_donors_share),
+        cmocka_unit_test(test_first_microbatches_are_waited_for),
         cmocka_unit_test(test_trouble),
         cmocka_unit_test(test_a_liar_spoils_no_checkpoint),
         cmocka_unit_test(test_where_all_lie_no_checkpoint_is_written),
