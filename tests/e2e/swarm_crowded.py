@@ -10,16 +10,18 @@ EACH = 33  # relays of a stage
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        run = write_run(directory, seed=seed, iterations=8, stages="[0, 1, 2]", data_peers=1, microbatches=2 * EACH)
+        run = write_run(directory, seed=seed, iterations=10, stages="[0, 1, 2]", data_peers=1, microbatches=2 * EACH)
         solo = Braid("train", "--solo", run).weights()
-        flags = ["--kill", "any@iteration:3", "--kill", "any@iteration:5/backward", "--late", "2@iteration:4"]
+        # four are to die in backward, for in such a crowd one may have none
+        flags = ["--kill", "any@iteration:3", *4 * ["--kill", "any@iteration:4/backward"], "--late", "2@iteration:4"]
         swarm = Braid("up", run, "--relays", str(2 * EACH), *flags)
         weights = swarm.weights()
         stages = [event["stage"] for event in swarm.of("joined") if event.get("role") == "relay"]
         held = max(stages.count(stage) for stage in (1, 2))
         print(f"{swarm.events[-1]['seconds']:.1f} s, {len(stages)} relays joined, killed {len(swarm.of('killed'))}, {swarm.events[-1]['repairs']} repairs")
         expect(weights == solo, f"{weights} is not {solo}")
-        expect(len(swarm.of("killed")) == 2, "nobody was killed")
+        dead = [event["phase"] for event in swarm.of("killed")]
+        expect("backward" in dead and len(dead) > 1, f"killed at {dead} only")
         expect(held > 32, f"at most {held} relays were in a stage")
         routed = {(flows["peer"], flow["to"]) for flows in swarm.of("flows") for flow in flows["flow"] if flows["stage"] == 1}
         expect(routed, "no relay of the first crowded stage told where its units go")
