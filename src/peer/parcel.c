@@ -29,9 +29,8 @@ static route_detour carrier_for(peer *p, member_id to, member_id but) {
 static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
     uint64_t bytes = p->run.activation_bytes;
     for (uint16_t i = 0; i < count; i++) {
-        uint64_t from = message_piece_at(bytes, i, count);
         peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me, .to = to, .serial = s->serial, .index = i, .count = count};
-        if (!peer_send_part(p, s->by, blob, from, message_piece_at(bytes, (uint16_t)(i + 1), count) - from)) return false;
+        if (!peer_send_part(p, s->by, blob, message_piece_at(bytes, i, count), message_piece_bytes(bytes, i, count))) return false;
     }
     return true;
 }
@@ -126,14 +125,10 @@ static void join_if_whole(peer *p, arrival *a) {
     a->joining = true;
 }
 
-static bool fits(const peer *p, const message_carry *piece, uint64_t bytes) {
-    uint64_t whole = p->run.activation_bytes;
-    return bytes == message_piece_at(whole, (uint16_t)(piece->index + 1), piece->count) - message_piece_at(whole, piece->index, piece->count);
-}
-
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
-    bool mine = piece->to == p->me, good = fits(p, piece, bytes) && member_live(p, piece->origin);
+    bool mine = piece->to == p->me;
+    bool good = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count) && member_live(p, piece->origin);
     if (good && !mine) carry_on(p, msg, blob, bytes);
     arrival *a = good && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     if (a == NULL || a->joining || (a->count != 0 && a->count != piece->count) || a->piece[piece->index] != 0) {

@@ -198,13 +198,11 @@ void route_lines_tell(peer *p) {
 
 void on_lines(peer *p, const message *msg) {
     route_lines *r = p->routing.lines;
-    uint32_t at = SCHEDULE_MAX_PEERS;
-    for (uint32_t i = 0; r != NULL && i < SCHEDULE_MAX_PEERS; i++) {
-        if (r->said[i].member == msg->sender) at = i;
-        // else a place of nobody, or of one who is gone
-        else if (at == SCHEDULE_MAX_PEERS && (r->said[i].member == 0 || member_find(p, r->said[i].member) == NULL)) at = i;
-        if (at == i && r->said[i].member == msg->sender) break;
-    }
+    uint32_t at = 0;
+    if (r == NULL) return;
+    while (at < SCHEDULE_MAX_PEERS && r->said[at].member != msg->sender) at++;
+    if (at == SCHEDULE_MAX_PEERS)  // a place of nobody, or of one who is gone
+        for (at = 0; at < SCHEDULE_MAX_PEERS && member_find(p, r->said[at].member) != NULL;) at++;
     if (at == SCHEDULE_MAX_PEERS) return;
     r->said[at].member = msg->sender;
     r->said[at].lines = msg->u.lines;

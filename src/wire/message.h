@@ -644,6 +644,10 @@ typedef struct message {
 // Where piece `index` of `count` begins in a tensor of `bytes`; `index` may be `count`.
 static inline uint64_t message_piece_at(uint64_t bytes, uint16_t index, uint16_t count) { return bytes * index / count; }
 
+static inline uint64_t message_piece_bytes(uint64_t bytes, uint16_t index, uint16_t count) {
+    return message_piece_at(bytes, (uint16_t)(index + 1), count) - message_piece_at(bytes, index, count);
+}
+
 // Name of a kind, for people.
 const char *message_kind_name(uint8_t kind);
 const char *deny_reason_name(uint8_t reason);

@@ -71,8 +71,7 @@ uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
 
 uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
     const message_carry *piece = &msg->u.carry;
-    if (msg->kind == MESSAGE_CARRY)
-        return message_piece_at(w->s->activation_bytes, (uint16_t)(piece->index + 1), piece->count) - message_piece_at(w->s->activation_bytes, piece->index, piece->count);
+    if (msg->kind == MESSAGE_CARRY) return message_piece_bytes(w->s->activation_bytes, piece->index, piece->count);
     if (msg->kind != MESSAGE_DATA) return w->s->activation_bytes;
     const message_get *get = &msg->u.data.get;
     if (get->stage >= w->s->stages) return 0;
