@@ -172,13 +172,14 @@ static void test_a_quiet_swarm_repairs_nothing(void **state) {
     assert_true(o.double_work < 0.001);
 }
 
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: an iteration took 2,200 s.
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: this takes 446 s, and 525 s if
+// that is done (in an earlier state of the routing it was 2,200 s).
 static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
     (void)state;
     t2_case c = {.iterations = 6, .churn = 20, .seed = 3};
     outcome o = run(&c, T2_BRAID);
     print_message("the longest iteration: %.0f s\n", o.longest_s);
-    assert_true(o.longest_s < 900);
+    assert_true(o.longest_s < 480);
 }
 
 // An activation takes 4 to 43 s here. A replacement that had to have it after 2 s was replaced again and again; what is under way
