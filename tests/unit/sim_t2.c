@@ -1,4 +1,4 @@
-// T2 and T3: what their scenarios say, the oracle by hand, and that a run is the same again.
+// T2 and T3: what their scenarios say, and the oracle by hand.
 #include "sim/places.h"
 #include "sim/t2.h"
 
@@ -117,92 +117,12 @@ static void test_oracle_needs_every_stage(void **state) {
     scenario_free(s);
 }
 
-typedef struct outcome {
-    uint64_t hash;
-    double share;   // of the oracle's time in the time of all iterations but the first
-    double longest_s;  // of all iterations
-    double double_work;  // compute that was done twice though nobody had died with it, of what is needed
-    uint32_t repairs;
-} outcome;
-
-static outcome run(const t2_case *c, t2_system system) {
-    t2_result r;
-    braid_error error = {0};
-    sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
-    outcome out = {0};
-    double oracle_s = 0, seconds = 0, computed = 0;
-    if (t2_run(c, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
-    if (r.report.failed) fail_msg("%s", r.report.text);
-    assert_int_equal(r.report.iterations, c->iterations);
-    for (uint32_t i = 0; i < c->iterations; i++) {
-        const sim_swarm_iteration *it = &r.report.iteration[i];
-        assert_int_equal(it->microbatches, T2_DATA * T2_MICROBATCHES);
-        assert_true(it->transfer_ns > 0 && r.oracle_ns[i] > 0);
-        oracle_s += i > 0 ? (double)r.oracle_ns[i] / 1e9 : 0;
-        double lasted_s = (double)(it->end_ns - it->start_ns) / 1e9;
-        if (lasted_s > out.longest_s) out.longest_s = lasted_s;
-        seconds += i > 0 ? lasted_s : 0;
-        computed += (double)(it->useful_ns + it->wasted_ns) - (double)it->lost_ns;
-        // in the first one lines are not known yet, and relays help that came after it had begun
-        // the oracle's exchange begins when all is computed, a swarm's a little before
-        if (i > 0 && c->churn == 0) assert_true(r.oracle_ns[i] <= (it->end_ns - it->start_ns) / 100 * 102);
-        out.repairs += it->repairs;
-    }
-    out.hash = r.report.hash;
-    out.share = oracle_s / seconds;
-    out.double_work = computed / ((double)r.needed_ns * c->iterations) - 1;
-    t2_result_close(&r);
-    return out;
-}
-
-static void test_the_same_again(void **state) {
-    (void)state;
-    t2_case c = {.iterations = 1, .churn = 20, .heterogeneous = true, .seed = 5};
-    outcome first = run(&c, T2_BRAID), again = run(&c, T2_BRAID), swarm = run(&c, T2_SWARM);
-    assert_true(first.hash == again.hash && first.hash != swarm.hash);
-}
-
-// Nobody crashes: nobody is quicker than who sees everything, and however long a tensor takes, nobody is thought to be gone.
-static void test_a_quiet_swarm_repairs_nothing(void **state) {
-    (void)state;
-    t2_case c = {.iterations = 3, .seed = 1};
-    outcome o = run(&c, T2_BRAID);
-    assert_true(o.share > 0.8);  // it is 0.86: data peers plan the ways, and tensors meet on the lines of their carriers, of which no plan knows
-    assert_int_equal(o.repairs, 0);
-    assert_true(o.double_work < 0.001);
-}
-
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: this takes 446 s, and 525 s if
-// that is done (in an earlier state of the routing it was 2,200 s).
-static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
-    (void)state;
-    t2_case c = {.iterations = 6, .churn = 20, .seed = 3};
-    outcome o = run(&c, T2_BRAID);
-    print_message("the longest iteration: %.0f s\n", o.longest_s);
-    assert_true(o.longest_s < 480);
-}
-
-// An activation takes 4 to 43 s here. A replacement that had to have it after 2 s was replaced again and again; what is under way
-// is waited for, and little is computed twice: what was evicted for want of slots.
-static void test_repairs_wait_for_slow_lines(void **state) {
-    (void)state;
-    t2_case c = {.iterations = 2, .churn = 20, .seed = 1};
-    outcome o = run(&c, T2_BRAID);
-    assert_true(o.repairs > 0);
-    print_message("%.4f of what is needed was computed twice, %u repairs\n", o.double_work, o.repairs);
-    assert_true(o.double_work < 0.03);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_systems_share_machines_and_fates),
         cmocka_unit_test(test_figures_by_hand),
         cmocka_unit_test(test_oracle_of_equal_lines),
         cmocka_unit_test(test_oracle_needs_every_stage),
-        cmocka_unit_test(test_the_same_again),
-        cmocka_unit_test(test_a_quiet_swarm_repairs_nothing),
-        cmocka_unit_test(test_nothing_is_sent_twice_that_is_on_its_way),
-        cmocka_unit_test(test_repairs_wait_for_slow_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
