@@ -44,7 +44,7 @@ void swarm_spawn_others(swarm *s) {
 static void tell_killed(swarm *s, const child *c) {
     report_event news = {.kind = REPORT_KILLED, .process = (uint64_t)c->pid, .stage = c->stage, .member = c->member, .loss = NAN, .iteration = s->iteration};
     snprintf(news.peer, sizeof news.peer, "%s", c->peer);
-    snprintf(news.phase, sizeof news.phase, "%s", c->armed ? fault_point_name(c->armed_at) : "");
+    snprintf(news.phase, sizeof news.phase, "%s", c->armed || (c->spared && !c->killed) ? fault_point_name(c->armed_at) : "");
     s->kills++;
     losses_note(s, &news);
     report_tell(s->report, &news);
@@ -98,7 +98,7 @@ static void plan_return(swarm *s, child *c) {
 }
 
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
-    bool wanted = signal_number == SIGKILL && (c->killed || c->armed);
+    bool wanted = signal_number == SIGKILL && (c->killed || c->armed || c->spared);
     if (wanted && !s->ending) tell_killed(s, c);
     bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && story_has_one_voice(s) && s->end.kind != REPORT_END;
     if (c == s->leading) s->leading = NULL;
@@ -108,7 +108,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     plan_return(s, c);
-    c->armed = c->joined = false;
+    c->armed = c->spared = c->joined = false;
     if (s->alive == 0) swarm_done(s);
 }
 
@@ -141,9 +141,11 @@ static void check_stages(swarm *s) {
     }
 }
 
-// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back.
-static bool may_return(const swarm *s, const child *c) {
-    return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (s->leading ? 0 : UP_ELECT_MS);
+// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back. And while its loss is in no
+// log, whoever came back would never have been missed, and nobody be told that it was awaited.
+bool swarm_may_return(const swarm *s, const child *c) {
+    bool missed = s->leading && !c->listed;
+    return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);
 }
 
 static void check_returns(swarm *s) {
@@ -152,7 +154,7 @@ static void check_returns(swarm *s) {
     uint32_t count = s->child_count;
     for (uint32_t i = 0; i < count && !s->ending; i++) {
         child *c = s->children[i];
-        if (!may_return(s, c)) continue;
+        if (!swarm_may_return(s, c)) continue;
         c->return_ms = 0;
         snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
         swarm_note(s, text);
@@ -300,7 +302,7 @@ int cli_up(int argc, char **argv) {
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
-        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,seed=N", .help = "kill and start relays, and data peers, at random; kill whoever leads", .fallback = "none"},
+        {"chaos", OPTION_TEXT, &f.chaos, .unit = "kills=N,joins=N,data=N,leader=N,within=N,seed=N", .help = "kill and start relays, and data peers, at random; kill whoever leads", .fallback = "none"},
     };
     options o = {.verb = "up", .arguments = "RUN.yaml", .summary = "Train with a whole swarm of processes on this machine.",
                  .examples = examples, .table = table, .count = sizeof table / sizeof table[0], .min_given = 1, .max_given = 1};

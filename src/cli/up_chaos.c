@@ -99,7 +99,7 @@ braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
 }
 
 typedef struct chaos_spec {
-    uint64_t kills, joins, data, leader, seed;
+    uint64_t kills, joins, data, leader, within, seed;
 } chaos_spec;
 
 static bool chaos_read(const char *text, chaos_spec *out) {
@@ -111,6 +111,7 @@ static bool chaos_read(const char *text, chaos_spec *out) {
         else if (name == 5 && strncmp(text, "joins", 5) == 0) out->joins = value;
         else if (name == 4 && strncmp(text, "data", 4) == 0) out->data = value;
         else if (name == 6 && strncmp(text, "leader", 6) == 0) out->leader = value;
+        else if (name == 6 && strncmp(text, "within", 6) == 0) out->within = value;
         else if (name == 4 && strncmp(text, "seed", 4) == 0) out->seed = value;
         else return false;
         text += whole + (text[whole] == ',');
@@ -154,8 +155,9 @@ static braid_err add_deaths(swarm *s, const moments *m, child_role role, uint64_
 // Joins come in the run's first half, so that the swarm does not run dry.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error) {
     chaos_spec c = {.kills = 3, .joins = 1, .seed = 1};
-    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,seed=7", spec);
+    if (!chaos_read(spec, &c)) return braid_fail(error, BRAID_ARGUMENT, "--chaos %s: write kills=5,joins=2,data=1,leader=1,within=40,seed=7", spec);
     if (c.leader && leader_may_die(s, "--chaos", spec, error)) return BRAID_ARGUMENT;
+    if (c.within > 0 && c.within < iterations) iterations = c.within;
     uint64_t last = iterations > 3 ? iterations - 3 : 1;
     moments m = {.first = from + 1, .span = last > from + 1 ? last - from - 1 : 1};
     s->random.state = c.seed;
@@ -218,14 +220,19 @@ void chaos_take_stage(swarm *s, uint64_t number) {
     }
 }
 
+// For a point of the protocol one of those who had work last: the others may never come there.
 static child *victim_choose(swarm *s, const action *a) {
     child *chosen = NULL;
     if (a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage)) return NULL;
     uint64_t candidates = 0;
+    uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
+        uint32_t idle = a->kind == ACTION_ARM ? c->idle : 0;
         bool may = a->stage ? stands(c) && c->stage == a->stage : spare(s, c);
-        if (!plays(s, c, a) || !may || !quorum_stays(s, c) || (a->number && c->number != a->number)) continue;
+        if (!plays(s, c, a) || !may || !quorum_stays(s, c) || (a->number && c->number != a->number) || idle > least) continue;
+        if (idle < least) candidates = 0;
+        least = idle;
         if (rng_below(&s->random, ++candidates) == 0) chosen = c;
     }
     return chosen;
@@ -242,6 +249,7 @@ static bool do_kill(swarm *s, const action *a) {
 static bool do_arm(swarm *s, const action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
+    victim->order = (uint32_t)(a - s->actions);
     char command[64];
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
     child_command(victim, command);
@@ -263,11 +271,25 @@ static bool do_spawn(swarm *s, const action *a) {
     return true;
 }
 
-// A data peer that came late owns nothing and may never come to where it should die; meanwhile no other one that votes may.
+// A relay that gets no work may never come to where it should die, and another one of its kind dies for it.
+static void let_live(swarm *s, child *c) {
+    action *a = &s->actions[c->order];
+    if (a->number || c->idle < UP_HURRY_ITERATIONS) return;
+    child_command(c, "live\n");
+    c->armed = false;
+    c->spared = true;
+    a->done = false;
+}
+
+// A data peer that came late owns nothing and may never come there, either; meanwhile no other one that votes may.
 static void hurry(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
-        if (!c->alive || !c->armed || c->role == CHILD_RELAY || s->iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
+        if (!c->alive || !c->armed || s->iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
+        if (c->role == CHILD_RELAY) {
+            let_live(s, c);
+            continue;
+        }
         c->armed = false;
         if (spare(s, c)) child_kill(c);
         else c->armed = true;

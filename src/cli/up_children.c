@@ -22,8 +22,7 @@ static void on_line(child *c) {
     report_event news;
     if (c->swarm->measure && measure_line(c)) return;
     if (sscanf(c->line, "{\"event\":\"advanced\",\"version\":%llu}", &version) == 1) {
-        c->ready = true;
-        c->version = version;
+        swarm_advanced(c->swarm, c, version);
         return;
     }
     if (report_from_json(c->line, c->line_bytes, &news, NULL) == BRAID_OK) swarm_event(c->swarm, c, &news);
@@ -218,6 +217,7 @@ static braid_err spawn(swarm *s, child_role role, uint32_t number, braid_error *
     c->swarm = s;
     c->role = role;
     c->generation = s->generation;
+    c->idle = 1;
     s->children[s->child_count++] = c;
     c->number = number;
     if (role == CHILD_LEADER) strcpy(c->name, "leader");

@@ -144,6 +144,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
 
 // Each process tells what it has computed whenever an iteration is over, so of one that is killed its last iteration is missing.
 static void note_work(child *c, const report_event *news) {
+    c->idle = news->computed_seconds > c->computed_seconds ? 0 : c->idle + 1;
     c->wasted = news->wasted;
     c->carried = news->carried;
     c->carried_bytes = news->carried_bytes;
@@ -171,6 +172,13 @@ static void story_go_on(swarm *s, child *c, const report_event *news) {
     report_tell(s->report, &all);
     if (news->kind == REPORT_READY) swarm_spawn_others(s);
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
+}
+
+// What is due may have waited for this.
+void swarm_advanced(swarm *s, child *c, uint64_t version) {
+    c->ready = true;
+    c->version = version;
+    chaos_step(s);
 }
 
 void swarm_event(swarm *s, child *c, const report_event *news) {

@@ -21,10 +21,10 @@ enum {
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
     UP_RESTART_MS = 1000,   // ... and where there is none, before others are started; and before who alone has a text is started again
-    UP_ELECT_MS = 20000,    // so much later while nobody leads
+    UP_ELECT_MS = 20000,    // so much later while nobody leads, or who leads has not missed it
     UP_MAX_KEY_PATH = 1024,
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
-    UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die
+    UP_HURRY_ITERATIONS = 3,  // after these a data peer is killed that did not come to where it should die, and a relay that had no work is spared
     UP_REPLACED_MS = 1500,  // after a voter's end, if it was expelled by then, another one votes
     UP_RELAY_NICE = 5,    // below the leader's loop, which everybody waits for
 };
@@ -45,8 +45,11 @@ typedef struct child {
     bool alive, killed;    // killed: on purpose
     bool armed;            // will die by itself soon
     bool takes_stage;      // and all others of its stage with it
+    bool spared;           // was armed, and may not have heard yet that it is to live
     fault_point armed_at;
     uint64_t armed_iteration;
+    uint32_t order;        // the action that armed it
+    uint32_t idle;         // iterations since it computed anything, as it said last
     bool told_end;
     bool exited, heard_out;  // its exit is known; all that it said has been read
     int64_t status;
@@ -171,6 +174,8 @@ void swarm_free_children(swarm *s);
 
 // up_story.c
 void swarm_event(swarm *s, child *c, const report_event *news);
+// Its state is whole, and of that iteration.
+void swarm_advanced(swarm *s, child *c, uint64_t version);
 // The first leader has the only vote: the run ends with it.
 bool story_has_one_voice(const swarm *s);
 void story_sum_work(const swarm *s, report_event *news);  // sets what all processes have computed so far, the dead too
@@ -181,6 +186,8 @@ void swarm_fail(swarm *s, const char *why);
 // Somebody keeps its state who does not do its work.
 bool stage_is_shadowed(const swarm *s, uint64_t number);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
+// Who alone has a text, and is gone, may be started again.
+bool swarm_may_return(const swarm *s, const child *c);
 
 // up_chaos.c
 // "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN, data (any but who leads) leader (who leads)
@@ -188,7 +195,7 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error);
 // "N@iteration:K": N more relays.
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error);
-// "kills=5,joins=2,data=1,leader=1,seed=7" over `iterations`, of which the first `from` are done.
+// "kills=5,joins=2,data=1,leader=1,within=40,seed=7" over `iterations`, or the first 40, of which the first `from` are done.
 braid_err chaos_add_random(swarm *s, const char *spec, uint64_t from, uint64_t iterations, braid_error *error);
 // Kills all relays of a stage.
 void chaos_take_stage(swarm *s, uint64_t number);

@@ -15,6 +15,7 @@ static void command_do(node *n, const char *text) {
     braid_error error;
     if (strcmp(text, "drain") == 0) node_drain(n);
     else if (strcmp(text, "end") == 0) node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true});
+    else if (strcmp(text, "live") == 0) n->die_at = (fault){0};
     else if (strncmp(text, "die-at ", 7) != 0) node_note(n, "the command \"%s\" is unknown", text);
     else if (fault_parse(text + 7, &n->die_at, &error)) node_note(n, "%s", error.text);
 }

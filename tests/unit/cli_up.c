@@ -39,9 +39,21 @@ static int swarm_begin(void **state) {
     return 0;
 }
 
+static void loop_begin(swarm *s) {
+    uv_loop_init(&s->loop);
+    s->loop.data = s;  // swarm_end ends it
+}
+
+static void swarm_end_loop(swarm *s) {
+    for (uint32_t i = CHILDREN; i < s->child_count; i++) uv_close((uv_handle_t *)&s->children[i]->commands, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&s->loop), 0);
+}
+
 static int swarm_end(void **state) {
     swarm *s = *state;
     report_free(s->report);
+    if (s->loop.data) swarm_end_loop(s);
     for (uint32_t i = 0; i < s->child_count; i++) free(s->children[i]);
     free(s);
     return 0;
@@ -184,6 +196,90 @@ static void test_a_stage_without_a_shadow_is_spared(void **state) {
     assert_true(relay->killed && relay->takes_stage);
 }
 
+// Whoever is reached by no command.
+static child *one_more(swarm *s, child_role role, uint64_t number) {
+    child *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    s->children[s->child_count++] = c;
+    uv_pipe_init(&s->loop, &c->commands, 0);
+    c->role = role;
+    c->stage = number;
+    c->process.pid = INT_MAX;  // of nobody
+    c->alive = c->joined = c->listed = c->ready = true;
+    return c;
+}
+
+static void works(swarm *s, child *c, uint64_t iteration, double computed_seconds) {
+    swarm_event(s, c, &(report_event){.kind = REPORT_ITERATION, .iteration = iteration, .computed_seconds = computed_seconds, .loss = NAN});
+}
+
+static void test_an_order_is_due_when_another_one_is_as_far(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    loop_begin(s);
+    child *first = one_more(s, CHILD_RELAY, 1), *second = one_more(s, CHILD_RELAY, 1);
+    assert_int_equal(chaos_add_kill(s, "any@iteration:5", &error), BRAID_OK);
+    works(s, s->children[LEADER], 5, 1);
+    assert_false(first->killed || second->killed);
+    swarm_advanced(s, first, 5);
+    assert_false(first->killed);
+    assert_true(second->killed);
+}
+
+static void test_a_relay_without_work_is_spared(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    loop_begin(s);
+    child *idle = one_more(s, CHILD_RELAY, 1), *busy = one_more(s, CHILD_RELAY, 1);
+    idle->version = busy->version = 100;
+    idle->idle = 1;
+    for (int i = 0; i < 20; i++) {
+        child *other = one_more(s, CHILD_RELAY, 1);
+        other->version = 100;
+        other->idle = 1;
+    }
+    assert_int_equal(chaos_add_kill(s, "any@iteration:0/backward", &error), BRAID_OK);
+    chaos_step(s);
+    assert_true(busy->armed && !idle->armed);
+    for (uint64_t i = 1; i <= UP_HURRY_ITERATIONS; i++) {  // they change places
+        assert_true(busy->armed);
+        works(s, busy, i, 0);
+        works(s, idle, i, (double)i);
+        works(s, s->children[LEADER], i, (double)i);
+    }
+    assert_true(idle->armed && !busy->armed);
+    assert_int_equal(chaos_left(s), 1);
+    swarm_child_gone(s, busy, 0, SIGKILL);  // it had not heard yet that it was to live
+    assert_int_equal(s->kills, 1);
+}
+
+static void test_random_deaths_come_early(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    assert_int_equal(chaos_add_random(s, "kills=9,joins=3,within=20,seed=4", 0, 100000, &error), BRAID_OK);
+    assert_int_equal(s->action_count, 12);
+    for (uint32_t i = 0; i < s->action_count; i++) assert_in_range(s->actions[i].iteration, 1, 20);
+}
+
+// Whoever alone has a text is started again a second after its end, if then somebody leads who knows of that.
+static void test_who_returns_was_missed(void **state) {
+    swarm *s = *state;
+    child *c = s->children[DATA];
+    uint64_t end_ms = 5000;
+    assert_false(swarm_may_return(s, c));
+    c->return_ms = s->loop.time = end_ms;
+    c->listed = true;
+    assert_false(swarm_may_return(s, c));
+    s->leading = s->children[LEADER];
+    assert_false(swarm_may_return(s, c));
+    c->listed = false;
+    assert_true(swarm_may_return(s, c));
+    s->leading = NULL;
+    assert_false(swarm_may_return(s, c));
+    s->loop.time = end_ms + UP_ELECT_MS;
+    assert_true(swarm_may_return(s, c));
+}
+
 // What the swarm `s` says of its losses at the end.
 static const char *told_losses(swarm *s, report_style style) {
     static char text[4096];
@@ -313,6 +409,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_iterations_are_told_again_when_the_run_goes_back, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_who_is_to_be_killed, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_stage_without_a_shadow_is_spared, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_an_order_is_due_when_another_one_is_as_far, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_relay_without_work_is_spared, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_random_deaths_come_early, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_who_returns_was_missed, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
