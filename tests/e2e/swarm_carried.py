@@ -2,9 +2,9 @@
 """Half of all tensors go by way of somebody, in pieces, and carriers die by kill -9 before a piece has gone on: solo's bits. Then all
 tensors do, large ones, and a process is as large at the end as it was early: pieces, and what is made of them, are given back."""
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
-EARLY, LATE, TENSOR_KIB = 5, 15, 256
+EARLY, BETWEEN, TENSOR_KIB = 5, 7, 256
 
 
 def resident_kib(process):
@@ -13,18 +13,19 @@ def resident_kib(process):
 
 
 def killed(directory, seed):
-    run = write_run(directory, seed=seed, iterations=24)
+    run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2)
     kills = [f"any@iteration:{when}" for when in ("3/carry", "7/carry:5", "11/backward", "15/carry:3")]
     flags = [flag for kill in kills for flag in ("--kill", kill)]
-    solo = Braid("train", "--solo", run).weights()
     swarm = Braid("up", run, "--relays", "9", "--late", "2@iteration:6", "--carried", "50", *flags)
-    weights = swarm.weights()
+    swarm.wait_for_killed(len(kills))
+    done, weights = swarm.end()
+    alone = solo(run, done)
     end = swarm.events[-1]
     points = [event["phase"] for event in swarm.of("killed")]
-    print(f"{end['seconds']:.1f} s, killed {points}, {end['repairs']} repairs, {end['carried']} tensors by way of others, {end['carried_bytes']} bytes carried")
-    expect(weights == solo, f"{weights} is not {solo}")
+    print(f"{done} iterations in {end['seconds']:.1f} s, killed {points}, {end['repairs']} repairs, {end['carried']} tensors by way of others, {end['carried_bytes']} bytes carried")
+    expect(weights == alone, f"{done} iterations: {weights} is not {alone}")
     expect(len(points) == len(kills) and points.count("carry") == 3, f"who should have died did not: {points}")
-    tensors = 24 * 8 * 2 * 4  # iterations, microbatches, forward and backward, three relays and home
+    tensors = done * 8 * 2 * 4  # iterations, microbatches, forward and backward, three relays and home
     expect(tensors // 3 < end["carried"] < tensors, f"{end['carried']} of {tensors} tensors went by way of others")
     expect(end["carried_bytes"] > 0, "nobody carried anything")
 
@@ -35,18 +36,18 @@ def large(directory, seed):
     with open(path, "w", encoding="ascii") as file:
         file.write(
             f"seed: {seed}\nstages: [0, 1, 1]\nmodel: {{dim: 32, layers: 2, heads: 2, context: 64}}\ndata: {{text: {text}}}\n"
-            f"train: {{iterations: {LATE}, microbatches: 2, sequences: {TENSOR_KIB // 8}}}\nswarm: {{data_peers: 1}}\n"
+            f"train: {{iterations: {ENDLESS}, warmup: 2, microbatches: 2, sequences: {TENSOR_KIB // 8}}}\nswarm: {{data_peers: 1}}\n"
         )
     swarm = Braid("up", path, "--relays", "3", "--carried", "100")
     swarm.wait_for("iteration", iteration=EARLY)
     processes = [event["process"] for event in swarm.of("spawned")]
     early = [resident_kib(process) for process in processes]
-    swarm.wait_for("iteration", iteration=LATE - 3)  # all of them still run then
+    swarm.go_on(BETWEEN)
     late = [resident_kib(process) for process in processes]
-    swarm.weights()
+    done, _ = swarm.end()
     end = swarm.events[-1]
     print(f"{end['seconds']:.1f} s, {end['carried']} tensors of {TENSOR_KIB} KiB by way of others; resident KiB early {early}, late {late}")
-    tensors = LATE * 2 * 2 * 3
+    tensors = done * 2 * 2 * 3
     expect(end["carried"] > tensors * 3 // 4, f"{end['carried']} of {tensors} tensors went by way of others")
     grown = max(late) - max(early)  # a relay that had nothing to do yet grows, too
     # one that is forgotten each time would be some 28 in each process

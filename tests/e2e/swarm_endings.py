@@ -5,7 +5,7 @@ import os
 import select
 import signal
 
-from swarmlib import Braid, expect, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, workplace, write_run
 
 
 def wait_gone(process):
@@ -41,7 +41,7 @@ def running(run, *flags):
 
 def main():
     with workplace() as directory:
-        run = write_run(directory, iterations=100000)
+        run = write_run(directory, iterations=ENDLESS)
 
         swarm, processes = running(run, "--voters", "1")
         os.kill(processes["leader"], signal.SIGKILL)
@@ -50,21 +50,21 @@ def main():
         swarm, processes = running(run)
         os.kill(processes["leader"], signal.SIGKILL)  # another data peer leads, and ends the run when it is asked to
         swarm.wait_for("leader")
-        swarm.wait_for("iteration", iteration=swarm.of("iteration")[-1]["iteration"] + 3)
+        swarm.go_on()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
         swarm, processes = running(run)
         os.kill(processes["relay2"], signal.SIGKILL)  # the only one of its stage: another one is started, and the run goes back
         swarm.wait_for("rolled_back")
-        swarm.wait_for("iteration", iteration=swarm.of("iteration")[-1]["iteration"] + 3)
+        swarm.go_on()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
         swarm, processes = running(run)
         os.kill(processes["data2"], signal.SIGKILL)  # another data peer takes over
         swarm.wait_for("expelled", reason="it died")
-        swarm.wait_for("iteration", iteration=swarm.of("iteration")[-1]["iteration"] + 3)
+        swarm.go_on()
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
@@ -77,8 +77,10 @@ def main():
         swarm.interrupt()
         expect_ended(swarm, "", 0)
 
-        swarm = Braid("up", run, "--relays", "3")
-        swarm.wait_for("spawned")
+        # a process that waits for somebody to read what it writes: the run does not begin
+        os.mkfifo(os.path.join(directory, "relay3"))
+        swarm = Braid("up", run, "--relays", "3", "--trace", directory)
+        swarm.wait_for("spawned", role="relay3")
         swarm.interrupt()
         expect_ended(swarm, "stopped by the user")
 

@@ -5,17 +5,20 @@ first one comes back with what it had stored of the log, and the weights are tho
 import os
 import time
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, seed_of_test, solo, workplace, write_run
+
+
+def start_data(directory, run, number, *arguments):
+    own = ("--identity", os.path.join(directory, f"key{number}"), "--log", os.path.join(directory, f"log{number}"))
+    return Braid("node", "--listen", "127.0.0.1:0", "--supervised", "--run", run, *own, *arguments, commands=True)
 
 
 def start(directory, run):
-    def node(*arguments):
-        return Braid("node", "--listen", "127.0.0.1:0", *arguments)
-
-    lead = node("--lead", "--run", run, "--wait-data-peers", "3", "--wait-relays", "4", "--log", os.path.join(directory, "log1"))
+    lead = start_data(directory, run, 1, "--lead", "--wait-data-peers", "3", "--wait-relays", "4")
     ticket = lead.wait_for("ready")["ticket"]
-    data = [node("--data", "--run", run, "--join", ticket, "--log", os.path.join(directory, f"log{i}")) for i in (2, 3)]
-    relays = [node("--join", ticket) for _ in range(4)]
+    data = [start_data(directory, run, number, "--data", "--join", ticket) for number in (2, 3)]
+    relays = [Braid("node", "--listen", "127.0.0.1:0", "--supervised", "--join", ticket, commands=True) for _ in range(4)]
+    relays[0].say("die-at final\nlive")  # a death that is taken back does not come
     return [lead, *data, *relays]
 
 
@@ -29,24 +32,26 @@ def led_by(peers):
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        run = write_run(directory, seed=seed, iterations=40, data_peers=3)
-        solo = Braid("train", "--solo", run).weights()
+        run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, data_peers=3)
         peers = start(directory, run)
         peers[1].wait_for("iteration", iteration=5)
         peers[0].process.kill()
         killed = time.monotonic()
         ticket = led_by(peers[1:])["ticket"]
         print(f"another one led {time.monotonic() - killed:.2f} s after the leader was killed")
-        last = max(event["iteration"] for event in peers[1].of("iteration"))
-        peers[1].wait_for("iteration", iteration=last + 3)
-        back = Braid("node", "--listen", "127.0.0.1:0", "--data", "--run", run, "--join", ticket, "--log", os.path.join(directory, "log1"))
+        peers[1].go_on()
+        back = start_data(directory, run, 1, "--data", "--join", ticket)
         back.wait_for("joined")
+        back.go_on()
         rest = [*peers[1:], back]
+        end_whoever_leads([*peers[1:3], back])
         ends = [peer for peer in rest if peer.finish() == 0]
         expect(len(ends) == len(rest), "not all ended well")
         hashes = {event["weights"] for peer in rest for event in peer.of("end") if event.get("weights")}
-        print(f"weights {hashes}, solo {solo}")
-        expect(hashes == {solo}, "other weights than solo's")
+        done = back.events[-1]["iteration"]
+        alone = solo(run, done)
+        print(f"{done} iterations; weights {hashes}, solo {alone}")
+        expect(hashes == {alone}, "other weights than solo's")
 
 
 main()

@@ -5,13 +5,11 @@ is another run's, another peer's, or of a complete run is refused, and says what
 
 import os
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
-
-ITERATIONS = 12
+from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
-    run = write_run(directory, seed=seed, iterations=ITERATIONS, data_peers=1, stages="[0, 2, 1]", name=f"{name}.yaml")
+    run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, data_peers=1, stages="[0, 2, 1]", name=f"{name}.yaml")
     with open(run, "a", encoding="ascii") as file:
         file.write(f"checkpoint: {{dir: {os.path.join(directory, 'saved-' + name)}, every: 3}}\n")
     return run
@@ -30,7 +28,6 @@ def refused(words, *arguments):
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        solo = Braid("train", "--solo", run_with_checkpoints(directory, seed, "solo")).weights()
         run, log = run_with_checkpoints(directory, seed, "swarm"), os.path.join(directory, "log")
         line = ("--lead", "--run", run, "--log", log, "--voters", "1", "--wait-relays", "2", "--listen", "127.0.0.1:0")
 
@@ -53,8 +50,9 @@ def main():
         lead = Braid("node", *line)
         relays = relays_join(lead.wait_for("ready")["ticket"])
         expect("goes on, after iteration" in lead.wait_for("note")["text"], "it is not said that the run goes on")
-        weights = lead.weights()
-        expect(weights == solo, f"weights {weights}, solo {solo}")
+        ended, weights = lead.end()
+        alone = solo(run_with_checkpoints(directory, seed, "solo"), ended)
+        expect(weights == alone, f"{ended} iterations: weights {weights}, solo {alone}")
         expect(all(relay.finish() == 0 for relay in relays), "not all ended well")
         first = lead.of("iteration")[0]["iteration"]
         expect(done - 3 < first <= done + 2, f"after {done} it went on with {first}")

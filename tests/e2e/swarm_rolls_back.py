@@ -6,33 +6,35 @@ import glob
 import os
 import signal
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
-    run = write_run(directory, seed=seed, iterations=14, data_peers=1, stages="[0, 2, 1]", name=f"{name}.yaml")
+    run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, data_peers=1, stages="[0, 2, 1]", name=f"{name}.yaml")
     with open(run, "a", encoding="ascii") as file:
         file.write(f"checkpoint: {{dir: {os.path.join(directory, name)}, every: 3}}\n")
     return run
 
 
-def check(swarm, solo, stage):
-    weights = swarm.weights()
+def check(swarm, alone, stage):
+    swarm.wait_for("rolled_back")
+    done, weights = swarm.end()
     back = swarm.of("rolled_back")
     expect(len(back) == 1 and back[0]["stage"] == stage, f"the run was to go back once, for stage {stage}: {back}")
     told = [event["iteration"] for event in swarm.of("iteration")]
     again = back[0]["total"]
     print(f"back to {back[0]['iteration']}, {again} iterations computed again")
     expect(back[0]["iteration"] % 3 == 0 and back[0]["iteration"] > 0 and again <= 3, f"not to the last checkpoint: {back}")
-    expect(len(told) == 14 + again and told[-1] == 14, f"{again} iterations were to be told again: {told}")
-    expect(weights == solo, f"weights {weights}, solo {solo}")
+    expect(len(told) == done + again and told[-1] == done, f"{again} iterations were to be told again: {told}")
+    expected = solo(alone, done)
+    expect(weights == expected, f"{done} iterations: weights {weights}, solo {expected}")
 
 
-def without_shadows(directory, seed, solo):
+def without_shadows(directory, seed, alone):
     phase = ["forward", "backward", "committed", "weight"][seed % 4]
     run = run_with_checkpoints(directory, seed, "up")
     swarm = Braid("up", run, "--relays", "4", "--kill", f"stage:2@iteration:4/{phase}")
-    check(swarm, solo, 2)
+    check(swarm, alone, 2)
     expect(len(swarm.of("killed")) == 2, "two relays of the stage were to die")
 
 
@@ -42,7 +44,7 @@ def children_of(process):
             yield from (int(pid) for pid in file.read().split())
 
 
-def shadows_die_too(directory, seed, solo):
+def shadows_die_too(directory, seed, alone):
     """A relay for each of two stages, each with the other's shadow beside it."""
     run = run_with_checkpoints(directory, seed, "nodes")
     leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1")
@@ -59,7 +61,7 @@ def shadows_die_too(directory, seed, solo):
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
     late = Braid("node", "--join", ticket)
-    check(leader, solo, 2)
+    check(leader, alone, 2)
     expect(len(victims) == 2, "one shadow was to die with the relay")
     for peer in (*relays, late):
         peer.finish()
@@ -68,9 +70,9 @@ def shadows_die_too(directory, seed, solo):
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        solo = Braid("train", "--solo", run_with_checkpoints(directory, seed, "solo")).weights()
-        without_shadows(directory, seed, solo)
-        shadows_die_too(directory, seed, solo)
+        alone = run_with_checkpoints(directory, seed, "solo")
+        without_shadows(directory, seed, alone)
+        shadows_die_too(directory, seed, alone)
 
 
 main()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The weights after 80 iterations are the same, bit for bit: one process with one thread and with two, a swarm of
-eight, and a swarm of eight of which relays are killed in every phase while others join."""
+"""The weights are the same, bit for bit: after 80 iterations of one process with one thread and with two, and of a swarm of eight; and
+of a swarm of eight of which relays are killed in every phase while others join, which goes on until all of that has come about."""
 
 import random
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
 POINTS = ("forward", "complete-sent", "backward", "committed", "weight", "reduction", "final")
 
@@ -21,28 +21,28 @@ def kills(seed):
 def main():
     seed = seed_of_test()
     with workplace() as directory:
-        # iterations long enough that a process that comes late is there before the next death, on a fast machine too; and so many
-        # that the last death on order, which waits until somebody can be spared, still comes about
         run = write_run(directory, seed=seed, sequences=16, iterations=80)
-        solo = Braid("train", "--solo", run, "--threads", "1").weights()
-        two = Braid("train", "--solo", run, "--threads", "2").weights()
-        expect(solo == two, f"two threads: {two} is not {solo}")
+        one = solo(run, 80, "--threads", "1")
+        two = solo(run, 80, "--threads", "2")
+        expect(one == two, f"two threads: {two} is not {one}")
 
         calm = Braid("up", run, "--relays", "6")
         weights = calm.weights()
-        expect(weights == solo, f"a swarm of eight: {weights} is not {solo}")
+        expect(weights == one, f"a swarm of eight: {weights} is not {one}")
         expect(len(calm.of("iteration")) == 80, f"{len(calm.of('iteration'))} iterations told")
 
-        # with room for two, every relay of a stage gets work, so that a death on order comes about
+        run = write_run(directory, seed=seed, sequences=16, iterations=ENDLESS, warmup=2, name="wild.yaml")
+        # with room for two, every relay of a stage gets work
         wild = Braid("up", run, "--relays", "6", "--capacity", "2", *kills(seed))
-        weights = wild.weights()
+        wild.wait_for_killed(len(POINTS))
+        wild.wait_until(lambda: len({event["peer"] for event in wild.of("joined") if event.get("role") == "relay"}) >= 8, "eight relays")
+        done, weights = wild.end()
+        one = solo(run, done)
         dead = wild.of("killed")
         phases = {event["phase"] for event in dead}
-        print(f"killed {len(dead)}: {sorted(phases)}; repairs {wild.events[-1]['repairs']}")
-        expect(weights == solo, f"a swarm with kills: {weights} is not {solo}")
+        print(f"killed {len(dead)}: {sorted(phases)}; repairs {wild.events[-1]['repairs']}; {done} iterations in {wild.events[-1]['seconds']:.1f} s")
+        expect(weights == one, f"a swarm with kills, {done} iterations: {weights} is not {one}")
         expect(phases == set(POINTS), f"killed at {sorted(phases)} only")
-        joined = {event["peer"] for event in wild.of("joined") if event.get("role") == "relay"}
-        expect(len(joined) >= 8, f"only {len(joined)} relays ever joined")
 
 
 main()

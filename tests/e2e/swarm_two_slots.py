@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Peers that hold two microbatches at once, of eight in an iteration, finish, also while some of them are killed."""
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
 
 
 def main():
     seed = seed_of_test()
     with workplace() as directory:
         run = write_run(directory, seed=seed, iterations=12)
-        solo = Braid("train", "--solo", run).weights()
-        for flags in (["--relays", "3"], ["--relays", "6", "--chaos", f"kills=3,joins=1,seed={seed}"]):
-            swarm = Braid("up", run, "--capacity", "2", *flags)
-            weights = swarm.weights()
-            print(f"{' '.join(flags)}: {swarm.events[-1]['seconds']:.1f} s, killed {len(swarm.of('killed'))}")
-            expect(weights == solo, f"{flags}: {weights} is not {solo}")
+        weights = Braid("up", run, "--capacity", "2", "--relays", "3").weights()
+        alone = solo(run, 12)
+        expect(weights == alone, f"{weights} is not {alone}")
+
+        run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, name="wild.yaml")
+        wild = Braid("up", run, "--capacity", "2", "--relays", "6", "--chaos", f"kills=3,joins=1,within=12,seed={seed}")
+        wild.wait_for_killed(3)
+        done, weights = wild.end()
+        alone = solo(run, done)
+        print(f"{done} iterations in {wild.events[-1]['seconds']:.1f} s, killed {[event['phase'] for event in wild.of('killed')]}")
+        expect(weights == alone, f"some were killed, {done} iterations: {weights} is not {alone}")
 
 
 main()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 
+ENDLESS = 100000  # iterations: such a run goes on until the test ends it, however fast or slow the machine is
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BRAID", "build/release/braid")
 WORDS = (
     "the river splits and finds another way round what blocks it while small boats carry grain from one bank to the "
@@ -56,6 +57,9 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
     return path
 
 
+BOUND = ("setpriv", "--pdeathsig", "KILL")  # no endless run outlives a test, however that ends
+
+
 class Braid:
     """A child process of braid with --json; its events are read by a thread and can be waited for."""
 
@@ -67,11 +71,11 @@ class Braid:
         environment["BRAID_CONFIG"] = "/dev/null"
         environment.update(env or {})
         self.process = subprocess.Popen(
-            [*inside, PROGRAM, *arguments, "--json"], stdin=subprocess.PIPE if commands else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [*BOUND, *inside, PROGRAM, *arguments, "--json"], stdin=subprocess.PIPE if commands else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environment,
         )
         self.complaints = []
-        self.threads = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_complaints)]
+        self.threads = [threading.Thread(target=target, daemon=True) for target in (self._read_events, self._read_complaints)]
         for thread in self.threads:
             thread.start()
 
@@ -108,6 +112,30 @@ class Braid:
         if not event:
             self.fail(f"no event {kind} {fields}")
         return event
+
+    def wait_until(self, condition, what, seconds=120):
+        """What an event makes true; of an endless run, for else it may end first."""
+        with self.changed:
+            self.changed.wait_for(lambda: condition() or self.ended, seconds)
+        if not condition():
+            self.fail(f"{what} did not come about")
+
+    def wait_for_killed(self, count):
+        """All deaths on order."""
+        self.wait_until(lambda: len(self.of("killed")) >= count, f"{count} deaths")
+
+    def go_on(self, iterations=3):
+        """Until these many more are complete; returns the newest."""
+        told = len(self.of("iteration"))
+        self.wait_until(lambda: len(self.of("iteration")) >= told + iterations, f"{iterations} more iterations")
+        return self.of("iteration")[-1]["iteration"]
+
+    def end(self):
+        """Ends an endless run, in which some more iterations come first. Returns how many are complete, and the weights."""
+        self.go_on()
+        self.interrupt()
+        weights = self.weights()
+        return self.events[-1]["iteration"], weights
 
     def finish(self, seconds=240):
         try:
@@ -146,6 +174,20 @@ class Braid:
         if code != 0 or end.get("event") != "end" or end.get("failed") or len(end.get("weights") or "") != 64:
             self.fail(f"ended with {code}, {end}")
         return end["weights"]
+
+
+def end_whoever_leads(peers):
+    """Ends an endless run of supervised nodes, these among them."""
+    while not any(peer.ended for peer in peers):
+        for peer in peers:
+            peer.say("end")
+        with peers[0].changed:
+            peers[0].changed.wait(0.2)  # who leads may just change, so it is said again
+
+
+def solo(run, iterations, *flags):
+    """The weights of one process after these many iterations of the run."""
+    return Braid("train", "--solo", run, "--iterations", str(iterations), *flags).weights()
 
 
 def expect(condition, what):
