@@ -53,6 +53,7 @@ void log_vote_message(peer *p, uint32_t from, const message *msg);
 void on_log(peer *p, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
 void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until);
+void log_send_addresses(peer *p, uint32_t contact_index);  // of the voters
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
 void log_tick(peer *p);
 void log_compare(peer *p, uint64_t newest);  // the leader says that its log goes so far
@@ -250,11 +251,13 @@ bool rollback_outdates(const peer *p, const message *msg);  // ... and it is abo
 // Every stage's state, as of the version that the run began at or went back to, lies at my host.
 bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read
+uint64_t rollback_patience_ns(const peer *p);  // how long is waited for who may spare us the way back
 bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
 void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
+bool rollback_nears(const peer *p);  // some stage seems to be lost: who comes may have a checkpoint to go on from
 bool rollback_under_way(const peer *p);  // RUN is in the log and not yet applied: what is decided of the work now would come behind it
 void rollback_lead_again(peer *p);
 

@@ -194,7 +194,9 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     contact_add(p, &p->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
         send_leader(p, from);
-        if (lead_is_voter(p, &p->contacts[from].id) && msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
+        if (!lead_is_voter(p, &p->contacts[from].id)) return;
+        if (msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
+        else log_send_addresses(p, from);
         return;
     }
     contact *c = &p->contacts[from];
@@ -205,7 +207,8 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     uint16_t stage;
-    if (p->leader.phase >= LEADER_SAVING_LAST) {  // it is told when all is saved; until then the run may have to go back, and need it
+    // it is told when all is saved; until then the run may have to go back, and need it
+    if (p->leader.phase >= LEADER_SAVING_LAST && !rollback_nears(p)) {
         if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);
         return;
     }

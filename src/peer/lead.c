@@ -95,16 +95,17 @@ static bool gone_home(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return false;
     if (at == NO_CONTACT) return true;
-    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= TIMING_EXPEL_SILENCE_NS;
+    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= rollback_patience_ns(p);
 }
 
-// The last FINAL is in the log, and too few are left to have a leader who could say goodbye.
+// The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
+// is a last checkpoint, and need who has the state: waited for as long as to compute it again would take.
 bool lead_has_gone_home(const peer *p) {
     if (p->leader.active || !p->has_final || !p->final.u.final.last) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
-    if (p->voters.count <= 1) {  // it may be started again before its last checkpoint is written, and need who has the state
+    if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
-        return since != 0 && p->now - since >= TIMING_EXPEL_SILENCE_NS;
+        return since != 0 && p->now - since >= rollback_patience_ns(p);
     }
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
     return here < p->voters.count / 2u + 1;

@@ -213,10 +213,23 @@ void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
         send_entry(p, contact_index, &entry, previous, previous == 0);
         previous = entry.index;
     }
-    if (previous == until || p->raft.voters.count == 0) return;
+    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->voters;  // who never voted has heard of them
+    if (previous == until || voters->count == 0) return;
     bool known = until >= p->raft.base && until <= p->raft.committed;
-    entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = p->raft.voters};
+    entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = *voters};
     send_entry(p, contact_index, &entry, previous, previous == 0);
+}
+
+// For a voter that comes back while nobody leads, and has the log: only where the voters are may be news. An entry that claims to
+// follow itself is applied by nobody.
+void log_send_addresses(peer *p, uint32_t contact_index) {
+    log_entry entry = {.index = p->voters_index, .kind = LOG_VOTERS, .u.voters = p->voters};
+    for (uint32_t i = 0; i < p->voters.count; i++) {
+        log_voter *v = &entry.u.voters.voter[i];
+        uint32_t at = contact_find(p, &v->id);
+        if (at != NO_CONTACT) memcpy(v->address, p->contacts[at].address, WIRE_MAX_ADDRESS);
+    }
+    if (p->voters.count > 0) send_entry(p, contact_index, &entry, entry.index, false);
 }
 
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
@@ -374,8 +387,25 @@ static void start_afresh(peer *p) {
     p->log_position = 0;
 }
 
+// Whom no link leads to may be elsewhere by now.
+static void take_addresses(peer *p, const log_voters *voters) {
+    for (uint32_t i = 0; i < voters->count; i++) {
+        const log_voter *v = &voters->voter[i];
+        uint32_t at = contact_find(p, &v->id);
+        bool stranger = at == NO_CONTACT || id_equal(&v->id, &p->config.self) || !lead_is_voter(p, &v->id);
+        if (stranger || p->contacts[at].link != LINK_NONE || memcmp(p->contacts[at].address, v->address, WIRE_MAX_ADDRESS) == 0) continue;
+        contact_add(p, &v->id, v->address);
+        p->contacts[at].redial_ns = p->now;
+        contact_touch(p, at);
+    }
+}
+
 void on_log(peer *p, const message *msg) {
     const message_log *body = &msg->u.log;
+    if (body->entry.kind == LOG_VOTERS && body->previous == body->entry.index) {
+        take_addresses(p, &body->entry.u.voters);
+        return;
+    }
     // of a state the first entries are older than what is known here, the last ones are not
     if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
     if (body->reset) start_afresh(p);

@@ -231,6 +231,8 @@ static uint64_t newest_checkpoint(const peer *p) {
     return newest;
 }
 
+uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->iteration, newest_checkpoint(p)); }
+
 static void go_back(peer *p, uint64_t version, uint16_t lost) {
     log_entry entry = {.kind = LOG_RUN};
     entry.u.run = (log_run){.description = p->run.description, .generation = p->past.run.generation + 1, .start_version = version, .reached = p->iteration, .lost = lost};
@@ -245,6 +247,12 @@ void rollback_lead_begin(peer *p) {
     b->decided = 0;
     b->lead_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
+}
+
+bool rollback_nears(const peer *p) {
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (p->past.lost_ns[s] != 0) return true;
+    return false;
 }
 
 // The newest relay of the stage that has most of them, if it has two.

@@ -180,10 +180,20 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
     }
 }
 
+// The last FINAL is there, and all who could have written the last checkpoint were away for longer than anybody is waited for.
+// They find nobody when they come back, until the users of those who have gone send them once more.
+static bool left_too_early(const sim_cluster *s) {
+    return s->checker.finished && !s->checker.saved_last && s->leader_exit_ns == 0;
+}
+
 // Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was, its user sends somebody else.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
+    if (left_too_early(s) && n->config.kind != MEMBER_SHADOW) {
+        restart_plan(s, node, &again);
+        return;
+    }
     if (!n->asked_to_leave || n->config.kind != MEMBER_RELAY || !s->checker.started || s->checker.finished) return;
     for (uint32_t i = 0; i < s->checker.members; i++)
         if (!s->checker.member[i].expelled && !s->checker.member[i].shadow && s->checker.member[i].entry.stage == n->view.stage) return;

@@ -124,6 +124,27 @@ static void test_all_data_peers(void **state) {
     }
 }
 
+// The same when all is computed and the last checkpoint is not written: the relays wait for a while, and are sent again if they
+// have gone.
+static void test_all_data_peers_at_the_end(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        bool late = i >= 2;
+        sim_case c = sim_case_plain(160 + i, 3, 3, 4, 6, 3);
+        c.voters = 3;
+        c.data_deaths = c.leader_deaths = true;
+        c.checkpoint_every = i % 2;
+        c.crashes = 1;
+        c.crash[0] = (sim_crash){.moment = SIM_BEFORE_MESSAGE, .kind = MESSAGE_DATA, .iteration = 3, .data = true, .stage = true, .lost = true, .restart_ns = (late ? 40 : 14) * SECOND};
+        if (!late) c.compute_ns = 2 * SECOND;  // to compute one iteration again takes longer
+        sim_report report;
+        case_run(&bench, late ? "all data peers, long after the end" : "all data peers at the end", &c, false, "", &report);
+        assert_int_equal(report.stats.stage_deaths, 1);
+        assert_int_equal(report.stats.joins, late ? 3 + 4 : 3);
+        check_went_back("all data peers at the end", &report, 1, 0, c.checkpoint_every ? 1 : 3);
+    }
+}
+
 // Where nobody dies no run goes back, though peers stand still and are cut off for a while.
 static void test_nobody_goes_back_for_nothing(void **state) {
     (void)state;
@@ -156,6 +177,12 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 743, .real = true, .stage_losses = true, .leader_deaths = true},
         // all of a stage fell silent; the checkpoint was another's than the leader's, who waited for the silent ones for ever
         {.first = 654, .real = true, .stage_losses = true, .leader_deaths = true},
+        // all data peers came back at other addresses, knew the log, and were told by nobody where the others were
+        {.first = 8104949, .real = true, .carried = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
+        // a relay that never voted sent its state to a voter that was back, and did not say how far it goes
+        {.first = 8107992, .carried = true, .stage_losses = true, .elastic = true, .odd = true, .short_stores = true, .leader_deaths = true},
+        // all data peers died before the last checkpoint was there, and the relays were gone when they came back
+        {.first = 2006, .real = true, .stage_losses = true, .leader_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }
@@ -193,7 +220,7 @@ static void test_mutants_are_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_spoilt_checkpoints_are_not_used),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
-        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers),      cmocka_unit_test(test_nobody_goes_back_for_nothing),
+        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers), cmocka_unit_test(test_all_data_peers_at_the_end), cmocka_unit_test(test_nobody_goes_back_for_nothing),
         cmocka_unit_test(test_no_schedule_fails_again),
         cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
     };
