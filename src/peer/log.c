@@ -235,6 +235,7 @@ void log_send_addresses(peer *p, uint32_t contact_index) {
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
     if (from < first) {
+        if (p->log_position < p->raft.base) return;  // a state that has not come whole is nobody's
         previous = p->raft.base;
         log_send_snapshot(p, contact_index, previous);
         from = first;
@@ -385,6 +386,7 @@ static void start_afresh(peer *p) {
     p->afresh.floor = p->log_position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
     p->log_position = 0;
+    raft_afresh(&p->raft);
 }
 
 // Whom no link leads to may be elsewhere by now.

@@ -112,6 +112,8 @@ uint64_t raft_deadline(const raft *r);
 void raft_stored(raft *r, uint64_t now_ns, const log_entry *record);
 // The host has applied everything up to an entry of this term (0: it does not know of which).
 void raft_applied(raft *r, uint64_t index, uint64_t term);
+// The host begins again: it has applied nothing any more.
+void raft_afresh(raft *r);
 // The process of a voter is known to be gone.
 void raft_lost(raft *r, uint64_t now_ns, const braid_id *who);
 // The host stood still for so long: silence meanwhile was not the others'.

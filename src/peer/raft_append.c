@@ -132,6 +132,8 @@ void raft_shorten(raft *r) {
     r->host.store(r->host.context, &record);
 }
 
+void raft_afresh(raft *r) { r->applied = 0; }
+
 void raft_applied(raft *r, uint64_t index, uint64_t term) {
     if (index <= r->applied) return;
     r->applied = index;

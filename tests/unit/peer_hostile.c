@@ -28,6 +28,9 @@ typedef struct world {
     uint32_t sent[MESSAGE_KINDS];
     message probe[MOST];  // by whom it is to; what it has not answered is `probed`
     bool probed[MOST];
+    log_entry append[MOST];  // what it has put into its store, and not heard of yet
+    uint32_t appends;
+    uint8_t stored;          // what kind of record was its last
 } world;
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
@@ -42,17 +45,30 @@ static void do_job(world *w) {
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
 }
 
+// Its store is durable at once.
+static void store(world *w) {
+    log_entry stored[MOST];
+    uint32_t count = w->appends;
+    memcpy(stored, w->append, count * sizeof *stored);
+    w->appends = 0;
+    for (uint32_t i = 0; i < count; i++) step(w, &(event){.kind = EVENT_STORED, .entry = &stored[i]});
+}
+
 static void step(world *w, const event *e) {
     effect out;
     peer_step(w->p, w->now, e);
     while (peer_next_effect(w->p, &out)) {
         if (out.kind == EFFECT_JOB) w->work = *out.job;
+        assert_true(out.kind != EFFECT_APPEND || w->appends < MOST);
+        if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
+        if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
         if (out.message_kind == MESSAGE_GET) w->asked = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
+    store(w);
     do_job(w);
 }
 
@@ -81,7 +97,7 @@ static void admit(world *w, uint32_t number, member_kind kind, uint16_t stage) {
 
 static void own(world *w, uint16_t slot, member_id who) { w->owner_term[slot] = append(w, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = slot, .member = who}}); }
 
-static void open_world(world *w, uint32_t self, member_kind kind) {
+static void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1"};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
@@ -89,6 +105,10 @@ static void open_world(world *w, uint32_t self, member_kind kind) {
     w->self = self;
     w->now = 1000 * MILLISECOND;
     w->p = peer_init(memory, &w->run, &config, w->now);
+}
+
+static void open_world(world *w, uint32_t self, member_kind kind) {
+    begin_world(w, self, kind);
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
 }
 
@@ -314,8 +334,80 @@ static void test_what_is_taken_back_is_not_sent_again(void **state) {
     expect_all_taken_back(&w);
 }
 
+enum { VOTER = 3, BASE = 20 };
+
+static log_entry base_at(uint64_t index, uint32_t entries) {
+    return (log_entry){.kind = LOG_BASE, .index = index, .term = 1, .u.base = {.applied = index, .entries = entries, .voters = {.count = 1, .voter = {{.id = name_of(VOTER), .store = 1}}}}};
+}
+
+// A voter comes back with its store, and hears of one entry more.
+static void open_voter(world *w) {
+    w->run = run_of(3, 2, 1);
+    begin_world(w, VOTER, MEMBER_DATA);
+    const log_entry base = base_at(BASE, 2);
+    assert_true(peer_recall(w->p, &base));
+    for (uint32_t i = 1; i <= 2; i++) {
+        const log_entry known = {.kind = LOG_MEMBER, .index = i, .u.member = {.peer = name_of(i), .stage = (uint16_t)(i - 1), .kind = i == 1 ? MEMBER_DATA : MEMBER_RELAY, .capacity = 2, .incarnation = 1}};
+        assert_true(peer_recall(w->p, &known));
+    }
+    for (uint32_t i = 1; i <= 2; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    w->log = BASE;
+    append(w, (log_entry){.kind = LOG_LEAD, .u.lead.leader = name_of(1)});
+}
+
+// Somebody begins to send it the state, and dies.
+static void send_half_a_state(world *w) {
+    message first = {.kind = MESSAGE_LOG, .u.log = {.reset = true}};
+    first.u.log.entry = (log_entry){.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}};
+    w->log = BASE + 9;
+    deliver(w, 1, &first, false);
+}
+
+// It is elected, and asked for the log.
+static uint32_t tells_its_log(bool half_a_state) {
+    world w = {0};
+    open_voter(&w);
+    if (half_a_state) send_half_a_state(&w);
+    for (uint32_t i = 0; i < 30; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    uint32_t before = w.sent[MESSAGE_LOG];
+    message get = {.kind = MESSAGE_GET_LOG, .u.get_log.from = 1};
+    w.log = 0;
+    deliver(&w, 2, &get, false);
+    free(w.p);
+    return w.sent[MESSAGE_LOG] - before;
+}
+
+// Somebody leads whose log begins behind its store.
+static bool stores_its_state(bool half_a_state) {
+    world w = {0};
+    open_voter(&w);
+    if (half_a_state) send_half_a_state(&w);
+    w.stored = LOG_NONE;
+    message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 9, .term = 2, .has_entry = true, .entry = base_at(BASE + 1, 0), .previous = BASE + 1, .previous_term = 1}};
+    deliver(&w, 1, &m, false);
+    free(w.p);
+    return w.stored == LOG_BASE;
+}
+
+static void test_half_a_state_is_not_passed_on(void **state) {
+    (void)state;
+    assert_true(tells_its_log(false) > 0);
+    assert_int_equal(tells_its_log(true), 0);
+}
+
+static void test_half_a_state_is_not_stored(void **state) {
+    (void)state;
+    assert_true(stores_its_state(false));
+    assert_false(stores_its_state(true));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_half_a_state_is_not_passed_on),
+        cmocka_unit_test(test_half_a_state_is_not_stored),
         cmocka_unit_test(test_a_shadow_brings_home),
         cmocka_unit_test(test_no_such_stage),
         cmocka_unit_test(test_an_answer_that_nobody_asked_for),
