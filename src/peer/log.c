@@ -344,6 +344,17 @@ void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (from != NO_CONTACT) raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
 }
 
+// Where somebody was last, whether or not the entry holds. Who was named to be asked now is where the user says.
+static void recall_addresses(peer *p, const log_entry *record) {
+    const log_member *m = &record->u.member;
+    if (record->kind == LOG_MEMBER && contact_find(p, &m->peer) != NO_CONTACT) contact_add(p, &m->peer, m->address);
+    for (uint32_t i = 0; record->kind == LOG_VOTERS && i < record->u.voters.count; i++) {
+        const log_voter *v = &record->u.voters.voter[i];
+        if (!id_equal(&v->id, &p->config.self)) contact_add(p, &v->id, v->address);
+    }
+    if (!p->config.leader) contact_add(p, &p->config.leader_id, p->config.leader_address);
+}
+
 bool peer_recall(peer *p, const log_entry *record) {
     bool good = true;
     if (p->recall_entries > 0) {
@@ -360,6 +371,7 @@ bool peer_recall(peer *p, const log_entry *record) {
             if (p->recall_entries == 0) p->log_position = p->recall_position;
         }
     }
+    recall_addresses(p, record);
     raft_applied(&p->raft, p->log_position, 0);
     p->effect_count = 0;  // of what was long ago nobody needs to hear
     return good;

@@ -31,6 +31,7 @@ typedef struct world {
     log_entry append[MOST];  // what it has put into its store, and not heard of yet
     uint32_t appends;
     uint8_t stored;          // what kind of record was its last
+    char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
 } world;
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
@@ -62,6 +63,7 @@ static void step(world *w, const event *e) {
         assert_true(out.kind != EFFECT_APPEND || w->appends < MOST);
         if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
+        if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
         if (out.message_kind == MESSAGE_GET) w->asked = out.id.bytes[0];
@@ -334,6 +336,29 @@ static void test_what_is_taken_back_is_not_sent_again(void **state) {
     expect_all_taken_back(&w);
 }
 
+// Its store knows where others were when their entries came to hold; somebody may have moved since.
+static void test_where_others_are_by_now(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    begin_world(&w, 4, MEMBER_DATA);
+    log_entry records[] = {
+        {.kind = LOG_BASE, .index = 9, .term = 1, .u.base = {.applied = 9, .entries = 3, .voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}}}}},
+        {.kind = LOG_MEMBER, .index = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-1:1"}},
+        {.kind = LOG_MEMBER, .index = 2, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "old-2:1"}},
+        {.kind = LOG_MEMBER, .index = 3, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1, .address = "old-3:1"}},
+        // nobody knows whether these hold
+        {.kind = LOG_MEMBER, .index = 10, .term = 1, .u.member = {.peer = name_of(3), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 2, .address = "new-3:1"}},
+        {.kind = LOG_VOTERS, .index = 11, .term = 1, .u.voters = {.count = 1, .voter = {{.id = name_of(2), .store = 7, .address = "new-2:1"}}}},
+    };
+    for (uint32_t i = 0; i < sizeof records / sizeof *records; i++) assert_true(peer_recall(w.p, &records[i]));
+    w.now += 1000 * MILLISECOND;
+    step(&w, &(event){.kind = EVENT_TICK});
+    assert_string_equal(w.dialed[1], "peer-1:1");  // the user has just said so
+    assert_string_equal(w.dialed[2], "new-2:1");
+    assert_string_equal(w.dialed[3], "new-3:1");
+    free(w.p);
+}
+
 enum { VOTER = 3, BASE = 20 };
 
 static log_entry base_at(uint64_t index, uint32_t entries) {
@@ -406,6 +431,7 @@ static void test_half_a_state_is_not_stored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_others_are_by_now),
         cmocka_unit_test(test_half_a_state_is_not_passed_on),
         cmocka_unit_test(test_half_a_state_is_not_stored),
         cmocka_unit_test(test_a_shadow_brings_home),
