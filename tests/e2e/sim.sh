@@ -10,12 +10,10 @@ fail() {
 
 # ---- the examples: each says what it must, quickly, and twice the same
 
+quickly() { (ulimit -t 20 && exec "$@"); }  # seconds of a processor, which others may use, too
 for example in "$SOURCE"/examples/sim/*.yaml; do
     name=$(basename "$example" .yaml)
-    begun=$(date +%s%N)
-    expect 0 "The bottleneck is " "$BRAID" sim "$example"
-    took=$((($(date +%s%N) - begun) / 1000000))
-    [ "$took" -lt 20000 ] || fail "$name took $took ms"
+    expect 0 "The bottleneck is " quickly "$BRAID" sim "$example"
     cp output "$name.txt"
     for words in "time per iteration" "tokens per second" "One more peer would bring"; do
         grep -qF "$words" "$name.txt" || fail "$name says nothing of '$words'"
@@ -38,7 +36,7 @@ python3 -c 'import json; assert len(json.load(open("trace.json"))["traceEvents"]
 
 # A timeline that cannot be written is noticed before anything is simulated.
 if [ -e /dev/full ]; then
-    timeout 20 "$BRAID" sim "$SOURCE/examples/sim/partition.yaml" --iterations 10000 --no-plan-join --trace /dev/full >/dev/null 2>full.err &&
+    quickly "$BRAID" sim "$SOURCE/examples/sim/partition.yaml" --iterations 10000 --no-plan-join --trace /dev/full >/dev/null 2>full.err &&
         fail "--trace: a full disk is no error"
     grep -q "timeline /dev/full cannot be written" full.err || fail "--trace: a full disk is not noticed at once"
 fi

@@ -55,7 +55,8 @@ def main():
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
         expect(leader.process.poll() is None, "the leader did not survive its visitors")
 
-        relay = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--patience", "1s")
+        # long enough that it is linked before, though processes may stand still for some seconds
+        relay = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--patience", "6s")
         relay.wait_for("joined")
         leader.stop()
         code = relay.finish(60)

@@ -5,7 +5,7 @@ first one comes back with what it had stored of the log, and the weights are tho
 import os
 import time
 
-from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
 
 
 def start_data(directory, run, number, *arguments):
@@ -43,15 +43,11 @@ def main():
         back = start_data(directory, run, 1, "--data", "--join", ticket)
         back.wait_for("joined")
         back.go_on()
-        rest = [*peers[1:], back]
-        end_whoever_leads([*peers[1:3], back])
-        ends = [peer for peer in rest if peer.finish() == 0]
-        expect(len(ends) == len(rest), "not all ended well")
-        hashes = {event["weights"] for peer in rest for event in peer.of("end") if event.get("weights")}
-        done = back.events[-1]["iteration"]
+        done, weights = end_whoever_leads([*peers[1:3], back])
+        expect_ended_well(peers[3:])
         alone = solo(run, done)
-        print(f"{done} iterations; weights {hashes}, solo {alone}")
-        expect(hashes == {alone}, "other weights than solo's")
+        print(f"{done} iterations; weights {weights}, solo {alone}")
+        expect(weights == alone, "other weights than solo's")
 
 
 main()

@@ -5,7 +5,7 @@ is another run's, another peer's, or of a complete run is refused, and says what
 
 import os
 
-from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, expect_ended_well, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
@@ -53,7 +53,7 @@ def main():
         ended, weights = lead.end()
         alone = solo(run_with_checkpoints(directory, seed, "solo"), ended)
         expect(weights == alone, f"{ended} iterations: weights {weights}, solo {alone}")
-        expect(all(relay.finish() == 0 for relay in relays), "not all ended well")
+        expect_ended_well(relays)
         first = lead.of("iteration")[0]["iteration"]
         expect(done - 3 < first <= done + 2, f"after {done} it went on with {first}")
 

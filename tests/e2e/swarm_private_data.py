@@ -5,7 +5,7 @@ starts it again by itself."""
 
 import os
 
-from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run, write_text
+from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, expect_ended_well, seed_of_test, solo, workplace, write_run, write_text
 
 
 def describe(directory, seed, train=""):
@@ -50,7 +50,8 @@ def main():
             return Braid("node", "--listen", "127.0.0.1:0", *arguments)
 
         def data(share, run, *arguments):
-            return node("--share", str(share), "--run", runs[run], "--identity", os.path.join(directory, f"key{share}"), *arguments)
+            own = ("--share", str(share), "--run", runs[run], "--identity", os.path.join(directory, f"key{share}"))
+            return Braid("node", "--listen", "127.0.0.1:0", "--supervised", *own, *arguments, commands=True)
 
         lead = data(1, 0, "--lead", "--wait-relays", "4")
         ticket = lead.wait_for("ready")["ticket"]
@@ -73,9 +74,10 @@ def main():
 
         own[1] = data(3, 2, "--data", "--join", ticket)
         back = lead.wait_for("back", peer=gone["peer"])
-        done, weights = lead.end()
+        lead.go_on()
+        done, weights = end_whoever_leads([lead, *own])
         print(f"{gone['peer']} was awaited for {back['seconds']:.1f} s, {done} iterations")
-        expect(all(peer.finish() == 0 for peer in (*own, *relays)), "not all ended well")
+        expect_ended_well(relays)
         alone = solo(runs[3], done)
         expect(weights == alone, f"{done} iterations: {weights} is not {alone}")
 
@@ -92,13 +94,14 @@ def main():
         gone = lead.wait_for("awaited")
         expect(gone["seconds"] == 1, "nobody is told how long is waited")
         lead.wait_for("iteration", left_out=3)
-        lead.end()
+        lead.go_on()
+        end_whoever_leads([lead, own[1]])
         before = [event["left_out"] for event in lead.events[:lead.events.index(gone)] if event["event"] == "iteration"]
         left_out = [event["left_out"] for event in lead.of("iteration")]
         print(f"left out: {left_out}, {len(before)} of these before it was awaited")
         expect(len(before) >= 4 and set(before) == {0} and left_out[-1] == 3, "what is left out, and when")
         expect(all(event["microbatches"] + event["left_out"] == 8 for event in lead.of("iteration")), "some are neither counted nor left out")
-        expect(all(peer.finish() == 0 for peer in (own[1], *relays)), "not all ended well")
+        expect_ended_well(relays)
 
 
 main()

@@ -6,7 +6,7 @@ import glob
 import os
 import signal
 
-from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, end_whoever_leads, expect, seed_of_test, solo, workplace, write_run
 
 
 def run_with_checkpoints(directory, seed, name):
@@ -16,9 +16,10 @@ def run_with_checkpoints(directory, seed, name):
     return run
 
 
-def check(swarm, alone, stage):
+def check(swarm, end, alone, stage):
     swarm.wait_for("rolled_back")
-    done, weights = swarm.end()
+    swarm.go_on()
+    done, weights = end()
     back = swarm.of("rolled_back")
     expect(len(back) == 1 and back[0]["stage"] == stage, f"the run was to go back once, for stage {stage}: {back}")
     told = [event["iteration"] for event in swarm.of("iteration")]
@@ -34,7 +35,7 @@ def without_shadows(directory, seed, alone):
     phase = ["forward", "backward", "committed", "weight"][seed % 4]
     run = run_with_checkpoints(directory, seed, "up")
     swarm = Braid("up", run, "--relays", "4", "--kill", f"stage:2@iteration:4/{phase}")
-    check(swarm, alone, 2)
+    check(swarm, swarm.end, alone, 2)
     expect(len(swarm.of("killed")) == 2, "two relays of the stage were to die")
 
 
@@ -47,7 +48,7 @@ def children_of(process):
 def shadows_die_too(directory, seed, alone):
     """A relay for each of two stages, each with the other's shadow beside it."""
     run = run_with_checkpoints(directory, seed, "nodes")
-    leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1")
+    leader = Braid("node", "--lead", "--supervised", "--run", run, "--listen", "127.0.0.1:0", "--wait-relays", "2", "--shadows", "1", commands=True)
     ticket = leader.wait_for("ready")["ticket"]
     relays = [Braid("node", "--join", ticket, "--shadow", "--public-address", "127.0.0.1:0", "--patience", "45s") for _ in range(2)]
     leader.wait_for("iteration", iteration=5)
@@ -61,7 +62,7 @@ def shadows_die_too(directory, seed, alone):
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
     late = Braid("node", "--join", ticket)
-    check(leader, alone, 2)
+    check(leader, lambda: end_whoever_leads([leader]), alone, 2)
     expect(len(victims) == 2, "one shadow was to die with the relay")
     for peer in (*relays, late):
         peer.finish()

@@ -176,18 +176,29 @@ class Braid:
         return end["weights"]
 
 
-def end_whoever_leads(peers):
-    """Ends an endless run of supervised nodes, these among them."""
-    while not any(peer.ended for peer in peers):
-        for peer in peers:
+def end_whoever_leads(data):
+    """Ends an endless run of nodes, whose data peers these are, supervised. Returns how many iterations are complete, and the weights."""
+    while not any(peer.ended for peer in data):
+        for peer in data:
             peer.say("end")
-        with peers[0].changed:
-            peers[0].changed.wait(0.2)  # who leads may just change, so it is said again
+        with data[0].changed:
+            data[0].changed.wait(0.2)  # somebody else may lead just then, so it is said again
+    expect_ended_well(data)
+    ends = [event for peer in data for event in peer.of("end") if event["weights"]]
+    expect(len(ends) == 1, f"not one of them ends with weights: {ends}")  # who leads then
+    return ends[0]["iteration"], ends[0]["weights"]
 
 
 def solo(run, iterations, *flags):
     """The weights of one process after these many iterations of the run."""
     return Braid("train", "--solo", run, "--iterations", str(iterations), *flags).weights()
+
+
+def expect_ended_well(peers):
+    for peer in peers:
+        code = peer.finish()
+        if code != 0:
+            peer.fail(f"ended with {code}")
 
 
 def expect(condition, what):
