@@ -86,6 +86,7 @@ static void braid_init(router *r) {
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
     b->era_since = b->changed_since = r->now;
+    b->placed_since = b->placed_at = BRAID_NEVER_SINCE;
     b->rests_since = r->now;
     b->tries = BRAID_TRIES;
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -158,7 +159,9 @@ static void receive_about(braid *b, uint32_t k, const router_message *m, int pre
     if (m->kind == ROUTER_QUERY && previous >= 0) up_of(b, k, (uint32_t)previous)->watches = m->why == BRAID_WATCH;
     if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, k, (uint32_t)next, m);
-    if (m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= BRAID_CANCELLED)) builds(b);
+    bool places = m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= BRAID_CANCELLED);
+    if (places) builds(b);
+    if (places || (m->kind == ROUTER_FLOW && m->why == BRAID_BID)) braid_placed(b);
 }
 
 static void receive(router *r, const router_message *m, int previous, int next, int same) {

@@ -25,11 +25,12 @@ enum {
 #define BRAID_NOWHERE   ((int64_t)1 << 56)     // no way
 #define BRAID_TOTALS    ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
 #define BRAID_LAST_ERA  ((int64_t)1 << 30)
+#define BRAID_NO_BID    ((int64_t)0)           // there is no other way, or none is known
 #define BRAID_UNTOLD    (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
 // Why a FLOW was sent.
 enum { BRAID_UNWATCH, BRAID_WATCH, BRAID_ERA };  // why a QUERY was
-enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED };
+enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED, BRAID_BID };
 
 // The cheapest residual walk from a half, never above 0 (the empty walk). Costs are from each half of the path on.
 typedef struct braid_label {
@@ -47,6 +48,7 @@ typedef struct braid_up {
     int32_t going;                // removals I committed that it has not confirmed
     int32_t said_room;
     int64_t said_distance;
+    int64_t bid;  // what the way home from here may cost before it sends its units elsewhere
     uint32_t said_scale;
     uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
     uint64_t said, said_stay;  // hashes of the labels it has from me
@@ -61,6 +63,7 @@ typedef struct braid_up {
 // A next neighbour and one commodity.
 typedef struct braid_down {
     int32_t out;           // units I send it: I own this number
+    int64_t said_bid;
     int32_t owed;          // hand-backs still to do
     uint32_t denied_done;  // done in total, modulo BRAID_TOTALS
     int32_t reserved;      // by tokens, to be taken off
@@ -160,6 +163,7 @@ typedef struct braid {
     uint32_t failures;
 
     int64_t building_until;
+    int64_t placed_since, placed_at;  // units were pushed to me or handed back to me, the first time and the last
     int64_t speak_at;  // hold-down
     uint32_t flaps;
     uint64_t said[BRAID_SAID];
@@ -238,7 +242,18 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
 // braid_speak.c
 void braid_speak(braid *b);
 
+// braid_auction.c: places while the first units are placed
+bool braid_auctions(const braid *b);
+void braid_placed(braid *b);
+bool braid_labels_rest(braid *b);
+int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot);   // mine for a place there
+int braid_lowest_bid(const braid *b, uint32_t k);               // the previous neighbour's; -1: no unit here could go
+int32_t braid_offer(const braid *b, uint32_t k, int64_t *distance);  // places whose tenants may be outbid, and the way home with the price
+bool braid_outbids(const braid *b, uint32_t k, int64_t way, int *lowest);  // that way home costs more than the lowest bid
+bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot);
+
 // braid_price.c: the inner arcs
+int64_t braid_mean_cost(const braid *b);  // of the links here, at least 1
 bool braid_priced(const braid *b);
 int32_t braid_bookable(const braid *b);                    // units that could still be booked
 int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut

@@ -62,6 +62,7 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
     o->why = why;
     o->units = (uint32_t)d->out;
     o->taken_back = d->denied_done;
+    if (why == BRAID_PUSHED && braid_auctions(b)) o->cost = down_of(b, k, slot)->said_bid = braid_bid(b, k, slot);
     return o;
 }
 
@@ -128,7 +129,9 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     if (!braid_on_counts(b, k, slot, m->units, m->taken_back)) return;
     if (m->token.origin != 0) confirm_going(b, k, slot, m);
     if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
-    braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
+    if (m->why == BRAID_PUSHED || m->why == BRAID_BID) up_of(b, k, slot)->bid = m->cost;
+    bool auctioned = m->why == BRAID_PUSHED && !b->r.is_source && braid_auctions(b);  // who makes room is settled when all are in
+    if (!auctioned) braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
 }
 
@@ -160,7 +163,7 @@ static int costliest(const braid *b, uint32_t k, router_side side,
 
 static void hand_back(braid *b, uint32_t k, int32_t units) {
     while (units > 0) {
-        int s = costliest(b, k, ROUTER_PREVIOUS, braid_free_in);
+        int s = braid_auctions(b) ? braid_lowest_bid(b, k) : costliest(b, k, ROUTER_PREVIOUS, braid_free_in);
         if (s < 0) return;
         int32_t n = least(units, braid_free_in(b, k, (uint32_t)s));
         braid_deny(b, k, (uint32_t)s, n);
@@ -226,8 +229,14 @@ static int best_way(const braid *b, uint32_t k) {
 // Pushes down the cheapest open way; returns what is left.
 static int32_t push(braid *b, uint32_t k, int32_t units) {
     while (units > 0) {
-        int s = best_way(b, k);
+        int s = best_way(b, k), lowest;
         if (s < 0) break;
+        if (braid_outbids(b, k, braid_way(b, k, (uint32_t)s), &lowest)) {
+            braid_deny(b, k, (uint32_t)lowest, 1);
+            units--;
+            continue;
+        }
+        if (b->r.is_source) braid_placed(b);
         braid_down *d = down_of(b, k, (uint32_t)s);
         int32_t n = least(b->greedy || b->worst ? 1 : units, d->room);
         d->virtual_time += link_cost(b, ROUTER_NEXT, (uint32_t)s);

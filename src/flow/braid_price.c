@@ -29,7 +29,7 @@ enum {
 
 bool braid_priced(const braid *b) { return b->shared && !b->r.is_source; }
 
-static int64_t mean_cost(const braid *b) {
+int64_t braid_mean_cost(const braid *b) {
     int64_t sum = 0, links = 0;
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
         EACH_NEIGHBOUR(&b->r, side, s) {
@@ -89,7 +89,7 @@ void braid_unsettle_price(braid *b) {
 
 // The mean can fall a long way at once: when a neighbour leaves that named a huge cost.
 static void follow_mean(braid *b) {
-    int64_t mean = mean_cost(b);
+    int64_t mean = braid_mean_cost(b);
     if (mean != b->mean) {
         b->changed_since = b->r.now;
         braid_unsettle_price(b);

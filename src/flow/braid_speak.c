@@ -23,13 +23,16 @@ static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
         return BRAID_DEFICIT;
     }
     int64_t distance = BRAID_NOWHERE;
+    bool full = *room == 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         const braid_down *d = down_of(b, k, slot);
-        if (*room == 0 || d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
+        if (d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
         int64_t cost = braid_way(b, k, slot);
         if (cost < distance) distance = cost;
     }
     if (distance >= BRAID_NOWHERE) *room = 0;
+    if (full) *room = braid_offer(b, k, &distance);
+    if (*room == 0) distance = BRAID_NOWHERE;
     return distance;
 }
 
@@ -109,12 +112,12 @@ static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64
 static bool speak_to_previous(braid *b, uint32_t k) {
     int32_t room;
     int64_t distance = my_distance(b, k, &room);
-    bool spoke = false;
+    bool spoke = false, rest = braid_labels_rest(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         braid_up *u = up_of(b, k, slot);
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!concerns(&b->r, to, k)) continue;
-        spoke |= tell_in(b, k, u, to);
+        if (!rest) spoke |= tell_in(b, k, u, to);
         spoke |= tell_stay(b, k, slot, to);
         spoke |= tell_advert(b, k, u, to, distance, room);
     }
@@ -122,9 +125,11 @@ static bool speak_to_previous(braid *b, uint32_t k) {
 }
 
 static bool speak_to_next(braid *b, uint32_t k) {
-    bool spoke = false;
+    bool spoke = false, rest = braid_labels_rest(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         braid_down *d = down_of(b, k, slot);
+        spoke |= braid_bids_anew(b, k, slot);
+        if (rest) continue;
         if (d->out - d->reserved <= 0 || d->said == b->commodity[k].out_hash) continue;
         post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT);
         d->said = b->commodity[k].out_hash;

@@ -274,7 +274,7 @@ static uint32_t body_bytes(const router_message *m) {
     switch (m->kind) {
     case ROUTER_LABEL: return 12 + 12u * m->length;           // source, cost; half, cost
     case ROUTER_ADVERT: return m->taken_back != 0 ? 20 : 16;  // source, cost, room; scale
-    case ROUTER_FLOW: return m->token.origin != 0 ? 22 : 12;  // source, two counts; token, position
+    case ROUTER_FLOW: return m->token.origin != 0 ? 22 : m->cost != 0 ? 20 : 12;  // source, two counts; token, position; bid
     case ROUTER_DENY: return 8;                               // source, units
     case ROUTER_LOCK: return 26 + 4u * m->length;             // token, source, position, cost, units; cycle
     case ROUTER_COMMIT: return 24;                            // token, position, units, two counts

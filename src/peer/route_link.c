@@ -66,10 +66,11 @@ void route_say(peer *p, route_link *l) {
 
 static bool cost_good(int64_t cost) { return cost >= -MOST_COST && cost <= MOST_COST; }
 
-enum { ONLY_ON_THE_WIRE = ROUTE_ADVERT_OF_LOADS - ROUTE_FLOW };  // kinds of parts that are two ways to carry one message
+enum { ONLY_ON_THE_WIRE = ROUTE_FLOW_OF_BID - ROUTE_FLOW };  // kinds of parts that are two ways to carry one message
 
 static uint8_t kind_on_the_wire(const router_message *m) {
     if (m->kind == ROUTER_FLOW && m->token.origin != 0) return ROUTE_FLOW_OF_TOKEN;
+    if (m->kind == ROUTER_FLOW && m->cost != 0) return ROUTE_FLOW_OF_BID;
     if (m->kind == ROUTER_ADVERT && m->taken_back != 0) return ROUTE_ADVERT_OF_LOADS;
     return (uint8_t)(m->kind <= ROUTER_FLOW ? m->kind : m->kind + ONLY_ON_THE_WIRE);
 }
@@ -102,7 +103,7 @@ static route_part part_of(const router_message *m) {
     bool others = m->kind > ROUTER_ABORT;
     bool counts = others || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
     bool token = others || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
-    bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK;
+    bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
     if (m->kind == ROUTER_LABEL) p.side = m->side;
     if (counts || m->kind == ROUTER_ABORT) p.why = m->why;
     if (m->kind != ROUTER_ABORT) p.source = m->source;
@@ -150,7 +151,7 @@ void route_flush(peer *p) {
 // ---- frames in ----------------------------------------------------------------------------------------------------
 
 static router_kind kind_of(uint8_t part) {
-    if (part == ROUTE_FLOW_OF_TOKEN) return ROUTER_FLOW;
+    if (part == ROUTE_FLOW_OF_TOKEN || part == ROUTE_FLOW_OF_BID) return ROUTER_FLOW;
     if (part == ROUTE_ADVERT_OF_LOADS) return ROUTER_ADVERT;
     return (router_kind)(part <= ROUTE_FLOW ? part : part - ONLY_ON_THE_WIRE);
 }

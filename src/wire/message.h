@@ -514,6 +514,7 @@ typedef enum route_kind {
     ROUTE_FLOW,    // why, source, units, taken_back
     ROUTE_FLOW_OF_TOKEN,  // also token, position
     ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT, with the objective worst; taken_back: the scale of loads
+    ROUTE_FLOW_OF_BID,  // also cost: what the way home from the receiver may cost before the units go elsewhere
     ROUTE_DENY,    // source, units
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved

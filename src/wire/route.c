@@ -33,6 +33,7 @@ static const layout layouts[ROUTE_KINDS] = {
     [ROUTE_FLOW] = {WHY | SOURCE | UNITS | TAKEN_BACK, 0, "flow"},
     [ROUTE_FLOW_OF_TOKEN] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN, 0, "flow of a token"},
     [ROUTE_ADVERT_OF_LOADS] = {SOURCE | COST | UNITS | TAKEN_BACK, 0, "advert of loads"},
+    [ROUTE_FLOW_OF_BID] = {WHY | SOURCE | COST | UNITS | TAKEN_BACK, 0, "flow with a bid"},
     [ROUTE_DENY] = {SOURCE | UNITS, 0, "deny"},
     [ROUTE_LOCK] = {POSITION | SOURCE | COST | UNITS | TOKEN, CYCLE_WORDS, "lock"},
     [ROUTE_COMMIT] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN | MOVED, 0, "commit"},

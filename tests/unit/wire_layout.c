@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 7);
+    assert_int_equal(WIRE_VERSION, 8);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -139,7 +139,7 @@ static void test_append_of_voters(void **state) {
 static void test_route(void **state) {
     (void)state;
     message m = header(MESSAGE_ROUTE);
-    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 5,
+    m.u.route = (message_route){.session = 1, .heard = 2, .sequence = 3, .epoch = 4, .cost = 5, .sent_us = 6, .echo_us = 7, .held_us = 8, .parts = 6,
                                 .part = {{.kind = ROUTE_LABEL, .side = 1, .source = 6, .cost = -7, .words = 3},
                                          {.kind = ROUTE_FLOW_OF_TOKEN, .why = 3, .position = 8, .source = 6, .units = 9,
                                           .taken_back = 10, .origin = 11, .serial = 12},
@@ -147,15 +147,17 @@ static void test_route(void **state) {
                                           .serial = 12, .cost = 13, .words = 2},
                                          {.kind = ROUTE_COMMIT, .why = 1, .position = 1, .source = 6, .units = 2,
                                           .taken_back = 3, .moved = 4, .origin = 11, .serial = 12},
-                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .taken_back = 0x90009}},
+                                         {.kind = ROUTE_ADVERT_OF_LOADS, .source = 6, .cost = 7, .units = 8, .taken_back = 0x90009},
+                                         {.kind = ROUTE_FLOW_OF_BID, .why = 6, .source = 6, .cost = 7, .units = 8, .taken_back = 9}},
                                 .word = {0x14, 0xfffffff9, 0xffffffff, 0x16, 0x17}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
-                 "1c" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0500"
+                 "1c" HEADER_HEX "01000000 02000000 03000000 0400000000000000 05000000 06000000 07000000 08000000 0600"
                  "00 01 06000000 f9ffffffffffffff 0300 14000000 f9ffffff ffffffff"
                  "03 03 0800 06000000 09000000 0a000000 0b000000 0c000000"
-                 "06 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
-                 "07 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000"
-                 "04 06000000 0700000000000000 08000000 09000900");
+                 "07 0100 06000000 0d00000000000000 01000000 0b000000 0c000000 0200 16000000 17000000"
+                 "08 01 0100 06000000 02000000 03000000 0b000000 0c000000 04000000"
+                 "04 06000000 0700000000000000 08000000 09000900"
+                 "05 06 06000000 0700000000000000 08000000 09000000");
 }
 
 static void test_view(void **state) {
@@ -225,10 +227,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0700 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0800 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0700 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0800 03 0200 6e6f");
 }
 
 int main(void) {
