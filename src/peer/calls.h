@@ -36,6 +36,7 @@ uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
+void members_forget(peer *p);
 static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
 void member_refresh_flow(peer *p);
 void on_heartbeat(peer *p, uint32_t from, const message *msg);

@@ -394,7 +394,7 @@ void log_compare(peer *p, uint64_t newest) {
 static void start_afresh(peer *p) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
     if (p->me > p->join_floor) p->join_floor = p->me;
-    while (p->member_count > 0) member_remove(p, p->members[p->member_count - 1].id, EXPEL_DEAD);
+    members_forget(p);
     p->afresh.floor = p->log_position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
     p->log_position = 0;

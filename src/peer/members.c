@@ -237,17 +237,19 @@ static void forget_myself(peer *p) {
     p->sum_dirty = false;
 }
 
-void member_remove(peer *p, member_id id, uint8_t reason) {
-    member *m = member_find(p, id);
-    if (m == NULL) return;
+static void tell_expelled(peer *p, const member *gone, uint8_t reason) {
+    tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->iteration};
+    t.id = gone->contact == NO_CONTACT ? p->config.self : p->contacts[gone->contact].id;
+    peer_tell(p, &t);
+}
+
+static void drop(peer *p, member *m, uint8_t reason) {
     member gone = *m;
+    member_id id = gone.id;
     uint32_t at = (uint32_t)(m - p->members);
     memmove(m, m + 1, (p->member_count - at - 1) * sizeof *m);
     p->member_count--;
     contacts_touch(p);
-    tell t = {.kind = TELL_EXPELLED, .member = id, .stage = gone.keeps, .shadow = member_is_shadow(&gone), .reason = reason, .iteration = p->iteration};
-    t.id = gone.contact == NO_CONTACT ? p->config.self : p->contacts[gone.contact].id;
-    peer_tell(p, &t);
     if (gone.contact != NO_CONTACT) {
         contact *c = &p->contacts[gone.contact];
         p->former[p->next_former++ % PEER_KEPT_FORMER] = (former){.incarnation = c->incarnation, .stage = gone.keeps};
@@ -267,6 +269,18 @@ void member_remove(peer *p, member_id id, uint8_t reason) {
     repair_member_gone(p, id, true);
     close_member_gone(p, id);
     contact_forget(p, &p->contacts[gone.contact]);
+}
+
+void member_remove(peer *p, member_id id, uint8_t reason) {
+    member *m = member_find(p, id);
+    if (m == NULL) return;
+    tell_expelled(p, m, reason);
+    drop(p, m, reason);
+}
+
+// Nobody has expelled them: a state of the log comes, and says who is there.
+void members_forget(peer *p) {
+    while (p->member_count > 0) drop(p, &p->members[p->member_count - 1], EXPEL_DEAD);
 }
 
 // ---- what is known of the next stage -------------------------------------------------------------------------------
