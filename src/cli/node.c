@@ -40,12 +40,20 @@ static void begin_shadow(node_session *s, const braid_id *self, const char *run_
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
 
+// For the supervisor (cli/up_children.c): while nobody leads, any peer can tell a joiner what it must know.
+static void own_ticket(const braid_id *self, const char *address, char text[TICKET_MAX_TEXT]) {
+    ticket own = {.leader = *self};
+    snprintf(own.address, sizeof own.address, "%s", address);
+    ticket_format(&own, text);
+}
+
 static void on_listening(void *context, const braid_id *self, const char *address, const char *ticket_text) {
     node_session *s = context;
     report_event news = {.kind = REPORT_READY, .process = (uint64_t)getpid()};
     peer_text(self, news.peer);
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
+    if (!ticket_text && s->supervised) own_ticket(self, address, news.ticket);
     report_tell(s->report, &news);
     if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
     if (!ticket_text || report_chosen(s->report) == REPORT_JSON) return;

@@ -1,6 +1,7 @@
 // Child processes of `braid up`: started, listened to, given commands, mourned.
 #include "cli/up_swarm.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ static char **environment_make(void) {
 typedef struct child_arguments {
     char *list[UP_MAX_ARGUMENTS];
     char numbers[UP_MAX_ARGUMENTS / 2][UP_MAX_NUMBER];
-    char trace[1024], log[1024], key[UP_MAX_KEY_PATH + 32];
+    char trace[1024], log[UP_MAX_KEY_PATH + 64], key[UP_MAX_KEY_PATH + 32];
     uint32_t count, number_count;
 } child_arguments;
 
@@ -130,6 +131,27 @@ static void argument_number(child_arguments *a, const char *flag, uint64_t value
 
 static void key_path(const swarm *s, uint32_t share, char path[UP_MAX_KEY_PATH + 32]) {
     snprintf(path, UP_MAX_KEY_PATH + 32, "%s/share%u.key", s->keys, share);
+}
+
+// Who comes back must find what it had stored, or it is another voter; so must the first leader, though it leads no more.
+static void argument_log(const swarm *s, const child *c, child_arguments *a) {
+    bool kept = !s->log && s->keys[0] && !story_has_one_voice(s);
+    if (!s->log && !kept) return;
+    size_t room = sizeof a->log;
+    int written = kept ? snprintf(a->log, room, "%s/log", s->keys) : snprintf(a->log, room, "%s", s->log);
+    if (c->number != 1 && (size_t)written < room) snprintf(a->log + written, room - (size_t)written, ".data%u", c->number);
+    argument_text(a, "--log", a->log);
+}
+
+// Whose word a joiner asks for: who leads, or else somebody who knows who voted.
+static const char *ticket_for_joiner(const swarm *s) {
+    const child *best = NULL;
+    for (uint32_t i = 0; i < s->child_count && !s->leading; i++) {
+        const child *c = s->children[i];
+        bool better = !best || (best->role == CHILD_RELAY && c->role != CHILD_RELAY);
+        if (c->alive && c->joined && *c->ticket && better) best = c;
+    }
+    return best ? best->ticket : s->ticket;
 }
 
 static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
@@ -158,20 +180,16 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
         key_path(s, c->number, a->key);
         argument_text(a, "--identity", a->key);
     }
-    if (role == CHILD_DATA && s->log) {
-        snprintf(a->log, sizeof a->log, "%s.%s", s->log, c->name);
-        argument_text(a, "--log", a->log);
-    }
+    if (role != CHILD_RELAY) argument_log(s, c, a);
     argument_text(a, "--resume", s->resume);
     if (role != CHILD_LEADER) {
-        argument_text(a, "--join", s->ticket);
+        argument_text(a, "--join", ticket_for_joiner(s));
         return;
     }
     argument_add(a, "--lead");
     argument_add(a, "--anew");
     argument_number(a, "--wait-data-peers", s->data_peers);
     argument_number(a, "--wait-relays", s->relays);
-    argument_text(a, "--log", s->log);
 }
 
 static void pipe_open(swarm *s, child *c, uv_pipe_t *pipe, uv_stdio_container_t *end, int flags) {
@@ -250,12 +268,10 @@ braid_err swarm_open_keys(swarm *s, braid_error *error) {
 }
 
 void swarm_close_keys(swarm *s) {
-    char path[UP_MAX_KEY_PATH + 32];
-    if (!s->keys[0]) return;
-    for (uint32_t share = 1; share <= s->data_peers; share++) {
-        key_path(s, share, path);
-        unlink(path);
-    }
+    DIR *directory = s->keys[0] ? opendir(s->keys) : NULL;
+    if (!directory) return;
+    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
     rmdir(s->keys);
 }
 

@@ -46,8 +46,10 @@ static void note_member(swarm *s, const report_event *news) {
 }
 
 // A child says its id. The leader, whose words come by another pipe, may have named it already.
-static void note_child(swarm *s, child *c, const char *id) {
+static void note_child(swarm *s, child *c, const report_event *ready) {
+    const char *id = ready->peer;
     snprintf(c->peer, sizeof c->peer, "%s", id);
+    snprintf(c->ticket, sizeof c->ticket, "%s", ready->ticket);
     for (uint32_t i = 0; i < s->guest_count; i++) {
         if (strcmp(s->guests[i].peer, id) != 0) continue;
         c->joined = c->listed = true;
@@ -165,7 +167,7 @@ void story_sum_work(const swarm *s, report_event *news) {
 }
 
 static void story_go_on(swarm *s, child *c, const report_event *news) {
-    if (news->kind == REPORT_READY) snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
+    if (news->kind == REPORT_READY) snprintf(s->ticket, sizeof s->ticket, "%s", c->ticket);
     note_progress(s, c, news);
     report_event all = *news;
     if (news->kind == REPORT_ITERATION) story_sum_work(s, &all);
@@ -183,7 +185,7 @@ void swarm_advanced(swarm *s, child *c, uint64_t version) {
 
 void swarm_event(swarm *s, child *c, const report_event *news) {
     bool own = news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS;
-    if (news->kind == REPORT_READY) note_child(s, c, news->peer);
+    if (news->kind == REPORT_READY) note_child(s, c, news);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_ITERATION) note_work(c, news);
     if (news->kind == REPORT_ROLLED_BACK) c->generation = news->generation;

@@ -58,6 +58,7 @@ typedef struct child {
     uint64_t return_ms;    // when its text's next peer is started, 0: not to be
     bool voted;            // it may have, then
     char peer[REPORT_HASH_TEXT];
+    char ticket[512];      // that leads to it
     bool joined, ready;    // member of a stage; its state is whole
     bool listed;           // the log still has it as one, dead or not
     uint64_t member, stage, version;
@@ -139,7 +140,7 @@ struct swarm {
     const char *run_path, *resume, *log, *trace, *measure;
     bool private_data;
     bool elastic;               // ... and it goes on without a data peer after a while
-    char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities, which come back with their texts
+    char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities and, without --log, their logs; they come back with their texts
     uint32_t stages;
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
@@ -164,7 +165,7 @@ struct swarm {
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
 // The data peer with its share of the private data, and its identity.
 braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error);
-// With private data: where identities are kept until the end, and their end.
+// With private data: where identities and logs are kept until the end, and their end.
 braid_err swarm_open_keys(swarm *s, braid_error *error);
 void swarm_close_keys(swarm *s);
 void child_command(child *c, const char *text);
