@@ -344,7 +344,7 @@ void reduce_denied(peer *p, pull *q) {
         return;
     }
     if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
-    g->holder = 0;
+    if (g->holder == was.from) g->holder = 0;  // somebody else may have announced it meanwhile
     bool decided = p->has_final && p->final.u.final.iteration == p->aggregation.results;
     if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
 }

@@ -1,0 +1,50 @@
+// A reduction at one member: whom it asks for what, and when.
+#include "peer_world.h"
+
+enum { PARTS = 2 };
+
+// A member of a stage with two others, which both have counted something; the iteration is closed. The leader says who adds up what.
+static void open_reduction(world *w, uint32_t blocks, member_id adds_up) {
+    *w = (world){.run = run_of(2, 2, 1)};
+    w->run.blocks[1] = blocks;
+    open_world(w, 4, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
+    message begin = {.kind = MESSAGE_BEGIN_AGGREGATION, .u.begin = {.stage = 1, .term = 1, .round = 1, .close_index = close, .tokens = 2, .parts = PARTS, .owners = 1}};
+    for (uint32_t i = 0; i < PARTS; i++) begin.u.begin.part[i] = (message_part){.member = 2 + i, .set.words = {1u << i}};
+    begin.u.begin.owner[0] = (message_block_owner){.member = adds_up, .first = 0, .count = blocks};
+    deliver(w, 1, &begin, false);
+}
+
+static void pass(world *w, uint64_t ns) {
+    w->now += ns;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+// Whoever was asked by chance does not have it, but meanwhile somebody has said that he does.
+static void test_who_announced_it_is_asked_next(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 3);
+    w.asked = 0;
+    pass(&w, 300 * MILLISECOND);
+    uint32_t other = w.asked == 2 ? 3 : 2;
+    assert_int_not_equal(w.asked, 0);
+    uint32_t guessed = w.asked;
+    deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
+    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1, .attempt = 0}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+    deliver(&w, guessed, &deny, false);
+    assert_int_equal(w.asked, other);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_announced_it_is_asked_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

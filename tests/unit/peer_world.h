@@ -1,0 +1,138 @@
+// One peer, stepped by hand: what it is told, and what it says to whom.
+#ifndef BRAID_TESTS_PEER_WORLD_H
+#define BRAID_TESTS_PEER_WORLD_H
+
+#include "peer/peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BYTES = 1024, MOST = 8, MOST_GETS = 64 };
+
+static const uint64_t MILLISECOND = 1000000;
+static const uint16_t tensor_stage[3] = {0, 1, 2};
+
+typedef struct world {
+    peer *p;
+    peer_run run;
+    uint64_t now, log, owner_term[2];
+    uint32_t self;
+    blob_id blobs;
+    bool busy;      // a job that was begun is not done
+    job work;
+    uint32_t asked; // whom it has sent a GET last
+    uint32_t get_count, get_to[MOST_GETS];
+    message get[MOST_GETS];
+    uint32_t sent[MESSAGE_KINDS];
+    message probe[MOST];  // by whom it is to; what it has not answered is `probed`
+    bool probed[MOST];
+    log_entry append[MOST];  // what it has put into its store, and not heard of yet
+    uint32_t appends;
+    uint8_t stored;          // what kind of record was its last
+    char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
+} world;
+
+static inline braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, 1}}; }
+
+static inline void step(world *w, const event *e);
+
+static inline void do_job(world *w) {
+    if (w->work.id == 0 || w->busy) return;
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = true, .version = w->work.version};
+    w->work.id = 0;
+    w->now += MILLISECOND;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+// Its store is durable at once.
+static inline void store(world *w) {
+    log_entry stored[MOST];
+    uint32_t count = w->appends;
+    memcpy(stored, w->append, count * sizeof *stored);
+    w->appends = 0;
+    for (uint32_t i = 0; i < count; i++) step(w, &(event){.kind = EVENT_STORED, .entry = &stored[i]});
+}
+
+static inline void note_get(world *w, const effect *out) {
+    w->asked = out->id.bytes[0];
+    if (w->get_count == MOST_GETS) return;
+    w->get_to[w->get_count] = w->asked;
+    assert_true(message_decode(out->bytes, out->byte_count, &w->get[w->get_count++]));
+}
+
+static inline void step(world *w, const event *e) {
+    effect out;
+    peer_step(w->p, w->now, e);
+    while (peer_next_effect(w->p, &out)) {
+        if (out.kind == EFFECT_JOB) w->work = *out.job;
+        assert_true(out.kind != EFFECT_APPEND || w->appends < MOST);
+        if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
+        if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
+        if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
+        if (out.kind != EFFECT_SEND) continue;
+        w->sent[out.message_kind]++;
+        if (out.message_kind == MESSAGE_GET) note_get(w, &out);
+        if (out.message_kind != MESSAGE_PROBE) continue;
+        w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
+    }
+    store(w);
+    do_job(w);
+}
+
+static inline void deliver(world *w, uint32_t from, message *m, bool tensor) {
+    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m};
+    m->sender = from;
+    m->log_position = w->log;
+    if (tensor) e.blob = 1000 + ++w->blobs;
+    if (tensor) e.blob_bytes = BYTES;
+    step(w, &e);
+}
+
+static inline uint64_t append(world *w, log_entry entry) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = w->log, .entry = entry}};
+    m.u.log.entry.index = ++w->log;
+    m.u.log.entry.term = 1;
+    deliver(w, 1, &m, false);
+    return w->log;
+}
+
+static inline void admit(world *w, uint32_t number, member_kind kind, uint16_t stage) {
+    log_entry entry = {.kind = LOG_MEMBER, .u.member = {.peer = name_of(number), .stage = stage, .kind = (uint8_t)kind, .capacity = 2, .incarnation = 1}};
+    assert_int_equal(append(w, entry), number);
+    if (number != w->self) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
+}
+
+static inline void own(world *w, uint16_t slot, member_id who) { w->owner_term[slot] = append(w, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = slot, .member = who}}); }
+
+static inline void begin_world(world *w, uint32_t self, member_kind kind) {
+    const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1"};
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
+    memset(memory, 0, peer_bytes(&w->run, &config));
+    w->self = self;
+    w->now = 1000 * MILLISECOND;
+    w->p = peer_init(memory, &w->run, &config, w->now);
+}
+
+static inline void open_world(world *w, uint32_t self, member_kind kind) {
+    begin_world(w, self, kind);
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+}
+
+static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t slots) {
+    return (peer_run){.seed = 1, .iterations = 3, .microbatches = microbatches, .stages = stages, .slots = slots, .start_data_peers = 1, .start_relays = 2, .reproducible = true,
+                      .activation_bytes = BYTES, .blocks = {1, 1, 1}, .tensors = {1, 1, 1}, .model_tensors = stages, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
+}
+
+static inline message_subject subject_of(const world *w, uint32_t m, uint16_t stage) {
+    return (message_subject){.m = m, .stage = stage, .attempt = 1, .owner_term = w->owner_term[m % w->run.slots]};
+}
+
+#endif
