@@ -490,10 +490,10 @@ void on_probe(peer *p, const message *msg) {
 
 // What is under way already says all that is to be said.
 static bool says_the_same(const peer *p, const held *h, uint8_t phase, uint16_t until, const message_path *path) {
-    if (phase == PHASE_FORWARD) return until == h->forward_to && memcmp(path, &h->path, sizeof *path) == 0;
-    for (uint16_t s = 0; s < p->stage; s++)
-        if (path->member[s] != h->path.member[s]) return false;
-    return until >= h->back_to;
+    bool forward = phase == PHASE_FORWARD;
+    for (uint16_t s = 0; s < (forward ? p->run.stages : p->stage); s++)
+        if (s != p->stage && path->member[s] != h->path.member[s]) return false;  // that I am on it goes without saying
+    return forward ? until == h->forward_to : until >= h->back_to;
 }
 
 void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
