@@ -31,6 +31,14 @@ static void sent(peer *p, sending *s, member_id to) {
     s->deadline_ns = p->now + (s->by != 0 ? s->carried_ns : timing_accept_limit(link, p->run.activation_bytes) * (1 + before));
 }
 
+// When it is sent again, the copy before lies on that line still; but not if it went by way of somebody, or if the link has fallen.
+static bool pass_on(peer *p, sending *s, member_id to, blob_id blob) {
+    if (s->state == SEND_SENT && (s->by != 0 || s->links != links_of(p, to))) s->state = SEND_NONE;
+    if (!parcel_send(p, s, to, blob)) return false;
+    sent(p, s, to);
+    return true;
+}
+
 static void wait_for_somebody(peer *p, sending *s) {
     if (s->state != SEND_WAITING) s->waiting_since_ns = p->now;
     s->state = SEND_WAITING;
@@ -68,8 +76,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->path = h->path;
     body->path.member[p->stage] = p->me;
     for (uint32_t i = 1; i < h->ahead_count; i++) body->ahead[body->ahead_count++] = h->ahead[i];
-    if (!parcel_send(p, &h->on, to, h->y)) return false;
-    sent(p, &h->on, to);
+    if (!pass_on(p, &h->on, to, h->y)) return false;
     flow_sent(&p->flow, to);
     return true;
 }
@@ -149,10 +156,7 @@ void send_backward(peer *p, uint32_t m) {
     body->repair = h->repair || h->back_to > 0 || p->has_close;
     body->hash = h->dx_hash;
     body->path = h->path;
-    if (member_at(p, to, (uint16_t)(p->stage - 1)) && parcel_send(p, &h->back, to, h->dx)) {
-        sent(p, &h->back, to);
-        return;
-    }
+    if (member_at(p, to, (uint16_t)(p->stage - 1)) && pass_on(p, &h->back, to, h->dx)) return;
     h->back.state = SEND_LOST;
     h->back.to = to;
     h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
@@ -174,10 +178,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
-    if (member_at(p, to, last) && parcel_send(p, &o->back, to, o->gradient)) {
-        sent(p, &o->back, to);
-        return;
-    }
+    if (member_at(p, to, last) && pass_on(p, &o->back, to, o->gradient)) return;
     o->back.state = SEND_LOST;
     o->back.deadline_ns = p->now + TIMING_REPEAT_NS;
 }
