@@ -127,12 +127,14 @@ static void join_if_whole(peer *p, arrival *a) {
 
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
-    bool mine = piece->to == p->me;
-    bool good = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count) && member_live(p, piece->origin);
-    if (good && !mine) carry_on(p, msg, blob, bytes);
-    arrival *a = good && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
-    if (a == NULL || a->joining || (a->count != 0 && a->count != piece->count) || a->piece[piece->index] != 0) {
-        if (good && mine && a == NULL && run_goes_on(p)) refuse(p, piece->origin, piece->serial);
+    bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
+    bool fits = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count);
+    arrival *a = alive && fits && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
+    bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
+    bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
+    if (!taken) {
+        if (alive && fits && !mine) carry_on(p, msg, blob, bytes);
+        else if (alive && !twice && (mine ? run_goes_on(p) : msg->sender == piece->origin)) refuse(p, piece->origin, piece->serial);
         peer_release(p, &blob);
         return;
     }
@@ -215,7 +217,7 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
 
 static bool is_over(const peer *p, const arrival *a) {
     bool late = !run_goes_on(p) || (a->announced && a->iteration != p->iteration);
-    return p->me == 0 || a->me != p->me || a->fence != p->past.fence || !member_live(p, a->origin) || (!a->joining && (late || p->now >= a->touched_ns + forget_ns));
+    return p->me == 0 || a->me != p->me || a->fence != p->past.fence || !member_live(p, a->origin) || (!a->joining && late);
 }
 
 void parcels_tick(peer *p) {
@@ -223,7 +225,9 @@ void parcels_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
         arrival *a = &p->arrival[i];
         if (a->origin == 0) continue;
-        if (is_over(p, a)) arrival_clear(p, a);
+        bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + forget_ns;
+        if (forgotten && a->announced) refuse(p, a->origin, a->serial);  // it may trust the line for longer
+        if (over || forgotten) arrival_clear(p, a);
         else if (a->announced && !a->joining && a->got == a->count) join_if_whole(p, a);
     }
 }

@@ -30,6 +30,7 @@ typedef struct world {
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
+    uint32_t refused;  // whom it has sent UNCARRIED last
     uint32_t sent[MESSAGE_KINDS];
     message probe[MOST];  // by whom it is to; what it has not answered is `probed`
     bool probed[MOST];
@@ -79,6 +80,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
+        if (out.message_kind == MESSAGE_UNCARRIED) w->refused = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
@@ -86,14 +88,15 @@ static inline void step(world *w, const event *e) {
     do_job(w);
 }
 
-static inline void deliver(world *w, uint32_t from, message *m, bool tensor) {
-    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m};
+static inline void deliver_bytes(world *w, uint32_t from, message *m, uint64_t bytes) {
+    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m, .blob_bytes = bytes};
     m->sender = from;
     m->log_position = w->log;
-    if (tensor) e.blob = 1000 + ++w->blobs;
-    if (tensor) e.blob_bytes = BYTES;
+    if (bytes > 0) e.blob = 1000 + ++w->blobs;
     step(w, &e);
 }
+
+static inline void deliver(world *w, uint32_t from, message *m, bool tensor) { deliver_bytes(w, from, m, tensor ? BYTES : 0); }
 
 static inline uint64_t append(world *w, log_entry entry) {
     message m = {.kind = MESSAGE_LOG, .u.log = {.previous = w->log, .entry = entry}};
