@@ -361,5 +361,7 @@ void net_look(const net *n, net_totals *out) {
         if (l->fallen) continue;  // counted when it was settled, or is about to be
         stats_of(l, &stats);
         add_stats(&out->bytes, &stats);
+        out->bytes.control_queued += stats.control_queued;
+        out->bytes.bulk_queued += stats.bulk_queued;
     }
 }

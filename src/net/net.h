@@ -139,7 +139,7 @@ typedef struct net_stats {
 
 // False when there is no link to `id`.
 bool net_link_stats(const net *n, const braid_id *id, net_stats *out);
-// Sums over all links that ever were, and connections refused or failed before they were links.
+// Sums over all links that ever were (what waits: over those that are), and connections refused or failed before they were links.
 typedef struct net_totals {
     net_stats bytes;
     uint64_t links, failed;

@@ -83,6 +83,12 @@ static const char *message_fault(node *n, const uint8_t *bytes, size_t count, co
     return NULL;
 }
 
+static uint64_t bytes_waiting(const node *n) {
+    net_totals totals;
+    net_look(n->net, &totals);
+    return totals.bytes.bulk_queued;
+}
+
 static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token) {
     node *n = context;
     const char *wrong = message_fault(n, bytes, count, payload, payload_bytes);
@@ -94,7 +100,9 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
     }
     if (fault_at_message(&n->die_at, &n->msg) == FAULT_DIE_NOW) fault_die();
     measure_message(&n->measure, payload_bytes);
-    node_feed(n, &(event){.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes});
+    event e = {.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes};
+    if (n->msg.kind == MESSAGE_CARRY) e.waiting_bytes = bytes_waiting(n);
+    node_feed(n, &e);
 }
 
 static braid_err describe(node *n, const net_run *told, braid_error *error) {

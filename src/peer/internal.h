@@ -24,6 +24,7 @@ enum {
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_ARRIVALS = 32,         // tensors on their way that somebody carries
+    PEER_MOST_CARRIED = 32,         // tensors, as bytes that wait on its lines: a carrier takes no more
     PEER_MAX_SHADOWS = 4,           // of one stage
     PEER_KEPT_FORMER = 64,
     PEER_KEPT_CHECKPOINTS = 4,      // the newest that the log names
@@ -551,6 +552,7 @@ struct peer {
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns, wasted;
     uint64_t carried, carried_bytes;
+    uint64_t waiting_bytes; // of the event under way
     uint64_t deadline;
     message scratch;        // being composed
     message received;       // a local one being decoded

@@ -88,8 +88,9 @@ static void refuse(peer *p, member_id origin, uint32_t serial) {
 static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     if (msg->sender != piece->origin) return;  // one carrier is enough
+    bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
+    if (room && peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
     else refuse(p, piece->origin, piece->serial);
 }
 

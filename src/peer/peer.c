@@ -423,6 +423,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     p->effect_count = p->effect_next = 0;
     p->outbox_bytes = 0;
     p->step_appends = 0;
+    p->waiting_bytes = e->waiting_bytes;
     p->deadline = p->now + TIMING_HEARTBEAT_NS;
     handle(p, e);
     log_progress(p);

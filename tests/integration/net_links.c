@@ -76,6 +76,9 @@ static void test_payloads_arrive_whole(void **state) {
         for (size_t j = 0; j < sizes[i]; j += 4093) sum = (uint8_t)(sum + bytes[j]);
         all += sizes[i];
     }
+    net_totals totals;
+    net_look(a.net, &totals);
+    assert_int_equal(totals.bytes.bulk_queued, all);
     harness_until(&loop, &b.payloads, COUNT);
     harness_until(&loop, &a.sents, COUNT);
     assert_int_equal(b.payload_bytes, all);
@@ -86,6 +89,8 @@ static void test_payloads_arrive_whole(void **state) {
     assert_int_equal(stats.bulk_out, all);
     assert_int_equal(stats.bulk_queued, 0);
     assert_true(stats.rtt_ns > 0);
+    net_look(a.net, &totals);
+    assert_int_equal(totals.bytes.bulk_queued, 0);
     free(bytes);
 }
 

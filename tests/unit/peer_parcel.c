@@ -1,7 +1,7 @@
 // Tensors that somebody carries, in pieces: at the receiver and at the carrier.
 #include "peer_world.h"
 
-enum { PIECES = 2, PIECE_BYTES = BYTES / PIECES, SERIAL = 77 };
+enum { PIECES = 2, PIECE_BYTES = BYTES / PIECES, SERIAL = 77, MOST_CARRIED = 32 };
 
 // A relay that has an owner before it and another relay of its stage beside it.
 static void open_relay(world *w) {
@@ -83,11 +83,27 @@ static void test_a_piece_of_another_size_is_refused(void **state) {
     free(w.p);
 }
 
+static void test_a_carrier_takes_no_more_than_its_lines_do(void **state) {
+    (void)state;
+    world w = {.waiting_bytes = (uint64_t)MOST_CARRIED * BYTES - PIECE_BYTES};
+    open_relay(&w);
+    piece(&w, 0, 2, 0, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    w.waiting_bytes++;
+    piece(&w, 0, 2, 1, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 1);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    assert_int_equal(w.refused, 1);
+    assert_int_equal(under_way(&w), 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_sends_is_told_what_is_forgotten),
         cmocka_unit_test(test_stray_pieces_are_forgotten),
         cmocka_unit_test(test_a_piece_of_another_size_is_refused),
+        cmocka_unit_test(test_a_carrier_takes_no_more_than_its_lines_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ typedef struct world {
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
     uint32_t refused;  // whom it has sent UNCARRIED last
+    uint64_t waiting_bytes;  // in the host
     uint32_t sent[MESSAGE_KINDS];
     message probe[MOST];  // by whom it is to; what it has not answered is `probed`
     bool probed[MOST];
@@ -89,7 +90,7 @@ static inline void step(world *w, const event *e) {
 }
 
 static inline void deliver_bytes(world *w, uint32_t from, message *m, uint64_t bytes) {
-    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m, .blob_bytes = bytes};
+    event e = {.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m, .blob_bytes = bytes, .waiting_bytes = w->waiting_bytes};
     m->sender = from;
     m->log_position = w->log;
     if (bytes > 0) e.blob = 1000 + ++w->blobs;
