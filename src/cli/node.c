@@ -14,7 +14,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
-    bool lead, anew, data, json, supervised, measure, shadow;
+    bool lead, anew, data, json, supervised, measure, shadow, carry;
     uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
@@ -136,7 +136,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
-        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -184,7 +184,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.threads = 1, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
+    node_flags f = {.threads = 1, .carry = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
@@ -202,6 +202,7 @@ int cli_node(int argc, char **argv) {
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint; with --join: what it has of the run's state is not fetched"},
         {"upload-share", OPTION_COUNT, &f.upload_share, .unit = "PERCENT", .help = "most of this machine's line for peers that fetch state while the run goes on", .min = 1, .max = 100},
+        {"carry", OPTION_SWITCH, &f.carry, .help = "carry tensors between others whose line is slow; --no-carry: nothing but what is this peer's"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "a temporary file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log: a majority of them must live; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "keep another stage's state as well, in a process beside this one: the run then outlives that stage"},

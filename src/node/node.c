@@ -140,6 +140,7 @@ static void core_config(node *n, peer_config *config) {
         .kind = kind_of(n), .capacity = n->capacity,
         .store = n->log_store, .voters = (uint16_t)n->config.voters, .share = (uint16_t)n->config.share,
         .has_checkpoint = n->config.resume != NULL, .upload_percent = (uint8_t)n->config.upload_percent, .carried_percent = (uint8_t)n->config.carried_percent,
+        .carries_nothing = n->config.carries_nothing,
     };
     if (n->data) config->text = train_data_hash(n->data);
     config->host = n->config.beside;

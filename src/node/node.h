@@ -63,6 +63,7 @@ typedef struct node_config {
     uint64_t max_memory;            // bytes, 0: no cap
     bool supervised;                // commands come on standard input, and its end is ours
     fault die_at;
+    bool carries_nothing;           // of others' tensors
     uint32_t carried_percent;       // of tensors that go by way of somebody however quick the line is; 0 outside of tests
     bool measure;
     const char *trace;              // file for node/trace.h; NULL: none

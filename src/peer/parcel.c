@@ -90,7 +90,7 @@ static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) 
     if (msg->sender != piece->origin) return;  // one carrier is enough
     bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (room && peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
+    if (room && !p->config.carries_nothing && peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
     else refuse(p, piece->origin, piece->serial);
 }
 

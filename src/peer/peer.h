@@ -123,6 +123,7 @@ typedef struct peer_config {
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
     uint32_t mutants;           // of peer_mutant; 0 outside of tests
     uint8_t carried_percent;    // of tensors that go by way of somebody however quick the line is; 0 outside of tests
+    bool carries_nothing;       // of others' tensors
     peer_view_mutant view_mutant;
 } peer_config;
 

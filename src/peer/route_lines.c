@@ -189,6 +189,7 @@ void route_lines_tell(peer *p) {
     r->told = lines;
     r->told_to = everybody;
     r->told_ns = p->now;
+    for (uint32_t i = 0; i < lines.count && p->config.carries_nothing; i++) lines.line[i].way = 0;  // nobody asks who does not say
     for (uint32_t i = 0; i < p->member_count; i++) {
         if (!stands(p, &p->members[i])) continue;
         peer_compose(p, MESSAGE_LINES)->u.lines = lines;

@@ -64,6 +64,7 @@ typedef struct scenario_peer {
     bool data;                      // a data peer (stage 0), else a relay
     uint16_t stage;                 // SCENARIO_ANY_STAGE: wherever the leader puts it
     uint32_t capacity;              // microbatches it holds at once, 1 ..
+    bool carries_nothing;           // of others' tensors
     uint32_t machine;               // index into scenario.machine; every peer has one, most have it for themselves
     uint32_t threads;               // cores it uses while it computes, 1 .. its machine's
     uint64_t forward_ns;            // of one microbatch, 0: from `flops` (scenario_cost_ns knows)

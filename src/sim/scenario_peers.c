@@ -60,6 +60,7 @@ typedef struct peer_entry {
     const yaml_node *item, *role, *stage, *machine, *place, *start;
     char where[SCENARIO_MAX_WHERE];
     uint32_t count;
+    bool carries;
     scenario_peer peer;
     scenario_machine own;  // of a peer that names none
 } peer_entry;
@@ -73,6 +74,7 @@ static braid_err read_entry_keys(const scenario_reader *r, peer_entry *e) {
         {"role", KEY_NODE, &e->role, 0, 0},
         {"stage", KEY_NODE, &e->stage, 0, 0},
         {"capacity", KEY_COUNT, &p->capacity, 1, SCENARIO_MAX_MICROBATCHES},
+        {"carries", KEY_SWITCH, &e->carries, 0, 0},
         {"threads", KEY_COUNT, &p->threads, 1, SCENARIO_MAX_CORES},
         {"gflops", KEY_GIGA, &p->flops, MIN_GFLOPS, MAX_GFLOPS},
         {"forward_ms", KEY_MS, &p->forward_ns, 0.001, MAX_WORK_MS},
@@ -246,10 +248,12 @@ static braid_err read_entry(const scenario_reader *r, const yaml_node *item, uin
     *e = (peer_entry){
         .item = item,
         .count = 1,
+        .carries = true,
         .peer = {.threads = 1},
         .own = {.place = SCENARIO_NOWHERE, .up_bps = r->up_bps, .down_bps = r->down_bps, .latency_ns = r->line_ns}};
     scenario_where(item, "peers", index, e->where);
     braid_err code = read_entry_keys(r, e);
+    e->peer.carries_nothing = !e->carries;
     if (code == BRAID_OK) code = read_role(r, e);
     if (code == BRAID_OK) code = check_entry(r, e);
     if (code == BRAID_OK) code = read_stage(r, e);

@@ -21,7 +21,7 @@ static const char head[] =
     "peers:\n"
     "- {name: d, role: data, gflops: 5000, capacity: 8}\n"
     "- {name: a, stage: 1, gflops: 5000, capacity: 4}\n"
-    "- {name: b, stage: 2, count: 3, gflops: 5000, capacity: 4}\n";
+    "- {name: b, stage: 2, count: 3, gflops: 5000, capacity: 4%s}\n";
 static const char own_lines[] = "links: {latency_ms: 10, mbps: 100, pairs: [{between: [d, a], mbps: 10}]}\n";
 static const char house_lines[] = "links: {latency_ms: 10, up_mbps: 20, down_mbps: 100}\n";
 
@@ -34,9 +34,10 @@ static scenario *parse(const char *text) {
 }
 
 // Seconds of the iterations but the first, in which lines are not known yet; and how much went over lines.
-static double run(const char *more, sim_swarm_report *out) {
+static double run_among(const char *carriers, const char *more, sim_swarm_report *out) {
     char text[2048];
-    snprintf(text, sizeof text, "%s%s", head, more);
+    snprintf(text, sizeof text, head, carriers);
+    strncat(text, more, sizeof text - strlen(text) - 1);
     scenario *s = parse(text);
     braid_error error = {0};
     const sim_swarm_options options = {.check = SIM_CHECK_RULES, .replay = "the command"};
@@ -48,6 +49,8 @@ static double run(const char *more, sim_swarm_report *out) {
     scenario_free(s);
     return seconds;
 }
+
+static double run(const char *more, sim_swarm_report *out) { return run_among("", more, out); }
 
 static double bytes_up(const sim_swarm_report *r) {
     double bytes = 0;
@@ -99,7 +102,18 @@ static void test_nobody_carries_in_vain(void **state) {
     sim_swarm_report_free(&round);
 }
 
+// Those who could carry do not wish to, and nobody tries.
+static void test_nobody_asks_who_carries_nothing(void **state) {
+    (void)state;
+    sim_swarm_report straight, round;
+    run_with(own_lines, "routing: swarm\n", &straight);
+    run_among(", carries: false", own_lines, &round);
+    assert_true(bytes_up(&round) < 1.05 * bytes_up(&straight));
+    sim_swarm_report_free(&straight);
+    sim_swarm_report_free(&round);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors_go_round_a_slow_line), cmocka_unit_test(test_carriers_die), cmocka_unit_test(test_nobody_carries_in_vain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors_go_round_a_slow_line), cmocka_unit_test(test_nobody_asks_who_carries_nothing), cmocka_unit_test(test_carriers_die), cmocka_unit_test(test_nobody_carries_in_vain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,12 +98,27 @@ static void test_a_carrier_takes_no_more_than_its_lines_do(void **state) {
     free(w.p);
 }
 
+static void test_who_carries_nothing_says_so(void **state) {
+    (void)state;
+    world w = {.carries_nothing = true};
+    open_relay(&w);
+    piece(&w, 0, 2, 0, PIECE_BYTES);
+    assert_int_equal(w.sent[MESSAGE_CARRY], 0);
+    assert_int_equal(w.sent[MESSAGE_UNCARRIED], 1);
+    announce(&w, 0);
+    w.busy = true;
+    for (uint16_t i = 0; i < PIECES; i++) piece(&w, 0, 3, i, PIECE_BYTES);
+    assert_int_equal(w.work.kind, JOB_JOIN);  // its own it takes
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_sends_is_told_what_is_forgotten),
         cmocka_unit_test(test_stray_pieces_are_forgotten),
         cmocka_unit_test(test_a_piece_of_another_size_is_refused),
         cmocka_unit_test(test_a_carrier_takes_no_more_than_its_lines_do),
+        cmocka_unit_test(test_who_carries_nothing_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,7 @@ typedef struct world {
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
+    bool carries_nothing;
     uint32_t refused;  // whom it has sent UNCARRIED last
     uint64_t waiting_bytes;  // in the host
     uint32_t sent[MESSAGE_KINDS];
@@ -116,7 +117,8 @@ static inline void admit(world *w, uint32_t number, member_kind kind, uint16_t s
 static inline void own(world *w, uint16_t slot, member_id who) { w->owner_term[slot] = append(w, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = slot, .member = who}}); }
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
-    const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1"};
+    const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1",
+                                .carries_nothing = w->carries_nothing};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));

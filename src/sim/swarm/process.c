@@ -267,7 +267,7 @@ static void node_config(const swarm *w, uint32_t who, sim_node *n) {
     n->random.state = rng_seed(rng_seed(w->s->seed, p->name_hash), p->life);
     n->config = (peer_config){.self = p->id, .kind = p->s->data ? MEMBER_DATA : MEMBER_RELAY, .leader = p->leader, .leader_id = w->peer[w->leader].id,
                               .capacity = p->s->capacity, .upload_percent = (uint8_t)(w->s->upload_percent ? w->s->upload_percent : PEER_UPLOAD_PERCENT), .random_seed = rng_next(&n->random),
-                              .view_mutant = (peer_view_mutant)w->options->view_mutant};
+                              .carries_nothing = p->s->carries_nothing, .view_mutant = (peer_view_mutant)w->options->view_mutant};
     if (!p->s->data && p->s->stage != SCENARIO_ANY_STAGE) n->config.stage = p->s->stage;
     snprintf(n->config.address, sizeof n->config.address, "peer-%u:1", who);
     snprintf(n->config.leader_address, sizeof n->config.leader_address, "peer-%u:1", w->leader);
