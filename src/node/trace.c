@@ -14,12 +14,6 @@ static const char *const log_names[LOG_KINDS] = {
     [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_SHARE] = "share", [LOG_PROMOTE] = "promote", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
 };
 
-static const char *const tell_names[TELL_KINDS] = {
-    [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started",
-    [TELL_ITERATION] = "iteration", [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover",
-    [TELL_TRANSFER] = "transfer", [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader", [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt", [TELL_ROLLED_BACK] = "rolled-back",
-};
-
 #define NUMBER(x) ((unsigned long long)(x))
 
 static void trace_id(FILE *out, const braid_id *id) { fprintf(out, " %02x%02x%02x", id->bytes[0], id->bytes[1], id->bytes[2]); }
@@ -130,7 +124,7 @@ void trace_effect(FILE *out, const effect *e, message *scratch) {
         break;
     case EFFECT_APPEND: fprintf(out, "append %s %llu", log_names[e->entry->kind], NUMBER(e->entry->index)); break;
     case EFFECT_RELEASE: fprintf(out, "release"); break;
-    case EFFECT_TELL: fprintf(out, "tell %s t %llu member %llu stage %u m %u", tell_names[e->tell.kind], NUMBER(e->tell.iteration), NUMBER(e->tell.member), e->tell.stage, e->tell.m); break;
+    case EFFECT_TELL: fprintf(out, "tell %s t %llu member %llu stage %u m %u", tell_name(e->tell.kind), NUMBER(e->tell.iteration), NUMBER(e->tell.member), e->tell.stage, e->tell.m); break;
     case EFFECT_EXIT: fprintf(out, "exit%s", e->failed ? " failed" : ""); break;
     default: break;
     }

@@ -502,6 +502,17 @@ uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t ca
     return count;
 }
 
+const char *tell_name(tell_kind kind) {
+    static const char *const names[TELL_KINDS] = {
+        [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started", [TELL_ITERATION] = "iteration",
+        [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover", [TELL_TRANSFER] = "transfer",
+        [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
+        [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt",
+        [TELL_ROLLED_BACK] = "rolled-back",
+    };
+    return kind < TELL_KINDS ? names[kind] : "unknown";
+}
+
 const char *repair_phase_name(uint8_t phase) {
     static const char *const names[REPAIR_PHASES] = {"forward", "backward", "committed", "aggregation"};
     return phase < REPAIR_PHASES ? names[phase] : "unknown";

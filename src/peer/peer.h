@@ -213,6 +213,7 @@ typedef struct tell {
 // In which phase of its way a microbatch was when it had to be repaired.
 typedef enum repair_phase { REPAIR_FORWARD, REPAIR_BACKWARD, REPAIR_COMMITTED, REPAIR_AGGREGATION, REPAIR_PHASES } repair_phase;
 const char *repair_phase_name(uint8_t phase);
+const char *tell_name(tell_kind kind);
 
 typedef enum effect_kind {
     EFFECT_SEND,     // `bytes` (an encoded message) to `id`, with `blob` when not 0, or `blob_bytes` of it; bulk when it has a blob

@@ -231,8 +231,7 @@ static void add_job(line *l, const job *work) {
 }
 
 static void add_tell(line *l, const tell *what) {
-    static const char *const names[TELL_KINDS] = {"joined", "member", "expelled", "started", "iteration", "eval", "repair", "takeover", "suspect", "transfer", "checkpoint", "flows", "end", "refused", "leader", "awaited", "back", "promoted", "lied", "rolled back"};
-    line_add(l, "%s t=%" PRIu64 " #%" PRIu64 " s%u m=%u", what->kind < TELL_KINDS ? names[what->kind] : "?", what->iteration, what->member, what->stage, what->m);
+    line_add(l, "%s t=%" PRIu64 " #%" PRIu64 " s%u m=%u", tell_name(what->kind), what->iteration, what->member, what->stage, what->m);
     if (what->kind == TELL_REPAIR) line_add(l, " %s", repair_phase_name(what->phase));
     if (what->text) line_add(l, " %s", what->text);
 }
