@@ -1,7 +1,6 @@
 // Child processes of `braid up`: started, listened to, given commands, mourned.
 #include "cli/up_swarm.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -256,24 +255,6 @@ braid_err swarm_spawn(swarm *s, child_role role, braid_error *error) {
 }
 
 braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error) { return spawn(s, CHILD_DATA, gone->number, error); }
-
-braid_err swarm_open_keys(swarm *s, braid_error *error) {
-    const char *directory = getenv("TMPDIR");
-    if (!s->private_data) return BRAID_OK;
-    int written = snprintf(s->keys, sizeof s->keys, "%s/braid-up-XXXXXX", directory && *directory ? directory : "/tmp");
-    if (written < (int)sizeof s->keys && mkdtemp(s->keys)) return BRAID_OK;
-    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s", s->keys, strerror(errno));
-    s->keys[0] = '\0';
-    return BRAID_IO;
-}
-
-void swarm_close_keys(swarm *s) {
-    DIR *directory = s->keys[0] ? opendir(s->keys) : NULL;
-    if (!directory) return;
-    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-    rmdir(s->keys);
-}
 
 static void on_written(uv_write_t *request, int status) {
     (void)status;  // a child that is gone needs no commands

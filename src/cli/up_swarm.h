@@ -141,6 +141,7 @@ struct swarm {
     bool private_data;
     bool elastic;               // ... and it goes on without a data peer after a while
     char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities and, without --log, their logs; they come back with their texts
+    int keys_fd;                 // ... which is locked
     uint32_t stages;
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
@@ -165,9 +166,6 @@ struct swarm {
 braid_err swarm_spawn(swarm *s, child_role role, braid_error *error);
 // The data peer with its share of the private data, and its identity.
 braid_err swarm_spawn_again(swarm *s, const child *gone, braid_error *error);
-// With private data: where identities and logs are kept until the end, and their end.
-braid_err swarm_open_keys(swarm *s, braid_error *error);
-void swarm_close_keys(swarm *s);
 void child_command(child *c, const char *text);
 void child_kill(child *c);
 // Closes what is left of every child, which must be dead; call before the loop ends.
@@ -204,6 +202,11 @@ void chaos_take_stage(swarm *s, uint64_t number);
 void chaos_step(swarm *s);
 bool chaos_may_vote(const swarm *s, const child *c);
 uint32_t chaos_left(const swarm *s);
+
+// up_keys.c
+// With private data: where identities and logs are kept until the end, and their end.
+braid_err swarm_open_keys(swarm *s, braid_error *error);
+void swarm_close_keys(swarm *s);
 
 // up_measure.c
 // A child's line of figures; false: it is another one.

@@ -1,0 +1,86 @@
+// Where data peers with private data keep their identities, and without --log their logs, while `braid up` runs: a directory of its own, locked as
+// long as it lives. One that was killed leaves its directory behind; the next one removes what nobody has locked.
+#include "cli/up_swarm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char prefix[] = "braid-keys-";
+
+static const char *temporary(void) {
+    const char *directory = getenv("TMPDIR");
+    return directory && *directory ? directory : "/tmp";
+}
+
+static int open_locked(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+// Takes `fd`.
+static void directory_remove(const char *path, int fd) {
+    DIR *directory = fdopendir(fd);
+    if (!directory) {
+        close(fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) unlinkat(fd, entry->d_name, 0);
+    rmdir(path);
+    closedir(directory);
+}
+
+// Of this user only, and only if it is nobody's: who lives has it locked.
+static void remove_if_left(const char *name) {
+    char path[UP_MAX_KEY_PATH];
+    struct stat status;
+    if (snprintf(path, sizeof path, "%s/%s", temporary(), name) >= (int)sizeof path) return;
+    int fd = open_locked(path);
+    if (fd < 0) return;
+    if (fstat(fd, &status) == 0 && status.st_uid == geteuid()) directory_remove(path, fd);
+    else close(fd);
+}
+
+static void remove_left(void) {
+    DIR *all = opendir(temporary());
+    if (!all) return;
+    for (const struct dirent *entry; (entry = readdir(all)) != NULL;)
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0) remove_if_left(entry->d_name);
+    closedir(all);
+}
+
+// Another one that begins at the same time may take it for left behind before it is locked.
+static bool make_locked(swarm *s) {
+    struct stat here, there;
+    for (int tries = 0; tries < 10; tries++) {
+        int written = snprintf(s->keys, sizeof s->keys, "%s/%sXXXXXX", temporary(), prefix);
+        if (written >= (int)sizeof s->keys || !mkdtemp(s->keys)) return false;
+        s->keys_fd = open_locked(s->keys);
+        if (s->keys_fd < 0) continue;
+        if (fstat(s->keys_fd, &here) == 0 && stat(s->keys, &there) == 0 && here.st_ino == there.st_ino) return true;
+        close(s->keys_fd);
+    }
+    errno = EBUSY;
+    return false;
+}
+
+braid_err swarm_open_keys(swarm *s, braid_error *error) {
+    if (!s->private_data) return BRAID_OK;
+    remove_left();
+    if (make_locked(s)) return BRAID_OK;
+    braid_fail(error, BRAID_IO, "cannot make a directory for the data peers' keys, %.300s: %s", s->keys, strerror(errno));
+    s->keys[0] = '\0';
+    return BRAID_IO;
+}
+
+void swarm_close_keys(swarm *s) {
+    if (s->keys[0]) directory_remove(s->keys, s->keys_fd);
+}
