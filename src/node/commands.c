@@ -53,6 +53,13 @@ static bool watch_signal(node *n, uv_signal_t *handle, int number) {
     return uv_signal_start(handle, on_signal, number) == 0;
 }
 
+// A terminal that goes takes its leave for him who sat there; but not with nohup.
+static bool watch_hangup(node *n) {
+    struct sigaction now;
+    if (sigaction(SIGHUP, NULL, &now) != 0) return false;
+    return now.sa_handler == SIG_IGN || watch_signal(n, &n->hangup, SIGHUP);
+}
+
 static bool watch_supervisor(node *n) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (uv_pipe_init(&n->loop, &n->commands, 0) != 0) return false;
@@ -61,7 +68,7 @@ static bool watch_supervisor(node *n) {
 }
 
 braid_err node_watch(node *n, braid_error *error) {
-    bool good = watch_signal(n, &n->interrupt, SIGINT) && watch_signal(n, &n->terminate, SIGTERM);
+    bool good = watch_signal(n, &n->interrupt, SIGINT) && watch_signal(n, &n->terminate, SIGTERM) && watch_hangup(n);
     if (good && n->config.supervised) good = watch_supervisor(n);
     return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot listen to signals and commands");
 }

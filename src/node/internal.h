@@ -50,7 +50,7 @@ struct node {
 
     uv_loop_t loop;
     uv_timer_t deadline, ticking, retry;
-    uv_signal_t interrupt, terminate;
+    uv_signal_t interrupt, terminate, hangup;
     uv_pipe_t commands;
     char command[NODE_MAX_COMMAND], command_input[NODE_MAX_COMMAND];
     size_t command_bytes;

@@ -291,7 +291,8 @@ void node_stop_now(node *n) {
     log_file_close(n->log_file);
     n->log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,
-                          (uv_handle_t *)&n->interrupt, (uv_handle_t *)&n->terminate, (uv_handle_t *)&n->commands};
+                          (uv_handle_t *)&n->interrupt, (uv_handle_t *)&n->terminate, (uv_handle_t *)&n->hangup,
+                          (uv_handle_t *)&n->commands};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) close_handle(own[i], NULL);
 }
 

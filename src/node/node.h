@@ -72,7 +72,7 @@ typedef struct node_config {
 
 // Checks what can be checked before any peer is asked: configuration, text, memory, port.
 braid_err node_new(const node_config *config, node **out, braid_error *error);
-// Runs until the run is complete, the user ends it or it fails. The first SIGINT or SIGTERM drains, the second ends at
+// Runs until the run is complete, the user ends it or it fails. The first SIGINT, SIGTERM or SIGHUP drains, the second ends at
 // once.
 braid_err node_run(node *n, braid_error *error);
 void node_free(node *n);
