@@ -33,7 +33,7 @@ typedef struct world {
     bool carries_nothing;
     uint32_t refused;  // whom it has sent UNCARRIED last
     uint64_t waiting_bytes;  // in the host
-    uint32_t sent[MESSAGE_KINDS];
+    uint32_t sent[MESSAGE_KINDS], told[TELL_KINDS];
     message probe[MOST];  // by whom it is to; what it has not answered is `probed`
     bool probed[MOST];
     log_entry append[MOST];  // what it has put into its store, and not heard of yet
@@ -79,6 +79,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
         if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
+        if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
