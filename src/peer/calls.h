@@ -51,7 +51,7 @@ void log_open(peer *p);
 void log_progress(peer *p);                         // after anything that the consensus heard
 void log_stored(peer *p, const log_entry *entry);
 void log_vote_message(peer *p, uint32_t from, const message *msg);
-void on_log(peer *p, const message *msg);
+void on_log(peer *p, uint32_t from, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
 void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until);
 void log_send_addresses(peer *p, uint32_t contact_index);  // of the voters

@@ -476,7 +476,14 @@ struct peer {
     uint64_t recall_position;
     struct {
         uint64_t floor, until_ns;
+        uint64_t as_of;     // 0: none comes
+        uint32_t from;
     } afresh;               // a state comes, entry by entry, in place of what was known up to `floor`
+    struct {
+        uint64_t index;     // 0: there is none
+        uint64_t promoted;
+        log_member entry;
+    } before;               // what an earlier life of mine still is, as far as the log says
     struct {
         bool heard;         // it has said itself that it leads in this term
         uint64_t term;

@@ -167,6 +167,14 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         best = m->promoted;
         *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = m->id};
     }
+    if (p->before.index > after && p->before.index < best) {  // of myself, whom others know still
+        best = p->before.index;
+        *out = (log_entry){.kind = LOG_MEMBER, .u.member = p->before.entry};
+    }
+    if (p->before.promoted > after && p->before.promoted < best) {
+        best = p->before.promoted;
+        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = p->before.index};
+    }
     for (uint16_t s = 0; s < p->run.slots; s++) {
         if (p->owner_term[s] <= after || p->owner_term[s] >= best) continue;
         best = p->owner_term[s];
@@ -324,6 +332,7 @@ static void apply_committed(peer *p) {
     if (begins_afresh(p)) return;
     while (p->log_position < p->raft.committed && (entry = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
+        p->afresh.as_of = 0;
         apply(p, entry);
     }
 }
@@ -391,12 +400,15 @@ void log_compare(peer *p, uint64_t newest) {
     if (p->me != 0 && newest > p->log_position) ask_for_log(p);
 }
 
-static void start_afresh(peer *p) {
+static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
     if (p->me > p->join_floor) p->join_floor = p->me;
     members_forget(p);
     p->afresh.floor = p->log_position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
+    p->afresh.from = from;
+    p->afresh.as_of = as_of;
+    p->before.index = p->before.promoted = 0;
     p->log_position = 0;
     raft_afresh(&p->raft);
 }
@@ -414,7 +426,17 @@ static void take_addresses(peer *p, const log_voters *voters) {
     }
 }
 
-void on_log(peer *p, const message *msg) {
+// What a state leaves out meant nothing any more when that was told, and may mean something to one of another time.
+static bool follows(peer *p, uint32_t from, const message *msg) {
+    const message_log *body = &msg->u.log;
+    if (body->previous != p->log_position) return false;
+    if (p->afresh.as_of != 0 && from == p->afresh.from && msg->log_position == p->afresh.as_of) return true;
+    if (body->entry.kind == LOG_BASE || body->entry.index != p->log_position + 1) return false;
+    p->afresh.as_of = 0;
+    return true;
+}
+
+void on_log(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
     if (body->entry.kind == LOG_VOTERS && body->previous == body->entry.index) {
         take_addresses(p, &body->entry.u.voters);
@@ -422,9 +444,9 @@ void on_log(peer *p, const message *msg) {
     }
     // of a state the first entries are older than what is known here, the last ones are not
     if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
-    if (body->reset) start_afresh(p);
+    if (body->reset) start_afresh(p, from, msg->log_position);
     // a state names only who is left: behind another state of mine its entries would leave the dead among the living
-    if (body->previous != p->log_position) {
+    if (!follows(p, from, msg)) {
         ask_for_log(p);
         return;
     }

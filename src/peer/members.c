@@ -163,8 +163,13 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
 
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
-    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) return;  // an earlier life
     if (entry->stage >= p->run.stages) return;
+    if (self) p->before.index = p->before.promoted = 0;
+    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) {
+        p->before.index = index;
+        p->before.entry = *entry;
+        return;
+    }
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
@@ -273,6 +278,7 @@ static void drop(peer *p, member *m, uint8_t reason) {
 
 void member_remove(peer *p, member_id id, uint8_t reason) {
     member *m = member_find(p, id);
+    if (id == p->before.index) p->before.index = p->before.promoted = 0;
     if (m == NULL) return;
     tell_expelled(p, m, reason);
     drop(p, m, reason);

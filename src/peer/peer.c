@@ -347,7 +347,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;
-    case MESSAGE_LOG: on_log(p, msg); break;  // it holds, whichever of them says it
+    case MESSAGE_LOG: on_log(p, from, msg); break;  // it holds, whichever of them says it
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
     case MESSAGE_LEADER: on_leader(p, msg); break;

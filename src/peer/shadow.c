@@ -13,6 +13,7 @@ enum {
 
 void shadow_promote(peer *p, uint64_t index, member_id who) {
     member *m = member_find(p, who);
+    if (who == p->before.index) p->before.promoted = index;
     if (m == NULL || !member_is_shadow(m)) return;
     m->stage = m->keeps;
     m->kind = MEMBER_RELAY;

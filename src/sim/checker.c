@@ -112,6 +112,33 @@ static void check_way_back(sim_cluster *s, uint32_t node) {
     w->generation = v->generation;
 }
 
+static bool is_named(const member_id *who, uint32_t count, member_id member) {
+    for (uint32_t i = 0; i < count; i++)
+        if (who[i] == member) return true;
+    return false;
+}
+
+// I9: whoever has read the whole log knows who works in a stage, whether entry by entry or from a state that somebody sent.
+static void check_members(sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    sim_watch *w = &s->checker.watch[node];
+    bool whole = n->view.log_position == s->checker.committed;
+    if (whole && w->members_at == s->checker.committed) return;
+    w->members_at = whole ? s->checker.committed : 0;
+    if (!whole) return;
+    member_id who[SIM_MAX_LOG_MEMBERS];
+    uint32_t count = 0, others = 0;
+    for (uint16_t i = 0; i < s->c->stages; i++) count += peer_members(n->peer, i, &who[count], SIM_MAX_LOG_MEMBERS - count);
+    for (uint32_t i = 0; i < s->checker.members; i++) {
+        const sim_log_member *m = &s->checker.member[i];
+        bool own = id_equal(&m->entry.peer, &n->id) && m->member != n->view.member;  // of an earlier life
+        if (m->expelled || m->shadow || own) continue;
+        others++;
+        if (!is_named(who, count, m->member)) sim_fail(s, "I9: %s has read all of the log and does not know member #%llu", n->name, (unsigned long long)m->member);
+    }
+    if (count != others) sim_fail(s, "I9: %s has read all of the log and knows %u members who work, of %u", n->name, count, others);
+}
+
 void sim_check_step(sim_cluster *s, uint32_t node) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
@@ -128,6 +155,7 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
         w->left = n->worker && n->worker->stage == v->stage ? whole_version(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
+    check_members(s, node);
     w->member = v->member;
     w->last_version = v->version;
     w->last_log = v->log_position;

@@ -163,6 +163,12 @@ static bool loses_stages(const sim_case *c) {
     return false;
 }
 
+static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
+    for (uint32_t i = 0; i < node; i++)
+        if (s->node[i].returns && id_equal(&s->node[i].id, &s->node[node].id)) return true;
+    return false;
+}
+
 // Who is waited for comes back until it is let in, the owner of private data and whoever may be all that a stage has: when the only
 // one that it knows has died, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
@@ -174,6 +180,7 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
         bool orphan = n->alive && awaited && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
         if (!orphan || i == victim) continue;
         n->alive = false;
+        n->returns = came_back_where_it_was(s, i);
         sim_disk_crash(s, i);
         sim_link_die(s, i, false, false);
         restart_plan(s, i, &again);

@@ -118,6 +118,7 @@ typedef struct sim_watch {
     uint64_t reduced_iteration;
     bool ready, ever_ready;
     uint64_t last_version, last_log;
+    uint64_t members_at;                  // up to here its log was read when it was last asked who the members are
     uint64_t generation;
     uint64_t ready_since_ns;
     uint64_t window_ns, window_messages, window_ticks;  // this virtual second's

@@ -237,6 +237,41 @@ static void test_where_others_are_by_now(void **state) {
     free(w.p);
 }
 
+// Everybody has moved and nobody leads: a relay that has heard where a voter is by now says so to the next one.
+static void test_a_relay_says_where_voters_are(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 2, 1)};
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(2), .store = 7, .address = "old-2:1"}, {.id = name_of(4), .store = 8, .address = "old-4:1"}}}};
+    open_world(&w, 3, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_DATA, 0);
+    admit(&w, 3, MEMBER_RELAY, 1);
+    admit(&w, 4, MEMBER_DATA, 0);
+    append(&w, voters);
+    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 8, .address = "new-4:1"}};
+    deliver(&w, 4, &join, false);
+    snprintf(join.u.join.address, WIRE_MAX_ADDRESS, "new-2:1");
+    w.said = (message){.kind = MESSAGE_LOG};
+    deliver(&w, 2, &join, false);
+    assert_string_equal(w.said.u.log.entry.u.voters.voter[1].address, "new-4:1");
+    free(w.p);
+
+    world other = {.run = run_of(3, 2, 1)};
+    open_world(&other, 3, MEMBER_DATA);
+    admit(&other, 1, MEMBER_DATA, 0);
+    admit(&other, 2, MEMBER_DATA, 0);
+    admit(&other, 3, MEMBER_DATA, 0);
+    admit(&other, 4, MEMBER_DATA, 0);
+    append(&other, voters);
+    step(&other, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(4), .refused = true});
+    deliver(&other, 2, &w.said, false);
+    assert_string_equal(other.dialed[4], "new-4:1");
+    peer_view view;
+    peer_look(other.p, &view);
+    assert_int_equal(view.log_position, other.log);
+    free(other.p);
+}
+
 enum { VOTER = 3, BASE = 20 };
 
 static log_entry base_at(uint64_t index, uint32_t entries) {
@@ -283,6 +318,29 @@ static uint32_t tells_its_log(bool half_a_state) {
     return w.sent[MESSAGE_LOG] - before;
 }
 
+static uint64_t position_after(world *w, uint32_t from, uint64_t as_of, log_entry entry, uint64_t previous) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = previous, .reset = previous == 0, .entry = entry}};
+    peer_view view;
+    w->log = as_of;
+    deliver(w, from, &m, false);
+    peer_look(w->p, &view);
+    return view.log_position;
+}
+
+// What two send of different times goes together with nothing: what the later one leaves out the earlier one has told.
+static void test_states_are_not_mixed(void **state) {
+    (void)state;
+    world w = {0};
+    open_voter(&w);
+    log_entry first = {.kind = LOG_SHARE, .index = 1}, fourth = {.kind = LOG_SHARE, .index = 4}, fifth = {.kind = LOG_SHARE, .index = 5}, base = base_at(6, 0);
+    assert_int_equal(position_after(&w, 1, BASE + 5, first, 0), 1);
+    assert_int_equal(position_after(&w, 2, BASE + 6, fourth, 1), 1);
+    assert_int_equal(position_after(&w, 1, BASE + 5, fourth, 1), 4);
+    assert_int_equal(position_after(&w, 2, BASE + 6, fifth, 4), 5);  // nothing is left out
+    assert_int_equal(position_after(&w, 2, BASE + 6, base, 5), 5);   // what stood there may have been anything
+    free(w.p);
+}
+
 // Somebody leads whose log begins behind its store.
 static bool stores_its_state(bool half_a_state) {
     world w = {0};
@@ -310,8 +368,10 @@ static void test_half_a_state_is_not_stored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_others_are_by_now),
+        cmocka_unit_test(test_a_relay_says_where_voters_are),
         cmocka_unit_test(test_half_a_state_is_not_passed_on),
         cmocka_unit_test(test_half_a_state_is_not_stored),
+        cmocka_unit_test(test_states_are_not_mixed),
         cmocka_unit_test(test_a_shadow_brings_home),
         cmocka_unit_test(test_no_such_stage),
         cmocka_unit_test(test_an_answer_that_nobody_asked_for),

@@ -39,6 +39,7 @@ typedef struct world {
     log_entry append[MOST];  // what it has put into its store, and not heard of yet
     uint32_t appends;
     uint8_t stored;          // what kind of record was its last
+    message said;            // its last LOG
     char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
 } world;
 
@@ -82,6 +83,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
+        if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->said));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
         if (out.message_kind == MESSAGE_UNCARRIED) w->refused = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
