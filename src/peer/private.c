@@ -103,8 +103,8 @@ void private_lead(peer *p) {
         }
         if (its->missed_ns == 0) its->missed_ns = p->now;
         uint64_t until = its->missed_ns + p->run.patience_ns;
-        its->left_out |= p->now >= until;
-        if (!its->left_out) peer_wake_at(p, until);
+        if (p->now < until) peer_wake_at(p, until);
+        else its->left_out |= p->raft.last == p->log_position;  // its slots may be on their way to it
     }
 }
 
