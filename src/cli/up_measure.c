@@ -36,15 +36,15 @@ bool measure_line(child *c) {
 
 // ---- what the machine does
 
-// Processor time of everybody since the machine started, in seconds; 0: not known.
-static double busy_s(void) {
-    unsigned long long user, nice, kernel, idle, waiting, hard, soft, stolen;
+// Processor time that nobody has used since the machine started, in seconds; 0: not known.
+static double idle_s(void) {
+    unsigned long long idle, waiting;
     FILE *file = fopen("/proc/stat", "r");
     if (!file) return 0;
-    int read = fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &kernel, &idle, &waiting, &hard, &soft, &stolen);
+    int read = fscanf(file, "cpu %*s %*s %*s %llu %llu", &idle, &waiting);
     fclose(file);
-    if (read != 8) return 0;
-    return (double)(user + nice + kernel + hard + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
+    if (read != 2) return 0;
+    return (double)(idle + waiting) / (double)sysconf(_SC_CLK_TCK);
 }
 
 // Processor time of our processes, the dead ones' included.
@@ -60,11 +60,12 @@ static double ours_s(const swarm *s) {
     return all + (double)clock_thread_ns() * 1e-9;
 }
 
-// What is left of the machine when others have had their part: the time that neither idle nor we had was theirs.
-static double cores_left(double wall_s, double busy, double ours) {
-    double all = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    double others = wall_s > 0 && busy > ours ? (busy - ours) / wall_s : 0;
-    return all - others > LEAST_CORES ? all - others : LEAST_CORES;
+// What is left of the machine when others have had their part: what we had, and what nobody wanted. (What others had is not asked for: it
+// is counted in hundredths of a second, and where they have nearly everything, that is much of what is left.)
+static double cores_left(double wall_s, double idle, double ours) {
+    double all = (double)sysconf(_SC_NPROCESSORS_ONLN), left = wall_s > 0 ? (idle + ours) / wall_s : all;
+    if (left > all) left = all;
+    return left > LEAST_CORES ? left : LEAST_CORES;
 }
 
 static void cores_add(up_clock *c, double cores) {
@@ -80,11 +81,11 @@ static void cores_add(up_clock *c, double cores) {
 
 void measure_iteration_over(swarm *s) {
     up_clock *c = &s->clock;
-    double now = (double)clock_now_ns() * 1e-9, busy = busy_s(), ours = ours_s(s);
-    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(now - c->last_s, busy - c->busy_s, ours - c->ours_s));
+    double now = (double)clock_now_ns() * 1e-9, idle = idle_s(), ours = ours_s(s);
+    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(now - c->last_s, idle - c->idle_s, ours - c->ours_s));
     else c->start_s = now;
     c->last_s = now;
-    c->busy_s = busy;
+    c->idle_s = idle;
     c->ours_s = ours;
 }
 
@@ -93,11 +94,22 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The iterations' median: while somebody's loss is waited for, others have what we leave.
+// The iterations' median: while somebody's loss is waited for, others have what we leave. 0: no memory.
 static double cores_ours(const up_clock *c) {
     uint32_t count = c->seen - MEASURE_WARM_UP;
-    qsort(c->cores, count, sizeof *c->cores, by_size);
-    return c->cores[count / 2];
+    double *sorted = malloc(count * sizeof *sorted);
+    if (!sorted) return 0;
+    memcpy(sorted, c->cores, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, by_size);
+    double median = sorted[count / 2];
+    free(sorted);
+    return median;
+}
+
+static void put_cores(FILE *file, const up_clock *c) {
+    fputs("# Cores of each of these iterations:", file);
+    for (uint32_t i = 0; i < c->seen - MEASURE_WARM_UP; i++) fprintf(file, " %.3f", c->cores[i]);
+    fputs("\n", file);
 }
 
 // ---- what a message costs
@@ -177,15 +189,17 @@ braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
         return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
+    double cores = cores_ours(&s->clock);
+    if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
     if (!realpath(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
     FILE *file = fopen(s->measure, "w");
     if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
     const up_clock *c = &s->clock;
     uint64_t iterations = s->iteration - s->first, counted = c->seen - MEASURE_WARM_UP;
     loop_cost cost = loop_costs(s);
-    double cores = cores_ours(c);
     fprintf(file, "# Measured by braid up: %llu iterations of %.4f s each, %.2f cores for %u processes. Processor times; see docs/results/truth.md.\n",
             (unsigned long long)counted, (c->last_s - c->start_s) / (double)counted, cores, s->child_count);
+    put_cores(file, c);
     fprintf(file, "model: {run: %s}\niterations: %llu\nmachines: [{name: here, cores: %.3f}]\npeers:\n", run, (unsigned long long)iterations, cores);
     for (uint32_t i = 0; i < s->child_count; i++)
         if (s->children[i]->measured) put_peer(file, s, s->children[i], cost);

@@ -105,7 +105,7 @@ typedef struct loss {
 typedef struct up_clock {
     uint32_t seen;
     double start_s, last_s;
-    double busy_s, ours_s;   // processor time of everybody on this machine, and of our processes; as of `last_s`
+    double idle_s, ours_s;   // processor time that nobody has used on this machine, and that our processes have; as of `last_s`
     double *cores;           // [seen - MEASURE_WARM_UP], of `room`: what others left to us, by iteration
     uint32_t room;
 } up_clock;
