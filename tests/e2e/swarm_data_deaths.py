@@ -17,7 +17,11 @@ def main():
         alone = solo(run, done)
         expect(weights == alone, f"a data peer and the leader killed, {done} iterations: {weights} is not {alone}")
         expect(len(one.of("killed")) == 2, f"killed {len(one.of('killed'))}, not both")
-        expect(len(one.of("leader")) == 1, f"told who leads now {len(one.of('leader'))} times, not once")
+        # a relay that votes for the data peer that is gone may lead until the last data peer does
+        data = {event["peer"] for event in one.of("joined") if event["role"] == "data"} - {event["peer"] for event in one.of("killed")}
+        leaders = [event["peer"] for event in one.of("leader")]
+        expect(leaders and leaders[-1] in data, f"no data peer leads, but {leaders}")
+        expect(all(a != b for a, b in zip(leaders, leaders[1:])), f"told twice who leads now: {leaders}")
         expect([event["iteration"] for event in one.of("iteration")] == list(range(1, done + 1)), "an iteration was told twice, or not at all")
         expect(one.of("takeover"), "nobody is told who takes over")
 

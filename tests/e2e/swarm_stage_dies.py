@@ -11,8 +11,9 @@ def main():
     seed = seed_of_test()
     with workplace() as directory:
         run = write_run(directory, seed=seed, iterations=ENDLESS, warmup=2, data_peers=1, stages="[0, 2, 1]")
+        # late enough that the shadow, which joins when the run begins, has the state
         phase = ["forward", "backward", "committed", "weight"][seed % 4]
-        swarm = Braid("up", run, "--relays", "4", "--shadows", "1", "--kill", f"stage:2@iteration:6/{phase}")
+        swarm = Braid("up", run, "--relays", "4", "--shadows", "1", "--kill", f"stage:2@iteration:15/{phase}")
         swarm.wait_for("killed")
         killed = time.monotonic()
         swarm.wait_for("promoted")

@@ -113,7 +113,7 @@ class Braid:
             self.fail(f"no event {kind} {fields}")
         return event
 
-    def wait_until(self, condition, what, seconds=120):
+    def wait_until(self, condition, what, seconds=240):
         """What an event makes true; of an endless run, for else it may end first."""
         with self.changed:
             self.changed.wait_for(lambda: condition() or self.ended, seconds)
