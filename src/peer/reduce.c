@@ -250,7 +250,7 @@ static void collect_parts(peer *p, uint32_t g) {
             continue;
         }
         pull *q = pull_start(p, GET_PART, p->stage, part->member, segment_first(g), segment_count(p, g), p->iteration);
-        if (q == NULL) continue;  // it has enough to send; others need not wait for that
+        if (q == NULL) return;
         reduce_stir(p);
         q->part = i;
         q->round = a->begin.round;
