@@ -246,7 +246,7 @@ int bench_churn(int argc, char **argv) {
          .help = "what is to be smallest: the sum of costs, or the heaviest link (units times cost)"},
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
-        {"lazy", OPTION_COUNT, &lazy, .help = "rounds that a label waits which only became dearer", .max = 1000},
+        {"lazy", OPTION_COUNT, &lazy, .help = "rounds that news of a way waits at most", .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
     };
     options o = {.verb = "bench churn",

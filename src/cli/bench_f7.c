@@ -213,7 +213,7 @@ int bench_f7(int argc, char **argv) {
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every instance and every system's paths (JSON)"},
         {"hold", OPTION_COUNT, &hold, .help = "braid: rounds between two labels to one neighbour, 0: its default",
          .max = 1000},
-        {"lazy", OPTION_COUNT, &lazy, .help = "braid: rounds that a label waits which only became dearer",
+        {"lazy", OPTION_COUNT, &lazy, .help = "braid: rounds that news of a way waits at most",
          .max = 1000},
         {"path-limit", OPTION_COUNT, &path_limit, .help = "braid: longest path in a label, 0: its default",
          .max = ROUTER_MAX_PATH},

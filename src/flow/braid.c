@@ -63,7 +63,8 @@ static braid_label emptied(braid_label label) { return (braid_label){.half = lab
 
 static void forget_up(braid *b, uint32_t k, uint32_t slot) {
     braid_up *u = up_of(b, k, slot);
-    *u = (braid_up){.said_distance = BRAID_NOWHERE, .said_cost = BRAID_NOWHERE, .label = emptied(u->label)};
+    *u = (braid_up){.said_distance = BRAID_NOWHERE, .said_cost = BRAID_NOWHERE, .news_since = BRAID_NEVER_SINCE,
+                     .label = emptied(u->label)};
 }
 
 static void forget_down(braid *b, uint32_t k, uint32_t slot) {
@@ -210,6 +211,7 @@ static void tick(router *r) {
 // --- Messages and views ------------------------------------------------------------------------------------------------
 
 static void compose_label(const braid *b, const outgoing *from, router_message *out) {
+    if (from->extra == BRAID_NO_GAIN) return;
     const braid_commodity *c = &b->commodity[from->k];
     const braid_label *label = from->side == ROUTER_PREVIOUS ? &c->in : &c->out;
     out->cost = label->cost;

@@ -16,7 +16,9 @@
 enum {
     CROWD = 128,  // relays of the run; with more nobody drafts: prices of very many depend on each other
     COARSE = 8,   // per cent of a link's mean cost: gains left alone while a draft is to come
+    LARGE = 8,    // ... with one data peer, for the first EARLY delays: small changes before large ones are mostly undone by them
     // Delays.
+    EARLY = 40,
     CALM = 50,      // a data peer has had all that it wants for so long before it asks for a draft
     GIVE_UP = 400,  // ... or has not: there is no room for all, and no draft to come
     STILL = 80,     // no token is launched before the flow is kept ...
@@ -50,9 +52,15 @@ static uint32_t next_of(uint32_t era, era_kind kind) {
 
 bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
 
+static int64_t early_until(const braid *b) { return b->era_since + EARLY * b->r.config.delay; }
+
 int64_t braid_coarse_slack(const braid *b) {
-    bool coarse = braid_shares(&b->r.config) && b->tries > 0 && !b->shared && b->r.config.relays <= CROWD;
-    return b->r.config.slack + (coarse ? b->mean * COARSE / 100 : 0);
+    int64_t share = 0;
+    if (!braid_shares(&b->r.config))
+        share = b->r.now < early_until(b) ? LARGE : 0;
+    else if (b->tries > 0 && !b->shared && b->r.config.relays <= CROWD)
+        share = COARSE;
+    return b->r.config.slack + b->mean * share / 100;
 }
 
 bool braid_still(const braid *b) { return kind_of(b->era) == ERA_STILL; }
@@ -82,6 +90,7 @@ static void change_labels(braid *b) {
         forget_label(&d->label);
         u->said = u->said_stay = d->said = 0;
         u->said_cost = u->said_stay_cost = BRAID_NOWHERE;
+        u->news_since = BRAID_NEVER_SINCE;
         u->watches = d->watched = false;
     }
     for (uint32_t k = 0; k < b->r.commodities; k++) {
@@ -236,7 +245,10 @@ static void tick_draft(braid *b) {
 }
 
 void braid_mode_tick(braid *b) {
-    if (!braid_shares(&b->r.config)) return;
+    if (!braid_shares(&b->r.config)) {
+        if (b->r.now < early_until(b)) router_want(&b->r, early_until(b));
+        return;
+    }
     if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0)
         enter(b, 0, BRAID_TRIES, 0);  // whoever comes says what era it is
     else if (b->shared)

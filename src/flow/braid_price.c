@@ -100,7 +100,6 @@ static void follow_mean(braid *b) {
 }
 
 void braid_adjust_price(braid *b) {
-    if (!braid_shares(&b->r.config)) return;
     follow_mean(b);
     if (!braid_priced(b)) return;
     int32_t load = braid_load(b), over = load - (int32_t)b->r.config.capacity;

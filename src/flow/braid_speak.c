@@ -36,10 +36,11 @@ static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
     return distance;
 }
 
-static void post_label(braid *b, uint32_t k, router_peer to, router_side side) {
+static outgoing *post_label(braid *b, uint32_t k, router_peer to, router_side side) {
     outgoing *o = router_post(&b->r, to, ROUTER_LABEL);
     o->k = (uint8_t)k;
     o->side = (uint8_t)side;
+    return o;
 }
 
 // With one data peer the empty walk costs nothing; with prices there is no way.
@@ -62,18 +63,50 @@ static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
     return value < u->said_cost - braid_grain(b);
 }
 
-// With one data peer: a way that became dearer is tried in vain at worst, so who hears of it may do so later, with what else comes
-// up until then. Most of what is said at once is taken back soon: labels look for another way by and by.
-static bool in_may_wait(braid *b, uint32_t k, const braid_up *u) {
-    int64_t until = u->said_at + b->r.config.lazy * b->r.config.delay;
-    if (u->said_cost >= BRAID_NOWHERE || b->commodity[k].in.cost < u->said_cost || b->r.now >= until) return false;
+// With several data peers only a way that became dearer waits: it is tried in vain at worst, so who hears of it may do so later, with
+// what else comes up until then.
+static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
+    return u->said_cost >= BRAID_NOWHERE || cost < u->said_cost ? b->r.now : u->said_at + b->r.config.lazy * b->r.config.delay;
+}
+
+// With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
+// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one.
+static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link) {
+    if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
+    int64_t cost = link < b->mean ? link : b->mean;
+    return u->news_since + b->r.config.lazy * (b->r.config.delay * cost / b->mean);
+}
+
+static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
+    if (b->r.config.lazy < 0) return false;
+    bool missing = cost < -worth_of_unit(b) / 2;  // on the walk a unit more would find its way
+    int64_t until = braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link);
+    if (b->r.now >= until) return false;
     router_want(&b->r, until);
     return true;
 }
 
-static bool tell_in(braid *b, uint32_t k, braid_up *u, router_peer to) {
+// A walk that gains nothing once it has paid for the link is no use at its other end: that hears of none.
+static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
-    if (u->said == c->in_hash || (b->shared ? !in_is_news(b, k, u) : in_may_wait(b, k, u))) return false;
+    braid_up *u = up_of(b, k, slot);
+    int64_t link = link_cost(b, ROUTER_PREVIOUS, slot);
+    bool useless = !braid_shares(&b->r.config) && !b->worst && c->in.cost + link >= 0;
+    uint64_t word = useless ? 0 : c->in_hash;
+    if (u->said == word) u->news_since = BRAID_NEVER_SINCE;
+    if (u->said == word || in_may_wait(b, u, link, c->in.cost)) return false;
+    post_label(b, k, to, ROUTER_PREVIOUS)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
+    u->said = word;
+    u->said_cost = c->in.cost;
+    u->said_at = b->r.now;
+    u->news_since = BRAID_NEVER_SINCE;
+    return true;
+}
+
+static bool tell_in_at_prices(braid *b, uint32_t k, uint32_t slot, router_peer to) {
+    const braid_commodity *c = &b->commodity[k];
+    braid_up *u = up_of(b, k, slot);
+    if (u->said == c->in_hash || !in_is_news(b, k, u)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS);
     u->said = c->in_hash;
     u->said_cost = label_value(b, &c->in);
@@ -117,7 +150,7 @@ static bool speak_to_previous(braid *b, uint32_t k) {
         braid_up *u = up_of(b, k, slot);
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!concerns(&b->r, to, k)) continue;
-        if (!rest) spoke |= tell_in(b, k, u, to);
+        if (!rest) spoke |= b->shared ? tell_in_at_prices(b, k, slot, to) : tell_in(b, k, slot, to);
         spoke |= tell_stay(b, k, slot, to);
         spoke |= tell_advert(b, k, u, to, distance, room);
     }

@@ -67,7 +67,7 @@ typedef struct router_config {
     // braid
     int64_t slack;        // gains of less than this per link are left alone; costs that differ in it are exact
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
-    int64_t lazy;         // delays that a label waits which only became dearer (0: ROUTER_LAZY, below 0: none)
+    int64_t lazy;         // delays that news of a way waits at most (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     uint32_t relays;      // of the run, as far as is known: very many that several data peers share go without prices
 

@@ -93,7 +93,7 @@ static void test_a_quiet_swarm(void **state) {
 
 static const char paired[] = "model: demo\n"
                              "stages: 3\n"
-                             "iterations: 8\n"
+                             "iterations: 12\n"
                              "microbatches: 8\n"
                              "peers:\n"
                              "- {name: d, role: data, gflops: 50, capacity: 8}\n"
