@@ -28,6 +28,7 @@ enum {
 #define BRAID_NO_BID    ((int64_t)0)           // there is no other way, or none is known
 #define BRAID_UNTOLD    (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
+enum { BRAID_AS_IT_IS, BRAID_NO_GAIN };  // outgoing.extra of a LABEL: what it will say
 // Why a FLOW was sent.
 enum { BRAID_UNWATCH, BRAID_WATCH, BRAID_ERA };  // why a QUERY was
 enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED, BRAID_BID };
@@ -54,6 +55,7 @@ typedef struct braid_up {
     uint64_t said, said_stay;  // hashes of the labels it has from me
     int64_t said_cost;         // of the label it has from me
     int64_t said_stay_cost, said_at, said_stay_at;
+    int64_t news_since;  // with one data peer: my label is not what it has from me; BRAID_NEVER_SINCE: it is
     bool watches;       // ... and it wants to hear of every change
     bool drafts_alone;  // it is in a draft that I am not in, or no more
     int32_t kept;       // ... units that come from it while there is a draft
@@ -275,6 +277,7 @@ void braid_on_abort(braid *b, const router_message *m);
 void braid_tokens_link_gone(braid *b, router_peer peer);
 void braid_expire(braid *b);
 void braid_give_way(braid *b);
+void braid_let_in_go(braid *b, uint32_t k, int32_t units);
 void braid_drop_tokens(braid *b);
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
 

@@ -188,6 +188,10 @@ void braid_keep_capacity(braid *b) {
         int32_t excess = braid_excess(b, k);
         hand_back(b, k, least(-braid_bookable(b), excess));
         cancel(b, k, least(-braid_bookable(b), -excess));
+        int32_t held = least(-braid_bookable(b), braid_excess(b, k));
+        if (held <= 0) continue;
+        braid_let_in_go(b, k, held);
+        hand_back(b, k, held);
     }
     braid_give_way(b);
 }

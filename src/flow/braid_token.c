@@ -374,6 +374,18 @@ void braid_drop_tokens(braid *b) {
     forget_own(b);
 }
 
+// What came in too much cannot go back, because tokens that are to take it off hold it.
+void braid_let_in_go(braid *b, uint32_t k, int32_t units) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS && units > 0; i++) {
+        braid_visit *v = &b->visit[i];
+        if (v->token.origin == 0 || v->k != k || v->exit != BRAID_TO_PREVIOUS) continue;
+        bool own = is_own(b, v->token);
+        units -= v->units;
+        abort_onwards(b, v);
+        if (own) forget_own(b);
+    }
+}
+
 // What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
 // as many of those were over.
 void braid_give_way(braid *b) {

@@ -34,7 +34,8 @@ struct schedule {
 
     // of one evaluation
     int64_t busy[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
-    uint32_t taken[SCHEDULE_MAX_PEERS];
+    uint32_t taken[SCHEDULE_MAX_PEERS], coming[SCHEDULE_MAX_PEERS];  // slots; ways that are to have one
+    bool inside[SCHEDULE_MAX_WAYS];  // it has a slot where it is
     uint16_t at[SCHEDULE_MAX_WAYS];  // place on its way: 0 .. stages - 1 there, stages: home, then back to 2 * stages
     arrival heap[SCHEDULE_MAX_WAYS];  // a way is in one place
     uint32_t heaped;
@@ -107,6 +108,7 @@ static uint32_t place(const schedule *s, uint32_t way, uint32_t at) {
 }
 
 static void set_out(schedule *s, uint32_t way, int64_t now) {
+    if (s->at[way] > s->stages) s->taken[place(s, way, s->at[way])]--;
     uint32_t from = place(s, way, s->at[way]), to = place(s, way, s->at[way] + 1u);
     int64_t start = s->busy[from][to] > now ? s->busy[from][to] : now;
     s->busy[from][to] = start + s->line[from][to];
@@ -115,14 +117,26 @@ static void set_out(schedule *s, uint32_t way, int64_t now) {
     heap_put(s, (arrival){s->busy[from][to], (uint16_t)way});
 }
 
-// On the way there a relay must have a slot.
+static bool has_slot(schedule *s, uint32_t way) {
+    uint32_t here = place(s, way, s->at[way]);
+    if (s->at[way] == 0 || s->at[way] >= s->stages || s->inside[way]) return true;
+    if (s->taken[here] >= s->peer[here].capacity) return false;
+    s->coming[here]--;
+    s->taken[here]++;
+    s->inside[way] = true;
+    return true;
+}
+
+// On the way there a relay must have a slot, or room for one that waits.
 static bool try_to_go(schedule *s, uint32_t way, int64_t now) {
     uint32_t next = s->at[way] + 1u;
+    if (!has_slot(s, way)) return false;
     if (next < s->stages) {
         uint32_t to = place(s, way, next);
-        if (s->taken[to] >= s->peer[to].capacity) return false;
-        s->taken[to]++;
+        if (s->taken[to] + s->coming[to] >= s->peer[to].capacity + 1) return false;
+        s->coming[to]++;
         s->leave[way][next] = now;
+        s->inside[way] = false;
     }
     set_out(s, way, now);
     return true;
@@ -140,6 +154,8 @@ static int64_t evaluate(schedule *s) {
     int64_t end = 0, sum = 0;
     memset(s->busy, 0, sizeof s->busy);
     memset(s->taken, 0, sizeof s->taken);
+    memset(s->coming, 0, sizeof s->coming);
+    memset(s->inside, 0, sizeof s->inside);
     s->heaped = s->waits = 0;
     for (uint32_t way = 0; way < s->ways; way++) {
         s->at[way] = 0;
@@ -151,7 +167,8 @@ static int64_t evaluate(schedule *s) {
         if (at == 2 * s->stages) {
             sum += a.time;
             end = a.time;
-            for (uint32_t stage = 1; stage < s->stages; stage++) s->taken[s->path[a.way][stage]]--;
+        } else if (at > s->stages) {
+            set_out(s, a.way, a.time);
             let_go(s, a.time);
         } else if (!try_to_go(s, a.way, a.time)) {
             s->waiting[s->waits++] = a.way;

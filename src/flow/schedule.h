@@ -8,8 +8,8 @@
 // What an iteration with given ways would take:
 //   1. A tensor occupies its line for as long as the line costs; tensors of one line go one after the other, lines do not
 //      disturb each other. The way back is the way there, over the same lines the other way.
-//   2. A tensor leaves for a relay only when that has a free slot, first come, first served; the slots of a
-//      way are free again when its gradient is home, for only then it is counted.
+//   2. One tensor may wait before each relay, or be on its way there, when all slots are taken; another one leaves for it only when
+//      that has a slot, first come, first served. A slot is free again when its gradient goes on.
 //   3. All microbatches are ready at home at time 0. Computing is part of what a line costs (measure.h).
 //
 // Pure, and the same everywhere: integers, no allocation, every choice ends at a number. Peers stand in the order of their member
@@ -51,7 +51,7 @@ bool schedule_search(schedule *s);
 // After a search: the member of that stage on a way, and the time of the iteration in microseconds.
 uint64_t schedule_member(const schedule *s, uint32_t way, uint32_t stage);
 int64_t schedule_time(const schedule *s);
-// When it leaves for that stage (1 or more): there is a slot.
+// When it leaves for that stage (1 or more): there is a slot, or the place before them.
 int64_t schedule_leave(const schedule *s, uint32_t way, uint32_t stage);
 
 #endif

@@ -72,6 +72,8 @@ void on_probe(peer *p, const message *msg);
 void on_resume(peer *p, const message *msg);
 held *hold_open(peer *p, uint32_t m, uint32_t attempt);
 bool hold_slot(peer *p, held *h);  // false: none free
+bool hold_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
+uint32_t hold_room(const peer *p);     // how many more may come
 void hold_free(peer *p, uint32_t m);
 void hold_free_all(peer *p);
 void hold_uncount(peer *p, uint32_t m);  // it is in K no more

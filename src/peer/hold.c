@@ -16,6 +16,19 @@ bool hold_slot(peer *p, held *h) {
     return false;
 }
 
+// It was accepted, and waits for a slot.
+static bool waits_for_slot(const held *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
+
+// Where lines are slow one microbatch may come before there is a slot for it: else each slot would stay empty for as long as a tensor is on
+// its way. (And in tests that have tensors carried.)
+static uint32_t waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
+
+uint32_t hold_room(const peer *p) {
+    uint32_t waiting = 0, places = p->config.capacity + waiting_places(p);
+    EACH_HELD(p, m) waiting += waits_for_slot(&p->held[m]);
+    return p->slots_used + waiting < places ? places - p->slots_used - waiting : 0;
+}
+
 static void slot_free(peer *p, held *h) {
     if (h->slot == NO_SLOT) return;
     p->slot_taken[h->slot] = 0;
@@ -45,6 +58,7 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
 void hold_free(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (!h->used) return;
+    bool waited = waits_for_slot(h);
     if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no more
         p->useful_ns += h->spent_ns;
     } else {
@@ -59,6 +73,7 @@ void hold_free(peer *p, uint32_t m) {
     bitset_remove(p->held_set, m);
     h->serial++;
     slot_free(p, h);
+    if (waited) can_take_update(p, true);
 }
 
 void hold_free_all(peer *p) {
@@ -127,11 +142,14 @@ uint64_t hold_eta(const peer *p, uint8_t phase) {
     return phase == PHASE_FORWARD ? eta + (forward + 1) * p->forward_ns : eta + p->forward_ns;
 }
 
+// Who waits for a slot waits as long as others are on their way.
+static uint64_t forward_eta(const peer *p, const held *h) { return hold_eta(p, PHASE_FORWARD) + (waits_for_slot(h) ? TIMING_FILL_MOST_NS : 0); }
+
 static void answer_accept(peer *p, member_id to, const message_subject *subject, uint8_t phase) {
     message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
     accept->subject = *subject;
     accept->phase = phase;
-    accept->eta_ns = hold_eta(p, phase);
+    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, &p->held[subject->m]) : hold_eta(p, phase);
     peer_send_member(p, to, 0);
 }
 
@@ -189,6 +207,11 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
     hold_free(p, victim);
     return true;
+}
+
+bool hold_claim(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    return h->slot != NO_SLOT || hold_slot(p, h) || (h->repair && evict(p, m, path_whole(&h->path)) && hold_slot(p, h));
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
@@ -253,22 +276,23 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         forward_again(p, body, msg->sender);
         return;
     }
-    if (!hold_slot(p, h) && !(body->repair && evict(p, body->subject.m, path_whole(&body->path)) && hold_slot(p, h))) {
+    h->path = body->path;
+    h->repair = body->repair;
+    bool may_wait = body->repair ? waiting_places(p) > 0 : hold_room(p) > 0;
+    if (!hold_claim(p, body->subject.m) && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);
         return;
     }
     h->x = blob;
-    h->path = body->path;
     h->forward_to = body->forward_to;
-    h->repair = body->repair;
     h->ahead_count = body->ahead_count;
     memcpy(h->ahead, body->ahead, sizeof h->ahead);
     h->upstream = msg->sender;
     h->forward = WORK_QUEUED;
     answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);
-    hold_trace(p, body->subject.m, TRACE_ACCEPTED, hold_eta(p, PHASE_FORWARD), 0);
+    hold_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, h), 0);
 }
 
 // Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.

@@ -317,7 +317,7 @@ static void send_heartbeat(peer *p, uint32_t index) {
     message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
     beat->ready = p->ready ? p->version + 1 : 0;
     beat->can_take = p->can_take ? p->iteration + 1 : 0;
-    beat->free_slots = p->config.capacity - p->slots_used;
+    beat->free_slots = hold_room(p);
     beat->queued = p->slots_used;
     beat->progress = p->progress;
     beat->forward_ns = p->forward_ns;
@@ -346,7 +346,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     flow_peer *f = flow_add(&p->flow, m->id);
     if (f == NULL) return;
     bool more = beat->free_slots > f->free_slots;
-    f->free_slots = beat->free_slots < m->capacity ? beat->free_slots : m->capacity;
+    f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot
     f->queued = beat->queued < m->capacity ? beat->queued : m->capacity;
     member_refresh_flow(p);
     can_take_update(p, false);
@@ -375,7 +375,7 @@ void can_take_update(peer *p, bool again) {
         message_can_take *body = &peer_compose(p, MESSAGE_CAN_TAKE)->u.can_take;
         body->iteration = p->iteration;
         body->stage = p->stage;
-        body->free_slots = p->config.capacity - p->slots_used;
+        body->free_slots = hold_room(p);
         peer_send(p, p->members[i].contact, 0);
     }
 }
@@ -389,7 +389,7 @@ void on_can_take(peer *p, const message *msg) {
     c->beat.ready = body->iteration + 1;
     flow_peer *f = flow_add(&p->flow, m->id);
     if (f == NULL) return;
-    f->free_slots = body->free_slots < m->capacity ? body->free_slots : m->capacity;
+    f->free_slots = body->free_slots <= m->capacity ? body->free_slots : m->capacity + 1;
     member_refresh_flow(p);
     can_take_update(p, false);
     send_retry_waiting(p);

@@ -275,6 +275,12 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
     peer_send_member(p, o->stage[s].member, 0);
 }
 
+// Whatever becomes of its way, what was home with a finite loss counts: who has its gradient need not keep its slot until all others have
+// theirs. But what may begin again, or be left out, is committed as a whole.
+static bool commits(const peer *p, const owned *o) {
+    return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
+}
+
 // COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
 void own_commit(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
@@ -287,14 +293,7 @@ void own_commit(peer *p, uint32_t m) {
 void own_backward_done(peer *p, uint32_t m, bool finite) {
     owned *o = &p->owned[m];
     if (o->phase != OWNED_BACKWARD) return;
-    if (!finite) {
-        o->is_void = true;
-        own_cancel_path(p, m);
-        hold_free(p, m);
-        own_settle(p, m);
-        own_launch(p);
-        return;
-    }
+    o->overflow |= !finite;  // too late to leave it out: others may have counted it
     o->phase = OWNED_COMMITTED;
     o->patience = 0;
     // a gradient reaches home only through every stage
@@ -311,9 +310,11 @@ void on_counted(peer *p, const message *msg) {
     if (!owns(p, m) || s >= p->run.stages) return;
     owned *o = &p->owned[m];
     owned_stage *st = &o->stage[s];
-    if (o->phase != OWNED_COMMITTED || st->member != msg->sender || body->rev != st->rev) return;
+    bool may_count = o->phase == OWNED_COMMITTED || o->phase == OWNED_BACKWARD;
+    if (!may_count || st->member != msg->sender || body->rev != st->rev) return;
     st->counted = true;
     o->overflow |= body->overflow;
+    if (o->phase == OWNED_BACKWARD) return;
     o->patience = 0;
     own_touch(p, m, p->weight_ns);
     for (s = 0; s < p->run.stages; s++)
@@ -396,7 +397,7 @@ void on_trace(peer *p, const message *msg) {
         o->patience = 0;
         own_touch(p, m, body->eta_ns);
     }
-    if (o->phase == OWNED_COMMITTED && st->backward_done && !st->counted) send_commit(p, m, s);
+    if (commits(p, o) && st->backward_done && !st->counted) send_commit(p, m, s);
 }
 
 // ---- time ---------------------------------------------------------------------------------------------------------

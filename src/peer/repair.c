@@ -139,7 +139,8 @@ static uint64_t link_cost(const peer *p, member_id who) {
 
 // Its free slots, less those that repairs have given away since it can have said so.
 static uint64_t free_slots(const peer *p, const member *c) {
-    uint64_t slots = p->contacts[c->contact].beat.free_slots;
+    uint32_t used = p->contacts[c->contact].beat.queued;
+    uint64_t slots = used < c->capacity ? c->capacity - used : 0;
     for (uint32_t m = 0; m < p->microbatches && slots > 0; m++) {
         const owned_stage *st = &p->owned[m].stage[c->stage];
         slots -= owns(p, m) && st->member == c->id && st->chosen_ns + TIMING_BEAT_NS > p->now;

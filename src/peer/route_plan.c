@@ -18,6 +18,8 @@ size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
 
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
+enum { ROOM_FOR_ALL = 2 };
+
 // Peers in the order of their numbers.
 typedef struct cast {
     uint32_t count;
@@ -89,15 +91,19 @@ void route_plan_ahead(peer *p, uint32_t m) {
     for (uint32_t stage = 1; stage < p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
 }
 
-// A slot that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited
-// for as long as any other way would take longer, there and back, and at least as long as the way on takes.
+// Times of a plan count from the iteration's beginning, which who came later does not know.
+static bool saw_it_begin(const peer *p) { return p->me < (p->has_final ? p->final.index : p->run_index); }
+
+// A slot that is free may be meant for one that is still on its way: nobody goes before its time, but where there is room for both. Who has no
+// room then is waited for as long as any other way would take longer, there and back, and at least as long as the way on takes.
 static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now;
-    uint64_t from = p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS;
-    if (p->now < from) return true;
-    int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
+    uint64_t from = saw_it_begin(p) ? p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
     const flow_peer *f = flow_known(&p->flow, l->member);
-    if (f == NULL || (f->can_take && f->free_slots > 0) || other == 0 || l->home[source] == 0) return false;
+    uint32_t room = f != NULL && f->can_take ? f->free_slots : 0;
+    if (p->now < from) return room < ROOM_FOR_ALL;
+    if (f == NULL || room > 0 || other == 0 || l->home[source] == 0) return false;
+    int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
     int64_t on = route_time_by(p, l, source), longer = 2 * (other_time - on);
     return waited < (longer > on ? longer : on);
 }

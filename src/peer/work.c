@@ -1,5 +1,5 @@
 // Which job the host runs next, and where its answer goes. Order: what others wait for (blocks, state), loss and B,
-// repairs, F, W, roots; but W before F when no slot is free, since only W frees slots.
+// repairs, F, W, roots (which somebody may wait for); but W before F when no slot is free, since only W frees slots.
 #include "peer/internal.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ static bool start_backward(peer *p, uint32_t m) {
 
 static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
     held *h = &p->held[m];
-    if (h->forward != WORK_QUEUED || (repairs_only && !h->repair)) return false;
+    if (h->forward != WORK_QUEUED || (repairs_only && !h->repair) || !hold_claim(p, m)) return false;
     task t = for_microbatch(p, m, JOB_FORWARD);
     t.work.in = h->x;
     h->forward = WORK_RUNNING;
@@ -127,6 +127,18 @@ static bool start_state_root(peer *p) {
     return true;
 }
 
+// Somebody waits for the names of my blocks, or fetches my stage's state, whose names only the root vouches for: one that always has
+// something to compute would not come to it before the iteration's end.
+static bool root_is_urgent(const peer *p) {
+    if (p->root_wanted || p->state_asked) return p->root_wanted;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        if (m->keeps == p->stage && c != NULL && c->link == LINK_UP && c->beat.ready == 0) return true;
+    }
+    return false;
+}
+
 void work_next(peer *p) {
     if (p->running.work.id != 0) return;
     if (p->task_count > 0) {
@@ -136,7 +148,7 @@ void work_next(peer *p) {
         start(p, &t);
         return;
     }
-    if (p->me == 0 || (p->root_wanted && start_state_root(p))) return;
+    if (p->me == 0 || (root_is_urgent(p) && start_state_root(p))) return;
     if (!start_microbatch(p)) start_state_root(p);
 }
 

@@ -172,7 +172,7 @@ static void run_backward(fake_worker *w, const job *work, const worker_blobs *bl
     if (!in || !stash_check(w, stash, work, w->base.stage == 0 ? STASH_LOSS : STASH_FORWARD)) return;
     stash->phase = STASH_BACKWARD;
     stash->dy = in->value;
-    result->finite = true;
+    result->finite = w->base.stage != 0 || !percent(w->model, 12, work->iteration, work->m, w->model->config.overflow_percent);
     if (w->base.stage == 0) return;
     tensor_write(w, work, blobs, FAKE_DX, mix3(in->value, stash->x, state_value(w)), result);
 }

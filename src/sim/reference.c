@@ -58,17 +58,16 @@ static bool solo_microbatch(solo *s, uint64_t t, uint32_t m, sim_iteration *sums
     sim_blobs_release(&s->blobs, last.out);
     uint64_t *backward = r->backward + microbatch_at(r, t, m) * (stages + 1u);
     backward[stages] = loss.hash64;
-    bool finite = loss.finite;
     last = loss;
     for (uint16_t i = stages; i-- > 0;) {
         job_result next = solo_run(s, i, (job){.kind = JOB_BACKWARD, .iteration = t, .m = m, .in = last.out});
         sim_blobs_release(&s->blobs, last.out);
         backward[i] = next.hash64;
-        if (i == 0) finite = finite && next.finite;
+        if (i == 0 && loss.finite && !next.finite) s->overflow = true;
         last = next;
     }
     if (last.out) sim_blobs_release(&s->blobs, last.out);
-    if (!finite) return false;
+    if (!loss.finite) return false;
     for (uint16_t i = 0; i < stages; i++)
         if (solo_run(s, i, (job){.kind = JOB_WEIGHT, .iteration = t, .m = m}).overflow) s->overflow = true;
     sums->tokens += loss.tokens;

@@ -89,7 +89,7 @@ static void test_several_stages_at_once(void **state) {
         c.seed += i;
         c.crashes = 2;
         c.crash[0].moment = SIM_AT_TIME;
-        c.crash[0].at_ns = 3 * SECOND;
+        c.crash[0].at_ns = 2 * SECOND;
         c.crash[1] = c.crash[0];
         sim_report report;
         case_run(&bench, "two stages", &c, false, "", &report);

@@ -63,14 +63,25 @@ static void test_a_quiet_swarm_repairs_nothing(void **state) {
     assert_true(o.double_work < 0.001);
 }
 
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: this takes 446 s, and 525 s if
+// Relays hold 1 to 3: a slot is free when the gradient goes on, and the next microbatch waits before it. It is 0.95; 0.91 if none may wait there, and
+// about 0.8 if a slot is free only when the whole way is committed.
+static void test_no_slot_stays_empty(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 2, .heterogeneous = true, .seed = 1};
+    outcome o = run(&c, T2_BRAID);
+    print_message("%.3f of the oracle\n", o.share);
+    assert_true(o.share > 0.93);
+    assert_int_equal(o.repairs, 0);
+}
+
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: this takes 262 s, and 289 s if
 // that is done (in an earlier state of the routing it was 2,200 s).
 static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
     (void)state;
-    t2_case c = {.iterations = 6, .churn = 20, .seed = 3};
+    t2_case c = {.iterations = 6, .churn = 20, .seed = 4};
     outcome o = run(&c, T2_BRAID);
     print_message("the longest iteration: %.0f s\n", o.longest_s);
-    assert_true(o.longest_s < 480);
+    assert_true(o.longest_s < 275);
 }
 
 // An activation takes 4 to 43 s here. A replacement that had to have it after 2 s was replaced again and again; what is under way
@@ -88,6 +99,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_again),
         cmocka_unit_test(test_a_quiet_swarm_repairs_nothing),
+        cmocka_unit_test(test_no_slot_stays_empty),
         cmocka_unit_test(test_nothing_is_sent_twice_that_is_on_its_way),
         cmocka_unit_test(test_repairs_wait_for_slow_lines),
     };
