@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHANGES = 3, CHURN_TESTS = 4, CHURN_MAX_PEERS = 16, CHURN_ROUNDS = 2000 };
+enum { CHANGES = 3, CHURN_TESTS = 4, CHURN_MAX_PEERS = 16, CHURN_ROUNDS = 16000 };
 
 static const struct churn_kind {
     const char *name;
