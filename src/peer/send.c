@@ -263,7 +263,8 @@ void on_deny(peer *p, const message *msg) {
     }
     if (!member_live(p, msg->sender)) return;
     if (body->phase == PHASE_FORWARD && body->reason == DENY_EVICTED) {
-        if (owns(p, m)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+        // it may hold it again by now, and count it: who was told to count says for itself whether it does
+        if (owns(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
