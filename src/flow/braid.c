@@ -51,7 +51,7 @@ static void lay_out(router *r, const router_config *config, arena *a) {
 }
 
 // For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and another label or that
-// units go back) and three to a next one (cancelled, pushed, watched or labelled); a quarter of the queue may wait already
+// units go back) and three to a next one (cancelled, pushed or a bid, watched or labelled); a quarter of the queue may wait already
 // (router_receive). A death ends every visit, in two words; what tokens hold may be said twice, and each data peer's
 // units are booked and looked after once more. A new era is said to everybody, and one that restores a flow all counts.
 static uint32_t queue_max(const router_config *c) {

@@ -130,7 +130,7 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     if (m->token.origin != 0) confirm_going(b, k, slot, m);
     if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
     if (m->why == BRAID_PUSHED || m->why == BRAID_BID) up_of(b, k, slot)->bid = m->cost;
-    bool auctioned = m->why == BRAID_PUSHED && !b->r.is_source && braid_auctions(b);  // who makes room is settled when all are in
+    bool auctioned = m->why == BRAID_PUSHED && !b->r.is_source && braid_auctions(b);  // the bids say who makes room (braid_keep_capacity)
     if (!auctioned) braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
 }

@@ -23,6 +23,12 @@ static bool waits_for_slot(const held *h) { return h->used && h->slot == NO_SLOT
 // its way. (And in tests that have tensors carried.)
 static uint32_t waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
 
+static bool slot_is_awaited(const peer *p) {
+    EACH_HELD(p, m)
+        if (waits_for_slot(&p->held[m])) return true;
+    return false;
+}
+
 uint32_t hold_room(const peer *p) {
     uint32_t waiting = 0, places = p->config.capacity + waiting_places(p);
     EACH_HELD(p, m) waiting += waits_for_slot(&p->held[m]);
@@ -231,6 +237,10 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     uint32_t m = body->subject.m;
     held *h = &p->held[m];
     h->upstream = sender;
+    if (body->repair && waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
+        h->repair = true;
+        h->path = body->path;
+    }
     if (h->forward != WORK_DONE) {
         answer_accept(p, sender, &body->subject, PHASE_FORWARD);
         return;
@@ -278,8 +288,9 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     h->path = body->path;
     h->repair = body->repair;
+    bool claims = body->repair || !slot_is_awaited(p);  // it would take what a microbatch waits for that holds slots before this one
     bool may_wait = body->repair ? waiting_places(p) > 0 : hold_room(p) > 0;
-    if (!hold_claim(p, body->subject.m) && !may_wait) {
+    if (!(claims && hold_claim(p, body->subject.m)) && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);

@@ -92,6 +92,7 @@ typedef struct member {
     uint8_t kind;
     uint32_t capacity;
     bool expelling;      // leader: its EXPEL is on its way into the log
+    bool was_ready;      // it has said that it has its state, though it may be busy applying a result now
 } member;
 
 // ---- a microbatch at a member -------------------------------------------------------------------------------------

@@ -338,7 +338,8 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
     c->beat = *beat;
     c->beat_position = msg->log_position;
-    const member *m = member_find(p, c->member);
+    member *m = member_find(p, c->member);
+    m->was_ready |= beat->ready != 0;
     if (m->stage != p->stage + 1) {
         if (m->stage == p->stage) can_take_update(p, false);
         return;

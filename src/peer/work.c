@@ -134,7 +134,7 @@ static bool root_is_urgent(const peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-        if (m->keeps == p->stage && c != NULL && c->link == LINK_UP && c->beat.ready == 0) return true;
+        if (m->keeps == p->stage && c != NULL && c->link == LINK_UP && !m->was_ready && c->beat.ready == 0) return true;
     }
     return false;
 }
