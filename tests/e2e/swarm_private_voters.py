@@ -5,7 +5,7 @@ leads among them: `braid up` starts both again, they find what they had stored, 
 import os
 import signal
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run, write_text
+from swarmlib import Braid, expect, keep_private, seed_of_test, workplace, write_run, write_text
 
 ITERATIONS = 25
 
@@ -15,11 +15,7 @@ def describe(directory, seed):
     for i, text in enumerate(texts):
         write_text(text, seed + i)
     run = write_run(directory, seed=seed, iterations=ITERATIONS, data_peers=3)
-    with open(run, encoding="ascii") as file:
-        lines = file.read().splitlines()
-    with open(run, "w", encoding="ascii") as file:
-        for line in lines:
-            file.write((f"data: {{text: [{', '.join(texts)}], private: 3}}" if line.startswith("data:") else line) + "\n")
+    keep_private(run, texts)
     return run
 
 

@@ -3,18 +3,14 @@
 
 import os
 
-from swarmlib import Braid, expect, seed_of_test, workplace, write_run, write_text
+from swarmlib import Braid, expect, keep_private, seed_of_test, workplace, write_run, write_text
 
 
 def describe(directory, seed):
     text = os.path.join(directory, "text")
     write_text(text, seed)
     run = write_run(directory, seed=seed, iterations=100000, data_peers=2, stages="[0, 3]")
-    with open(run, encoding="ascii") as file:
-        lines = file.read().splitlines()
-    with open(run, "w", encoding="ascii") as file:
-        for line in lines:
-            file.write((f"data: {{text: [{text}, {text}], private: 2}}" if line.startswith("data:") else line) + "\n")
+    keep_private(run, [text, text])
     return run
 
 
