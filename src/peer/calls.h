@@ -184,6 +184,7 @@ void reduce_reset(peer *p);
 void reduce_stir(peer *p);           // something came that it may have to do with
 void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
+bool reduce_counts(const peer *p, const task *t);  // blocks of what is collected now, not of an older iteration or CLOSE
 void reduce_denied(peer *p, pull *q);
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.

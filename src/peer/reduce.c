@@ -399,6 +399,8 @@ static void reduce_job_failed(peer *p, const task *t) {
     g->holder = 0;
 }
 
+bool reduce_counts(const peer *p, const task *t) { return p->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
+
 static void segment_finished(peer *p, const task *t, const job_result *r) {
     aggregation *a = &p->aggregation;
     blob_id in = t->work.in, out = r->out;
@@ -409,10 +411,10 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
         peer_release(p, &part);
     }
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
-    if (p->me == 0 || a->results != t->work.iteration || index >= p->segments) return;
+    if (p->me == 0 || index >= p->segments || !reduce_counts(p, t)) return;
     segment *g = &a->segment[index];
     bool other_round = !p->run.reproducible && t->work.version != a->begin.round;
-    if (g->state != SEGMENT_WORKING || t->close != reduce_close(p)) return;
+    if (g->state != SEGMENT_WORKING) return;
     if (r->failed || other_round) {
         reduce_job_failed(p, t);
         return;

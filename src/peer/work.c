@@ -141,12 +141,15 @@ static bool root_is_urgent(const peer *p) {
 
 void work_next(peer *p) {
     if (p->running.work.id != 0) return;
-    if (p->task_count > 0) {
+    while (p->task_count > 0) {
         task t = p->tasks[p->task_first];
         p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
         p->task_count--;
-        start(p, &t);
-        return;
+        if (t.work.kind != JOB_REDUCE || reduce_counts(p, &t)) {
+            start(p, &t);
+            return;
+        }
+        release_inputs(p, &t);
     }
     if (p->me == 0 || (root_is_urgent(p) && start_state_root(p))) return;
     if (!start_microbatch(p)) start_state_root(p);

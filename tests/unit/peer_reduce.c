@@ -42,9 +42,31 @@ static void test_who_announced_it_is_asked_next(void **state) {
     free(w.p);
 }
 
+// All parts of two segments are here: the first is being added up, the second waits. Then an owner of private data is gone for good, and a
+// second CLOSE leaves out what only it could have repaired.
+static void test_what_a_second_close_overtakes_is_not_added_up(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 9, 4);
+    pass(&w, 300 * MILLISECOND);
+    w.busy = true;
+    uint32_t asked = w.get_count;
+    assert_int_equal(asked, 2 * PARTS);
+    for (uint32_t i = 0; i < asked; i++) deliver(&w, w.get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+    pass(&w, MILLISECOND);
+    assert_int_equal(w.work.kind, JOB_REDUCE);
+    append(&w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
+    const job_result done = {.id = w.work.id, .kind = JOB_REDUCE, .cost_ns = MILLISECOND};
+    w.work.id = 0;
+    step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &done});
+    assert_int_equal(w.work.id, 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_announced_it_is_asked_next),
+        cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
