@@ -63,6 +63,7 @@ static void store_vote(raft *r) {
 }
 
 void raft_follow(raft *r, uint64_t now, uint64_t term, const braid_id *leader) {
+    raft_take_back(r);
     bool other = leader != NULL && (!r->leader_known || !id_equal(&r->leader, leader));
     if (term != r->term || other) r->matched = r->base < r->committed ? r->base : r->committed;
     if (term != r->term) {

@@ -98,13 +98,22 @@ static void believe(raft *r) {
     if (here && raft_term_of(r, r->applied) == r->applied_term) r->committed = r->applied;
 }
 
+static void cut_off(raft *r, uint64_t last) {
+    r->last = last;
+    if (r->stored > last) r->stored = last;
+    if (r->voters_index > last) find_voters(r);
+}
+
+// Nobody counts on its having what it appended itself and did not see committed, for it has told nobody that it has. Without the entry
+// it stands before those who voted until then, of whom any majority has somebody of any majority of those after it.
+void raft_take_back(raft *r) {
+    log_voters before;
+    if (raft_leads(r) && raft_may_undo(r, &before)) cut_off(r, r->voters_index - 1);
+}
+
 // Behind the last one, or in place of one that contradicts it and all behind that.
 bool raft_put(raft *r, const log_entry *entry) {
-    if (entry->index <= r->last) {
-        r->last = entry->index - 1;
-        if (r->stored > r->last) r->stored = r->last;
-        if (r->voters_index > r->last) find_voters(r);
-    }
+    if (entry->index <= r->last) cut_off(r, entry->index - 1);
     if (!raft_may_put(r)) return false;
     make_room(r);
     r->last = entry->index;

@@ -14,7 +14,8 @@ static const uint64_t SECOND = 1000000000;
 static struct {
     message scratch;
     log_entry record[KEPT];
-    uint32_t records, granted, refused, answers;
+    uint32_t records, durable, granted, refused, answers;
+    uint64_t now;
     uint64_t match;  // the last one that was said
     raft machine;
     log_entry entry[RAFT_WINDOW];
@@ -64,6 +65,7 @@ static int begin(void **state) {
     const raft_host host = {NULL, compose, sent, store};
     const braid_id self = named(1);
     memset(&w, 0, sizeof w);
+    w.now = 10 * SECOND;
     raft_init(&w.machine, &host, &self, 1, 1, w.entry, RAFT_WINDOW, SECOND);
     return 0;
 }
@@ -151,8 +153,79 @@ static void test_terms_do_not_jump_to_their_end(void **state) {
     assert_int_equal(w.machine.term, RAFT_TERM_STEP);
 }
 
+static void voted(uint8_t voter, bool trial) {
+    const braid_id from = named(voter);
+    message msg = {.kind = MESSAGE_VOTED};
+    msg.u.voted = (message_voted){.to = 1, .from = voter, .term = w.machine.term + trial, .trial = trial, .granted = true};
+    raft_receive(&w.machine, w.now, &from, &msg);
+}
+
+static void all_stored(void) {
+    for (; w.durable < w.records; w.durable++) raft_stored(&w.machine, w.now, &w.record[w.durable]);
+}
+
+// Nobody leads, and the time has come. Who is elected by whom gives its vote.
+static void elected_by(uint8_t voter) {
+    w.now += 10 * SECOND;
+    raft_tick(&w.machine, w.now);
+    all_stored();
+    if (voter == 1) return;
+    voted(voter, true);
+    all_stored();
+    voted(voter, false);
+    all_stored();
+}
+
+static log_voters voters_up_to(uint8_t count) {
+    log_voters all = {.count = count};
+    for (uint8_t i = 0; i < count; i++) all.voter[i] = (log_voter){.id = named(i + 1), .store = i + 1};
+    return all;
+}
+
+// It leads `before` voters, has seen its own first entry committed, wishes `after` of them, and hears nobody any more.
+static void change_and_be_left(uint8_t before, uint8_t after) {
+    const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(before)};
+    log_entry change = {.kind = LOG_VOTERS, .u.voters = voters_up_to(after)}, other = {.kind = LOG_EXPEL};
+    assert_true(raft_recall(&w.machine, &base));
+    elected_by(before > 1 ? 2 : 1);
+    const braid_id second = named(2);
+    message msg = {.kind = MESSAGE_APPENDED};
+    msg.u.appended = (message_appended){.to = 1, .from = 2, .term = w.machine.term, .accepted = true, .match = 1};
+    if (before > 1) raft_receive(&w.machine, w.now, &second, &msg);
+    assert_true(raft_may_change(&w.machine));
+    raft_append(&w.machine, w.now, &change);
+    raft_append(&w.machine, w.now, &other);
+    all_stored();
+    assert_true(raft_leads(&w.machine) && w.machine.last == 3 && w.machine.committed == 1);
+    w.now += 10 * SECOND;
+    raft_tick(&w.machine, w.now);
+    assert_false(raft_leads(&w.machine));
+}
+
+// One voter of three was silent and should go, and in that moment the other one died. When the first is back, two of three live.
+static void test_a_change_that_did_not_hold_is_taken_back(void **state) {
+    (void)state;
+    change_and_be_left(3, 2);
+    assert_int_equal(w.machine.voters.count, 3);
+    assert_int_equal(w.machine.last, 1);
+    elected_by(3);
+    assert_true(raft_leads(&w.machine));
+    assert_int_equal(w.machine.last, 2);
+}
+
+// Of several that it took on at once a majority may have the entry, and decide without it.
+static void test_a_change_by_several_is_not(void **state) {
+    (void)state;
+    change_and_be_left(1, 3);
+    assert_int_equal(w.machine.voters.count, 3);
+    assert_int_equal(w.machine.last, 3);
+    elected_by(1);
+    assert_false(raft_leads(&w.machine));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_a_change_that_did_not_hold_is_taken_back, begin), cmocka_unit_test_setup(test_a_change_by_several_is_not, begin),
+                                       cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
                                        cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
                                        cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
