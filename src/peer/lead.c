@@ -91,11 +91,14 @@ void send_leader(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
+// Where a port refuses nobody is; whoever does not answer may stand still, or be cut off.
 static bool gone_home(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return false;
     if (at == NO_CONTACT) return true;
-    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= rollback_patience_ns(p);
+    uint64_t patience = rollback_patience_ns(p);
+    if (p->contacts[at].refused_ns == 0 && patience < TIMING_HOME_NS) patience = TIMING_HOME_NS;
+    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= patience;
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
