@@ -69,12 +69,20 @@ static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t vic
     return false;
 }
 
+// Who votes alone takes on several at once: not those of whom more than one is dead, and it cannot know yet.
+static bool may_choose_the_dead(const sim_cluster *s, uint32_t voter, uint32_t victim) {
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (i != victim && !s->node[i].alive && s->link[voter][i].up && s->link[voter][victim].up) return true;
+    return false;
+}
+
 // Enough voters stay to decide who is one, whoever each of them believes that they are.
 static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         if (!s->node[i].alive || s->node[i].view.voters == 0) continue;
         const log_voters *voters = peer_voters(s->node[i].peer);
         uint32_t here = 0;
+        if (voters->count == 1 && s->c->voters > 1 && may_choose_the_dead(s, i, victim)) return false;
         for (uint32_t k = 0; k < voters->count; k++) here += lives_without(s, &voters->voter[k], victim, of);
         // of several that die at once another one may be chosen before it is known to be dead
         uint32_t count = voters->count;

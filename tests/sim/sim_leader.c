@@ -173,6 +173,12 @@ static const sim_campaign once_stuck[] = {
     {.first = 8040114, .odd = true, .data_deaths = true},
     // patience ended while its slots were on their way to who was back: CLOSE left out what that one had counted meanwhile
     {.first = 8410727, .real = true, .elastic = true, .partitions = true, .short_stores = true},
+    // after the last FINAL one died, one stood still for 19 s, and the third, which did not wait so long, left that one alone
+    {.first = 8529558, .flaps = true, .odd = true},
+    // one of three was to be dropped while it was cut off, in that moment another one died, and the third could be elected by nobody but that one
+    {.first = 8532382, .elastic = true, .flaps = true, .odd = true, .short_stores = true},
+    // the harness let two die at once of whom the single voter made voters before it could know
+    {.first = 8718306, .flaps = true, .partitions = true, .odd = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
