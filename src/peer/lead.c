@@ -333,13 +333,17 @@ static bool would_hold(const peer *p, const log_voters *v) {
     return answer >= v->count / 2u + 1;
 }
 
+// Of an odd number no more are needed to agree than of one less or one more. So to go back to them is never worse, though some are cut
+// off now: they may come back when this leader leads no more, and what it has not taken back by then nobody else can.
+static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || would_hold(p, before); }
+
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     bool ending = p->leader.phase >= LEADER_SAVING_LAST && leads_for_good(p);  // else who can write the last checkpoint must come to vote
     if (p->config.voters <= 1 || !p->run_started || ending) return;
     if (log_room(p) == 0) return;
     // somebody died in the very moment of a change, and too few are left for it
-    if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && would_hold(p, &entry.u.voters)) log_append(p, &entry);
+    if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
     else if (raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) log_append(p, &entry);
 }
 

@@ -179,6 +179,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 8532382, .elastic = true, .flaps = true, .odd = true, .short_stores = true},
     // the harness let two die at once of whom the single voter made voters before it could know
     {.first = 8718306, .flaps = true, .partitions = true, .odd = true},
+    // a voter that was cut off was dropped at the moment when another one died, and the leader led no more before it could take that back
+    {.first = 8509870, .real = true, .private_data = true, .partitions = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
