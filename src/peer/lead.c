@@ -95,8 +95,8 @@ void send_leader(peer *p, uint32_t contact_index) {
 static bool gone_home(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return false;
-    if (at == NO_CONTACT) return true;
     uint64_t patience = rollback_patience_ns(p);
+    if (at == NO_CONTACT) return p->now - p->iteration_ns >= patience;  // whom I never met cannot have said goodbye
     if (p->contacts[at].refused_ns == 0 && patience < TIMING_HOME_NS) patience = TIMING_HOME_NS;
     return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= patience;
 }
@@ -110,6 +110,7 @@ bool lead_has_gone_home(const peer *p) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
         return since != 0 && p->now - since >= rollback_patience_ns(p);
     }
+    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP) return false;  // it goes before me: a joiner may know nobody else who votes
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
     return here < p->voters.count / 2u + 1;
 }
