@@ -60,6 +60,7 @@ static void apply_run(peer *p, const log_entry *entry) {
     p->run_started = true;
     if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
     p->routing.stale = true;
+    if (entry->index <= p->past.fence) return;  // read once more, in a state or behind one: all that it undid is undone
     p->run_index = entry->index;
     if (entry->u.run.generation > 1) rollback_run(p, entry);
     else p->past.run = entry->u.run;

@@ -189,6 +189,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 2006, .real = true, .stage_losses = true, .leader_deaths = true},
         // who joined read of the last FINAL before it read that the run went back, knew no voter but the leader, and went home at once
         {.first = 8518942, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
+        // a voter was sent the log from where a state broke off, and took the run's beginning in it for the newest generation
+        {.first = 8900272, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }
