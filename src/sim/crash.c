@@ -60,11 +60,20 @@ static bool has_state_of(const sim_cluster *s, uint32_t node, uint16_t index) {
     return m && m->entry.stage == index;
 }
 
+// Dead, and about to start again with its store.
+static bool comes_back(const sim_cluster *s, uint32_t node) {
+    if (s->node[node].alive || !s->node[node].returns) return false;
+    for (uint32_t i = node + 1; i < s->nodes; i++)
+        if (id_equal(&s->node[i].id, &s->node[node].id)) return false;  // it has
+    return true;
+}
+
 // `of`: or a stage all whose members go; WIRE_MAX_STAGES: none.
 static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
-        if (i != victim && n->alive && !has_state_of(s, i, of) && n->view.voters > 0 && n->paused_until_ns <= s->now && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
+        bool there = comes_back(s, i) || (n->alive && !has_state_of(s, i, of) && n->paused_until_ns <= s->now);
+        if (i != victim && there && n->view.voters > 0 && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
     }
     return false;
 }
@@ -79,7 +88,7 @@ static bool may_choose_the_dead(const sim_cluster *s, uint32_t voter, uint32_t v
 // Enough voters stay to decide who is one, whoever each of them believes that they are.
 static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
-        if (!s->node[i].alive || s->node[i].view.voters == 0) continue;
+        if (!(s->node[i].alive || comes_back(s, i)) || s->node[i].view.voters == 0) continue;
         const log_voters *voters = peer_voters(s->node[i].peer);
         uint32_t here = 0;
         if (voters->count == 1 && s->c->voters > 1 && may_choose_the_dead(s, i, victim)) return false;
@@ -192,6 +201,7 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
         sim_disk_crash(s, i);
         sim_link_die(s, i, false, false);
         restart_plan(s, i, &again);
+        restart_orphans(s, i);  // it may be the only one that somebody else knows
     }
 }
 
