@@ -278,13 +278,20 @@ static void let_live(swarm *s, child *c) {
     child_command(c, "live\n");
     c->armed = false;
     c->spared = true;
+    c->spared_version = c->version;
     a->done = false;
+}
+
+// Two iterations further it has heard that it is to live: who kills it now was not asked to.
+static void forget_spared(child *c) {
+    if (c->version > c->spared_version + 1) c->spared = false;
 }
 
 // A data peer that came late owns nothing and may never come there, either; meanwhile no other one that votes may.
 static void hurry(swarm *s) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
+        forget_spared(c);
         if (!c->alive || !c->armed || s->iteration < c->armed_iteration + UP_HURRY_ITERATIONS) continue;
         if (c->role == CHILD_RELAY) {
             let_live(s, c);

@@ -46,6 +46,7 @@ typedef struct child {
     bool armed;            // will die by itself soon
     bool takes_stage;      // and all others of its stage with it
     bool spared;           // was armed, and may not have heard yet that it is to live
+    uint64_t spared_version;  // how far it was when it was told
     fault_point armed_at;
     uint64_t armed_iteration;
     uint32_t order;        // the action that armed it

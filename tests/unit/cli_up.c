@@ -226,8 +226,8 @@ static void test_an_order_is_due_when_another_one_is_as_far(void **state) {
     assert_true(second->killed);
 }
 
-static void test_a_relay_without_work_is_spared(void **state) {
-    swarm *s = *state;
+// A relay is to die, does nothing for long and is told to live; another one takes its place.
+static child *spared_relay(swarm *s, child **other_one) {
     braid_error error;
     loop_begin(s);
     child *idle = one_more(s, CHILD_RELAY, 1), *busy = one_more(s, CHILD_RELAY, 1);
@@ -249,8 +249,26 @@ static void test_a_relay_without_work_is_spared(void **state) {
     }
     assert_true(idle->armed && !busy->armed);
     assert_int_equal(chaos_left(s), 1);
-    swarm_child_gone(s, busy, 0, SIGKILL);  // it had not heard yet that it was to live
+    *other_one = idle;
+    return busy;
+}
+
+static void test_a_relay_without_work_is_spared(void **state) {
+    swarm *s = *state;
+    child *other, *spared = spared_relay(s, &other);
+    swarm_child_gone(s, spared, 0, SIGKILL);  // it had not heard yet that it was to live
     assert_int_equal(s->kills, 1);
+}
+
+// When it is killed after that, nobody had ordered it.
+static void test_who_was_spared_is_like_others_again(void **state) {
+    swarm *s = *state;
+    child *other, *spared = spared_relay(s, &other);
+    swarm_advanced(s, spared, spared->version + 1);
+    assert_true(spared->spared);
+    swarm_advanced(s, spared, spared->version + 1);
+    swarm_child_gone(s, spared, 0, SIGKILL);
+    assert_int_equal(s->kills, 0);
 }
 
 static void test_random_deaths_come_early(void **state) {
@@ -411,6 +429,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_stage_without_a_shadow_is_spared, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_an_order_is_due_when_another_one_is_as_far, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_relay_without_work_is_spared, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_who_was_spared_is_like_others_again, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_random_deaths_come_early, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_who_returns_was_missed, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
