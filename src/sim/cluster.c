@@ -188,12 +188,16 @@ static void *memory_new(size_t bytes) {
     return memory;
 }
 
+// What is not in memory was never touched, or lies in swap: the system forgets it.
 static void room_clear(uint8_t *room) {
-    enum { PAGE = 4096 };
-    static unsigned char touched[ROOM_BYTES / PAGE];
-    bool known = sysconf(_SC_PAGESIZE) == PAGE && mincore(room, ROOM_BYTES, touched) == 0;
-    for (size_t i = 0; i < ROOM_BYTES / PAGE; i++)
-        if (!known || touched[i]) memset(room + i * PAGE, 0, PAGE);
+    enum { PAGE = 4096, PAGES = ROOM_BYTES / PAGE };
+    static unsigned char here[PAGES];
+    bool known = sysconf(_SC_PAGESIZE) == PAGE && mincore(room, ROOM_BYTES, here) == 0;
+    for (size_t i = 0, end; i < PAGES; i = end) {
+        for (end = i + 1; end < PAGES && known && here[end] % 2 == here[i] % 2;) end++;
+        bool forgotten = known && here[i] % 2 == 0 && madvise(room + i * PAGE, (end - i) * PAGE, MADV_DONTNEED) == 0;
+        if (!forgotten) memset(room + i * PAGE, 0, (end - i) * PAGE);
+    }
 }
 
 static void memory_free(void *memory, size_t bytes) {
