@@ -29,6 +29,15 @@ static bool slot_is_awaited(const peer *p) {
     return false;
 }
 
+// A weight gradient frees it, and nothing that it waits for is elsewhere.
+static bool slot_is_due(const peer *p) {
+    EACH_HELD(p, m) {
+        const held *h = &p->held[m];
+        if (h->slot != NO_SLOT && (h->weight == WORK_QUEUED || h->weight == WORK_RUNNING)) return true;
+    }
+    return false;
+}
+
 uint32_t hold_room(const peer *p) {
     uint32_t waiting = 0, places = p->config.capacity + waiting_places(p);
     EACH_HELD(p, m) waiting += waits_for_slot(&p->held[m]);
@@ -148,8 +157,11 @@ uint64_t hold_eta(const peer *p, uint8_t phase) {
     return phase == PHASE_FORWARD ? eta + (forward + 1) * p->forward_ns : eta + p->forward_ns;
 }
 
-// Who waits for a slot waits as long as others are on their way.
-static uint64_t forward_eta(const peer *p, const held *h) { return hold_eta(p, PHASE_FORWARD) + (waits_for_slot(h) ? TIMING_FILL_MOST_NS : 0); }
+// Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
+static uint64_t forward_eta(const peer *p, const held *h) {
+    bool long_wait = waits_for_slot(h) && !(h->repair && slot_is_due(p));
+    return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
+}
 
 static void answer_accept(peer *p, member_id to, const message_subject *subject, uint8_t phase) {
     message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
@@ -217,7 +229,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
 
 bool hold_claim(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    return h->slot != NO_SLOT || hold_slot(p, h) || (h->repair && evict(p, m, path_whole(&h->path)) && hold_slot(p, h));
+    if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
+    return h->repair && !slot_is_due(p) && evict(p, m, path_whole(&h->path)) && hold_slot(p, h);
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
@@ -289,7 +302,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->path = body->path;
     h->repair = body->repair;
     bool claims = body->repair || !slot_is_awaited(p);  // it would take what a microbatch waits for that holds slots before this one
-    bool may_wait = body->repair ? waiting_places(p) > 0 : hold_room(p) > 0;
+    bool may_wait = body->repair ? waiting_places(p) > 0 || slot_is_due(p) : hold_room(p) > 0;
     if (!(claims && hold_claim(p, body->subject.m)) && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);

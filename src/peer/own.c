@@ -215,6 +215,12 @@ void own_home(peer *p, const message *msg, blob_id x) {
     own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
 }
 
+static bool was_told_to_count(const peer *p, const owned *o) {
+    bool told = false;
+    for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
+    return told;
+}
+
 void own_loss_done(peer *p, const task *t, const job_result *r) {
     uint32_t m = t->work.m;
     blob_id out = r->out;
@@ -229,7 +235,10 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
     peer_release(p, &o->home);
     o->loss = r->loss;
     o->tokens = r->tokens;
-    if (is_eval(p, m) || !r->finite) {
+    // in a fast run an heir's kernels may be others than those of the owner whose loss was finite: then the iteration is skipped
+    bool counts = !is_eval(p, m) && (r->finite || was_told_to_count(p, o));
+    o->overflow |= counts && !r->finite;
+    if (!counts) {
         peer_release(p, &out);
         o->is_void = !is_eval(p, m);
         if (is_eval(p, m)) {

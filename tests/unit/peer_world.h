@@ -26,6 +26,7 @@ typedef struct world {
     uint32_t self;
     blob_id blobs;
     bool busy;      // a job that was begun is not done
+    bool diverges;  // a loss comes out that is not finite
     job work;
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
@@ -33,6 +34,7 @@ typedef struct world {
     bool carries_nothing;
     uint32_t refused;  // whom it has sent UNCARRIED last
     uint64_t waiting_bytes;  // in the host
+    uint32_t evicted;  // DENYs that say so
     uint32_t sent[MESSAGE_KINDS], told[TELL_KINDS];
     message probe[MOST];  // by whom it is to; what it has not answered is `probed`
     bool probed[MOST];
@@ -49,7 +51,7 @@ static inline void step(world *w, const event *e);
 
 static inline void do_job(world *w) {
     if (w->work.id == 0 || w->busy) return;
-    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = true, .version = w->work.version};
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
     w->work.id = 0;
     w->now += MILLISECOND;
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
@@ -71,6 +73,12 @@ static inline void note_get(world *w, const effect *out) {
     assert_true(message_decode(out->bytes, out->byte_count, &w->get[w->get_count++]));
 }
 
+static inline void note_deny(world *w, const effect *out) {
+    message m;
+    assert_true(message_decode(out->bytes, out->byte_count, &m));
+    w->evicted += m.u.deny.reason == DENY_EVICTED;
+}
+
 static inline void step(world *w, const event *e) {
     effect out;
     peer_step(w->p, w->now, e);
@@ -85,6 +93,7 @@ static inline void step(world *w, const event *e) {
         w->sent[out.message_kind]++;
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->said));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
+        if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);
         if (out.message_kind == MESSAGE_UNCARRIED) w->refused = out.id.bytes[0];
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);

@@ -1,0 +1,114 @@
+// A microbatch at a member and at who inherits it: slots, and what may still be void.
+#include "peer_world.h"
+
+// A relay of the last stage with two slots. Its owner has three microbatches.
+static void open_relay(world *w) {
+    *w = (world){.run = run_of(2, 3, 1)};
+    open_world(w, 2, MEMBER_RELAY);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    deliver(w, 1, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+static void come_forward(world *w, uint32_t m, bool repair) {
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = repair ? 1 : 2, .repair = repair, .path = {.stages = 2, .member = {1, repair ? 2 : 0}}}};
+    deliver(w, 1, &forward, true);
+}
+
+static void come_back(world *w, uint32_t m) {
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .path = {.stages = 2, .member = {1, 2}}}};
+    deliver(w, 1, &backward, true);
+}
+
+static void commit(world *w, uint32_t m) {
+    message order = {.kind = MESSAGE_COMMIT, .u.commit = {.subject = subject_of(w, m, 1), .rev = 1, .path = {.stages = 2, .member = {1, 2}}}};
+    deliver(w, 1, &order, false);
+}
+
+// All slots are taken, and a repair comes: that evicts who is not home, unless a weight gradient is about to give a slot back.
+static void repair_comes(bool one_is_committed) {
+    world w;
+    open_relay(&w);
+    come_forward(&w, 1, false);
+    come_forward(&w, 2, false);
+    if (one_is_committed) {
+        come_back(&w, 1);
+        w.busy = true;
+        commit(&w, 1);
+        assert_int_equal(w.work.kind, JOB_WEIGHT);
+    }
+    come_forward(&w, 0, true);
+    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    uint32_t done = w.sent[MESSAGE_COMPLETE];
+    if (one_is_committed) {
+        w.busy = false;
+        do_job(&w);
+        assert_int_equal(w.sent[MESSAGE_COUNTED], 1);
+        assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    }
+    assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
+    free(w.p);
+}
+
+static void test_a_repair_evicts_where_all_slots_are_taken(void **state) {
+    (void)state;
+    repair_comes(false);
+}
+
+static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
+    (void)state;
+    repair_comes(true);
+}
+
+// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite.
+static void inherit(world *w, bool told_to_count) {
+    const message_set it = {.words = {1}}, none = {.words = {0}};
+    *w = (world){.run = run_of(2, 1, 1), .diverges = true};
+    w->run.reproducible = false;
+    open_world(w, 3, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_DATA, 0);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    own(w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w->owner_term[0]}};
+    deliver(w, 1, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w->owner_term[0], .held = it, .forward = it, .returning = it, .backward = it, .committed = told_to_count ? it : none};
+    deliver(w, 2, &holdings, false);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 3, .home = true, .path = {.stages = 2, .member = {3, 2}}}};
+    deliver(w, 2, &home, true);
+}
+
+// Nobody has counted it, so it is void.
+static void test_a_loss_that_is_not_finite_makes_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false);
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 1);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], 0);
+    free(w.p);
+}
+
+// Somebody may have, before an owner whose kernels gave a finite loss: then it counts, and the iteration is skipped.
+static void test_what_was_told_to_count_is_not_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true);
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 0);
+    assert_true(w.sent[MESSAGE_COMMIT] + w.sent[MESSAGE_RESUME] + w.sent[MESSAGE_PROBE] > 0);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
+        cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
+        cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
+        cmocka_unit_test(test_what_was_told_to_count_is_not_void),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
