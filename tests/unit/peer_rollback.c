@@ -33,10 +33,101 @@ static void test_who_was_there_is_told_that_it_goes_back(void **state) {
     free(w.p);
 }
 
+// A data peer reads its store, in which it was one of `voters` and another data peer and a relay had begun with it. Iteration 0 is over.
+static void recall(world *w, uint16_t voters) {
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                               {.kind = LOG_OWNER, .u.owner = {.member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
+    enum { ENTRIES = sizeof state / sizeof *state };
+    log_entry base = {.kind = LOG_BASE, .index = ENTRIES, .term = 1, .u.base = {.entries = ENTRIES, .applied = ENTRIES, .voters.count = voters}};
+    for (uint16_t i = 0; i < voters; i++) base.u.base.voters.voter[i] = (log_voter){.id = name_of(i + 1u), .store = i + 1u};
+    *w = (world){.run = run_of(2, 1, 1), .log = ENTRIES};
+    begin_world(w, 1, MEMBER_DATA);
+    assert_true(peer_recall(w->p, &base));
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        log_entry entry = state[i];
+        entry.index = i + 1u;
+        assert_true(peer_recall(w->p, &entry));
+    }
+}
+
+static void tick(world *w) {
+    w->now += 100 * MILLISECOND;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static bool leads(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.leads;
+}
+
+static void beat(world *w, uint32_t from, uint64_t reaches) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = reaches, .reaches = reaches}};
+    deliver(w, from, &m, false);
+}
+
+// It goes back, and before that is in the log the last microbatch is settled: a CLOSE would come behind it, and close an iteration that
+// is not there any more.
+static void test_nothing_is_decided_behind_the_way_back(void **state) {
+    (void)state;
+    world w;
+    recall(&w, 1);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+        assert_true(i < 100);
+        if (i == 10) w.slow_store = true;
+        beat(&w, 2, 2);
+        beat(&w, 3, 0);  // it has nothing
+        tick(&w);
+    }
+    message settled = {.kind = MESSAGE_SETTLED, .iteration = 1, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    tick(&w);
+    assert_int_equal(w.stored, LOG_RUN);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+    assert_int_equal(w.stored, LOG_RUN);
+    free(w.p);
+}
+
+static void answer(world *w, message_kind kind, bool trial) {
+    message m = {.kind = (uint8_t)kind};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
+    else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->newest};
+    deliver(w, 2, &m, false);
+}
+
+// Nobody leads for half a minute. Who is silent then has not been silent towards the leader for so long, and is waited for 10 s.
+static void test_a_new_leader_waits_anew(void **state) {
+    (void)state;
+    world w;
+    recall(&w, 2);
+    for (uint32_t i = 0; i < 300; i++) tick(&w);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    answer(&w, MESSAGE_VOTED, true);
+    answer(&w, MESSAGE_VOTED, false);
+    answer(&w, MESSAGE_APPENDED, false);
+    assert_true(leads(&w));
+    uint32_t ticks = 0;
+    for (; w.told[TELL_ROLLED_BACK] == 0; ticks++) {
+        assert_true(ticks < 200);
+        tick(&w);
+        answer(&w, MESSAGE_APPENDED, false);
+    }
+    assert_in_range(ticks, 100, 140);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
         cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
+        cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
+        cmocka_unit_test(test_a_new_leader_waits_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

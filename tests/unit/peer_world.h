@@ -40,6 +40,8 @@ typedef struct world {
     bool probed[MOST];
     log_entry append[MOST];  // what it has put into its store, and not heard of yet
     uint32_t appends;
+    bool slow_store;         // ... until the test says so
+    uint64_t newest;         // entry of its log
     uint8_t stored;          // what kind of record was its last
     message said;            // its last LOG
     char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
@@ -87,6 +89,7 @@ static inline void step(world *w, const event *e) {
         assert_true(out.kind != EFFECT_APPEND || w->appends < MOST);
         if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
+        if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->newest = out.entry->index;
         if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
         if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
@@ -98,7 +101,7 @@ static inline void step(world *w, const event *e) {
         if (out.message_kind != MESSAGE_PROBE) continue;
         w->probed[out.id.bytes[0]] = message_decode(out.bytes, out.byte_count, &w->probe[out.id.bytes[0]]);
     }
-    store(w);
+    if (!w->slow_store) store(w);
     do_job(w);
 }
 
