@@ -51,10 +51,17 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     return (uint32_t)(c - p->contacts);
 }
 
-// Nobody needs it any more: not a member nor about to be one, not the leader, no link.
-static void contact_forget(peer *p, contact *c) {
+// No member, and wanted all the same: who leads, votes, or was named by the user of one who is no member either. Where who leads
+// is said to be it may be no more, and then that one is all that a joiner knows.
+static bool is_sought(const peer *p, const contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
-    if (c->member == 0 && !c->joining && !leads && c->link == LINK_NONE && !lead_is_voter(p, &c->id)) c->used = false;
+    bool named = p->me == 0 && id_equal(&c->id, &p->config.leader_id);
+    return leads || named || lead_is_voter(p, &c->id);
+}
+
+// Nobody needs it any more: not a member nor about to be one, not sought, no link.
+static void contact_forget(peer *p, contact *c) {
+    if (c->member == 0 && !c->joining && c->link == LINK_NONE && !is_sought(p, c)) c->used = false;
 }
 
 void contact_up(peer *p, const braid_id *id) {
@@ -437,8 +444,7 @@ static bool hears_most(const peer *p) {
 
 static uint64_t dial_due(const peer *p, const contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
-    bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
-    if (c->member == 0 && !leads && !lead_is_voter(p, &c->id)) return UINT64_MAX;
+    if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
     // the newer member dials, the older one only when that has not worked for a while
     bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;

@@ -191,6 +191,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 8518942, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
         // a voter was sent the log from where a state broke off, and took the run's beginning in it for the newest generation
         {.first = 8900272, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
+        // who joined lost the link to the only one that it knew, and sought the leader for ever where an earlier life of that one had been
+        {.first = 8910108, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
         // the harness let voters die for good while the others were about to come back, and too few were left
         {.first = 8521549, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
         // the user of a peer that knew only a dead one named another, and forgot who knew only that peer where it had been
