@@ -213,6 +213,9 @@ static bool may_have(peer *p, const member *m, uint64_t patience) {
     if (known && c->beat.reaches <= p->iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
     uint64_t since = c->link == LINK_UP || c->timing.heard_ns > c->down_ns ? c->timing.heard_ns : c->down_ns;
     if (since < p->past.lead_ns) since = p->past.lead_ns;
+    // all is computed: whoever is only silent may have ended the run, and be cut off while it says so
+    bool ends = p->has_final && p->final.u.final.last && c->refused_ns == 0;
+    if (ends && patience < TIMING_HOME_NS) patience = TIMING_HOME_NS;
     if (p->now - since >= patience) return false;
     peer_wake_at(p, since + patience);
     return true;

@@ -193,6 +193,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 8900272, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
         // who joined lost the link to the only one that it knew, and sought the leader for ever where an earlier life of that one had been
         {.first = 8910108, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
+        // the only data peer ended the run while it was cut off, and the others went back after 10 s, to wait for another one for ever
+        {.first = 8911245, .stage_losses = true, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true},
         // the harness let voters die for good while the others were about to come back, and too few were left
         {.first = 8521549, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
         // the user of a peer that knew only a dead one named another, and forgot who knew only that peer where it had been
