@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 static const char examples_t2[] = "braid bench t2\n"
-                                  "braid bench t2 --cell hom10 --cell het10 --repetitions 5 --json\n"
+                                  "braid bench t2 --cell hom10 --cell het10 --repetitions 5 --account\n"
                                   "braid bench t2 --iterations 25 --repetitions 25 --plot t2.svg --dump scenarios/\n";
 static const char examples_t3[] = "braid bench t3\n"
-                                  "braid bench t3 --cell hom10 --cell het10 --repetitions 5 --json\n"
+                                  "braid bench t3 --cell hom10 --cell het10 --repetitions 5 --account\n"
                                   "braid bench t3 --iterations 25 --repetitions 25 --plot t3.svg --dump scenarios/\n";
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
@@ -27,7 +27,7 @@ static t2_case case_of(const t2_bench *b, uint32_t cell, uint64_t seed) {
 
 // --- sums
 
-static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t needed_ns, uint64_t oracle_ns) {
+static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t needed_ns, const t2_account *account) {
     double seconds = (double)(i->end_ns - i->start_ns) / 1e9, per = i->microbatches;
     double needed = (double)needed_ns / 1e9, wasted = (double)(i->useful_ns + i->wasted_ns) / 1e9 - needed;
     figures_add(&row->microbatches, per);
@@ -40,15 +40,18 @@ static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t ne
     row->wasted_s += wasted;
     row->lost_s += (double)i->lost_ns / 1e9;
     row->iterations_s += seconds;
-    row->oracle_s += (double)oracle_ns / 1e9 * per / (T2_DATA * T2_MICROBATCHES);
+    row->oracle_s += (double)t2_oracle_ns(account) / 1e9 * per / (T2_DATA * T2_MICROBATCHES);
+    row->fewer_s += (double)account->fewer_ns / 1e9;
+    row->ways_s += (double)account->ways_ns / 1e9;
+    row->exchange_s += (double)account->exchange_ns / 1e9;
 }
 
 static void add_run(t2_row *row, const t2_result *r) {
     row->runs++;
     row->hash = rng_seed(row->hash, r->report.hash);
     for (uint32_t i = 0; i < r->report.iterations; i++) {
-        row->hash = rng_seed(row->hash, r->oracle_ns[i]);
-        add_iteration(row, &r->report.iteration[i], r->needed_ns, r->oracle_ns[i]);
+        row->hash = rng_seed(row->hash, t2_oracle_ns(&r->account[i]));
+        add_iteration(row, &r->report.iteration[i], r->needed_ns, &r->account[i]);
     }
 }
 
@@ -135,6 +138,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
         {"cell", OPTION_LIST, &b->cells, .unit = "CELL", .fallback = "all",
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
+        {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
         {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every scenario for braid sim"},

@@ -21,6 +21,7 @@ typedef struct t2_row {
     figures_sample repairs, crashes;
     double needed_s, wasted_s, lost_s;  // compute, over all; lost: of `wasted`, by relays before they died
     double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
+    double fewer_s, ways_s, exchange_s;  // and how the rest came about (t2_account)
     uint64_t hash;
 } t2_row;
 
@@ -28,7 +29,7 @@ typedef struct t2_bench {
     const char *verb;  // bench t2
     t2_model model;
     uint64_t repetitions, first, iterations;
-    bool json;
+    bool json, account;
     const char *plot, *dump;
     option_list cells;
     bool wanted[T2_CELLS];

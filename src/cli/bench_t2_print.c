@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
+// Of an oracle that gives nothing to do to those who will die.
+static double goodput_of_fewer(const t2_row *r) { return figures_part(r->oracle_s + r->fewer_s, r->iterations_s); }
 static double lost(const t2_row *r) { return figures_part(r->lost_s, r->needed_s); }
 static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->needed_s); }
 
@@ -30,7 +32,33 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
            figures_mean(&r->repairs), r->hash);
 }
 
+// Where the rest went, for the goodput says only how much it is.
+static void print_account(const t2_row *r, const char *cell, const char *system) {
+    double n = r->minutes.count;
+    printf("%-6s %-7s | %9.1f %9.1f %9.1f %9.1f | %9.1f | %8.1f %8.1f |\n", cell, system, r->oracle_s / n, r->fewer_s / n, r->ways_s / n,
+           r->exchange_s / n, r->iterations_s / n, 100 * goodput(r), 100 * goodput_of_fewer(r));
+}
+
+static void print_accounts(const t2_bench *b) {
+    printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n");
+    printf("%-6s %-7s | %9s %9s %9s %9s | %9s | %8s %8s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration", "% oracle", "% + dead");
+    for (uint32_t cell = 0; cell < T2_CELLS; cell++)
+        for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++)
+            print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
+}
+
 // --- JSON
+
+static void put_account(json_out *o, const t2_row *r) {
+    double n = r->minutes.count;
+    json_out_open(o, "seconds_per_iteration", '{');
+    json_out_double(o, "oracle", r->oracle_s / n);
+    json_out_double(o, "dead", r->fewer_s / n);
+    json_out_double(o, "ways", r->ways_s / n);
+    json_out_double(o, "end", r->exchange_s / n);
+    json_out_double(o, "all", r->iterations_s / n);
+    json_out_close(o, '}');
+}
 
 static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
     const t2_row *r = &b->row[cell][system];
@@ -49,6 +77,8 @@ static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
     json_out_double(&o, "wasted_over_needed", wasted(r));
     json_out_double(&o, "died_over_needed", lost(r));
     json_out_double(&o, "goodput_over_oracle", goodput(r));
+    json_out_double(&o, "goodput_over_oracle_without_dead", goodput_of_fewer(r));
+    put_account(&o, r);
     figures_put_spread(&o, "crashes_per_iteration", &r->crashes);
     figures_put_spread(&o, "repairs_per_iteration", &r->repairs);
     figures_put_hash(&o, r->hash);
@@ -62,6 +92,7 @@ void t2_print(const t2_bench *b) {
             if (b->json) print_json(b, cell, system);
             else print_row(&b->row[cell][system], &b->row[cell][T2_SWARM], t2_cell_names[cell], t2_system_names[system]);
         }
+    if (b->account && !b->json) print_accounts(b);
 }
 
 // --- drawing

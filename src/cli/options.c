@@ -186,7 +186,7 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 // clang-format off
 // The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
 static const char *const all_flags[] = {
-    "anew", "band", "band-least", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check", "close", "costs", "crash", "data", "delay",
+    "account", "anew", "band", "band-least", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check", "close", "costs", "crash", "data", "delay",
     "delays", "demand", "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8",
     "iterations", "join", "json", "kill", "lasts", "late", "lazy", "lead", "leg", "limit-rounds", "link", "links", "listen",
     "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out",

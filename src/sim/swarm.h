@@ -50,6 +50,7 @@ typedef struct sim_swarm_iteration {
     uint64_t lost_ns;               // compute of those that died, in this iteration before they did: their sums die with them
     uint64_t transfer_ns;           // of activations and gradients on lines, all added up
     uint16_t *stage;                // [peers of the scenario]: of who lived and was a member when it began, else SIM_SWARM_ABSENT
+    uint64_t *died_ns;              // [peers of the scenario]: when it first crashed in this iteration; UINT64_MAX: it did not
 } sim_swarm_iteration;
 
 typedef struct sim_swarm_peer {

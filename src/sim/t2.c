@@ -69,19 +69,48 @@ void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
 
 // ---- a run
 
+// Who died before CLOSE took all that it had added with it: somebody who knew would have given it nothing to do. False: nobody did, or one whom a
+// stage could not do without.
+static bool without_the_dead(const scenario *s, const sim_swarm_iteration *i, uint16_t stage[T2_PEERS]) {
+    uint32_t members[T2_STAGES] = {0}, dead = 0;
+    for (uint32_t who = 0; who < s->peers; who++) {
+        bool died = i->died_ns[who] < i->close_ns && i->stage[who] != SIM_SWARM_ABSENT;
+        stage[who] = died ? SIM_SWARM_ABSENT : i->stage[who];
+        dead += died;
+        if (stage[who] < T2_STAGES) members[stage[who]]++;
+    }
+    for (uint32_t at = 0; at < T2_STAGES; at++)
+        if (members[at] == 0) return false;
+    return dead > 0;
+}
+
+static braid_err settle_account(const scenario *s, const sim_swarm_iteration *i, t2_account *a, braid_error *error) {
+    uint16_t stage[T2_PEERS];
+    t2_time left = a->oracle;
+    braid_err err = without_the_dead(s, i, stage) ? t2_oracle(s, stage, &left, error) : BRAID_OK;
+    a->fewer_ns = (int64_t)(left.ways_ns + left.exchange_ns) - (int64_t)t2_oracle_ns(a);
+    a->ways_ns = (int64_t)(i->close_ns - i->start_ns) - (int64_t)left.ways_ns;
+    a->exchange_ns = (int64_t)(i->end_ns - i->close_ns) - (int64_t)left.exchange_ns;
+    return err;
+}
+
 static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *error) {
     const sim_swarm_report *report = &out->report;
     braid_err err = BRAID_OK;
-    out->oracle_ns = calloc(report->iterations + 1u, sizeof *out->oracle_ns);
-    if (out->oracle_ns == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u iterations", report->iterations);
+    t2_time oracle = {0};
+    out->account = calloc(report->iterations + 1u, sizeof *out->account);
+    if (out->account == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u iterations", report->iterations);
     for (uint32_t i = 0; i < report->iterations && !err; i++) {
         const uint16_t *stage = report->iteration[i].stage;
         bool same = i > 0 && memcmp(stage, report->iteration[i - 1].stage, s->peers * sizeof *stage) == 0;
-        if (same) out->oracle_ns[i] = out->oracle_ns[i - 1];
-        else err = t2_oracle(s, stage, &out->oracle_ns[i], error);
+        if (!same) err = t2_oracle(s, stage, &oracle, error);
+        out->account[i].oracle = oracle;
+        if (!err) err = settle_account(s, &report->iteration[i], &out->account[i], error);
     }
     return err;
 }
+
+uint64_t t2_oracle_ns(const t2_account *a) { return a->oracle.ways_ns + a->oracle.exchange_ns; }
 
 static uint64_t needed_ns(const scenario *s) {
     uint64_t each = scenario_cost_ns(s, 0, 0, WORK_LOSS);
@@ -110,6 +139,6 @@ braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *op
 
 void t2_result_close(t2_result *r) {
     sim_swarm_report_free(&r->report);
-    free(r->oracle_ns);
+    free(r->account);
     *r = (t2_result){0};
 }

@@ -30,19 +30,34 @@ typedef struct t2_case {
 // The scenario as braid sim reads it. Places, capacities and fates are the same for all systems.
 void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]);
 
+typedef struct t2_time {
+    uint64_t ways_ns;      // until all microbatches are home
+    uint64_t exchange_ns;  // of sums and results, behind that
+} t2_time;
+
 // The least time of an iteration without crashes that a search finds when it sees everything, for relays that stand as `stage`
 // says ([peers of the scenario], SIM_SWARM_ABSENT: not there): the ways of all microbatches by pipeline.h, and behind them the
 // exchange of sums and results at the full rate of the lines. BRAID_ARGUMENT: a stage has nobody.
-braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteration_ns, braid_error *error);
+braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error);
+
+// Where the time of an iteration went. All four add up to it. What is beyond an oracle is less than nothing where that was beaten: a search is no
+// bound, and knows nothing of who comes while the iteration lasts.
+typedef struct t2_account {
+    t2_time oracle;      // with all who were there when it began
+    int64_t fewer_ns;    // that one needs so much more without those that died before CLOSE
+    int64_t ways_ns;     // until CLOSE beyond that
+    int64_t exchange_ns; // from CLOSE to FINAL beyond that
+} t2_account;
 
 typedef struct t2_result {
     sim_swarm_report report;  // freed with sim_swarm_report_free
     uint64_t needed_ns;       // compute of an iteration's microbatches when each stage computes each once
-    uint64_t *oracle_ns;      // [report.iterations], owned: the oracle's time with those who were there when it began
+    t2_account *account;      // [report.iterations], owned
 } t2_result;
 
 // A swarm that fails (report.failed) is no error.
 braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *options, t2_result *out, braid_error *error);
 void t2_result_close(t2_result *r);
+uint64_t t2_oracle_ns(const t2_account *a);  // both its parts
 
 #endif

@@ -188,7 +188,7 @@ static int64_t exchange_ns(const search *q, const scenario *s) {
     return longest;
 }
 
-braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteration_ns, braid_error *error) {
+braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error) {
     search *q = calloc(1, sizeof *q);
     if (q != NULL) q->schedule = malloc(schedule_bytes());
     if (q == NULL || q->schedule == NULL) {
@@ -205,7 +205,7 @@ braid_err t2_oracle(const scenario *s, const uint16_t *stage, uint64_t *iteratio
         if (q->members[i] == 0) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", i);
     if (!err) err = find_ways(q, &least, error);
     if (!err) err = try_schedule(q, s, &least, error);
-    if (!err) *iteration_ns = (uint64_t)(least + exchange_ns(q, s));
+    if (!err) *out = (t2_time){(uint64_t)least, (uint64_t)exchange_ns(q, s)};
     free(q->schedule);
     free(q);
     return err;

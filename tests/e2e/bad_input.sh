@@ -116,6 +116,7 @@ expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5
 expect 0 '"cell":"hom0","system":"braid"' "$BRAID" bench t2 --cell hom0 --iterations 1 --json
+expect 0 '+ dead' "$BRAID" bench t2 --cell hom0 --iterations 1 --account
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key

@@ -237,6 +237,7 @@ void swarm_churn_item(swarm *w, const swarm_item *item);
 void swarm_note_committed(swarm *w, const log_entry *entry);
 void swarm_note_tell(swarm *w, uint32_t who, const tell *what);
 void swarm_note_life_over(swarm *w, uint32_t who);
+void swarm_note_death(swarm *w, uint32_t who);  // after its life is over
 void swarm_report(swarm *w);
 
 // --- timeline.c

@@ -317,11 +317,9 @@ static void life_over(swarm *w, uint32_t who, bool silent) {
 
 void swarm_die(swarm *w, uint32_t who, bool machine) {
     if (!w->peer[who].alive) return;
-    w->peer[who].crashes++;
-    w->now.crashes++;
     timeline_instant(w, who, machine ? "its machine dies" : "its process dies");
     life_over(w, who, machine);
-    w->now.lost_ns += w->peer[who].compute_ns - w->peer[who].compute_before_ns;
+    swarm_note_death(w, who);
 }
 
 void swarm_leave(swarm *w, uint32_t who) {

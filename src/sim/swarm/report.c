@@ -4,6 +4,7 @@
 #include "base/bitset.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- compute that counted and that did not
 
@@ -53,11 +54,25 @@ static uint16_t *who_is_there(const swarm *w) {
     return there;
 }
 
+static uint64_t *nobody_died(const swarm *w) {
+    uint64_t *died_ns = malloc(w->peers * sizeof *died_ns);
+    BRAID_ASSERT(died_ns);
+    memset(died_ns, 0xff, w->peers * sizeof *died_ns);
+    return died_ns;
+}
+
+static void iteration_free(sim_swarm_iteration *i) {
+    free(i->stage);
+    free(i->died_ns);
+    i->stage = NULL;
+    i->died_ns = NULL;
+}
+
 static void iteration_begins(swarm *w, uint64_t iteration) {
-    free(w->now.stage);
+    iteration_free(&w->now);
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
-    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w)};
+    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w), .died_ns = nobody_died(w)};
     for (uint32_t i = 0; i < w->peers; i++) w->peer[i].compute_before_ns = w->peer[i].compute_ns;
     swarm_churn_iteration(w);
 }
@@ -77,6 +92,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     w->last_ns = w->core->now - w->begun_ns;
     out->iteration[out->iterations++] = w->now;
     w->now.stage = NULL;  // the report's
+    w->now.died_ns = NULL;
     timeline_iteration_over(w);
     if (w->options->iteration) show_iteration(w);
     iteration_begins(w, final->iteration + 1);
@@ -100,6 +116,15 @@ void swarm_note_committed(swarm *w, const log_entry *entry) {
         break;
     default: break;
     }
+}
+
+void swarm_note_death(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    p->crashes++;
+    w->now.crashes++;
+    w->now.lost_ns += p->compute_ns - p->compute_before_ns;
+    // who comes back and dies once more was gone already
+    if (w->now.died_ns != NULL && w->now.died_ns[p->index] == UINT64_MAX) w->now.died_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
 }
 
 void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
@@ -197,7 +222,7 @@ void swarm_report(swarm *w) {
 }
 
 void sim_swarm_report_free(sim_swarm_report *report) {
-    for (uint32_t i = 0; i < report->iterations; i++) free(report->iteration[i].stage);
+    for (uint32_t i = 0; i < report->iterations; i++) iteration_free(&report->iteration[i]);
     free(report->iteration);
     free(report->peer);
     free(report->flow);

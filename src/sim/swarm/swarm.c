@@ -229,6 +229,7 @@ static void world_close(swarm *w) {
     }
     free(w->machine);
     free(w->now.stage);
+    free(w->now.died_ns);
     free(w->flow);
     free(w->touched);
     free(w->share);
