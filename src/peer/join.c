@@ -232,10 +232,14 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     c->join_capacity = join->capacity;
 }
 
+// It has read that it is a member and is that one no more (its log began afresh): nobody else speaks for that one.
+static bool left_behind(const contact *c, const message *msg) { return c->member != 0 && msg->sender == 0 && msg->log_position >= c->member; }
+
 void on_leave(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     if (!msg->u.leave.dismissed) {
+        if (peer_is_leader(p) && left_behind(c, msg)) leader_expel(p, c->member, EXPEL_LEFT);
         c->departing = peer_is_leader(p) && c->member != 0;
         if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;

@@ -181,6 +181,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 8718306, .flaps = true, .partitions = true, .odd = true},
     // a voter that was cut off was dropped at the moment when another one died, and the leader led no more before it could take that back
     {.first = 8509870, .real = true, .private_data = true, .partitions = true, .short_stores = true},
+    // a relay took its leave when its log began afresh: it was no member to itself, and to the others one that answered no SURVEY
+    {.first = 8924645, .carried = true, .stage_losses = true, .private_data = true, .partitions = true, .odd = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
