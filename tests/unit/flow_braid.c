@@ -397,7 +397,7 @@ static void test_another_wish_ends_the_draft(void **state) {
     }
 }
 
-enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, LINK = 1000 };
+enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, LINK = 1000 };
 
 // The last word of this kind that the relay has for `to` at this time; its `to` is 0 if there is none.
 static router_message says(router *r, int64_t now, router_peer to, router_kind kind) {
@@ -442,6 +442,41 @@ static void test_places_are_auctioned(void **state) {
     push_one(r, 40 * NET_DELAY, FIRST, 1, 99 * LINK);  // it has taken the other one back
     assert_int_equal(says(r, 40 * NET_DELAY, FIRST, ROUTER_DENY).units, 1);
     assert_int_equal(router_load(r), 1);
+}
+
+static router *lone_relay(uint32_t sources, void *memory, size_t bytes) {
+    router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 1, .source_count = sources, .source = {1, 11},
+                       .max_neighbours = 4, .seed = 1, .delay = NET_DELAY, .relays = 4};
+    assert_true(router_bytes(&c) > 0 && router_bytes(&c) <= bytes);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, FIRST, ROUTER_PREVIOUS, LINK);
+    router_neighbour_add(r, 0, BEHIND, ROUTER_NEXT, LINK);
+    router_neighbour_add(r, 0, BESIDE, ROUTER_NEXT, LINK);
+    return r;
+}
+
+// A cycle that gains a twentieth of a link a link is left alone for the first 40 delays, and then tried; one that gains a tenth is tried at once.
+static void test_large_gains_go_first(void **state) {
+    (void)state;
+    for (int64_t percent = 5; percent <= 10; percent += 5) {
+        _Alignas(16) static char memory[1 << 18];
+        router *r = lone_relay(1, memory, sizeof memory);
+        router_message m = {.kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+        router_receive(r, 0, &m);
+        push_one(r, 0, FIRST, 0, BRAID_NO_BID);
+        assert_int_equal(says(r, 0, BESIDE, ROUTER_FLOW).units, 1);
+        m = (router_message){.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 4,
+                             .cost = -LINK - percent * LINK / 100};  // over BEHIND instead of BESIDE
+        const router_half way[] = {router_in(BEHIND), router_out(SECOND), router_in(BESIDE), router_out(HERE)};
+        for (uint32_t i = 0; i < 4; i++) m.u.step[i] = (router_step){way[i], i == 0 ? m.cost : 0};
+        router_receive(r, NET_DELAY, &m);
+        bool at_once = says(r, 20 * NET_DELAY, BEHIND, ROUTER_LOCK).to != 0;
+        assert_int_equal(at_once, percent == 10);
+        if (at_once) continue;
+        assert_in_range(router_deadline(r), 20 * NET_DELAY, 40 * NET_DELAY);
+        assert_int_equal(says(r, 39 * NET_DELAY, BEHIND, ROUTER_LOCK).to, 0);
+        assert_int_equal(says(r, 40 * NET_DELAY, BEHIND, ROUTER_LOCK).to, BEHIND);
+    }
 }
 
 // In test 3 a flow is 2.5 per cent above the optimum after 70 delays; first come, first served, it would be 3.2.
@@ -533,6 +568,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_several_data_peers_with_crashes),
         cmocka_unit_test(test_several_data_peers_in_a_crowd),
         cmocka_unit_test(test_places_are_auctioned),
+        cmocka_unit_test(test_large_gains_go_first),
         cmocka_unit_test(test_auctions_leave_little_to_do),
         cmocka_unit_test(test_news_waits_by_cost),
         cmocka_unit_test(test_without_news_nobody_tries_again),
