@@ -14,12 +14,22 @@ static bool others_reduced(const sim_cluster *s, uint32_t victim) {
     return false;
 }
 
+static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index);
+
+// Its machine works for the stage that it keeps, so that it is moved to another one, or about to be.
+static bool is_to_move(const sim_cluster *s, uint32_t node, uint16_t index) {
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (id_equal(&s->node[i].id, &s->node[node].config.host) && works_for(s, i, index)) return true;
+    return false;
+}
+
 // It will be able to do its stage's work at the newest version, though nobody else who does may answer any more.
 static bool shadow_carries(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (n->asked_to_leave || n->paused_until_ns > s->now || n->sends_cut_until_ns > s->now || n->hears_cut_until_ns > s->now) return false;
     if (!n->alive || !n->view.shadow || n->view.stage != index || !sim_check_member_live(s, n->view.member)) return false;
     if (!sim_check_is_shadow(s, n->view.member)) return false;  // promoted, and about to learn it
+    if (is_to_move(s, node, index)) return false;
     bool decided = false;  // or may be: FINAL rests on their reports
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_watch *w = &s->checker.watch[i];

@@ -119,6 +119,8 @@ static void test_no_schedule_ends_nowhere(void **state) {
         {.first = 5000161, .flaps = true},
         // what had been home, until its last stage died, kept its owner's only slot from what held the last slot of that stage
         {.first = 8000411, .flaps = true},
+        // the harness counted on a shadow that the leader was about to move, for its machine worked for the same stage
+        {.first = 8824451, .real = true, .partitions = true, .data_deaths = true},
     };
     for (size_t i = 0; i < sizeof once_stuck / sizeof *once_stuck; i++) {
         sim_campaign campaign = once_stuck[i];
