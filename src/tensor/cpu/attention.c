@@ -168,20 +168,20 @@ static void score(const attention_job *job, const attention_block *b, const floa
         p.a = k + (b->first + key) * job->wide;
         p.b = turned + col;
         p.c = products + key * b->cols + col;
-        job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&p);
+        job->kernels->product[(b->cols - col) / PANEL_STEP - 1](&p, 1);
     }
 }
 
 // p's product of PANEL_ROWS rows with all columns of a head.
 static void multiply_head(const attention_job *job, const gemm_panel *p) {
     if (job->wide <= PANEL_COLS) {
-        job->kernels->product[job->wide / PANEL_STEP - 1](p);
+        job->kernels->product[job->wide / PANEL_STEP - 1](p, 1);
         return;
     }
     gemm_panel part = *p;
     for (size_t left = job->wide / PANEL_STEP, steps; left > 0; left -= steps) {
         steps = gemm_panel_steps(left);
-        job->kernels->product[steps - 1](&part);
+        job->kernels->product[steps - 1](&part, 1);
         part.b += steps * PANEL_STEP;
         part.c += steps * PANEL_STEP;
         if (part.add) part.add += steps * PANEL_STEP;

@@ -11,8 +11,9 @@
 
 enum {
     BLOCK_FLOATS = DEPTH_MOST * PANEL_COLS * 8,  // of b, packed: 590 KB
-    GROUP_PANELS = 8,                            // of a, packed: 98 KB
+    GROUP_PANELS = PANELS_MOST,                  // of a, packed: 98 KB
     GROUP_ROWS = GROUP_PANELS * PANEL_ROWS,
+    PACK_ROWS = 16,       // of each strip in turn, so that lines that strips share are still at hand
     LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
 };
@@ -47,16 +48,16 @@ static panel panel_at(const tile *t, size_t done) {
 
 // --- packing
 
-// Rows [first, first + depth) of a matrix, `count` <= `width` of its columns from `col` on, the rest zero, to
-// to[depth][width]; `width` is a multiple of 8. Columns and rows change places when `across`.
-static void pack(const tile *t, const float *from, size_t stride, bool across, size_t count, size_t width, float *to) {
+// `depth` rows of a matrix, `count` <= `width` of its columns, the rest zero, to to[depth][width]; `width` is a multiple of 8.
+// Columns and rows change places when `across`.
+static void pack(const gemm_kernels *kernels, const float *from, size_t stride, bool across, size_t depth, size_t count,
+                 size_t width, float *to) {
     size_t whole = count / 8 * 8;
-    for (size_t j = 0; across && j < whole; j += 8)
-        t->kernels->turn(from + j * stride, stride, t->depth, to + j, width);
-    if (!across) t->kernels->copy(from, stride, t->depth, whole / 8, to, 8, width);
+    for (size_t j = 0; across && j < whole; j += 8) kernels->turn(from + j * stride, stride, depth, to + j, width);
+    if (!across) kernels->copy(from, stride, depth, whole / 8, to, 8, width);
     if (whole == width) return;
     size_t right = across ? stride : 1, down = across ? 1 : stride;
-    for (size_t p = 0; p < t->depth; p++)
+    for (size_t p = 0; p < depth; p++)
         for (size_t j = whole; j < width; j++) to[p * width + j] = j < count ? from[p * down + j * right] : 0.0f;
 }
 
@@ -70,9 +71,19 @@ static const float *source_of_a(const tile *t, size_t row) {
     return a->at + (a->transposed ? t->first * a->stride + row : row * a->stride + t->first);
 }
 
+static size_t strip_of(const tile *t, const panel *p) { return p->width / t->kernels->strips[p->steps - 1]; }
+
 static void pack_panel(const tile *t, const panel *p) {
     const tensor_matrix *b = &t->g->b;
-    pack(t, source_of_b(t, p->col), b->stride, b->transposed, p->cols, p->width, p->b);
+    size_t strip = strip_of(t, p), at_once = strip < p->width && !b->transposed ? PACK_ROWS : t->depth;
+    for (size_t first = 0; first < t->depth; first += at_once)
+        for (size_t col = 0; col < p->width; col += strip) {
+            const float *from = source_of_b(t, p->col + col) + first * (b->transposed ? 1 : b->stride);
+            size_t count = p->cols > col ? size_least(strip, p->cols - col) : 0;
+            size_t depth = size_least(at_once, t->depth - first);
+            pack(t->kernels, from, b->stride, b->transposed, depth, count, strip,
+                 p->b + t->depth * col + first * strip);
+        }
 }
 
 static void pack_group(const tile *t) {
@@ -80,8 +91,8 @@ static void pack_group(const tile *t) {
     size_t panels = a->transposed ? t->rows / PANEL_ROWS : 0;
     t->kernels->copy(source_of_a(t, t->row), a->stride, t->depth, panels, t->a, t->depth * PANEL_ROWS, PANEL_ROWS);
     for (size_t i = panels * PANEL_ROWS; i < t->rows; i += PANEL_ROWS)
-        pack(t, source_of_a(t, t->row + i), a->stride, !a->transposed, size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS,
-             t->a + i * t->depth);
+        pack(t->kernels, source_of_a(t, t->row + i), a->stride, !a->transposed, t->depth,
+             size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS, t->a + i * t->depth);
 }
 
 // --- asking for what comes next
@@ -143,22 +154,23 @@ static void edge_product(const tile *t, gemm_panel product, size_t rows, const p
     product.c = whole;
     if (product.add) product.add = whole;
     product.c_stride = PANEL_COLS;
-    t->kernels->product[p->steps - 1](&product);
+    t->kernels->product[p->steps - 1](&product, 1);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * PANEL_COLS, bytes);
 }
 
 // The kernels read the group's rows where they lie, but not those at an edge, nor rows that would push each other out of the
-// cache, nor columns that many panels of b read again: these they pack as they first read them, while they multiply.
+// cache, nor what many panels of b read again: kernels that keep pack columns as they first read them, while they multiply.
 static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
     bool whole = t->rows % PANEL_ROWS == 0;
-    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && (!a->transposed || t->g->n <= t->kernels->few_cols);
-    t->fresh = whole && !t->in_place && a->transposed;
+    size_t few = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
+    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && t->g->n <= few;
+    t->fresh = t->kernels->keeps && whole && !t->in_place && a->transposed;
     if (!t->in_place && !t->fresh) pack_group(t);
 }
 
 static void begin_panel(const tile *t, panel *p) {
-    p->fresh = !t->g->b.transposed && p->cols == p->width && t->rows >= PANEL_ROWS;
+    p->fresh = t->kernels->keeps && !t->g->b.transposed && p->cols == p->width && t->rows >= PANEL_ROWS;
     if (!p->fresh) pack_panel(t, p);
 }
 
@@ -174,23 +186,25 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
         product.a_row = down;
         product.a_step = right;
     }
-    for (size_t i = 0; i < t->rows; i += PANEL_ROWS) {
-        size_t rows = size_least(PANEL_ROWS, t->rows - i);
+    gemm_panel panels[GROUP_PANELS];
+    size_t count = size_pieces(t->rows, PANEL_ROWS), whole = p->cols == p->width ? t->rows / PANEL_ROWS : 0;
+    for (size_t i = 0; i < count; i++) {
         bool fresh = p->fresh && i == 0;
         product.b = fresh ? source_of_b(t, p->col) : p->b;
-        product.b_step = fresh ? g->b.stride : p->width;
+        product.b_step = fresh ? g->b.stride : strip_of(t, p);
+        product.b_next = fresh ? 0 : t->depth * strip_of(t, p);
         product.keep_b = fresh ? p->b : NULL;
-        product.keep_a = t->fresh ? t->a + i * t->depth : NULL;
-        size_t at = (t->row + i) * g->c_stride + p->col;
+        product.keep_a = t->fresh ? t->a + i * PANEL_ROWS * t->depth : NULL;
+        size_t at = (t->row + i * PANEL_ROWS) * g->c_stride + p->col;
         product.c = g->c + at;
         product.add = t->add ? t->add + at : NULL;
         ask_ahead(next_a, next_b, &product);
-        if (rows == PANEL_ROWS && p->cols == p->width)
-            t->kernels->product[p->steps - 1](&product);
-        else
-            edge_product(t, product, rows, p);
+        panels[i] = product;
         product.a += PANEL_ROWS * (from_source ? down : t->depth);
     }
+    if (whole > 0) t->kernels->product[p->steps - 1](panels, whole);
+    for (size_t i = whole; i < count; i++)
+        edge_product(t, panels[i], size_least(PANEL_ROWS, t->rows - i * PANEL_ROWS), p);
     t->fresh = false;
 }
 

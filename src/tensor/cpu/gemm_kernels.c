@@ -37,7 +37,7 @@ static void keep_plain(const gemm_panel *p, size_t cols) {
         memcpy(p->keep_b + k * cols, p->b + k * p->b_step, cols * sizeof *p->b);
 }
 
-INLINE void plain_product(const gemm_panel *p, size_t cols) {
+INLINE void plain_panel(const gemm_panel *p, size_t cols) {
     keep_plain(p, cols);
     float sum[PANEL_ROWS][PANEL_COLS] = {{0}};
     const float *b = p->b;
@@ -53,13 +53,27 @@ INLINE void plain_product(const gemm_panel *p, size_t cols) {
         }
 }
 
-static void plain_1(const gemm_panel *p) { plain_product(p, 16); }
-static void plain_2(const gemm_panel *p) { plain_product(p, 32); }
-static void plain_3(const gemm_panel *p) { plain_product(p, 48); }
+INLINE void plain_product(const gemm_panel *panels, size_t count, size_t cols) {
+    for (size_t i = 0; i < count; i++) plain_panel(&panels[i], cols);
+}
+
+static void plain_1(const gemm_panel *panels, size_t count) { plain_product(panels, count, 16); }
+static void plain_2(const gemm_panel *panels, size_t count) { plain_product(panels, count, 32); }
+static void plain_3(const gemm_panel *panels, size_t count) { plain_product(panels, count, 48); }
 
 static bool always(void) { return true; }
 
-static const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2, plain_3}, turn_plain, copy_plain};
+static const gemm_kernels gemm_plain = {
+    .name = PLAIN_NAME,
+    .works_here = always,
+    .keeps = true,
+    .rows_in_place = SIZE_MAX,
+    .columns_in_place = 0,
+    .strips = {1, 1, 1},
+    .product = {plain_1, plain_2, plain_3},
+    .turn = turn_plain,
+    .copy = copy_plain,
+};
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -68,51 +82,7 @@ static const gemm_kernels gemm_plain = {PLAIN_NAME, always, 0, {plain_1, plain_2
 
 #define AVX2 __attribute__((target("avx2,fma")))
 
-enum {
-    HALF = 4,          // sixteen registers hold 4 x 24 sums, three of b and one of a
-    AVX2_STEPS = 128,  // so many of b stay in the first cache until the other half of the rows has read them
-};
-
-// Some steps of the sums of HALF rows and some columns of a panel; what is unfinished waits in `waiting`.
-typedef struct avx2_part {
-    size_t first, end;  // steps
-    size_t row, col;
-    float *waiting;  // [PANEL_ROWS][PANEL_COLS]
-} avx2_part;
-
-AVX2 INLINE void avx2_loop(const gemm_panel *p, const avx2_part *t, const size_t vectors, __m256 sum[HALF][3]) {
-    const float *a = p->a + t->row * p->a_row + t->first * p->a_step, *from = p->b + t->col + t->first * p->b_step;
-    const float *c = p->c + t->row * p->c_stride + t->col;
-    size_t a_row = p->a_row, a_step = p->a_step, b_step = p->b_step;
-    for (size_t i = 0; t->first == 0 && i < HALF; i++, c += p->c_stride)
-        for (size_t line = 0; line < 2; line++) __builtin_prefetch(c + 16 * line, 1);
-    for (size_t k = t->first; k < t->end; k++, a += a_step, from += b_step) {
-        __m256 b[3];
-        for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
-        for (size_t i = 0; i < HALF; i++) {
-            __m256 x = _mm256_broadcast_ss(a + i * a_row);
-            for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(x, b[v], sum[i][v]);
-        }
-    }
-}
-
-AVX2 INLINE void avx2_sum(const gemm_panel *p, const avx2_part *t, const size_t vectors) {
-    __m256 sum[HALF][3];
-    float *at = t->waiting + t->row * PANEL_COLS + t->col;
-    for (size_t i = 0; i < HALF; i++)
-        for (size_t v = 0; v < vectors; v++)
-            sum[i][v] = t->first > 0 ? _mm256_loadu_ps(at + i * PANEL_COLS + 8 * v) : _mm256_setzero_ps();
-    avx2_loop(p, t, vectors, sum);
-    bool last = t->end == p->depth;
-    size_t stride = last ? p->c_stride : PANEL_COLS, from = t->row * stride + t->col;
-    const float *add = last && p->add ? p->add + from : NULL;
-    if (last) at = p->c + from;
-    for (size_t i = 0; i < HALF; i++)
-        for (size_t v = 0; v < vectors; v++) {
-            size_t to = i * stride + 8 * v;
-            _mm256_storeu_ps(at + to, add ? _mm256_add_ps(_mm256_loadu_ps(add + to), sum[i][v]) : sum[i][v]);
-        }
-}
+enum { HALF = 4, AVX2_COLS = 24 };  // sixteen registers hold so many sums, three of b and one of a
 
 // An 8 x 8 square: pairs, fours, halves.
 AVX2 INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
@@ -154,28 +124,116 @@ AVX2 static void avx2_copy(const float *from, size_t from_stride, size_t rows, s
     if (chunks > 0) copy_chunks(from, from_stride, rows, 1, to, chunk_step, row_step);
 }
 
-// What is to be kept is copied first: storing it in the loop was slower here.
-AVX2 INLINE void avx2_product(const gemm_panel *p, size_t cols, const size_t vectors) {
-    float waiting[PANEL_ROWS * PANEL_COLS];
-    if (p->keep_a) avx2_copy(p->a, p->a_step, p->depth, 1, p->keep_a, PANEL_ROWS, PANEL_ROWS);
-    if (p->keep_b) avx2_copy(p->b, p->b_step, p->depth, cols / PANEL_ROWS, p->keep_b, PANEL_ROWS, cols);
-    for (size_t i = 0; i < p->soon_count && i < p->depth; i++) __builtin_prefetch(p->soon + i * p->soon_step, 0, 2);
-    avx2_part t = {.waiting = waiting};
-    do {
-        t.first = t.end;
-        t.end = p->depth - t.first < AVX2_STEPS ? p->depth : t.first + AVX2_STEPS;
-        for (t.col = 0; t.col < cols; t.col += 8 * vectors)
-            for (t.row = 0; t.row < PANEL_ROWS; t.row += HALF) avx2_sum(p, &t, vectors);
-    } while (t.end < p->depth);
+// Of a panel of b, as many columns as the kernel takes at once.
+typedef struct avx2_strip {
+    const float *b;
+    size_t b_step, col;
+    size_t turn, turns;  // of those in which a panel asks for what is read later
+} avx2_strip;
+
+typedef __m256 avx2_sums[HALF][3];
+
+AVX2 INLINE void avx2_step(const float *a, size_t a_row, const float *from, const size_t vectors, avx2_sums sum) {
+    __m256 b[3];
+    UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
+    UNROLL for (size_t i = 0; i < HALF; i++) {
+        __m256 x = _mm256_broadcast_ss(a + i * a_row);
+        UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(x, b[v], sum[i][v]);
+    }
 }
 
-AVX2 static void avx2_1(const gemm_panel *p) { avx2_product(p, 16, 2); }
-AVX2 static void avx2_2(const gemm_panel *p) { avx2_product(p, 32, 2); }
-AVX2 static void avx2_3(const gemm_panel *p) { avx2_product(p, 48, 3); }
+// Four steps for 4 x 24 sums, which need all registers: compilers run out of them and read b again. Four, since counting and
+// pointing would be a tenth of what the processor begins.
+// clang-format off
+#define ROW(AT, S) "vbroadcastss " AT ", %%ymm15\n\t"                  \
+                   "vfmadd231ps %%ymm12, %%ymm15, %[" S "0]\n\t"       \
+                   "vfmadd231ps %%ymm13, %%ymm15, %[" S "1]\n\t"       \
+                   "vfmadd231ps %%ymm14, %%ymm15, %[" S "2]\n\t"
+#define STEP(K, A0, A1, A2, A3) "vmovups 96*" K "(%[b]), %%ymm12\n\t"      \
+                                "vmovups 96*" K "+32(%[b]), %%ymm13\n\t"   \
+                                "vmovups 96*" K "+64(%[b]), %%ymm14\n\t"   \
+                                ROW(A0, "r") ROW(A1, "s") ROW(A2, "t") ROW(A3, "u")
+#define PACKED(K) STEP(K, "32*" K "(%[a])", "32*" K "+4(%[a])", "32*" K "+8(%[a])", "32*" K "+12(%[a])")
+#define APART(K) STEP(K, "4*" K "(%[a])", "4*" K "(%[a],%[row])", "4*" K "(%[a],%[row],2)", "4*" K "(%[last])")
+#define FOUR(STEPS) STEPS("0") STEPS("1") STEPS("2") STEPS("3")
+#define SUMS [r0] "+x"(sum[0][0]), [r1] "+x"(sum[0][1]), [r2] "+x"(sum[0][2]), \
+             [s0] "+x"(sum[1][0]), [s1] "+x"(sum[1][1]), [s2] "+x"(sum[1][2]), \
+             [t0] "+x"(sum[2][0]), [t1] "+x"(sum[2][1]), [t2] "+x"(sum[2][2]), \
+             [u0] "+x"(sum[3][0]), [u1] "+x"(sum[3][1]), [u2] "+x"(sum[3][2])
+#define OTHERS "memory", "xmm12", "xmm13", "xmm14", "xmm15"
+// clang-format on
+
+// How many steps it did.
+AVX2 INLINE size_t avx2_fours(const gemm_panel *p, const float *a, const float *b, avx2_sums sum) {
+    size_t k = 0, row = p->a_row * sizeof *a;
+    const float *last = a + 3 * p->a_row;
+    if (p->a_row == 1 && p->a_step == PANEL_ROWS)
+        for (; k + 4 <= p->depth; k += 4, a += 4 * PANEL_ROWS, b += 4 * AVX2_COLS)
+            __asm__(FOUR(PACKED) : SUMS : [a] "r"(a), [b] "r"(b) : OTHERS);
+    else if (p->a_step == 1)
+        for (; k + 4 <= p->depth; k += 4, a += 4, last += 4, b += 4 * AVX2_COLS)
+            __asm__(FOUR(APART) : SUMS : [a] "r"(a), [last] "r"(last), [row] "r"(row), [b] "r"(b) : OTHERS);
+    return k;
+}
+
+AVX2 INLINE void avx2_loop(const gemm_panel *p, const avx2_strip *t, size_t row, const size_t vectors, avx2_sums sum) {
+    const float *a = p->a + row * p->a_row, *b = t->b;
+    size_t a_row = p->a_row, a_step = p->a_step, b_step = t->b_step;
+    size_t k = vectors == 3 && b_step == AVX2_COLS ? avx2_fours(p, a, b, sum) : 0;
+    a += k * a_step, b += k * b_step;
+    for (; k < p->depth; k++, a += a_step, b += b_step) avx2_step(a, a_row, b, vectors, sum);
+}
+
+// Rows [row, row + HALF) of a panel.
+AVX2 INLINE void avx2_tile(const gemm_panel *p, const avx2_strip *t, size_t row, const size_t vectors) {
+    size_t at = row * p->c_stride + t->col;
+    float *c = p->c + at;
+    const float *add = p->add ? p->add + at : NULL;
+    for (size_t i = 0; i < HALF; i++)
+        for (size_t line = 0; line < 2; line++) __builtin_prefetch(c + i * p->c_stride + 16 * line, 1);
+    avx2_sums sum;
+    UNROLL for (size_t i = 0; i < HALF; i++) UNROLL for (size_t v = 0; v < vectors; v++)
+        sum[i][v] = _mm256_setzero_ps();
+    avx2_loop(p, t, row, vectors, sum);
+    for (size_t i = 0; i < HALF; i++, c += p->c_stride, add = add ? add + p->c_stride : NULL)
+        UNROLL for (size_t v = 0; v < vectors; v++)
+            _mm256_storeu_ps(c + 8 * v, add ? _mm256_add_ps(_mm256_loadu_ps(add + 8 * v), sum[i][v]) : sum[i][v]);
+}
+
+AVX2 INLINE void avx2_ask(const gemm_panel *p, const avx2_strip *t) {
+    if (p->soon_count == 0) return;
+    size_t i = p->soon_count * t->turn / t->turns, end = p->soon_count * (t->turn + 1) / t->turns;
+    for (; i < end; i++) __builtin_prefetch(p->soon + i * p->soon_step, 0, 2);
+}
+
+// A strip of b stays in the first cache while all rows pass by.
+AVX2 INLINE void avx2_product(const gemm_panel *panels, size_t count, const size_t cols, const size_t vectors) {
+    const size_t wide = 8 * vectors;
+    avx2_strip t = {.b = panels->b, .b_step = panels->b_step, .turns = cols / wide};
+    for (; t.turn<t.turns; t.turn++, t.col += wide, t.b += panels->b_next> 0 ? panels->b_next : wide)
+        for (size_t i = 0; i < count; i++) {
+            avx2_ask(&panels[i], &t);
+            for (size_t row = 0; row < PANEL_ROWS; row += HALF) avx2_tile(&panels[i], &t, row, vectors);
+        }
+}
+
+AVX2 static void avx2_1(const gemm_panel *panels, size_t count) { avx2_product(panels, count, 16, 2); }
+AVX2 static void avx2_2(const gemm_panel *panels, size_t count) { avx2_product(panels, count, 32, 2); }
+AVX2 static void avx2_3(const gemm_panel *panels, size_t count) { avx2_product(panels, count, 48, 3); }
 
 static bool avx2_works(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-static const gemm_kernels gemm_avx2 = {"AVX2", avx2_works, 0, {avx2_1, avx2_2, avx2_3}, avx2_turn, avx2_copy};
+static const gemm_kernels gemm_avx2 = {
+    .name = "AVX2",
+    .works_here = avx2_works,
+    .keeps = false,
+    .rows_in_place = 4 * PANEL_COLS,
+    .columns_in_place = 0,
+    .strips = {1, 2, 2},
+    .product = {avx2_1, avx2_2, avx2_3},
+    .turn = avx2_turn,
+    .copy = avx2_copy,
+};
 
 // --- AVX-512
 
@@ -234,7 +292,7 @@ AVX512 INLINE void avx512_sum(const gemm_panel *p, const size_t vectors, avx512_
         avx512_loop(p, vectors, 1, p->a_step, false, false, sum);
 }
 
-AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
+AVX512 INLINE void avx512_panel(const gemm_panel *p, const size_t vectors) {
     avx512_sums sum;
     UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) UNROLL for (size_t v = 0; v < vectors; v++)
         sum[i][v] = _mm512_setzero_ps();
@@ -251,14 +309,27 @@ AVX512 INLINE void avx512_product(const gemm_panel *p, const size_t vectors) {
             _mm512_storeu_ps(c + 16 * v, sum[i][v]);
 }
 
-AVX512 static void avx512_1(const gemm_panel *p) { avx512_product(p, 1); }
-AVX512 static void avx512_2(const gemm_panel *p) { avx512_product(p, 2); }
-AVX512 static void avx512_3(const gemm_panel *p) { avx512_product(p, 3); }
+AVX512 INLINE void avx512_product(const gemm_panel *panels, size_t count, const size_t vectors) {
+    for (size_t i = 0; i < count; i++) avx512_panel(&panels[i], vectors);
+}
+
+AVX512 static void avx512_1(const gemm_panel *panels, size_t count) { avx512_product(panels, count, 1); }
+AVX512 static void avx512_2(const gemm_panel *panels, size_t count) { avx512_product(panels, count, 2); }
+AVX512 static void avx512_3(const gemm_panel *panels, size_t count) { avx512_product(panels, count, 3); }
 
 static bool avx512_works(void) { return __builtin_cpu_supports("avx512f") && avx2_works(); }
 
-static const gemm_kernels gemm_avx512 = {"AVX-512", avx512_works, 6 * PANEL_COLS, {avx512_1, avx512_2, avx512_3},
-                                         avx2_turn, avx2_copy};
+static const gemm_kernels gemm_avx512 = {
+    .name = "AVX-512",
+    .works_here = avx512_works,
+    .keeps = true,
+    .rows_in_place = SIZE_MAX,
+    .columns_in_place = 6 * PANEL_COLS,
+    .strips = {1, 1, 1},
+    .product = {avx512_1, avx512_2, avx512_3},
+    .turn = avx2_turn,
+    .copy = avx2_copy,
+};
 
 const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_avx512, &gemm_avx2, &gemm_plain};
 
@@ -287,16 +358,17 @@ INLINE void neon_part(const gemm_panel *p, size_t col, const size_t vectors) {
     }
 }
 
-INLINE void neon_product(const gemm_panel *p, size_t cols) {
-    keep_plain(p, cols);
-    size_t col = 0;
-    for (; cols > 16 && col + 12 <= cols; col += 12) neon_part(p, col, 3);
-    for (; col < cols; col += 8) neon_part(p, col, 2);  // 16 columns: 8 and 8, 32: 12, 12 and 8
+INLINE void neon_product(const gemm_panel *panels, size_t count, size_t cols) {
+    for (const gemm_panel *p = panels; p < panels + count; p++) {
+        size_t col = 0;
+        for (; cols > 16 && col + 12 <= cols; col += 12) neon_part(p, col, 3);
+        for (; col < cols; col += 8) neon_part(p, col, 2);  // 16 columns: 8 and 8, 32: 12, 12 and 8
+    }
 }
 
-static void neon_1(const gemm_panel *p) { neon_product(p, 16); }
-static void neon_2(const gemm_panel *p) { neon_product(p, 32); }
-static void neon_3(const gemm_panel *p) { neon_product(p, 48); }
+static void neon_1(const gemm_panel *panels, size_t count) { neon_product(panels, count, 16); }
+static void neon_2(const gemm_panel *panels, size_t count) { neon_product(panels, count, 32); }
+static void neon_3(const gemm_panel *panels, size_t count) { neon_product(panels, count, 48); }
 
 // A 4 x 4 square: pairs, halves.
 INLINE void turn_square(const float *from, size_t from_stride, float *to, size_t to_step) {
@@ -321,7 +393,17 @@ static void neon_turn(const float *from, size_t from_stride, size_t count, float
     turn_plain(from + i, from_stride, count - i, to + i * to_step, to_step);
 }
 
-static const gemm_kernels gemm_neon = {"NEON", always, 0, {neon_1, neon_2, neon_3}, neon_turn, copy_plain};
+static const gemm_kernels gemm_neon = {
+    .name = "NEON",
+    .works_here = always,
+    .keeps = false,
+    .rows_in_place = SIZE_MAX,
+    .columns_in_place = 0,
+    .strips = {1, 1, 1},
+    .product = {neon_1, neon_2, neon_3},
+    .turn = neon_turn,
+    .copy = copy_plain,
+};
 
 const gemm_kernels *const gemm_kernels_all[GEMM_KERNELS] = {&gemm_neon, &gemm_plain};
 

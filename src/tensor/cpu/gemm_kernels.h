@@ -14,6 +14,7 @@
 
 // A kernel makes PANEL_ROWS x (16, 32 or 48) elements of c at a time: as many sums as 32 registers hold.
 enum { PANEL_ROWS = 8, PANEL_STEP = 16, PANEL_STEPS = 3, PANEL_COLS = PANEL_STEP * PANEL_STEPS, DEPTH_MOST = 384 };
+enum { PANELS_MOST = 8 };  // of a, one under the other, that a kernel takes at once
 
 typedef struct gemm_panel {
     size_t depth;
@@ -21,8 +22,9 @@ typedef struct gemm_panel {
     size_t a_row, a_step;
     const float *b;  // row p of its columns at b + p * b_step
     size_t b_step;
-    float *keep_a,
-        *keep_b;  // NULL, or where what is read of a (a_row is 1), of b is left packed for the products that follow
+    size_t b_next;  // from one strip of columns (gemm_kernels) to the next; 0: they are neighbours
+    // NULL, or where kernels that keep leave packed what they read of a (a_row is 1), of b, for the products that follow
+    float *keep_a, *keep_b;
     float *c;
     size_t c_stride;
     const float *add;  // c = a b + this, which lies like c and may be c; NULL: c = a b
@@ -34,9 +36,12 @@ typedef struct gemm_panel {
 typedef struct gemm_kernels {
     const char *name;
     bool (*works_here)(void);
-    size_t few_cols;  // of c, up to which columns of a are best read where they lie
-    // By the number of steps of PANEL_STEP columns, less one
-    void (*product[PANEL_STEPS])(const gemm_panel *p);
+    bool keeps;                              // can pack what it reads while it multiplies
+    size_t rows_in_place, columns_in_place;  // columns of c up to which those of a are best read where they lie
+    // By the number of steps of PANEL_STEP columns, less one: strips that a packed panel of b lies in, one behind the other
+    size_t strips[PANEL_STEPS];
+    // By the same: `count` <= PANELS_MOST panels of a with one of b, which only the first may find elsewhere and keep
+    void (*product[PANEL_STEPS])(const gemm_panel *panels, size_t count);
     // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
     void (*turn)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
     // `chunks` chunks of 8 from each of `rows` rows: chunk i of row r to to + i * chunk_step + r * row_step
