@@ -14,7 +14,7 @@ typedef struct tensor_matvec {
     size_t in, out;
     tensor_matrix w;
     const float *bias;  // [out] or NULL
-    int8_t *bytes;      // [out, groups * MATVEC_GROUP], zero behind `in`; or NULL
+    int8_t *bytes;      // [out, groups * MATVEC_GROUP], in the order of tensor_matvec_narrow, zero behind `in`; or NULL
     float *scales;      // [out, groups]
 } tensor_matvec;
 

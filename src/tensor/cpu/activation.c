@@ -2,27 +2,27 @@
 #include "tensor/kernels.h"
 
 // Sixteen at a time, and what is left at the end of a row as sixteen, too: one by one it would take as long as the rest.
-LANES_INLINE void swiglu_lanes(const float *restrict gate, const float *restrict up, float *restrict y,
-                               float *restrict logistic) {
-    for (size_t l = 0; l < LANES; l++) {
-        float s = wide_sigmoid(gate[l]);
-        logistic[l] = s;
-        y[l] = gate[l] * s * up[l];
+LANES_INLINE void swiglu_lanes(const float *gate, const float *up, float *y, float *logistic) {
+    lanes g, u, s;
+    lanes_load(&g, gate), lanes_load(&u, up);
+    LANES_EACH(h) s.part[h] = -g.part[h];
+    lanes_exp(&s);
+    LANES_EACH(h) {
+        s.part[h] = 1.0f / (1.0f + s.part[h]);
+        u.part[h] = g.part[h] * s.part[h] * u.part[h];
     }
+    lanes_store(logistic, &s), lanes_store(y, &u);
 }
 
 TENSOR_WIDE
-static void swiglu_row(const float *restrict gate, const float *restrict up, float *restrict y,
-                       float *restrict logistic, size_t dim) {
-    size_t i = 0;
+static void swiglu_row(const float *gate, const float *up, float *y, float *logistic, size_t dim) {
+    size_t i = 0, bytes = dim % LANES * sizeof *gate;
     for (; i + LANES <= dim; i += LANES) swiglu_lanes(gate + i, up + i, y + i, logistic + i);
-    if (i == dim) return;
+    if (bytes == 0) return;
     float some[4][LANES] = {{0}, {0}, {0}, {0}};
-    memcpy(some[0], gate + i, (dim - i) * sizeof *gate);
-    memcpy(some[1], up + i, (dim - i) * sizeof *up);
+    memcpy(some[0], gate + i, bytes), memcpy(some[1], up + i, bytes);
     swiglu_lanes(some[0], some[1], some[2], some[3]);
-    memcpy(y + i, some[2], (dim - i) * sizeof *y);
-    memcpy(logistic + i, some[3], (dim - i) * sizeof *logistic);
+    memcpy(y + i, some[2], bytes), memcpy(logistic + i, some[3], bytes);
 }
 
 TENSOR_WIDE
@@ -39,38 +39,32 @@ void tensor_swiglu_forward(const float *x, float *y, float *logistic, size_t row
     }
 }
 
-// Replaces gate and up by their gradients, the logistic function by y.
-LANES_INLINE void swiglu_gradient_lanes(const float *restrict dy, float *restrict gate, float *restrict up,
-                                        float *restrict logistic) {
-    for (size_t l = 0; l < LANES; l++) {
-        float g = gate[l], s = logistic[l], u = up[l], d = dy[l], silu = g * s;
-        float slope = s * (1.0f + g * (1.0f - s));
-        logistic[l] = silu * u;
-        gate[l] = d * u * slope;
-        up[l] = d * silu;
+// The logistic function is replaced by y.
+LANES_INLINE void swiglu_gradient_lanes(const float *gate, const float *up, float *logistic, const float *dy,
+                                        float *d_gate, float *d_up) {
+    lanes g, u, s, d;
+    lanes_load(&g, gate), lanes_load(&u, up), lanes_load(&s, logistic), lanes_load(&d, dy);
+    LANES_EACH(h) {
+        lanes_part silu = g.part[h] * s.part[h], slope = s.part[h] * (1.0f + g.part[h] * (1.0f - s.part[h]));
+        s.part[h] = silu * u.part[h];
+        g.part[h] = d.part[h] * u.part[h] * slope;
+        u.part[h] = d.part[h] * silu;
     }
+    lanes_store(logistic, &s), lanes_store(d_gate, &g), lanes_store(d_up, &u);
 }
 
 // The output may lie on the input.
 TENSOR_WIDE
 static void swiglu_gradient_row(const float *x, float *logistic, const float *dy, float *dx, size_t dim) {
+    size_t i = 0, bytes = dim % LANES * sizeof *x;
+    for (; i + LANES <= dim; i += LANES)
+        swiglu_gradient_lanes(x + i, x + dim + i, logistic + i, dy + i, dx + i, dx + dim + i);
+    if (bytes == 0) return;
     float gate[LANES] = {0}, up[LANES] = {0}, some[LANES] = {0}, d[LANES] = {0};
-    for (size_t i = 0; i < dim; i += LANES) {
-        size_t count = dim - i < LANES ? dim - i : LANES;
-        if (count == LANES) {
-            memcpy(gate, x + i, sizeof gate), memcpy(up, x + dim + i, sizeof up);
-            memcpy(some, logistic + i, sizeof some);
-            swiglu_gradient_lanes(dy + i, gate, up, some);
-            memcpy(dx + i, gate, sizeof gate), memcpy(dx + dim + i, up, sizeof up);
-            memcpy(logistic + i, some, sizeof some);
-        } else {
-            size_t bytes = count * sizeof *x;
-            memcpy(gate, x + i, bytes), memcpy(up, x + dim + i, bytes), memcpy(d, dy + i, bytes);
-            memcpy(some, logistic + i, bytes);
-            swiglu_gradient_lanes(d, gate, up, some);
-            memcpy(dx + i, gate, bytes), memcpy(dx + dim + i, up, bytes), memcpy(logistic + i, some, bytes);
-        }
-    }
+    memcpy(gate, x + i, bytes), memcpy(up, x + dim + i, bytes), memcpy(some, logistic + i, bytes),
+        memcpy(d, dy + i, bytes);
+    swiglu_gradient_lanes(gate, up, some, d, gate, up);
+    memcpy(dx + i, gate, bytes), memcpy(dx + dim + i, up, bytes), memcpy(logistic + i, some, bytes);
 }
 
 void tensor_swiglu_input_gradient(const float *x, float *logistic, const float *dy, float *dx, size_t rows,

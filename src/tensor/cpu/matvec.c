@@ -36,6 +36,33 @@ static void columns_plain(const product *p, size_t begin, size_t end) {
 
 // --- w as bytes
 
+// Sixteen numbers are one byte of sixteen words, the next sixteen the next byte: shifts widen them all at once. (Wider
+// signed bytes that compilers store piece by piece and load as a whole stall every load.)
+enum { WORD_BYTES = 4 };
+_Static_assert((int)MATVEC_GROUP == LANES * WORD_BYTES, "a group is one vector of words");
+
+static size_t place_in_group(size_t k) { return k % LANES * WORD_BYTES + k / LANES; }
+
+// Numbers 16 q .. 16 q + 15 of the group that is `words`.
+LANES_INLINE void widen(lanes *wide, const lanes_words *words, size_t q) {
+    LANES_EACH(h) {
+        lanes_bits top = (lanes_bits)(words[h] << (unsigned)(8 * (WORD_BYTES - 1 - q)));
+        wide->part[h] = __builtin_convertvector(top >> 8 * (WORD_BYTES - 1), lanes_part);
+    }
+}
+
+LANES_INLINE void add_group(lanes *sum, const int8_t *bytes, float scale, const float *x) {
+    lanes part = {{{0}}}, w, with;
+    lanes_words words[LANES_PARTS];
+    LANES_EACH(h) memcpy(&words[h], bytes + h * sizeof words[h], sizeof words[h]);
+    _Pragma("GCC unroll 4") for (size_t q = 0; q < WORD_BYTES; q++) {
+        widen(&w, words, q);
+        lanes_load(&with, x + q * LANES);
+        LANES_EACH(h) part.part[h] += w.part[h] * with.part[h];
+    }
+    LANES_EACH(h) sum->part[h] += part.part[h] * scale;
+}
+
 TENSOR_WIDE
 static void rows_narrow(const product *p, size_t begin, size_t end) {
     const tensor_matvec *m = p->m;
@@ -44,17 +71,8 @@ static void rows_narrow(const product *p, size_t begin, size_t end) {
         const int8_t *bytes = m->bytes + i * groups * MATVEC_GROUP;
         const float *scales = m->scales + i * groups;
         lanes sum = {{{0}}};
-        for (size_t g = 0; g < groups; g++) {
-            float wide[MATVEC_GROUP];
-            lanes part = {{{0}}}, w, x;
-            for (size_t k = 0; k < MATVEC_GROUP; k++) wide[k] = (float)bytes[g * MATVEC_GROUP + k];
-            for (size_t k = 0; k < MATVEC_GROUP; k += LANES) {
-                lanes_load(&w, wide + k);
-                lanes_load(&x, p->x + g * MATVEC_GROUP + k);
-                LANES_EACH(h) part.part[h] += w.part[h] * x.part[h];
-            }
-            LANES_EACH(h) sum.part[h] += part.part[h] * scales[g];
-        }
+        for (size_t g = 0; g < groups; g++)
+            add_group(&sum, bytes + g * MATVEC_GROUP, scales[g], p->x + g * MATVEC_GROUP);
         p->y[i] = with_bias(m, i, lanes_add(&sum));
     }
 }
@@ -71,7 +89,7 @@ static void narrow_group(const tensor_matvec *m, size_t i, size_t group) {
     float scale = largest / LARGEST, inverse = largest > 0 ? LARGEST / largest : 0;
     m->scales[i * matvec_groups(m->in) + group] = scale;
     for (size_t k = 0; k < MATVEC_GROUP; k++)
-        bytes[k] = k < count ? (int8_t)lrintf(element(m, first + k, i) * inverse) : 0;
+        bytes[place_in_group(k)] = k < count ? (int8_t)lrintf(element(m, first + k, i) * inverse) : 0;
 }
 
 static void narrow_rows(const void *context, size_t begin, size_t end) {

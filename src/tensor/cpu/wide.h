@@ -29,16 +29,18 @@
 // Part of the function that calls it, so that it has that one's vector width.
 #define LANES_INLINE static inline __attribute__((always_inline))
 
-// NEON's vectors hold four, and compilers leave wider ones in memory from one turn of a loop to the next.
+// Sixteen lanes in vectors that registers hold: NEON's hold four, AVX2's eight, and compilers leave wider ones in memory
+// from one turn of a loop to the next. Where registers hold sixteen, two of eight cost a little.
 #if defined(__aarch64__)
 enum { LANES_PARTS = 4 };
 #else
-enum { LANES_PARTS = 1 };
+enum { LANES_PARTS = 2 };
 #endif
 enum { LANES = 16, LANES_PART = LANES / LANES_PARTS };
 
 typedef float lanes_part __attribute__((vector_size(LANES_PART * sizeof(float))));
 typedef int32_t lanes_bits __attribute__((vector_size(LANES_PART * sizeof(int32_t))));
+typedef uint32_t lanes_words __attribute__((vector_size(LANES_PART * sizeof(uint32_t))));
 typedef float lanes_half __attribute__((vector_size(32)));
 typedef float lanes_quarter __attribute__((vector_size(16)));
 
@@ -106,33 +108,42 @@ LANES_INLINE float lanes_sum(const float *x, size_t count) {
 }
 
 // e^x to about one unit in the last place, zero below the smallest normal number, not a number stays one. Only additions
-// and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier).
+// and multiplications, so the bits are the same everywhere. The polynomial is the minimax one of Cephes (Moshier). One text
+// for a number and for a vector of numbers; MASK makes all bits of a comparison's result.
+#define WIDE_EXP(NAME, FLOATS, BITS, MASK)                                                                            \
+    LANES_INLINE void NAME(const FLOATS *in, FLOATS *out) {                                                           \
+        const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f; /* 1.5 * 2^23: rounds to an integer */ \
+        FLOATS x = *in, z = x * 1.44269504f + shift, n = z - shift;                                                   \
+        FLOATS r = x - n * 0.693359375f;                                                                              \
+        r = r - n * -2.12194440e-4f;                                                                                  \
+        FLOATS p = r * 1.9875691500e-4f + 1.3981999507e-3f;                                                           \
+        p = p * r + 8.3334519073e-3f;                                                                                 \
+        p = p * r + 4.1665795894e-2f;                                                                                 \
+        p = p * r + 1.6666665459e-1f;                                                                                 \
+        p = p * r + 5.0000001201e-1f;                                                                                 \
+        FLOATS y = p * (r * r) + r + 1.0f, power;                                                                     \
+        BITS bits, above = MASK(x > top), below = MASK(x < bottom);                                                   \
+        memcpy(&bits, &z, sizeof bits);                                                                               \
+        bits = (bits + 127u) << 23; /* the low bits of z hold n */                                                    \
+        memcpy(&power, &bits, sizeof power);                                                                          \
+        y *= power;                                                                                                   \
+        /* Last and not choices of floats: compilers would make branches of those, all the way up. */                 \
+        memcpy(&bits, &y, sizeof bits);                                                                               \
+        bits = ((bits & ~above) | (0x7f3504a4u & above)) & ~below; /* e^top */                                        \
+        memcpy(out, &bits, sizeof bits);                                                                              \
+    }
+#define ONE_MASK(truth)  ((truth) ? ~0u : 0u)
+#define PART_MASK(truth) ((lanes_words)(truth))
+WIDE_EXP(one_exp, float, uint32_t, ONE_MASK)
+WIDE_EXP(part_exp, lanes_part, lanes_words, PART_MASK)
+
 LANES_INLINE float wide_exp(float x) {
-    const float top = 88.37626f, bottom = -87.33654f, shift = 12582912.0f;  // 1.5 * 2^23: rounds to an integer
-    float z = x * 1.44269504f + shift, n = z - shift;
-    float r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    float y = p * (r * r) + r + 1.0f, power;
-    uint32_t bits;
-    memcpy(&bits, &z, sizeof bits);
-    bits = (bits + 127u) << 23;  // the low bits of z hold n
-    memcpy(&power, &bits, sizeof power);
-    y *= power;
-    // Last and not choices of floats: compilers would make branches of those, all the way up.
-    const uint32_t largest = 0x7f3504a4u;  // of top
-    uint32_t above = x > top ? ~0u : 0u;
-    memcpy(&bits, &y, sizeof bits);
-    bits = (bits & ~above) | (largest & above);
-    bits &= x < bottom ? 0u : ~0u;
-    memcpy(&y, &bits, sizeof y);
+    float y;
+    one_exp(&x, &y);
     return y;
 }
+
+LANES_INLINE void lanes_exp(lanes *x) { LANES_EACH(h) part_exp(&x->part[h], &x->part[h]); }
 
 // Where x is larger, x.
 LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
@@ -140,14 +151,6 @@ LANES_INLINE void lanes_raise(lanes *top, const lanes *x) {
         lanes_bits larger = x->part[h] > top->part[h];
         top->part[h] = (lanes_part)(((lanes_bits)x->part[h] & larger) | ((lanes_bits)top->part[h] & ~larger));
     }
-}
-
-// wide_exp of each. (A loop over sixteen would be taken apart before it could become vectors.)
-LANES_INLINE void lanes_exp(lanes *x) {
-    float in[LANES], out[LANES];
-    lanes_store(in, x);
-    for (size_t l = 0; l < LANES; l++) out[l] = wide_exp(in[l]);
-    lanes_load(x, out);
 }
 
 LANES_INLINE float wide_sigmoid(float x) { return 1.0f / (1.0f + wide_exp(-x)); }
