@@ -133,11 +133,12 @@ typedef struct avx2_strip {
 
 typedef __m256 avx2_sums[HALF][3];
 
-AVX2 INLINE void avx2_step(const float *a, size_t a_row, const float *from, const size_t vectors, avx2_sums sum) {
+AVX2 INLINE void avx2_step(const float *const *rows, size_t at, const float *from, const size_t vectors,
+                           avx2_sums sum) {
     __m256 b[3];
     UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm256_loadu_ps(from + 8 * v);
     UNROLL for (size_t i = 0; i < HALF; i++) {
-        __m256 x = _mm256_broadcast_ss(a + i * a_row);
+        __m256 x = _mm256_broadcast_ss(rows[i] + at);
         UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(x, b[v], sum[i][v]);
     }
 }
@@ -176,12 +177,32 @@ AVX2 INLINE size_t avx2_fours(const gemm_panel *p, const float *a, const float *
     return k;
 }
 
+// The same for 4 x 16 sums, which leave compilers registers enough; strides are constants where this is called.
+AVX2 INLINE size_t avx2_narrow_fours(const gemm_panel *p, const float *a, size_t a_row, size_t a_step, const float *b,
+                                     size_t b_step, avx2_sums sum) {
+    const float *rows[HALF];
+    UNROLL for (size_t i = 0; i < HALF; i++) rows[i] = a + i * a_row;
+    size_t k = 0;
+    for (; k + 4 <= p->depth; k += 4, b += 4 * b_step)
+        UNROLL for (size_t j = 0; j < 4; j++) avx2_step(rows, (k + j) * a_step, b + j * b_step, 2, sum);
+    return k;
+}
+
+AVX2 INLINE size_t avx2_narrow(const gemm_panel *p, const float *a, const float *b, size_t b_step, avx2_sums sum) {
+    if (p->a_row == 1 && p->a_step == PANEL_ROWS && b_step == 16)
+        return avx2_narrow_fours(p, a, 1, PANEL_ROWS, b, 16, sum);
+    if (p->a_step == 1 && b_step == 16) return avx2_narrow_fours(p, a, p->a_row, 1, b, 16, sum);
+    if (p->a_step == 1 && b_step == 32) return avx2_narrow_fours(p, a, p->a_row, 1, b, 32, sum);
+    return 0;
+}
+
 AVX2 INLINE void avx2_loop(const gemm_panel *p, const avx2_strip *t, size_t row, const size_t vectors, avx2_sums sum) {
     const float *a = p->a + row * p->a_row, *b = t->b;
-    size_t a_row = p->a_row, a_step = p->a_step, b_step = t->b_step;
-    size_t k = vectors == 3 && b_step == AVX2_COLS ? avx2_fours(p, a, b, sum) : 0;
-    a += k * a_step, b += k * b_step;
-    for (; k < p->depth; k++, a += a_step, b += b_step) avx2_step(a, a_row, b, vectors, sum);
+    size_t b_step = t->b_step, k = 0;
+    if (vectors == 2) k = avx2_narrow(p, a, b, b_step, sum);
+    if (vectors == 3 && b_step == AVX2_COLS) k = avx2_fours(p, a, b, sum);
+    const float *rows[HALF] = {a, a + p->a_row, a + 2 * p->a_row, a + 3 * p->a_row};
+    for (; k < p->depth; k++) avx2_step(rows, k * p->a_step, b + k * b_step, vectors, sum);
 }
 
 // Rows [row, row + HALF) of a panel.
