@@ -110,7 +110,8 @@ bool lead_has_gone_home(const peer *p) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
         return since != 0 && p->now - since >= rollback_patience_ns(p);
     }
-    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP) return false;  // it goes before me: a joiner may know nobody else who votes
+    bool hears = at != NO_CONTACT && p->contacts[at].link == LINK_UP && p->now - p->contacts[at].timing.heard_ns < TIMING_HOME_NS;
+    if (hears) return false;  // it goes before me: a joiner may know nobody else who votes
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
     return here < p->voters.count / 2u + 1;
 }

@@ -215,8 +215,9 @@ void own_home(peer *p, const message *msg, blob_id x) {
     own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
 }
 
-static bool was_told_to_count(const peer *p, const owned *o) {
-    bool told = false;
+static bool was_told_to_count(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    bool told = p->has_close && bitset_has(p->close.counted.words, m);  // whoever was told may be dead
     for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
     return told;
 }
@@ -236,7 +237,7 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
     o->loss = r->loss;
     o->tokens = r->tokens;
     // in a fast run an heir's kernels may be others than those of the owner whose loss was finite: then the iteration is skipped
-    bool counts = !is_eval(p, m) && (r->finite || was_told_to_count(p, o));
+    bool counts = !is_eval(p, m) && (r->finite || was_told_to_count(p, m));
     o->overflow |= counts && !r->finite;
     if (!counts) {
         peer_release(p, &out);

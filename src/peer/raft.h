@@ -152,7 +152,7 @@ uint32_t raft_myself(const raft *r);                   // among the voters; WIRE
 void raft_follow(raft *r, uint64_t now_ns, uint64_t term, const braid_id *leader);
 bool raft_may_put(const raft *r);
 bool raft_put(raft *r, const log_entry *entry);
-// Who leads no more: a change of voters that it did not see committed, and all behind it, if it may be undone.
+// Who leads no more: a change of an odd number of voters that it did not see committed, and all behind it, if it may be undone.
 void raft_take_back(raft *r);
 void raft_rebase(raft *r, uint64_t index, uint64_t term, const log_voters *voters);
 void raft_replicate(raft *r, uint64_t now_ns, bool beat);

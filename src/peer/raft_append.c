@@ -105,10 +105,14 @@ static void cut_off(raft *r, uint64_t last) {
 }
 
 // Nobody counts on its having what it appended itself and did not see committed, for it has told nobody that it has. Without the entry
-// it stands before those who voted until then, of whom any majority has somebody of any majority of those after it.
+// it stands before those who voted until then, of whom any majority has somebody of any majority of those after it. Of an even number
+// as many are needed as of one more, and more than of one less. The store gets the last entry that stays once more: whoever reads
+// it again after a restart cuts off what followed.
 void raft_take_back(raft *r) {
     log_voters before;
-    if (raft_leads(r) && raft_may_undo(r, &before)) cut_off(r, r->voters_index - 1);
+    if (!raft_leads(r) || !raft_may_undo(r, &before) || before.count % 2 == 0) return;
+    cut_off(r, r->voters_index - 1);
+    if (r->last > r->base) r->host.store(r->host.context, raft_at(r, r->last));
 }
 
 // Behind the last one, or in place of one that contradicts it and all behind that.

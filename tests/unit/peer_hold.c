@@ -63,7 +63,7 @@ static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
 }
 
 // A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite.
-static void inherit(world *w, bool told_to_count) {
+static void inherit(world *w, bool told_to_count, bool closed) {
     const message_set it = {.words = {1}}, none = {.words = {0}};
     *w = (world){.run = run_of(2, 1, 1), .diverges = true};
     w->run.reproducible = false;
@@ -74,6 +74,7 @@ static void inherit(world *w, bool told_to_count) {
     own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    if (closed) append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
     own(w, 0, 3);
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w->owner_term[0]}};
     deliver(w, 1, &holdings, false);
@@ -87,7 +88,7 @@ static void inherit(world *w, bool told_to_count) {
 static void test_a_loss_that_is_not_finite_makes_void(void **state) {
     (void)state;
     world w;
-    inherit(&w, false);
+    inherit(&w, false, false);
     assert_int_equal(w.sent[MESSAGE_SETTLED], 1);
     assert_int_equal(w.sent[MESSAGE_COMMIT], 0);
     free(w.p);
@@ -97,9 +98,18 @@ static void test_a_loss_that_is_not_finite_makes_void(void **state) {
 static void test_what_was_told_to_count_is_not_void(void **state) {
     (void)state;
     world w;
-    inherit(&w, true);
+    inherit(&w, true, false);
     assert_int_equal(w.sent[MESSAGE_SETTLED], 0);
     assert_true(w.sent[MESSAGE_COMMIT] + w.sent[MESSAGE_RESUME] + w.sent[MESSAGE_PROBE] > 0);
+    free(w.p);
+}
+
+// Those who had counted it are dead, and it is computed anew.
+static void test_what_is_closed_is_not_void(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false, true);
+    assert_int_equal(w.sent[MESSAGE_SETTLED], 0);
     free(w.p);
 }
 
@@ -109,6 +119,7 @@ int main(void) {
         cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
+        cmocka_unit_test(test_what_is_closed_is_not_void),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
