@@ -297,7 +297,11 @@ static int open_nameless(void) {
     char path[1024];
     uint64_t name;
     if (getrandom(&name, sizeof name, 0) != sizeof name) return -1;
-    snprintf(path, sizeof path, "%s/braid-log-%016" PRIx64, directory && *directory ? directory : "/tmp", name);
+    int length = snprintf(path, sizeof path, "%s/braid-log-%016" PRIx64, directory && *directory ? directory : "/tmp", name);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) unlink(path);
     return fd;

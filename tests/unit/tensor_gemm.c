@@ -170,7 +170,10 @@ static void test_blocks(void **state) {
                                {20, 31, 1019},
                                {1019, 40, 33},
                                {70, 1019, 20},
-                               {64, 288, 300}};
+                               {64, 288, 300},
+                               {64, 193, 1},
+                               {64, 208, 7},
+                               {72, 240, 387}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], 61);
 }
 

@@ -165,6 +165,8 @@ static void test_activations(void **state) {
     (void)state;
     for (int swiglu = 0; swiglu < 2; swiglu++) {
         check_activation(swiglu, 7, 19, true);
+        check_activation(swiglu, 3, 5, true);
+        check_activation(swiglu, 2, 32, true);
         check_activation(swiglu, 100, 1000, false);
     }
 }

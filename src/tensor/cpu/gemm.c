@@ -78,8 +78,8 @@ static void pack_panel(const tile *t, const panel *p) {
     size_t strip = strip_of(t, p), at_once = strip < p->width && !b->transposed ? PACK_ROWS : t->depth;
     for (size_t first = 0; first < t->depth; first += at_once)
         for (size_t col = 0; col < p->width; col += strip) {
-            const float *from = source_of_b(t, p->col + col) + first * (b->transposed ? 1 : b->stride);
-            size_t count = p->cols > col ? size_least(strip, p->cols - col) : 0;
+            const float *from = source_of_b(t, p->col + col) + first * b->stride;  // across, all is done at once
+            size_t count = size_least(strip, p->cols - col);
             size_t depth = size_least(at_once, t->depth - first);
             pack(t->kernels, from, b->stride, b->transposed, depth, count, strip,
                  p->b + t->depth * col + first * strip);

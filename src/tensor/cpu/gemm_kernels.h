@@ -28,7 +28,7 @@ typedef struct gemm_panel {
     float *c;
     size_t c_stride;
     const float *add;  // c = a b + this, which lies like c and may be c; NULL: c = a b
-    // What is read later, asked for while the kernel multiplies: soon[i * soon_step], i < soon_count, i < depth.
+    // What is read later, asked for while the kernel multiplies: soon[i * soon_step], i < soon_count. Kernels may ask for less.
     const float *soon;
     size_t soon_step, soon_count;
 } gemm_panel;

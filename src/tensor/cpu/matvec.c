@@ -39,6 +39,7 @@ static void columns_plain(const product *p, size_t begin, size_t end) {
 // Sixteen numbers are one byte of sixteen words, the next sixteen the next byte: shifts widen them all at once. (Wider
 // signed bytes that compilers store piece by piece and load as a whole stall every load.)
 enum { WORD_BYTES = 4 };
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a word's first byte is its lowest");
 _Static_assert((int)MATVEC_GROUP == LANES * WORD_BYTES, "a group is one vector of words");
 
 static size_t place_in_group(size_t k) { return k % LANES * WORD_BYTES + k / LANES; }
