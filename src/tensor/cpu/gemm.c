@@ -11,8 +11,7 @@
 
 enum {
     BLOCK_FLOATS = DEPTH_MOST * PANEL_COLS * 8,  // of b, packed: 590 KB
-    GROUP_PANELS = PANELS_MOST,                  // of a, packed: 98 KB
-    GROUP_ROWS = GROUP_PANELS * PANEL_ROWS,
+    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,       // of a, packed: 98 KB
     PACK_ROWS = 16,       // of each strip in turn, so that lines that strips share are still at hand
     LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
@@ -186,7 +185,7 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
         product.a_row = down;
         product.a_step = right;
     }
-    gemm_panel panels[GROUP_PANELS];
+    gemm_panel panels[PANELS_MOST];
     size_t count = size_pieces(t->rows, PANEL_ROWS), whole = p->cols == p->width ? t->rows / PANEL_ROWS : 0;
     for (size_t i = 0; i < count; i++) {
         bool fresh = p->fresh && i == 0;
