@@ -35,8 +35,8 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
 // Where the rest went, for the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
-    printf("%-6s %-7s | %9.1f %9.1f %9.1f %9.1f | %9.1f | %8.1f %8.1f |\n", cell, system, r->oracle_s / n, r->fewer_s / n, r->ways_s / n,
-           r->exchange_s / n, r->iterations_s / n, 100 * goodput(r), 100 * goodput_of_fewer(r));
+    printf("%-6s %-7s | %9.1f %9.1f %9.1f %9.1f | %9.1f | %8.1f %8.1f |\n", cell, system, figures_part(r->oracle_s, n), figures_part(r->fewer_s, n),
+           figures_part(r->ways_s, n), figures_part(r->exchange_s, n), figures_part(r->iterations_s, n), 100 * goodput(r), 100 * goodput_of_fewer(r));
 }
 
 static void print_accounts(const t2_bench *b) {
@@ -52,11 +52,11 @@ static void print_accounts(const t2_bench *b) {
 static void put_account(json_out *o, const t2_row *r) {
     double n = r->minutes.count;
     json_out_open(o, "seconds_per_iteration", '{');
-    json_out_double(o, "oracle", r->oracle_s / n);
-    json_out_double(o, "dead", r->fewer_s / n);
-    json_out_double(o, "ways", r->ways_s / n);
-    json_out_double(o, "end", r->exchange_s / n);
-    json_out_double(o, "all", r->iterations_s / n);
+    json_out_double(o, "oracle", figures_part(r->oracle_s, n));
+    json_out_double(o, "dead", figures_part(r->fewer_s, n));
+    json_out_double(o, "ways", figures_part(r->ways_s, n));
+    json_out_double(o, "end", figures_part(r->exchange_s, n));
+    json_out_double(o, "all", figures_part(r->iterations_s, n));
     json_out_close(o, '}');
 }
 
