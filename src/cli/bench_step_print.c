@@ -12,9 +12,9 @@ static const struct {
     job_kind kind;
     const char *name;
 } jobs[] = {
-    {JOB_FORWARD, "forward"},        {JOB_LOSS, "head and loss"},   {JOB_BACKWARD, "input gradient"},
-    {JOB_WEIGHT, "weight gradient"}, {JOB_SUM_CLEAR, "clear sums"}, {JOB_REDUCE, "reduce"},
-    {JOB_NORM, "norm and hash"},     {JOB_DECIDE, "decide"},        {JOB_APPLY, "AdamW"},
+    {JOB_FORWARD, "forward"},      {JOB_LOSS, "head and loss"}, {JOB_BACKWARD, "gradients"},
+    {JOB_SUM_CLEAR, "clear sums"}, {JOB_REDUCE, "reduce"},      {JOB_NORM, "norm and hash"},
+    {JOB_DECIDE, "decide"},        {JOB_APPLY, "AdamW"},
 };
 
 enum { JOBS = sizeof jobs / sizeof *jobs };

@@ -110,25 +110,28 @@ static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t fl
     return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, size_pieces(rows * lines, depth)};
 }
 
-static ahead look_at_group(const tile *t, size_t row) {
-    const tensor_matrix *a = &t->g->a;
-    if (row >= t->g->m) return (ahead){0};
-    size_t rows = size_least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
-    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, t->depth);
+// A tile of the next block of k, or of nothing.
+static tile next_block(const tile *t) {
+    tile next = *t;
+    next.first += t->depth;
+    next.depth = next.first < t->g->k ? size_least(t->depth, t->g->k - next.first) : 0;
+    return next;
 }
 
-static ahead look_at_panel(const tile *t, size_t done) {
+// The kernels meanwhile go `depth` deep.
+static ahead look_at_group(const tile *t, size_t row, size_t depth) {
+    const tensor_matrix *a = &t->g->a;
+    if (row >= t->g->m || t->depth == 0) return (ahead){0};
+    size_t rows = size_least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
+    return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, depth);
+}
+
+static ahead look_at_panel(const tile *t, size_t done, size_t depth) {
     const tensor_matrix *b = &t->g->b;
-    tile next = *t;
-    if (done >= t->cols) {
-        done = 0;
-        next.first += t->depth;
-        if (next.first >= t->g->k) return (ahead){0};
-        next.depth = size_least(t->depth, t->g->k - next.first);
-    }
-    panel p = panel_at(&next, done);
-    size_t down = b->transposed ? p.cols : next.depth;
-    return look_ahead(source_of_b(&next, p.col), b->stride, down, b->transposed ? next.depth : p.cols, t->depth);
+    if (done >= t->cols || t->depth == 0) return (ahead){0};
+    panel p = panel_at(t, done);
+    size_t down = b->transposed ? p.cols : t->depth;
+    return look_ahead(source_of_b(t, p.col), b->stride, down, b->transposed ? t->depth : p.cols, depth);
 }
 
 // The next call's share, of the first that has one.
@@ -207,19 +210,23 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
     t->fresh = false;
 }
 
-// The first group finds each panel of b still to be packed.
+// The first group finds each panel of b still to be packed; the last asks for what the next block of k begins with.
 static void multiply_block(tile *t) {
+    tile after = next_block(t);
     for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
         t->rows = size_least(GROUP_ROWS, t->g->m - t->row);
-        ahead next_a = look_at_group(t, t->row + GROUP_ROWS), next_b = {0};
+        bool last = t->row + GROUP_ROWS >= t->g->m;
+        ahead next_a = last ? look_at_group(&after, 0, t->depth) : look_at_group(t, t->row + GROUP_ROWS, t->depth);
+        ahead next_b = {0};
         begin_group(t);
         for (size_t done = 0; done < t->cols;) {
             panel p = panel_at(t, done);
             done += p.width;
             if (t->row == 0) {
                 begin_panel(t, &p);
-                next_b = look_at_panel(t, done);
+                next_b = look_at_panel(t, done, t->depth);
             }
+            if (last && done >= t->cols) next_b = look_at_panel(&after, 0, t->depth);
             multiply_panel(t, &p, &next_a, &next_b);
         }
     }
@@ -309,7 +316,7 @@ static void rows_pack_task(void *context, size_t index) {
         bool mine = done >= from && done < from + PACK_COLS;
         done += p.width;
         if (!mine) continue;
-        ahead next = look_at_panel(&t, done);
+        ahead next = look_at_panel(&t, done, t.depth);
         for (; next.calls > 0; next.calls--, next.at += next.shift)
             for (size_t i = 0; i < next.lines; i++) __builtin_prefetch(next.at + i * next.step, 0, 2);
         pack_panel(&t, &p);

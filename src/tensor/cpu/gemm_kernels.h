@@ -40,7 +40,8 @@ typedef struct gemm_kernels {
     size_t rows_in_place, columns_in_place;  // columns of c up to which those of a are best read where they lie
     // By the number of steps of PANEL_STEP columns, less one: strips that a packed panel of b lies in, one behind the other
     size_t strips[PANEL_STEPS];
-    // By the same: `count` <= PANELS_MOST panels of a with one of b, which only the first may find elsewhere and keep
+    // By the same: `count` <= PANELS_MOST panels of a with one of b, which only the first may find elsewhere and keep. They lie one
+    // under another: c and add go on from panel to panel
     void (*product[PANEL_STEPS])(const gemm_panel *panels, size_t count);
     // to[i * to_step + r] = from[r * from_stride + i] for r < 8 and i < count
     void (*turn)(const float *from, size_t from_stride, size_t count, float *to, size_t to_step);
