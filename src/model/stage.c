@@ -94,16 +94,37 @@ static void body_forward(stage *s, const stash_view *v, const float *x, float *y
     }
 }
 
-static const float *body_input_gradient(stage *s, const stash_view *v, const float *dy, float *dx) {
-    float *last = s->shape.ends ? v->body.d_embedding : dx;
-    for (uint32_t i = s->layout.blocks; i-- > 0;) {
-        block_memory m = stage_block_memory(s, &v->body, i);
-        float *to = i == 0 ? last : s->grad[i % 2];
-        block_input_gradient(s, i, &m, dy, to);
-        dy = to;
+// A loss's gradient on its way down to the stage's lowest activation.
+typedef struct descent {
+    stage *s;
+    const stash_view *v;
+    const float *dy;
+    float *lowest;
+} descent;
+
+static descent descent_new(stage *s, const stash_view *v, const float *dy, float *dx) {
+    return (descent){s, v, dy, s->shape.ends ? v->body.d_embedding : dx};
+}
+
+// By blocks [first, end).
+static void descend(descent *d, uint32_t first, uint32_t end) {
+    for (uint32_t i = end; i-- > first;) {
+        block_memory m = stage_block_memory(d->s, &d->v->body, i);
+        float *to = i == 0 ? d->lowest : d->s->grad[i % 2];
+        block_input_gradient(d->s, i, &m, d->dy, to);
+        d->dy = to;
     }
-    if (s->layout.blocks == 0) memcpy(last, dy, activation_bytes(s));
-    return last;
+}
+
+static const float *arrive(const descent *d) {
+    if (d->s->layout.blocks == 0) memcpy(d->lowest, d->dy, activation_bytes(d->s));
+    return d->lowest;
+}
+
+static const float *body_input_gradient(stage *s, const stash_view *v, const float *dy, float *dx) {
+    descent d = descent_new(s, v, dy, dx);
+    descend(&d, 0, s->layout.blocks);
+    return arrive(&d);
 }
 
 // With recomputation the body is the stage's own: says whose microbatch it holds now.
@@ -167,9 +188,25 @@ static void hand_vectors(const stage *s, const stash_view *v, uint32_t block, st
     hand_bias(&b->down, m.d_down_bias, sink, context);
 }
 
+static void weigh_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
+                         void *context) {
+    tiles_run_blocks(s, v, first, end, sink, context);
+    for (uint32_t i = first; i < end; i++) hand_vectors(s, v, i, sink, context);
+}
+
+static void weigh_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+    if (s->shape.ends) {
+        tiles_run_ends(s, v, sink, context);
+        hand_norm(&s->layout.norm, v->d_norm, v->d_norm_bias, s->config.dim, sink, context);
+    }
+    v->header->phase = PHASE_EMPTY;
+}
+
+static bool has_loss(const stage *s, const stash_view *v) { return !s->shape.ends || v->header->lossy; }
+
 void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context) {
     stash_view v = stage_stash_view(s, stash);
-    BRAID_ASSERT(v.header->phase == PHASE_INPUT_GRADIENT_DONE && (!s->shape.ends || v.header->lossy));
+    BRAID_ASSERT(v.header->phase == PHASE_INPUT_GRADIENT_DONE && has_loss(s, &v));
     if (!body_holds(s, &v, PHASE_INPUT_GRADIENT_DONE)) {
         body_restore(s, &v);
         body_input_gradient(s, &v, v.dy, s->grad[0]);
@@ -177,12 +214,23 @@ void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *
     }
     for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);
-        tiles_run_blocks(s, &v, first, end, sink, context);
-        for (uint32_t i = first; i < end; i++) hand_vectors(s, &v, i, sink, context);
+        weigh_blocks(s, &v, first, end, sink, context);
     }
-    if (s->shape.ends) {
-        tiles_run_ends(s, &v, sink, context);
-        hand_norm(&s->layout.norm, v.d_norm, v.d_norm_bias, s->config.dim, sink, context);
+    weigh_ends(s, &v, sink, context);
+}
+
+const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, stage_gradient_fn sink, void *context) {
+    stash_view v = stage_stash_view(s, stash);
+    BRAID_ASSERT(v.header->phase == PHASE_FORWARD_DONE && has_loss(s, &v));
+    body_restore(s, &v);
+    descent d = descent_new(s, &v, dy, dx);
+    for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
+        first = stage_blocks_from(s, end);
+        descend(&d, first, end);
+        weigh_blocks(s, &v, first, end, sink, context);
     }
-    v.header->phase = PHASE_EMPTY;
+    const float *lowest = arrive(&d);
+    body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
+    weigh_ends(s, &v, sink, context);
+    return lowest;
 }

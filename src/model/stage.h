@@ -75,6 +75,8 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
 const float *stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
 // Hands every gradient of this microbatch to `sink`. The stash is free afterwards.
 void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context);
+// Both, for who need not hand dx on at once: the same bits, sooner, since each block is read again while the cache has it.
+const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, stage_gradient_fn sink, void *context);
 // A sum of one microbatch's gradients, indexed like the parameters, may lie in the memory of that microbatch's stash: its
 // size rounded up to 64 bytes, it has to end at least this many bytes after the stash. What the sink gets then belongs
 // where the stash is used no more.

@@ -17,7 +17,7 @@ typedef enum job_kind {
     JOB_NONE,
     JOB_FORWARD,      // (iteration, m) -> blob y in stage 0, or blob x -> blob y; fills `slot`
     JOB_LOSS,         // stage 0: blob x from the last stage -> blob dx; loss, tokens, finite
-    JOB_BACKWARD,     // blob dy -> blob dx (none in stage 0), on `slot`
+    JOB_BACKWARD,     // blob dy -> blob dx (none in stage 0), on `slot`; with `weigh` JOB_WEIGHT in the same go
     JOB_WEIGHT,       // `slot` -> the stage's sum, or with `minus` out of it again; overflow
     JOB_PACK,         // blocks [first, first + count) of the sum -> blob (lossless)
     JOB_REDUCE,       // own sum and/or packed blobs, in the order of `input`, / tokens -> result blocks
@@ -52,7 +52,7 @@ typedef struct job {
     uint32_t m;
     uint16_t stage;
     uint32_t slot;
-    bool minus;
+    bool minus, weigh;
     blob_id in;        // borrowed until the job is done
     uint32_t first, count;  // blocks
     uint64_t version;

@@ -103,10 +103,12 @@ static braid_err train_microbatch(solo *s, uint64_t iteration, uint32_t m, solo_
     if (!job_worked(&forward, &err, error)) return err;
     job_result loss = microbatch_job(s, JOB_LOSS, iteration, m, forward.out);
     if (!job_worked(&loss, &err, error)) return err;
-    job_result backward = microbatch_job(s, JOB_BACKWARD, iteration, m, loss.out);
-    if (!job_worked(&backward, &err, error)) return err;
+    job backward = {.id = 1, .kind = JOB_BACKWARD, .iteration = iteration, .m = m, .in = loss.out, .weigh = true};
+    job_result gradients = {0};
+    if (loss.finite) gradients = solo_job(s, &backward);
+    blob_release(s, loss.out);
     if (!loss.finite) return BRAID_OK;  // void: counts nowhere
-    microbatch_job(s, JOB_WEIGHT, iteration, m, 0);
+    if (!job_worked(&gradients, &err, error)) return err;
     sum->loss += loss.loss;
     sum->tokens += loss.tokens;
     sum->counted++;

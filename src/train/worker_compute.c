@@ -62,17 +62,6 @@ void worker_loss(const worker_call *call) {
     call->result->finite = isfinite(call->result->loss) && (!dx || all_finite(dx, w->activation_bytes / sizeof *dx));
 }
 
-void worker_backward(const worker_call *call) {
-    worker *w = call->w;
-    void *stash = slot_stash(call);
-    const float *dy = worker_read(call, call->work->in, w->activation_bytes);
-    if (!dy) return;
-    float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
-    if (call->result->failed) return;
-    const float *lowest = stage_input_gradient(w->stage, stash, dy, dx);
-    call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
-}
-
 // The block that holds the element at `offset`.
 static uint32_t block_at(const worker *w, size_t offset) {
     uint32_t low = 0, high = w->block_count;
@@ -127,6 +116,21 @@ static void take_from_sum(void *context, size_t offset, const float *gradient, s
         for (size_t i = 0; i < n; i++) negated[i] = -gradient[at + i];
         add_to_sum(context, offset + at, negated, n);
     }
+}
+
+void worker_backward(const worker_call *call) {
+    worker *w = call->w;
+    void *stash = slot_stash(call);
+    const float *dy = worker_read(call, call->work->in, w->activation_bytes);
+    if (!dy) return;
+    float *dx = w->config.shape.ends ? NULL : worker_write(call, w->activation_bytes);
+    if (call->result->failed) return;
+    addition a = {.w = w};
+    w->sum_used |= call->work->weigh;
+    const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, add_to_sum, &a)
+                                            : stage_input_gradient(w->stage, stash, dy, dx);
+    call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
+    call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 
 void worker_weight(const worker_call *call) {

@@ -292,13 +292,51 @@ static void test_an_overflow_reaches_the_decision(void **state) {
     tiny_close(&l);
 }
 
-static job_result weight_of(tiny_line *l, uint32_t m, bool minus) {
+static job_result backward_of(tiny_line *l, uint32_t m, bool weigh) {
     job_result y = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_FORWARD, .m = m});
     job_result loss = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_LOSS, .m = m, .in = y.out});
-    tiny_job(l, 0, &(job){.id = 1, .kind = JOB_BACKWARD, .m = m, .in = loss.out});
+    job_result back = tiny_job(l, 0, &(job){.id = 1, .kind = JOB_BACKWARD, .m = m, .in = loss.out, .weigh = weigh});
     tiny_release(&l->blobs, y.out);
     tiny_release(&l->blobs, loss.out);
+    return back;
+}
+
+static job_result weight_of(tiny_line *l, uint32_t m, bool minus) {
+    backward_of(l, m, false);
     return tiny_job(l, 0, &(job){.id = 1, .kind = JOB_WEIGHT, .m = m, .minus = minus});
+}
+
+// Block by block the weights' gradients are those of a job of their own, also where the sum grows in what the stash gives up.
+static void test_gradients_in_one_go(void **state) {
+    fixture *f = *state;
+    static const uint32_t deep[] = {14};  // more than one thread's blocks at once
+    for (int which = 0; which < 8; which++) {
+        tiny_config config = f->config;
+        config.alone = config.single = which & 1;
+        config.model = tiny_model(which & 2 ? MODEL_GPT : MODEL_LLAMA);
+        config.model.layers = deep[0];
+        config.recipe = tiny_recipe(which & 4);
+        assert_int_equal(tensor_pool_new(1, &config.pool, NULL), BRAID_OK);
+        tiny_line apart, together;
+        tiny_open(&apart, &config, 1, deep);
+        tiny_open(&together, &config, 1, deep);
+        tiny_init(&apart);
+        tiny_init(&together);
+        for (uint32_t m = 0; m < tiny_microbatches(&config); m++) {
+            assert_false(weight_of(&apart, m, false).overflow);
+            job_result back = backward_of(&together, m, true);
+            assert_true(back.finite && !back.overflow);
+        }
+        tiny_apply(&apart, 0, 64);
+        tiny_apply(&together, 0, 64);
+        assert_same_hash(tiny_hash(&apart), tiny_hash(&together));
+        float *weights = worker_weights(together.worker[0]);
+        for (size_t i = 0; i < stage_parameters(worker_stage(together.worker[0])); i++) weights[i] *= 1e12f;
+        assert_int_equal(backward_of(&together, 0, true).overflow, config.recipe.reproducible);
+        tiny_close(&apart);
+        tiny_close(&together);
+        tensor_pool_free(config.pool);
+    }
 }
 
 // What overflowed and is taken out again leaves no trace, and is no other microbatch's.
@@ -489,6 +527,7 @@ int main(void) {
         cmocka_unit_test(test_state_travels_and_keeps_its_version),
         cmocka_unit_test(test_apply_moves_only_blocks_at_its_version),
         cmocka_unit_test(test_an_overflow_reaches_the_decision),
+        cmocka_unit_test(test_gradients_in_one_go),
         cmocka_unit_test(test_an_overflow_is_taken_back),
         cmocka_unit_test(test_held_out_text_is_not_trained_on),
         cmocka_unit_test(test_bad_blobs_are_refused),
