@@ -233,7 +233,7 @@ int bench_churn(int argc, char **argv) {
     churn_bench b = {
         .seeds = 100,
         .settings = {
-            .algorithm = ROUTER_BRAID, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SCALE / 20, .gather = true}};
+            .algorithm = ROUTER_BRAID, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SLACK, .gather = true}};
     uint64_t hold = 0, lazy = ROUTER_LAZY;
     const char *tests = "1,3", *delay = "lockstep", *objective = "sum";
     option table[] = {

@@ -139,7 +139,7 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
          .help = "hom or het, for relays that hold 4 or 1 to 3 microbatches, and the churn in percent: hom0, hom10, hom20, het0, "
                  "het10, het20"},
         {"account", OPTION_SWITCH, &b->account, .help = "says, too, where the seconds went that an oracle would not have needed"},
-        {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table"},
+        {"json", OPTION_SWITCH, &b->json, .help = "one JSON object a row instead of a table, always with the account"},
         {"plot", OPTION_TEXT, &b->plot, .unit = "FILE.svg", .help = "draws the time per microbatch"},
         {"dump", OPTION_TEXT, &b->dump, .unit = "DIR", .help = "writes every scenario for braid sim"},
     };

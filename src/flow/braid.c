@@ -87,7 +87,7 @@ static void braid_init(router *r) {
     b->serial = (uint32_t)rng_next(&r->random);
     b->back_off_until = b->speak_at = r->now;
     b->era_since = b->changed_since = r->now;
-    b->placed_since = b->placed_at = BRAID_NEVER_SINCE;
+    b->placed_since = b->placed_at = b->repaired_since = b->repaired_at = BRAID_NEVER_SINCE;
     b->rests_since = r->now;
     b->tries = BRAID_TRIES;
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -112,6 +112,7 @@ static void link_up(router *r, router_side side, uint32_t slot) {
 static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
     builds(b);
+    braid_repairs(b);
     braid_unsettle_price(b);
     braid_tokens_link_gone(b, peer);
     int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);

@@ -166,6 +166,7 @@ typedef struct braid {
 
     int64_t building_until;
     int64_t placed_since, placed_at;  // units were pushed to me or handed back to me, the first time and the last
+    int64_t repaired_since, repaired_at;   // the latest repair near by: its first step, its last one
     int64_t speak_at;  // hold-down
     uint32_t flaps;
     uint64_t said[BRAID_SAID];
@@ -247,6 +248,7 @@ void braid_speak(braid *b);
 // braid_auction.c: places while the first units are placed
 bool braid_auctions(const braid *b);
 void braid_placed(braid *b);
+void braid_repairs(braid *b);  // a step of a repair was taken here
 bool braid_labels_rest(braid *b);
 int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot);   // mine for a place there
 int braid_lowest_bid(const braid *b, uint32_t k);               // the previous neighbour's; -1: no unit here could go

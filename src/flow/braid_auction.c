@@ -6,6 +6,9 @@ enum {
     AUCTION = 14,  // delays from the first unit placed here: long enough for some ten changes, too short for a war
     LABELS = 12,   // ... that labels rest, which what is placed next would refute
     PAUSE = 6,     // ... or less, when nothing was placed for so long
+    YOUNG = 40,    // delays of a router's life in which nothing is a repair: all of it is still being built
+    MENDING = 8,   // ... that labels rest after each step of a repair,
+    MENDS = 40,    // ... and after its first one at most, for steps may go on for ever where capacities change all the time
     RAISE = 120,   // per cent of a link's mean cost: what a place costs more than its tenant would pay
     PATIENCE = 50  // ... : what a tenant's way home may cost more than it said it would pay
 };
@@ -22,12 +25,27 @@ bool braid_auctions(const braid *b) {
 void braid_placed(braid *b) {
     if (b->placed_since == BRAID_NEVER_SINCE) b->placed_since = b->r.now;
     b->placed_at = b->r.now;
+    if (!braid_auctions(b)) braid_repairs(b);
 }
 
+void braid_repairs(braid *b) {
+    int64_t delay = b->r.config.delay;
+    if (b->greedy || b->worst || braid_shares(&b->r.config) || b->r.now <= b->era_since + YOUNG * delay) return;
+    bool goes_on = b->repaired_at != BRAID_NEVER_SINCE && b->r.now <= b->repaired_at + MENDING * delay;
+    if (!goes_on) b->repaired_since = b->r.now;
+    b->repaired_at = b->r.now;
+}
+
+static int64_t least64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// What is said of ways while units are placed would mostly be taken back.
 bool braid_labels_rest(braid *b) {
-    if (!braid_auctions(b)) return false;
-    int64_t until = b->placed_since + LABELS * b->r.config.delay, pause = b->placed_at + PAUSE * b->r.config.delay;
-    if (pause < until) until = pause;
+    int64_t delay = b->r.config.delay, until = BRAID_NEVER_SINCE;
+    if (braid_auctions(b)) until = least64(b->placed_since + LABELS * delay, b->placed_at + PAUSE * delay);
+    if (b->repaired_at != BRAID_NEVER_SINCE) {
+        int64_t mended = least64(b->repaired_since + MENDS * delay, b->repaired_at + MENDING * delay);
+        if (mended > until) until = mended;
+    }
     if (b->r.now < until) router_want(&b->r, until);
     return b->r.now < until;
 }

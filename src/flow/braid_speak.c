@@ -171,11 +171,14 @@ static bool speak_to_next(braid *b, uint32_t k) {
     return spoke;
 }
 
-// Who says again and again what it said a short while ago waits longer each time.
+// Who says again and again what it said a short while ago waits longer each time. With one data peer a word goes over the links at
+// different times (dear_link_until): said once more to others it is no repetition. In an auction that would make bids too quick.
 static void notice_flapping(braid *b) {
     uint64_t hash = 1;
     for (uint32_t k = 0; k < b->r.commodities; k++)
         hash = rng_seed(rng_seed(hash, b->commodity[k].in_hash), b->commodity[k].out_hash);
+    bool goes_on = b->said[(b->said_next + BRAID_SAID - 1) % BRAID_SAID] == hash;
+    if (goes_on && !braid_shares(&b->r.config) && !braid_auctions(b)) return;
     bool again = false;
     for (uint32_t i = 0; i < BRAID_SAID; i++) again |= b->said[i] == hash;
     if (again && b->flaps < BRAID_FLAPS_MAX) b->flaps++;

@@ -14,6 +14,10 @@ enum {
     ROUTING_NAME = 16,
     ROUTING_ROUND = 1000,  // time of one message in lockstep; the mean of the other delays
     ROUTING_SCALE = 1000,  // cost 1 of an experiment's table in a router's integers
+    // routing_settings.slack where costs are whole. With one data peer the end is the optimum while slack times a cycle's links
+    // is below 1, and a cycle has up to 44 of these. With prices it is no theorem anyhow, and less slack costs messages.
+    ROUTING_SLACK = ROUTING_SCALE / 50,
+    ROUTING_SLACK_SHARED = ROUTING_SCALE / 20,
     ROUTING_TESTS = 6,     // of F7
 };
 

@@ -397,7 +397,7 @@ static void test_another_wish_ends_the_draft(void **state) {
     }
 }
 
-enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, LINK = 1000 };
+enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, THIRD = 6, BEYOND = 7, LINK = 1000 };
 
 // The last word of this kind that the relay has for `to` at this time; its `to` is 0 if there is none.
 static router_message says(router *r, int64_t now, router_peer to, router_kind kind) {
@@ -519,6 +519,69 @@ static void test_news_waits_by_cost(void **state) {
     assert_true(messages_of_published(0) * 10 < messages_of_published(-1) * 9);
 }
 
+// When a relay of that age, whose neighbour dies while another one tells it of a way, tells of that itself, in delays; a step of the repair every 6 delays goes on for so long.
+static int64_t tells_of_a_way(int64_t age, int64_t steps) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = BRAID_TOOK_BACK};
+    router_receive(r, 0, &step);  // its auction begins
+    says(r, 0, FIRST, ROUTER_LABEL);
+    router_neighbour_gone(r, age * NET_DELAY, BESIDE);
+    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
+    way.u.step[0] = (router_step){router_in(BEHIND), -9 * LINK};
+    way.u.step[1] = (router_step){router_out(SECOND), -9 * LINK};
+    router_receive(r, age * NET_DELAY, &way);
+    for (int64_t waited = 0; waited < 100; waited++) {
+        int64_t now = (age + waited) * NET_DELAY;
+        if (waited > 0 && waited <= steps && waited % 6 == 0) router_receive(r, now, &step);
+        if (says(r, now, FIRST, ROUTER_LABEL).to != 0) return waited;
+        assert_true(router_deadline(r) <= now + 8 * NET_DELAY);  // it wakes by itself
+    }
+    return -1;
+}
+
+// Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that.
+static void test_labels_rest_in_repairs(void **state) {
+    (void)state;
+    assert_int_equal(tells_of_a_way(40, 0), 6);  // still being built
+    assert_int_equal(tells_of_a_way(41, 0), 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 0), 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 12), 12 + 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 90), 40 + 6);
+}
+
+// How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `ways` ways in turn, of one every 21
+// delays, and tells the three of each at different times, for news waits by what links cost.
+static int64_t longest_wait(int64_t ways) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    router_neighbour_add(r, 0, SECOND, ROUTER_PREVIOUS, LINK / 100);
+    router_neighbour_add(r, 0, THIRD, ROUTER_PREVIOUS, LINK / 4);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < 16; i++) {
+        int64_t cost = -(9 + i % ways) * LINK, waited = 0, start = (1 + 21 * i) * NET_DELAY;
+        router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = cost};
+        way.u.step[0] = (router_step){router_in(BEHIND), cost};
+        way.u.step[1] = (router_step){router_out(BEYOND), cost};
+        router_receive(r, start, &way);
+        bool told = false;
+        for (int64_t round = 0; round < 21; round++) {
+            told |= says(r, start + round * NET_DELAY, SECOND, ROUTER_LABEL).to != 0;
+            waited += !told;
+        }
+        longest = waited > longest ? waited : longest;
+    }
+    return longest;
+}
+
+// Who tells several neighbours of one way at different times says nothing again: the next word waits for one usual hold-down and its link, 3
+// delays, not for a longer one (7). Who goes to and fro between two ways has to wait.
+static void test_one_word_to_many_is_no_repetition(void **state) {
+    (void)state;
+    assert_in_range(longest_wait(16), 1, 3);
+    assert_in_range(longest_wait(2), 8, 21);
+}
+
 typedef struct sums {
     double ratio, worst, at120, rounds, frames, kilobytes;
     uint32_t exact, quiet;
@@ -571,6 +634,8 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_large_gains_go_first),
         cmocka_unit_test(test_auctions_leave_little_to_do),
         cmocka_unit_test(test_news_waits_by_cost),
+        cmocka_unit_test(test_labels_rest_in_repairs),
+        cmocka_unit_test(test_one_word_to_many_is_no_repetition),
         cmocka_unit_test(test_without_news_nobody_tries_again),
         cmocka_unit_test(test_without_room_for_all_nobody_drafts),
         cmocka_unit_test(test_a_draft_disturbs_nobody),

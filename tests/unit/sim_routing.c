@@ -234,7 +234,7 @@ static void check_change(uint64_t seed, routing_delay delay, bool join) {
     assert_int_equal(routing_optimum_find(&less, 1, &rest, &error), BRAID_OK);
     const routing_optimum *first = join ? &rest : &all, *then = join ? &all : &rest;
     routing_settings settings = {
-        .algorithm = ROUTER_BRAID, .delay = delay, .slack = ROUTING_SCALE / 20, .gather = true, .limit_rounds = 16000};
+        .algorithm = ROUTER_BRAID, .delay = delay, .slack = ROUTING_SLACK, .gather = true, .limit_rounds = 16000};
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         routing_result before, after;
