@@ -22,6 +22,8 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_C
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);
+// Who has been silent for `patience_ns`, since `from_ns` at the earliest, is waited for no longer; at the end of the run for a minute at least.
+uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns, uint64_t patience_ns);
 void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
 void contacts_touch(peer *p);
 void contacts_tick(peer *p);
@@ -257,6 +259,7 @@ bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read
 uint64_t rollback_patience_ns(const peer *p);  // how long is waited for who may spare us the way back
 bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
+bool rollback_needs(const peer *p, const member *m);  // nobody else here can read that state, and some stage has it from nobody yet
 void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);
 void rollback_lead(peer *p);
@@ -291,6 +294,7 @@ bool lead_has_gone_home(const peer *p);
 void leader_expel(peer *p, member_id who, uint8_t reason);
 void leader_lose(peer *p, member_id who);  // it does not answer any more
 bool stage_has_another(const peer *p, const member *m);
+bool member_is_whole(const peer *p, const member *m);  // it answers, and has all of its stage's newest state
 bool leader_sees_at_version(const peer *p, const member *m);
 void leader_decided(peer *p, const task *t, const job_result *r);
 void leader_begin_iteration(peer *p);

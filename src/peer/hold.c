@@ -29,13 +29,27 @@ static bool slot_is_awaited(const peer *p) {
     return false;
 }
 
-// A weight gradient frees it, and nothing that it waits for is elsewhere.
-static bool slot_is_due(const peer *p) {
+// Repairs that wait for one, other than of `but`.
+static uint32_t repairs_waiting(const peer *p, uint32_t but) {
+    uint32_t count = 0;
+    EACH_HELD(p, m) count += m != but && p->held[m].repair && waits_for_slot(&p->held[m]);
+    return count;
+}
+
+// A weight gradient frees one, and nothing that it waits for is elsewhere; and other repairs do not wait for all of these.
+static bool slot_is_due(const peer *p, uint32_t for_m) {
+    uint32_t due = p->config.capacity - p->slots_used;
     EACH_HELD(p, m) {
         const held *h = &p->held[m];
-        if (h->slot != NO_SLOT && (h->weight == WORK_QUEUED || h->weight == WORK_RUNNING)) return true;
+        due += h->slot != NO_SLOT && (h->weight == WORK_QUEUED || h->weight == WORK_RUNNING);
     }
-    return false;
+    return due > repairs_waiting(p, for_m);
+}
+
+// A free slot would go to one that comes, and is what microbatches wait for that came before it: some of them hold slots elsewhere.
+static bool passes_by(const peer *p, uint32_t m, bool repair) {
+    uint32_t room = p->config.capacity - p->slots_used;
+    return repair ? room > 0 && room <= repairs_waiting(p, m) : slot_is_awaited(p);
 }
 
 uint32_t hold_room(const peer *p) {
@@ -158,8 +172,9 @@ uint64_t hold_eta(const peer *p, uint8_t phase) {
 }
 
 // Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
-static uint64_t forward_eta(const peer *p, const held *h) {
-    bool long_wait = waits_for_slot(h) && !(h->repair && slot_is_due(p));
+static uint64_t forward_eta(const peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    bool long_wait = waits_for_slot(h) && !(h->repair && slot_is_due(p, m));
     return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
 }
 
@@ -167,7 +182,7 @@ static void answer_accept(peer *p, member_id to, const message_subject *subject,
     message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
     accept->subject = *subject;
     accept->phase = phase;
-    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, &p->held[subject->m]) : hold_eta(p, phase);
+    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, subject->m) : hold_eta(p, phase);
     peer_send_member(p, to, 0);
 }
 
@@ -230,7 +245,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
 bool hold_claim(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
-    return h->repair && !slot_is_due(p) && evict(p, m, path_whole(&h->path)) && hold_slot(p, h);
+    return h->repair && !slot_is_due(p, m) && evict(p, m, path_whole(&h->path)) && hold_slot(p, h);
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
@@ -301,9 +316,9 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     h->path = body->path;
     h->repair = body->repair;
-    bool claims = body->repair || !slot_is_awaited(p);  // it would take what a microbatch waits for that holds slots before this one
-    bool may_wait = body->repair ? waiting_places(p) > 0 || slot_is_due(p) : hold_room(p) > 0;
-    if (!(claims && hold_claim(p, body->subject.m)) && !may_wait) {
+    bool may_wait = body->repair ? waiting_places(p) > 0 || slot_is_due(p, body->subject.m) : hold_room(p) > 0;
+    bool claimed = !passes_by(p, body->subject.m, body->repair) && hold_claim(p, body->subject.m);
+    if (!claimed && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);
@@ -316,7 +331,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     h->upstream = msg->sender;
     h->forward = WORK_QUEUED;
     answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);
-    hold_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, h), 0);
+    hold_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
 }
 
 // Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.

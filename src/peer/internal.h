@@ -39,33 +39,34 @@ typedef enum link_state { LINK_NONE, LINK_DIALING, LINK_UP } link_state;
 
 // Whoever changes its member, its link, or a time of its that contacts_tick looks at, calls contact_touch.
 typedef struct contact {
+    // what most steps look at, close together
     bool used;
     bool joining;       // leader: its MEMBER entry is on its way into the log
     bool departing;     // leader: it asked to leave
     bool untold;        // an earlier life of it is a member no more: the one that is here may have missed who leads
+    bool itself;        // what the link leads to has spoken as that member: it is no later life
+    bool log_known;
+    link_state link;
+    member_id member;   // its live member, 0: none
+    braid_id id;
+    uint64_t sent_ns, beat_sent_ns;
+    timing_link timing;
+    uint64_t down_ns;       // since when there is no link
+    uint64_t refused_ns;    // since when every dial is refused, 0: none was
+    uint64_t redial_ns, redial_delay_ns;
+    uint64_t admitted_ns;   // when it became a member
+    uint64_t log_position;  // leader: what it has applied, once it has said so on this link
+    uint64_t log_sent_ns;
+    uint64_t progress_ns;       // when it last said that it had done something more
+    message_heartbeat beat;
+    uint64_t beat_position;     // of its log, when it said that; 0: it has said nothing on this link
+    uint32_t links;         // that it has had with me
     uint64_t incarnation;  // of the process that was admitted
     braid_id host;         // of a shadow: who works on its machine
     uint64_t store;        // where it would keep the log
     uint8_t join_kind;
     uint16_t join_stage;
     uint32_t join_capacity;
-    braid_id id;
-    member_id member;   // its live member, 0: none
-    bool itself;        // what the link leads to has spoken as that member: it is no later life
-    link_state link;
-    timing_link timing;
-    uint32_t links;         // that it has had with me
-    uint64_t down_ns;       // since when there is no link
-    uint64_t admitted_ns;   // when it became a member
-    uint64_t refused_ns;    // since when every dial is refused, 0: none was
-    uint64_t redial_ns, redial_delay_ns;
-    uint64_t sent_ns, beat_sent_ns;
-    uint64_t log_position;  // leader: what it has applied, once it has said so on this link
-    bool log_known;
-    uint64_t log_sent_ns;
-    message_heartbeat beat;
-    uint64_t beat_position;     // of its log, when it said that; 0: it has said nothing on this link
-    uint64_t progress_ns;       // when it last said that it had done something more
     struct {                // as a donor of state
         uint64_t rest_ns;   // not to be asked before
         uint64_t block_ns;  // smoothed time of a block, 0: not measured
@@ -158,7 +159,7 @@ typedef struct held {
 
 // A tensor that somebody carries, on its way to me.
 typedef struct arrival {
-    member_id origin;        // 0: none
+    member_id origin;
     uint32_t serial;
     member_id me;            // who I was when it was first heard of,
     uint64_t fence;          // and as of which past
@@ -546,6 +547,7 @@ struct peer {
 
     owned *owned;           // [microbatches]
     arrival arrival[PEER_MAX_ARRIVALS];
+    uint32_t arrivals_used; // one bit each
     takeover takeover;
     uint64_t starved_ns;    // since when what I took over finds no slot, 0: nothing does
     aggregation aggregation;

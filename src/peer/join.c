@@ -136,10 +136,11 @@ static void leave_tick(peer *p) {
 static bool has_spoken(const contact *c) { return c->used && c->link == LINK_UP && c->log_known; }
 
 // The leader. Where that was said to be may be where an earlier life of it was: while no link to it comes about, the others in
-// turn, who say where it is (on_join).
+// turn, who say where it is (on_join). So does a voter that lacks the state: nobody may be elected without it, and who has the state
+// sends it.
 static uint32_t who_answers_join(peer *p) {
     uint32_t at = contact_find(p, &p->lead.id);
-    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP) return has_spoken(&p->contacts[at]) ? at : NO_CONTACT;
+    if (at != NO_CONTACT && p->contacts[at].link == LINK_UP && raft_has_state(&p->raft)) return has_spoken(&p->contacts[at]) ? at : NO_CONTACT;
     for (uint32_t tries = 0; tries < p->contact_high; tries++) {
         uint32_t other = p->lead.asked++ % p->contact_high;
         if (has_spoken(&p->contacts[other])) return other;
@@ -195,6 +196,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p)) {
         send_leader(p, from);
         if (!lead_is_voter(p, &p->contacts[from].id)) return;
+        if (!raft_has_state(&p->raft)) return;  // half of another's state would pass for all of it
         if (msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
         else log_send_addresses(p, from);
         return;
@@ -273,23 +275,25 @@ static bool is_up_to_date(const peer *p, const member *m) {
     return m->contact == NO_CONTACT ? p->ready && p->version == p->iteration : p->contacts[m->contact].beat.ready > p->iteration;
 }
 
+bool member_is_whole(const peer *p, const member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
+
 // Somebody else, who may be a shadow, answers and has the whole newest state: who is behind may need what this one has.
 bool stage_has_another(const peer *p, const member *m) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *other = &p->members[i];
-        if (other != m && other->keeps == m->keeps && !other->expelling && has_state(p, other) && is_up_to_date(p, other)) return true;
+        if (other != m && other->keeps == m->keeps && member_is_whole(p, other)) return true;
     }
     return false;
 }
 
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
 // the first FINAL anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
-// checkpoint that somebody here can read.
+// checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
     bool at_start = p->iteration == p->run.start_version && rollback_to_be_had(p);
-    bool replaceable = (at_start && takeover_has_heir(p, m)) || stage_has_another(p, m);
+    bool replaceable = (at_start && takeover_has_heir(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
     if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
 }
 

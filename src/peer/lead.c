@@ -91,14 +91,12 @@ void send_leader(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-// Where a port refuses nobody is; whoever does not answer may stand still, or be cut off.
 static bool gone_home(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return false;
     uint64_t patience = rollback_patience_ns(p);
     if (at == NO_CONTACT) return p->now - p->iteration_ns >= patience;  // whom I never met cannot have said goodbye
-    if (p->contacts[at].refused_ns == 0 && patience < TIMING_HOME_NS) patience = TIMING_HOME_NS;
-    return p->contacts[at].link != LINK_UP && p->now - p->contacts[at].down_ns >= patience;
+    return p->now >= contact_awaited_until(p, &p->contacts[at], 0, patience);
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
@@ -110,7 +108,7 @@ bool lead_has_gone_home(const peer *p) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
         return since != 0 && p->now - since >= rollback_patience_ns(p);
     }
-    bool hears = at != NO_CONTACT && p->contacts[at].link == LINK_UP && p->now - p->contacts[at].timing.heard_ns < TIMING_HOME_NS;
+    bool hears = at != NO_CONTACT && p->contacts[at].link == LINK_UP && p->now < contact_awaited_until(p, &p->contacts[at], 0, 0);
     if (hears) return false;  // it goes before me: a joiner may know nobody else who votes
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
     return here < p->voters.count / 2u + 1;

@@ -340,6 +340,7 @@ static void apply_committed(peer *p) {
 
 void log_progress(peer *p) {
     const raft *r = &p->raft;
+    if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
     if (p->leader.active && (!raft_leads(r) || r->term != p->leader.term)) leader_end(p);
     apply_committed(p);
     if (!p->leader.active && raft_in_charge(r) && p->log_position == r->committed) leader_begin(p);

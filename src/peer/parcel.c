@@ -96,20 +96,35 @@ static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) 
 
 // ---- at the receiver ----------------------------------------------------------------------------------------------
 
+_Static_assert(PEER_MAX_ARRIVALS == 32, "a bit of one word each");
+
+#define EACH_ARRIVAL(p, a) \
+    for (arrival *a = arrival_from(p, 0); a != NULL; a = arrival_from(p, (uint32_t)(a - (p)->arrival) + 1))
+
+// The first used one from `index` on, NULL: there is none. They are large and mostly unused, so they are not looked at for that.
+static arrival *arrival_from(peer *p, uint32_t index) {
+    uint32_t later = index < PEER_MAX_ARRIVALS ? p->arrivals_used >> index : 0;
+    return later == 0 ? NULL : &p->arrival[index + (uint32_t)__builtin_ctz(later)];
+}
+
+static void arrival_forget(peer *p, arrival *a) {
+    *a = (arrival){0};
+    p->arrivals_used &= ~(1u << (a - p->arrival));
+}
+
 static void arrival_clear(peer *p, arrival *a) {
     for (uint32_t i = 0; i < WIRE_MAX_PIECES; i++) peer_release(p, &a->piece[i]);
-    *a = (arrival){0};
+    arrival_forget(p, a);
 }
 
 static arrival *arrival_of(peer *p, member_id origin, uint32_t serial) {
-    arrival *room = NULL;
-    for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
-        arrival *a = &p->arrival[i];
+    EACH_ARRIVAL(p, a)
         if (a->origin == origin && a->serial == serial) return a;
-        if (a->origin == 0 && room == NULL) room = a;
-    }
-    if (room != NULL) *room = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->past.fence};
-    return room;
+    if (p->arrivals_used == UINT32_MAX) return NULL;
+    uint32_t room = (uint32_t)__builtin_ctz(~p->arrivals_used);
+    p->arrivals_used |= 1u << room;
+    p->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->past.fence};
+    return &p->arrival[room];
 }
 
 static void join_if_whole(peer *p, arrival *a) {
@@ -151,8 +166,7 @@ static const message_subject *subject_of(const arrival *a) {
 
 // The same tensor comes in another way: the one before was given up.
 static void supersede(peer *p, const message *msg, const message_subject *subject, uint32_t serial) {
-    for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
-        arrival *a = &p->arrival[i];
+    EACH_ARRIVAL(p, a) {
         bool other = a->announced && !a->joining && a->origin == msg->sender && a->serial != serial;
         if (other && a->kind == msg->kind && a->iteration == msg->iteration && subject_of(a)->m == subject->m) arrival_clear(p, a);
     }
@@ -189,7 +203,7 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
     }
     if (!mine || !member_live(p, a->origin)) {
         peer_release(p, &out);
-        if (mine) *a = (arrival){0};
+        if (mine) arrival_forget(p, a);
         return;
     }
     bool forward = a->kind == MESSAGE_FORWARD;
@@ -198,7 +212,7 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
     if (forward) msg->u.forward = a->u.forward;
     else msg->u.backward = a->u.backward;
     uint32_t serial = a->serial;
-    *a = (arrival){0};
+    arrival_forget(p, a);
     bool good = out != 0 && !r->failed && r->hash64 == (forward ? msg->u.forward.hash : msg->u.backward.hash);
     if (!good) {
         peer_release(p, &out);
@@ -223,9 +237,7 @@ static bool is_over(const peer *p, const arrival *a) {
 
 void parcels_tick(peer *p) {
     if (p->me != 0) each_sending(p, is_lost, p->now);
-    for (uint32_t i = 0; i < PEER_MAX_ARRIVALS; i++) {
-        arrival *a = &p->arrival[i];
-        if (a->origin == 0) continue;
+    EACH_ARRIVAL(p, a) {
         bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + forget_ns;
         if (forgotten && a->announced) refuse(p, a->origin, a->serial);  // it may trust the line for longer
         if (over || forgotten) arrival_clear(p, a);

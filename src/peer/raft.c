@@ -256,6 +256,10 @@ static void vote_stored(raft *r, uint64_t now, const log_entry *record) {
     answer_vote(r, &r->promised_to, r->vote.store, false, r->term, true);
 }
 
+void raft_yield(raft *r, uint64_t now) {
+    if (raft_leads(r)) raft_follow(r, now, r->term, NULL);
+}
+
 void raft_hand_over(raft *r, const braid_id *to) {
     for (uint32_t i = 0; raft_leads(r) && i < r->voters.count; i++) {
         const log_voter *v = &r->voters.voter[i];
@@ -269,7 +273,7 @@ void raft_hand_over(raft *r, const braid_id *to) {
 }
 
 static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
-    if (body->term != r->term || r->role != RAFT_FOLLOWER || !raft_votes(r) || r->term >= WIRE_MAX_TERM) return;
+    if (body->term != r->term || r->role != RAFT_FOLLOWER || !raft_votes(r) || !raft_has_state(r) || r->term >= WIRE_MAX_TERM) return;
     r->invited = true;
     stand(r, now);
 }
@@ -328,7 +332,9 @@ void raft_tick(raft *r, uint64_t now) {
         raft_replicate(r, now, true);
         return;
     }
-    if (raft_votes(r) && now >= r->elect_ns && r->term < WIRE_MAX_TERM) try_out(r, now);
+    if (!raft_votes(r) || now < r->elect_ns || r->term >= WIRE_MAX_TERM) return;
+    if (raft_has_state(r)) try_out(r, now);
+    else wait_anew(r, now);
 }
 
 uint64_t raft_deadline(const raft *r) {

@@ -114,6 +114,9 @@ void raft_stored(raft *r, uint64_t now_ns, const log_entry *record);
 void raft_applied(raft *r, uint64_t index, uint64_t term);
 // The host begins again: it has applied nothing any more.
 void raft_afresh(raft *r);
+// All that lies before the window has been applied. Else it has begun again and not come so far, and nothing here can bring it there: it would
+// never be in charge, and stands for no election.
+bool raft_has_state(const raft *r);
 // The process of a voter is known to be gone.
 void raft_lost(raft *r, uint64_t now_ns, const braid_id *who);
 // The host stood still for so long: silence meanwhile was not the others'.
@@ -129,6 +132,8 @@ bool raft_may_change(const raft *r);
 // The newest change by one voter is not committed, and what was before it may be appended again in place of it: `voters`.
 bool raft_may_undo(const raft *r, log_voters *voters);
 void raft_hand_over(raft *r, const braid_id *to);
+// Leads no more, if it did: somebody else may.
+void raft_yield(raft *r, uint64_t now_ns);
 
 // All that there is, is committed and applied: the host's state may stand in the store in place of it.
 bool raft_may_shorten(const raft *r);

@@ -147,6 +147,8 @@ void raft_shorten(raft *r) {
 
 void raft_afresh(raft *r) { r->applied = 0; }
 
+bool raft_has_state(const raft *r) { return r->applied >= r->base; }
+
 void raft_applied(raft *r, uint64_t index, uint64_t term) {
     if (index <= r->applied) return;
     r->applied = index;

@@ -180,6 +180,21 @@ bool rollback_to_be_had(const peer *p) {
     return p->run.start_version == 0 || rollback_holds(p) || (p->past.fence != 0 && readable(p, p->run.start_version));
 }
 
+static bool is_fetched(const peer *p, uint16_t stage) {
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].keeps == stage && member_is_whole(p, &p->members[i])) return true;
+    return false;
+}
+
+bool rollback_needs(const peer *p, const member *m) {
+    uint64_t version = p->run.start_version;
+    bool reads = m->contact != NO_CONTACT && p->contacts[m->contact].beat.saved == version + 1;
+    if (version == 0 || p->iteration != version || !reads || readable(p, version)) return false;
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (!is_fetched(p, s)) return true;
+    return false;
+}
+
 // The newest version that every stage's state is still to be had of.
 static bool back_to(const peer *p, uint64_t *version) {
     const rollback *b = &p->past;
@@ -211,13 +226,9 @@ static bool may_have(peer *p, const member *m, uint64_t patience) {
     if (newest < p->past.fence) newest = p->past.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
     if (known && c->beat.reaches <= p->iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
-    uint64_t since = c->link == LINK_UP || c->timing.heard_ns > c->down_ns ? c->timing.heard_ns : c->down_ns;
-    if (since < p->past.lead_ns) since = p->past.lead_ns;
-    // all is computed: whoever is only silent may have ended the run, and be cut off while it says so
-    bool ends = p->has_final && p->final.u.final.last && c->refused_ns == 0;
-    if (ends && patience < TIMING_HOME_NS) patience = TIMING_HOME_NS;
-    if (p->now - since >= patience) return false;
-    peer_wake_at(p, since + patience);
+    uint64_t until = contact_awaited_until(p, c, p->past.lead_ns, patience);
+    if (p->now >= until) return false;
+    peer_wake_at(p, until);
     return true;
 }
 

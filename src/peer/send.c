@@ -200,6 +200,17 @@ static timing_link *link_of(peer *p, member_id id) {
     return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact].timing;
 }
 
+static bool waits_at(const sending *s, member_id to) {
+    return s->to == to && (s->state == SEND_SENT || s->state == SEND_ACCEPTED);
+}
+
+// Who has computed nothing yet cannot say how long it takes: as long as I would, then, for all that it has of mine.
+static uint64_t newcomers_eta(peer *p, member_id to) {
+    uint64_t given = 0;
+    EACH_HELD(p, m) given += waits_at(&p->held[m].on, to) || waits_at(&p->held[m].back, to);
+    return (given > 0 ? given : 1) * (p->forward_ns + p->backward_ns);
+}
+
 void on_accept(peer *p, const message *msg) {
     const message_accept *body = &msg->u.accept;
     sending *s = waiting_for(p, msg, &body->subject, body->phase);
@@ -211,7 +222,7 @@ void on_accept(peer *p, const message *msg) {
         route_taken(p, msg->sender, p->run.activation_bytes, s->sent_ns);
     }
     s->state = SEND_ACCEPTED;
-    uint64_t eta_ns = body->eta_ns != 0 ? body->eta_ns : p->forward_ns + p->backward_ns;  // who has computed nothing yet says 0: as I do, then
+    uint64_t eta_ns = body->eta_ns != 0 ? body->eta_ns : newcomers_eta(p, msg->sender);
     s->deadline_ns = p->now + timing_complete_limit(link, eta_ns);
 }
 

@@ -97,6 +97,15 @@ static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
     return version[0];
 }
 
+// What its worker has as a new life begins. A life before that got nothing, and brought nothing forward, left what it had found.
+static uint64_t left_by_older(const sim_cluster *s, uint32_t node) {
+    const sim_watch *w = &s->checker.watch[node];
+    uint32_t blocks = s->model->blocks[s->node[node].worker->stage];
+    for (uint32_t b = 0; b < blocks; b++)
+        if (w->block_version[b] != UINT64_MAX) return whole_version(s, node);
+    return w->left;
+}
+
 // All go back to an older version: nobody has anything of it until he gets it.
 static void check_way_back(sim_cluster *s, uint32_t node) {
     sim_watch *w = &s->checker.watch[node];
@@ -104,6 +113,7 @@ static void check_way_back(sim_cluster *s, uint32_t node) {
     if (v->generation < w->generation) sim_fail(s, "I9: %s goes back from generation %llu to %llu", s->node[node].name, (unsigned long long)w->generation, (unsigned long long)v->generation);
     if (v->generation > w->generation && v->generation > 1) {
         memset(w->block_version, 0xff, sizeof w->block_version);
+        w->left = UINT64_MAX;
         w->committed = (message_set){{0}};
         w->committed_iteration = 0;
         w->ready = w->reduced = false;
@@ -152,7 +162,7 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     if (v->useful_ns + v->wasted_ns > w->compute_ns)
         sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
     if (v->member != w->member && v->member != 0) {  // a new life begins without state, but for what it takes up (note_apply)
-        w->left = n->worker && n->worker->stage == v->stage ? whole_version(s, node) : UINT64_MAX;
+        w->left = n->worker && n->worker->stage == v->stage ? left_by_older(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
     check_members(s, node);

@@ -197,7 +197,7 @@ static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
 }
 
 // Who is waited for comes back until it is let in, the owner of private data and whoever may be all that a stage has: when the only
-// one that it knows has died, its user names another.
+// one that it knows has died, or left, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
     bool relays = loses_stages(s->c);
@@ -229,7 +229,8 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
         restart_plan(s, node, &again);
         return;
     }
-    if (!n->asked_to_leave || n->config.kind != MEMBER_RELAY || !s->checker.started || s->checker.finished) return;
+    if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;
+    restart_orphans(s, node);
     for (uint32_t i = 0; i < s->checker.members; i++)
         if (!s->checker.member[i].expelled && !s->checker.member[i].shadow && s->checker.member[i].entry.stage == n->view.stage) return;
     restart_plan(s, node, &again);

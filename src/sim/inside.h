@@ -8,6 +8,8 @@
 #include "sim/cluster.h"
 #include "sim/queue.h"
 
+#include <string.h>
+
 enum {
     SIM_KEPT_OWNERS = 256,
     SIM_MAX_NODES = 48,
@@ -29,14 +31,14 @@ typedef struct sim_link {
 } sim_link;
 
 typedef enum sim_item_kind {
-    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_STORED, ITEM_TICK, ITEM_START, ITEM_KILL, ITEM_FLAP, ITEM_TROUBLE
+    ITEM_MESSAGE, ITEM_DIAL, ITEM_LINK_UP, ITEM_LINK_DOWN, ITEM_JOB_DONE, ITEM_STORED, ITEM_START, ITEM_KILL, ITEM_FLAP, ITEM_TROUBLE
 } sim_item_kind;
 
 typedef struct sim_item {
     sim_item_kind kind;
     uint32_t node, from;     // whom it concerns, whence it comes
     uint32_t connection;     // 0: LINK_DOWN that answers a dial or a close
-    uint64_t serial;         // of the tick or job
+    uint64_t serial;         // of the job
     sim_lane lane;
     bool refused;
     uint64_t sent_ns;
@@ -192,6 +194,7 @@ typedef struct sim_cluster {
     sim_queue queue;
     sim_node *node;               // [node_capacity], one for each life of a process
     uint32_t nodes, node_capacity;
+    uint32_t id_begins[SIM_MAX_NODES];  // sim_id_begins of each node's id
     sim_link (*link)[SIM_MAX_NODES];  // [one end][the other]
     uint32_t connections;
     bool crash_done[SIM_MAX_CRASHES];
@@ -207,6 +210,13 @@ typedef struct sim_cluster {
     message message;              // of the event at hand: effects may point into it
     message sent;                 // of the effect at hand
 } sim_cluster;
+
+// Tells most ids apart, and is quicker to come by.
+static inline uint32_t sim_id_begins(const braid_id *id) {
+    uint32_t begins;
+    memcpy(&begins, id->bytes, sizeof begins);
+    return begins;
+}
 
 // --- cluster.c
 sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes);
@@ -280,6 +290,8 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index);
 void sim_trouble_arrivals(sim_cluster *s, uint8_t kind);
 // Until when nothing gets from `from` to `to`; 0: it does now.
 uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to);
+// Until when the peer stands still; 0: it does not, or is dead.
+uint64_t sim_trouble_stands_until(const sim_cluster *s, uint32_t node);
 // True: the peer stands still, and the item was put off.
 bool sim_trouble_defers(sim_cluster *s, sim_item *item);
 

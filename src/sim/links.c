@@ -26,8 +26,9 @@ static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) {
 }
 
 static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id *id) {
+    uint32_t begins = sim_id_begins(id);
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (s->link[from][i].up && id_equal(&s->node[i].id, id)) return i;
+        if (s->link[from][i].up && s->id_begins[i] == begins && id_equal(&s->node[i].id, id)) return i;
     return SIM_MAX_NODES;
 }
 

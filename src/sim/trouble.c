@@ -73,11 +73,16 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     }
 }
 
+uint64_t sim_trouble_stands_until(const sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    return n->alive && n->paused_until_ns > s->now ? n->paused_until_ns : 0;
+}
+
 bool sim_trouble_defers(sim_cluster *s, sim_item *item) {
-    const sim_node *n = &s->node[item->node];
-    if (!n->alive || n->paused_until_ns <= s->now) return false;
+    uint64_t until = sim_trouble_stands_until(s, item->node);
+    if (!until) return false;
     if (!item->arrived_ns) item->arrived_ns = s->now;
-    sim_item_put(s, n->paused_until_ns, item);
+    sim_item_put(s, until, item);
     return true;
 }
 

@@ -116,6 +116,8 @@ expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5
 expect 0 '"cell":"hom0","system":"braid"' "$BRAID" bench t2 --cell hom0 --iterations 1 --json
+expect 0 '"seconds_per_iteration"' "$BRAID" bench t2 --cell hom0 --iterations 1 --json
+expect 0 'always with the account' "$BRAID" bench t2 --help
 expect 0 '+ dead' "$BRAID" bench t2 --cell hom0 --iterations 1 --account
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }

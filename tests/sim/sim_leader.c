@@ -183,6 +183,14 @@ static const sim_campaign once_stuck[] = {
     {.first = 8509870, .real = true, .private_data = true, .partitions = true, .short_stores = true},
     // a relay took its leave when its log began afresh: it was no member to itself, and to the others one that answered no SURVEY
     {.first = 8924645, .carried = true, .stage_losses = true, .private_data = true, .partitions = true, .odd = true, .short_stores = true},
+    // from a checkpoint: who alone had the state of the start stood still, and was expelled before a stage had fetched it
+    {.first = 9222586, .carried = true, .odd = true, .short_stores = true},
+    // the harness sent nobody in place of the last data peer, which was asked to leave while it was cut off, and had been expelled
+    {.first = 9236159, .real = true, .flaps = true},
+    // the checker forgot what a peer that was expelled twice had left the first time, since it had got nothing in between
+    {.first = 9223240, .real = true, .private_data = true, .partitions = true, .data_deaths = true},
+    // those who came in place of a lost stage knew only one that had left, and nobody named another one to them
+    {.first = 9266650, .stage_losses = true, .partitions = true, .odd = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

@@ -199,6 +199,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 8521549, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
         // the user of a peer that knew only a dead one named another, and forgot who knew only that peer where it had been
         {.first = 8518856, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
+        // a state came in place of a voter's own and broke off; that one was elected, and could neither begin nor be told the rest
+        {.first = 9102499, .real = true, .carried = true, .stage_losses = true, .elastic = true, .partitions = true, .short_stores = true, .leader_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }

@@ -63,7 +63,7 @@ static void test_first_microbatches_are_waited_for(void **state) {
     static const struct {
         uint64_t seed;
         uint32_t donors;
-    } once[] = {{84, 1}, {86, 1}, {96, 1}, {99, 1}, {25, 2}, {98, 2}, {42, 4}, {85, 4}};
+    } once[] = {{84, 1}, {86, 1}, {96, 1}, {99, 1}, {25, 2}, {98, 2}, {42, 4}, {85, 4}, {121, 1}, {86, 4}, {178, 4}};
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) {
         sim_case c = joining(once[i].seed, once[i].donors);
         sim_report r;

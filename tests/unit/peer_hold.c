@@ -1,9 +1,9 @@
 // A microbatch at a member and at who inherits it: slots, and what may still be void.
 #include "peer_world.h"
 
-// A relay of the last stage with two slots. Its owner has three microbatches.
+// A relay of the last stage with two slots. Its owner has four microbatches.
 static void open_relay(world *w) {
-    *w = (world){.run = run_of(2, 3, 1)};
+    *w = (world){.run = run_of(2, 4, 1)};
     open_world(w, 2, MEMBER_RELAY);
     admit(w, 1, MEMBER_DATA, 0);
     admit(w, 2, MEMBER_RELAY, 1);
@@ -60,6 +60,60 @@ static void test_a_repair_evicts_where_all_slots_are_taken(void **state) {
 static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
     (void)state;
     repair_comes(true);
+}
+
+static void job_is_done(world *w) {
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = true};
+    w->work.id = 0;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+// Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0, waits for that.
+static void open_with_one_waiting(world *w) {
+    open_relay(w);
+    come_forward(w, 1, false);
+    come_forward(w, 2, false);
+    come_back(w, 1);
+    w->busy = true;
+    commit(w, 1);
+    assert_int_equal(w->work.kind, JOB_WEIGHT);
+    come_forward(w, 0, true);
+    assert_int_equal(w->evicted, 0);
+}
+
+// One slot is due, and the first repair waits for it: the second would wait for something else, and evicts.
+static void test_no_more_repairs_wait_than_slots_are_due(void **state) {
+    (void)state;
+    world w;
+    open_with_one_waiting(&w);
+    come_forward(&w, 3, true);
+    assert_int_equal(w.evicted, 1);
+    job_is_done(&w);
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    assert_int_equal(w.work.m, 0);
+    job_is_done(&w);
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    assert_int_equal(w.work.m, 3);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+// The slot is free, and the repair that waited for it would have it next: one that comes later does not take it first.
+static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
+    (void)state;
+    world w;
+    open_with_one_waiting(&w);
+    come_back(&w, 2);
+    job_is_done(&w);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    uint32_t denied = w.sent[MESSAGE_DENY];
+    come_forward(&w, 3, true);
+    assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
+    job_is_done(&w);
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    assert_int_equal(w.work.m, 0);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
 }
 
 // A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
@@ -122,6 +176,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
         cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
+        cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
+        cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_what_is_closed_is_not_void),

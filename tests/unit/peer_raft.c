@@ -14,7 +14,7 @@ static const uint64_t SECOND = 1000000000;
 static struct {
     message scratch;
     log_entry record[KEPT];
-    uint32_t records, durable, granted, refused, answers;
+    uint32_t records, durable, granted, refused, answers, asked;
     uint64_t now;
     uint64_t match;  // the last one that was said
     raft machine;
@@ -36,6 +36,7 @@ static void sent(void *context, const braid_id *to) {
         w.answers++;
         w.match = w.scratch.u.appended.match;
     }
+    w.asked += w.scratch.kind == MESSAGE_VOTE;
     if (w.scratch.kind != MESSAGE_VOTED) return;
     if (w.scratch.u.voted.granted) w.granted++;
     else w.refused++;
@@ -249,11 +250,29 @@ static void test_a_change_by_several_is_not(void **state) {
     assert_false(raft_leads(&w.machine));
 }
 
+// A state came in place of the one that was here, and broke off: whoever was elected then would never be in charge.
+static void test_who_lacks_the_state_stands_for_no_election(void **state) {
+    (void)state;
+    log_entry base = {.kind = LOG_BASE, .index = 5, .term = 1, .u.base.voters.count = 3};
+    for (uint8_t i = 0; i < 3; i++) base.u.base.voters.voter[i] = (log_voter){.id = named(i + 1), .store = i + 1u};
+    assert_true(raft_recall(&w.machine, &base));
+    raft_applied(&w.machine, 5, 1);
+    raft_afresh(&w.machine);
+    raft_applied(&w.machine, 2, 1);
+    for (; w.now < 40 * SECOND; w.now += SECOND / 10) raft_tick(&w.machine, w.now);
+    assert_int_equal(w.asked, 0);
+    assert_true(raft_deadline(&w.machine) > w.now - SECOND / 10);
+    raft_applied(&w.machine, 5, 1);
+    for (; w.now < 70 * SECOND && w.asked == 0; w.now += SECOND / 10) raft_tick(&w.machine, w.now);
+    assert_int_equal(w.asked, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_a_change_that_did_not_hold_is_taken_back, begin), cmocka_unit_test_setup(test_a_change_by_several_is_not, begin),
                                        cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin),
                                        cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
                                        cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
-                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin)};
+                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin),
+                                       cmocka_unit_test_setup(test_who_lacks_the_state_stands_for_no_election, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,12 +122,35 @@ static void test_a_new_leader_waits_anew(void **state) {
     free(w.p);
 }
 
+// All is computed, and nobody says goodbye: those who vote do not speak any more, though their links stand. They are waited for for a minute.
+static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, 4, MEMBER_RELAY);
+    log_voters voters = {.count = 3};
+    for (uint32_t i = 1; i <= 3; i++) {
+        admit(&w, i, MEMBER_DATA, 0);
+        voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
+    }
+    admit(&w, 4, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    run_begins(&w, 1);
+    append(&w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 100000 * MILLISECOND) tick(&w);
+    assert_true(w.exited);
+    assert_in_range((w.now - began) / MILLISECOND, 59000, 62000);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
         cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
         cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
         cmocka_unit_test(test_a_new_leader_waits_anew),
+        cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

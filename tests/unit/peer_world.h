@@ -26,6 +26,7 @@ typedef struct world {
     uint32_t self;
     blob_id blobs;
     bool busy;      // a job that was begun is not done
+    bool exited;    // it has left
     bool diverges;  // a loss comes out that is not finite
     job work;
     uint32_t asked; // whom it has sent a GET last
@@ -91,6 +92,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
         if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->newest = out.entry->index;
         if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
+        w->exited |= out.kind == EFFECT_EXIT;
         if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
