@@ -166,7 +166,8 @@ static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
     bool whole = t->rows % PANEL_ROWS == 0;
     size_t few = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
-    t->in_place = whole && a->stride % ALIAS_FLOATS != 0 && t->g->n <= few;
+    whole = whole && a->stride % ALIAS_FLOATS != 0;
+    t->in_place = whole && t->g->n <= few;
     t->fresh = t->kernels->keeps && whole && !t->in_place && a->transposed;
     if (!t->in_place && !t->fresh) pack_group(t);
 }

@@ -2,82 +2,86 @@
 #include "tensor/cpu/gemm_parts.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "tensor/cpu/gemm_avx512_loops.h"
 
-#define AVX512 __attribute__((target("avx512f,avx2,fma")))
+enum { LINE_FLOATS = 16, C_LINES = 4 };  // that a row of a panel of c lies in, at most
 
-enum { PANEL_LINES = 4 };  // that a row of a panel of c lies in, at most
+// How a panel of a lies.
+typedef enum rows_lie { ROWS_PACKED, ROWS_BESIDE, ROWS_KEPT, ROWS_ALONG } rows_lie;
 
-typedef __m512 avx512_sums[PANEL_ROWS][PANEL_STEPS];
+static inline rows_lie rows_lie_of(const gemm_panel *p) {
+    if (p->a_row != 1) return ROWS_ALONG;
+    return p->keep_a ? ROWS_KEPT : p->a_step == PANEL_ROWS ? ROWS_PACKED : ROWS_BESIDE;
+}
 
-// c is asked for a line a step: all lines at once would hold up what the first steps read. What is constant here decides the
-// speed: a loop for any a_row and a_step was 3 % slower.
-AVX512 INLINE void avx512_loop(const gemm_panel *p, const size_t vectors, size_t a_row, size_t a_step,
-                               const bool keep_a, const bool keep_b, avx512_sums sum) {
-    const float *a = p->a, *from = p->b, *c = p->c;
-    size_t b_step = p->b_step, c_stride = p->c_stride, depth = p->depth;
-    float *a_kept = p->keep_a, *b_kept = p->keep_b;
-    const float *soon = p->soon;
-    size_t soon_step = p->soon_step, soon_count = p->soon_count;
-    for (size_t k = 0; k < depth; k++, a += a_step, from += b_step) {
-        __m512 b[PANEL_STEPS];
-        if (k < soon_count) {
-            __builtin_prefetch(soon, 0, 2);
-            soon += soon_step;
-        }
-        __builtin_prefetch(c + k % PANEL_ROWS * c_stride + k / PANEL_ROWS % PANEL_LINES * 16, 1);
-        UNROLL for (size_t v = 0; v < vectors; v++) b[v] = _mm512_loadu_ps(from + 16 * v);
-        if (keep_b) {
-            UNROLL for (size_t v = 0; v < vectors; v++) _mm512_storeu_ps(b_kept + 16 * v, b[v]);
-            b_kept += 16 * vectors;
-        }
-        if (keep_a) {
-            _mm256_storeu_ps(a_kept, _mm256_loadu_ps(a));
-            a_kept += PANEL_ROWS;
-        }
-        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) {
-            __m512 x = _mm512_set1_ps(a[i * a_row]);
-            UNROLL for (size_t v = 0; v < vectors; v++) sum[i][v] = _mm512_fmadd_ps(x, b[v], sum[i][v]);
-        }
+// clang-format off
+#define MULTIPLY_ROWS(N, WIDTH, B)                                   \
+    switch (rows) {                                                  \
+    case ROWS_PACKED: MULTIPLY(N, WIDTH, A_PACKED, B); break;        \
+    case ROWS_BESIDE: MULTIPLY(N, WIDTH, A_BESIDE, B); break;        \
+    case ROWS_KEPT: MULTIPLY(N, WIDTH, A_KEPT, B); break;            \
+    case ROWS_ALONG: MULTIPLY(N, WIDTH, A_ALONG, B); break;          \
     }
+// clang-format on
+
+AVX512 INLINE void avx512_multiply(const avx512_panel *panel, rows_lie rows, const size_t vectors) {
+    if (panel->keep_b && vectors == 3)
+        MULTIPLY_ROWS(3, "48", B_KEPT)
+    else if (panel->keep_b && vectors == 2)
+        MULTIPLY_ROWS(2, "32", B_KEPT)
+    else if (panel->keep_b)
+        MULTIPLY_ROWS(1, "16", B_KEPT)
+    else if (vectors == 3)
+        MULTIPLY_ROWS(3, "48", B_FAR)
+    else if (vectors == 2)
+        MULTIPLY_ROWS(2, "32", B_FAR)
+    else
+        MULTIPLY_ROWS(1, "16", B_FAR)
 }
 
-AVX512 INLINE void avx512_sum(const gemm_panel *p, const size_t vectors, avx512_sums sum) {
-    if (p->a_row != 1 && p->keep_b)
-        avx512_loop(p, vectors, p->a_row, p->a_step, false, true, sum);
-    else if (p->a_row != 1)
-        avx512_loop(p, vectors, p->a_row, p->a_step, false, false, sum);
-    else if (p->keep_a && p->keep_b)
-        avx512_loop(p, vectors, 1, p->a_step, true, true, sum);
-    else if (p->keep_a)
-        avx512_loop(p, vectors, 1, p->a_step, true, false, sum);
-    else if (p->keep_b)
-        avx512_loop(p, vectors, 1, p->a_step, false, true, sum);
-    else if (p->a_step == PANEL_ROWS)
-        avx512_loop(p, vectors, 1, PANEL_ROWS, false, false, sum);
-    else
-        avx512_loop(p, vectors, 1, p->a_step, false, false, sum);
+// Where the first line of c that a kernel makes next lies.
+static inline const float *next_c(const gemm_panel *panels, size_t count, size_t i, size_t vectors) {
+    return i + 1 < count ? panels[i + 1].c : panels[0].c + PANEL_STEP * vectors;
 }
 
-AVX512 INLINE void avx512_panel(const gemm_panel *p, const size_t vectors) {
-    avx512_sums sum;
-    UNROLL for (size_t i = 0; i < PANEL_ROWS; i++) UNROLL for (size_t v = 0; v < vectors; v++)
-        sum[i][v] = _mm512_setzero_ps();
-    avx512_sum(p, vectors, sum);
-    float *c = p->c;
-    const float *add = p->add;
-    size_t stride = p->c_stride;
-    if (add)
-        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride, add += stride)
-            UNROLL for (size_t v = 0; v < vectors; v++)
-                _mm512_storeu_ps(c + 16 * v, _mm512_add_ps(_mm512_loadu_ps(add + 16 * v), sum[i][v]));
-    else
-        UNROLL for (size_t i = 0; i < PANEL_ROWS; i++, c += stride) UNROLL for (size_t v = 0; v < vectors; v++)
-            _mm512_storeu_ps(c + 16 * v, sum[i][v]);
+// What is asked for beside which fours: of the panel of c that is made next a line at a time, and what comes later, a line a step, while
+// there is something.
+static inline void ask(const gemm_panel *p, const float *c, avx512_panel *panel) {
+    const size_t all = p->depth / 4, c_fours = C_LINES * PANEL_ROWS, soon_fours = size_least(p->soon_count / 4, all);
+    avx512_part *part = panel->part;
+    for (size_t done = 0; done < all; done += part->fours, part++) {
+        bool of_c = done < c_fours, soon = done < soon_fours;
+        size_t end = soon ? soon_fours : all;
+        if (of_c) end = size_least(end, done / PANEL_ROWS * PANEL_ROWS + PANEL_ROWS);
+        *part = (avx512_part){.fours = end - done, .c = p->c};
+        if (of_c) {
+            part->c = c + done % PANEL_ROWS * p->c_stride + done / PANEL_ROWS * LINE_FLOATS;
+            part->c_step = panel->c_step;
+        }
+        if (soon) part->soon_step = p->soon_step * sizeof(float);
+    }
+    part->fours = 0;
+}
+
+AVX512 INLINE void avx512_make(const gemm_panel *p, const float *c_next, const size_t vectors) {
+    avx512_panel panel;
+    panel.a = p->a;
+    panel.a_step = (p->a_row == 1 ? p->a_step : p->a_row) * sizeof(float);
+    panel.b = p->b;
+    panel.b_step = p->b_step * sizeof(float);
+    panel.soon = p->soon_count > 0 ? p->soon : p->b;
+    panel.keep_a = p->keep_a;
+    panel.keep_b = p->keep_b;
+    panel.c = p->c;
+    panel.add = p->add;
+    panel.c_step = p->c_stride * sizeof(float);
+    panel.ones = p->depth % 4;
+    ask(p, c_next, &panel);
+    avx512_multiply(&panel, rows_lie_of(p), vectors);
 }
 
 AVX512 INLINE void avx512_product(const gemm_panel *panels, size_t count, const size_t vectors) {
-    for (size_t i = 0; i < count; i++) avx512_panel(&panels[i], vectors);
+    for (size_t i = 0; i < count; i++) avx512_make(&panels[i], next_c(panels, count, i, vectors), vectors);
 }
 
 AVX512 static void avx512_1(const gemm_panel *panels, size_t count) { avx512_product(panels, count, 1); }
@@ -91,7 +95,7 @@ const gemm_kernels gemm_avx512 = {
     .works_here = avx512_works,
     .keeps = true,
     .rows_in_place = SIZE_MAX,
-    .columns_in_place = 6 * PANEL_COLS,
+    .columns_in_place = PANEL_COLS,
     .strips = {1, 1, 1},
     .product = {avx512_1, avx512_2, avx512_3},
     .turn = gemm_turn_avx2,
