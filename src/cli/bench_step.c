@@ -70,14 +70,17 @@ static void on_event(void *context, const solo_event *event) {
     step_bench *b = context;
     if (event->kind == SOLO_STARTED) {
         b->parameters = event->parameters;
+        b->last_peak = step_peak();
         b->processor_start = step_processor_now();
     }
     if (event->kind != SOLO_ITERATION) return;
     b->loss = event->loss;
-    double used = step_processor_now() - b->processor_start;
-    b->processor_start += used;
+    double used = step_processor_now() - b->processor_start, peak = step_peak(), beside = (b->last_peak + peak) / 2;
+    b->last_peak = peak;
+    b->processor_start = step_processor_now();
     if (event->iteration > b->warmup) {
         b->processor[b->steps] = used;
+        b->peaks[b->steps] = beside;
         b->seconds[b->steps++] = (double)event->tokens / event->tokens_per_second;
         return;
     }
@@ -132,7 +135,6 @@ static braid_err measure(step_bench *b, braid_error *error) {
     tensor_watch watch = {b, on_loop};
     solo_result result;
     describe_run(b, &run);
-    b->peak = step_peak();
     braid_err err = random_text(run.tokens, &data, error);
     solo_config config = {.run = &run, .data = data, .threads = (unsigned)b->threads, .context = b};
     config.tell = on_event;

@@ -49,12 +49,12 @@ static void add_shape(step_bench *b, step_shape shape) {
 // [out, in].
 static void add_linear(step_bench *b, const char *const *what, size_t rows, size_t in, size_t out, uint32_t layers,
                        bool conv1d) {
-    add_shape(b, (step_shape){what[0], rows, out, in, false, !conv1d, layers, 0});
-    add_shape(b, (step_shape){what[1], rows, in, out, false, conv1d, layers, 0});
+    add_shape(b, (step_shape){what[0], rows, out, in, false, !conv1d, layers, 0, 0});
+    add_shape(b, (step_shape){what[1], rows, in, out, false, conv1d, layers, 0, 0});
     if (conv1d)
-        add_shape(b, (step_shape){what[2], in, out, rows, true, false, layers, 0});
+        add_shape(b, (step_shape){what[2], in, out, rows, true, false, layers, 0, 0});
     else
-        add_shape(b, (step_shape){what[2], out, in, rows, true, false, layers, 0});
+        add_shape(b, (step_shape){what[2], out, in, rows, true, false, layers, 0, 0});
 }
 
 static void list_shapes(step_bench *b) {
@@ -117,7 +117,7 @@ static void time_shape(tensor_pool *pool, step_shape *s, const operands *o) {
     g.a = s->a_transposed ? tensor_transposed(o->a, s->m) : tensor_plain(o->a, s->k);
     g.b = s->b_transposed ? tensor_transposed(o->b, s->k) : tensor_plain(o->b, s->n);
     clockid_t clock = tensor_pool_threads(pool) == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-    double seconds[SHAPE_ROUNDS], start = seconds_of(clock);
+    double seconds[SHAPE_ROUNDS], peaks[SHAPE_ROUNDS], start = seconds_of(clock);
     tensor_gemm_run(pool, &g);
     double once = seconds_of(clock) - start;
     uint32_t repeats = once < shape_seconds ? (uint32_t)(shape_seconds / once) + 1 : 1;
@@ -125,8 +125,10 @@ static void time_shape(tensor_pool *pool, step_shape *s, const operands *o) {
         start = seconds_of(clock);
         for (uint32_t i = 0; i < repeats; i++) tensor_gemm_run(pool, &g);
         seconds[round] = (seconds_of(clock) - start) / repeats;
+        peaks[round] = step_peak();
     }
     s->seconds = step_median(seconds, SHAPE_ROUNDS);
+    s->peak = step_median(peaks, SHAPE_ROUNDS);
 }
 
 braid_err step_time_shapes(step_bench *b, braid_error *error) {

@@ -32,6 +32,7 @@ typedef struct step_shape {
     bool a_transposed, b_transposed;
     uint32_t per_step;
     double seconds;  // of one product, median; one thread's processor time, so that other processes do not count
+    double peak;     // of a core meanwhile
 } step_shape;
 
 typedef struct step_bench {
@@ -41,7 +42,8 @@ typedef struct step_bench {
     // measured
     double seconds[STEP_MAX_REPS];    // of each step
     double processor[STEP_MAX_REPS];  // seconds of all threads
-    double processor_start;
+    double peaks[STEP_MAX_REPS];      // of a core beside each step, operations a second: its frequency comes and goes
+    double processor_start, last_peak;
     uint32_t steps;
     double loss;
     uint64_t parameters;
@@ -50,7 +52,6 @@ typedef struct step_bench {
     uint64_t job_ns[JOB_KINDS];
     step_shape shape[STEP_MAX_SHAPES];
     uint32_t shapes;
-    double peak;  // operations a second of one core
     uint64_t peak_memory;
 } step_bench;
 

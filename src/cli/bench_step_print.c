@@ -29,8 +29,13 @@ static double median_seconds(const step_bench *b) { return median_of(b->seconds,
 
 static double tokens_of(const step_bench *b) { return (double)b->model->sequences * (double)b->model->tokens; }
 
-static double share(double operations, double seconds, const step_bench *b) {
-    return operations / seconds / (b->peak * (double)b->threads);
+static double median_peak(const step_bench *b) { return median_of(b->peaks, b->steps); }
+
+// Of the peak of so many cores, each step's of its own.
+static double peak_share(const step_bench *b, const double *seconds, uint64_t cores) {
+    double shares[STEP_MAX_REPS], operations = step_operations(b);
+    for (uint32_t i = 0; i < b->steps; i++) shares[i] = operations / seconds[i] / (b->peaks[i] * (double)cores);
+    return step_median(shares, b->steps);
 }
 
 static double milliseconds(const step_bench *b, uint64_t nanoseconds) {
@@ -43,7 +48,7 @@ static int longest_first(const void *x, const void *y) {
 }
 
 static double shape_share(const step_bench *b, const step_shape *s) {
-    return share(2.0 * (double)s->m * (double)s->n * (double)s->k, s->seconds, b);
+    return 2.0 * (double)s->m * (double)s->n * (double)s->k / s->seconds / (s->peak * (double)b->threads);
 }
 
 // --- text
@@ -69,11 +74,10 @@ static void print_text(const step_bench *b, const step_loop *loops) {
            b->reproducible ? "exact" : "fp32", tensor_gemm_name());
     printf("%.0f tokens/s, %.2f ms a step (median of %u), %.1f GFLOP/s: %.1f%% of the peak of %.1f; %.0f MiB at most\n",
            tokens_of(b) / seconds, seconds * 1e3, b->steps, step_operations(b) / seconds * 1e-9,
-           100 * share(step_operations(b), seconds, b), b->peak * 1e-9 * (double)b->threads,
+           100 * peak_share(b, b->seconds, b->threads), median_peak(b) * 1e-9 * (double)b->threads,
            (double)b->peak_memory / (1 << 20));
-    double used = median_of(b->processor, b->steps);
-    printf("%.2f ms of processor time a step: %.1f%% of the peak\n", used * 1e3,
-           100 * step_operations(b) / used / b->peak);
+    printf("%.2f ms of processor time a step: %.1f%% of the peak\n", median_of(b->processor, b->steps) * 1e3,
+           100 * peak_share(b, b->processor, 1));
     printf("\n%-36s %9s %6s\n", "part of a step", "ms", "share");
     for (uint32_t i = 0; i < JOBS; i++) {
         double ms = milliseconds(b, b->job_ns[jobs[i].kind]);
@@ -122,8 +126,8 @@ static bool print_json(const step_bench *b, const step_loop *loops) {
     json_out_double(&o, "processor_seconds", median_of(b->processor, b->steps));
     json_out_double(&o, "tokens_per_second", tokens_of(b) / seconds);
     json_out_double(&o, "loss", b->loss);
-    json_out_double(&o, "peak_flops", b->peak);
-    json_out_double(&o, "peak_share", share(step_operations(b), seconds, b));
+    json_out_double(&o, "peak_flops", median_peak(b));
+    json_out_double(&o, "peak_share", peak_share(b, b->seconds, b->threads));
     json_out_u64(&o, "peak_memory", b->peak_memory);
     json_out_open(&o, "parts_ms", '{');
     for (uint32_t i = 0; i < JOBS; i++) json_out_double(&o, jobs[i].name, milliseconds(b, b->job_ns[jobs[i].kind]));
