@@ -43,16 +43,16 @@ static bool wanted(const peer *p, uint32_t m) {
 }
 
 // The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
-// it must go home like others, and wait for a slot there that others may hold.
+// it must go home like others, and wait for a slot there that others may hold, though a repair has brought the gradient already.
 static uint32_t front_of(const peer *p, uint32_t m) {
     const owned *o = &p->owned[m];
     uint32_t front = 0;
     bool past = o->phase > OWNED_FORWARD;
     for (uint16_t s = 1; s < p->run.stages && !past; s++) {
         const owned_stage *st = &o->stage[s];
-        bool was_home = st->committed || st->backward_done || st->returning;
-        if (was_home || st->forward_done) front = s;
-        past = was_home && s + 1 == p->run.stages;
+        bool done = st->committed || st->backward_done, computed = done || st->forward_done;
+        if (computed) front = s;
+        past = (done || (computed && st->returning)) && s + 1 == p->run.stages;
     }
     return past ? p->run.stages : front;
 }
@@ -353,17 +353,20 @@ void own_settle(peer *p, uint32_t m) {
 
 // ---- what is heard of the way -------------------------------------------------------------------------------------
 
+// In a repair the gradient may come before the activation.
+static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
+
 // Of two copies the one that is further is the stage's: if each took the other's place whenever it speaks, their waiting would pass
 // for progress, and nobody would look for what is lost behind them.
 static bool trace_further(const owned_stage *st, const message_trace *body) {
-    bool forward = body->phase != TRACE_ACCEPTED, returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
+    bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
     if (st->backward_done || st->committed) return false;
     return (forward && !st->forward_done) || (returning && !st->returning);
 }
 
 // True when it tells something new: a stash that only waits repeats its TRACE, and that is no progress.
 static bool trace_progress(owned_stage *st, const message_trace *body) {
-    bool forward = body->phase != TRACE_ACCEPTED, backward = body->phase == TRACE_BACKWARD_DONE;
+    bool forward = says_forward(body), backward = body->phase == TRACE_BACKWARD_DONE;
     bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
     st->forward_done |= forward;
     st->backward_done |= backward;
@@ -377,7 +380,7 @@ static void trace_answers(owned_stage *st, const message_trace *body) {
     if (!st->answered) st->forwarding = st->working = true;
     st->answered = true;
     st->has_x |= body->phase == TRACE_ACCEPTED;
-    st->has_y |= st->forward_done || body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE;
+    st->has_y |= st->forward_done || says_forward(body);
     st->has_dy |= body->phase == TRACE_RETURNING;
     st->has_dx |= body->phase == TRACE_BACKWARD_DONE;
 }

@@ -116,11 +116,8 @@ static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
     free(w.p);
 }
 
-// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
-static void inherit(world *w, bool told_to_count, bool closed) {
-    const message_set it = {.words = {1}}, none = {.words = {0}};
-    *w = (world){.run = run_of(2, 1, 1), .diverges = true};
-    w->run.reproducible = false;
+// Two data peers and a relay; the older one owns all microbatches.
+static void begin_to_inherit(world *w) {
     open_world(w, 3, MEMBER_DATA);
     admit(w, 1, MEMBER_DATA, 0);
     admit(w, 2, MEMBER_RELAY, 1);
@@ -128,6 +125,14 @@ static void inherit(world *w, bool told_to_count, bool closed) {
     own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
     for (uint32_t i = 1; i <= 2; i++) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+// A data peer inherits a microbatch that is home, and computes its loss once more, which is not finite. What it says from then on is counted.
+static void inherit(world *w, bool told_to_count, bool closed) {
+    const message_set it = {.words = {1}}, none = {.words = {0}};
+    *w = (world){.run = run_of(2, 1, 1), .diverges = true};
+    w->run.reproducible = false;
+    begin_to_inherit(w);
     if (closed) append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
     own(w, 0, 3);
     message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w->owner_term[0]}};
@@ -172,6 +177,29 @@ static void test_what_is_closed_is_not_void(void **state) {
     free(w.p);
 }
 
+// Three are inherited, and two have a slot. Of the first two a repair has brought the gradient to the last stage, which lost the rest; the third
+// holds a slot there, and waits for one here: it comes before them.
+static void test_a_gradient_ahead_of_its_activation_is_no_progress(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 3, 1)};
+    begin_to_inherit(&w);
+    own(&w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    w.busy = true;
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {7}, .forward.words = {4}, .returning.words = {3}};
+    deliver(&w, 2, &holdings, false);
+    uint32_t begun = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(w.work.kind, JOB_FORWARD);
+        begun |= 1u << w.work.m;
+        const job_result done = {.id = w.work.id, .kind = JOB_FORWARD, .cost_ns = MILLISECOND};
+        step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &done});
+    }
+    assert_true(begun & 4);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
@@ -181,6 +209,7 @@ int main(void) {
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_what_is_closed_is_not_void),
+        cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
