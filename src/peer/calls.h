@@ -183,6 +183,7 @@ void on_result(peer *p, const message *msg);
 void reduce_tick(peer *p);
 void reduce_open(peer *p);           // a COMMIT came after the freeze
 void reduce_reset(peer *p);
+void reduce_final(peer *p);
 void reduce_stir(peer *p);           // something came that it may have to do with
 void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
@@ -259,6 +260,7 @@ bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read
 uint64_t rollback_patience_ns(const peer *p);  // how long is waited for who may spare us the way back
 bool rollback_to_be_had(const peer *p);  // ... at my host, or at somebody's who is here, or everybody can make it
+bool rollback_is_given(const peer *p);  // whoever comes to a stage gets its state from outside of it: nothing was applied yet
 bool rollback_needs(const peer *p, const member *m);  // nobody else here can read that state, and some stage has it from nobody yet
 void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);

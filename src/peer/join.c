@@ -10,7 +10,7 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
-// It was expelled from a stage of which nobody is left at this version, and has its state still.
+// It was expelled from a stage of which nobody is left at this version, and has its state still, which is not to be had elsewhere.
 static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *stage) {
     uint16_t was = 0;
     uint32_t count = 0;
@@ -18,7 +18,7 @@ static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *
         const former *f = &p->former[(p->next_former + i) % PEER_KEPT_FORMER];
         if (f->incarnation == join->incarnation) was = f->stage;
     }
-    if (was == 0 || !p->run_started) return false;
+    if (was == 0 || !p->run_started || rollback_is_given(p)) return false;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (m->keeps != was) continue;
@@ -247,7 +247,9 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         return;
     }
     bool complete = p->has_final && p->final.u.final.last;
-    if (peer_is_leader(p) || (!complete && !id_equal(&c->id, &p->lead.id))) return;
+    // it may have led since something that I missed, and will not say so again
+    bool knows_more = p->me != 0 && msg->log_position > p->log_position;
+    if (peer_is_leader(p) || (!complete && !knows_more && !id_equal(&c->id, &p->lead.id))) return;
     if (p->me == 0 && !p->leaving) {
         refuse_myself(p, (join_refusal)msg->u.leave.refusal);
         return;

@@ -46,6 +46,12 @@ void reduce_reset(peer *p) {
     a->results = UINT64_MAX;
 }
 
+// FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
+void reduce_final(peer *p) {
+    pulls_drop(p, GET_PART);
+    for (uint32_t i = 0; i < p->segments; i++) segment_drop(p, i);
+}
+
 // Results of `iteration` are what is collected from now on.
 void reduce_want(peer *p, uint64_t iteration) {
     if (p->aggregation.results == iteration) return;

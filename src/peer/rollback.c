@@ -206,8 +206,7 @@ static bool back_to(const peer *p, uint64_t *version) {
     return b->first == 0 || readable(p, b->first);
 }
 
-// Whoever comes to a stage gets its state from outside of it: nothing was applied yet.
-static bool is_given(const peer *p) {
+bool rollback_is_given(const peer *p) {
     if (p->iteration != p->run.start_version) return false;
     return p->run.start_version == 0 || p->past.fence == 0 || readable(p, p->run.start_version);
 }
@@ -306,7 +305,7 @@ void rollback_lead(peer *p) {
     rollback *b = &p->past;
     uint64_t version;
     if (!p->run_started || p->raft.last != p->log_position) return;
-    if (is_given(p)) {
+    if (rollback_is_given(p)) {
         fill_the_empty(p);
         return;
     }

@@ -221,7 +221,16 @@ static bool left_too_early(const sim_cluster *s) {
     return s->checker.finished && !s->checker.saved_last && s->leader_exit_ns == 0;
 }
 
-// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was, its user sends somebody else.
+// Where a stage may be lost, somebody has to be left who could go there.
+static bool too_few_stay(const sim_cluster *s, uint32_t but) {
+    if (s->node[but].config.kind != MEMBER_RELAY || !loses_stages(s->c)) return false;
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < s->nodes; i++) others += i != but && s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
+    return others + 1u < s->c->stages;
+}
+
+// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was, or could go where nobody is, its user sends
+// somebody else.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
@@ -231,7 +240,7 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     }
     if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;
     restart_orphans(s, node);
-    for (uint32_t i = 0; i < s->checker.members; i++)
+    for (uint32_t i = 0; i < s->checker.members && !too_few_stay(s, node); i++)
         if (!s->checker.member[i].expelled && !s->checker.member[i].shadow && s->checker.member[i].entry.stage == n->view.stage) return;
     restart_plan(s, node, &again);
 }
@@ -265,13 +274,8 @@ static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
     if (s->node[victim].alive) die(s, victim, index);  // else it was one that knew nobody but another victim, and begins anew
 }
 
-// Where a stage may be lost, somebody has to be left who could go there; who is the last and does not come back stays.
-static bool is_needed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
-    if (crash->restart || crash->lost || s->node[victim].config.kind != MEMBER_RELAY || !loses_stages(s->c)) return false;
-    uint32_t others = 0;
-    for (uint32_t i = 0; i < s->nodes; i++) others += i != victim && s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
-    return others + 1u < s->c->stages;
-}
+// Who is the last that could go where a stage is lost, and does not come back, stays.
+static bool is_needed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) { return !crash->restart && !crash->lost && too_few_stay(s, victim); }
 
 static bool allowed(const sim_cluster *s, const sim_crash *crash, uint32_t victim) {
     if (is_needed(s, crash, victim)) return false;

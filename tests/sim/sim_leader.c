@@ -191,6 +191,11 @@ static const sim_campaign once_stuck[] = {
     {.first = 9223240, .real = true, .private_data = true, .partitions = true, .data_deaths = true},
     // those who came in place of a lost stage knew only one that had left, and nobody named another one to them
     {.first = 9266650, .stage_losses = true, .partitions = true, .odd = true},
+    // who led was never heard to say so, and was not believed when it sent all home: the last FINAL had not come either
+    {.first = 9503449, .real = true, .partitions = true},
+    // an heir took a microbatch for further than it was, for a repair had brought the gradient ahead of the activation: it kept the
+    // owner's only slot from what held the only slot where that was awaited
+    {.first = 9539168, .partitions = true, .odd = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

@@ -201,6 +201,11 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 8518856, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .leader_deaths = true},
         // a state came in place of a voter's own and broke off; that one was elected, and could neither begin nor be told the rest
         {.first = 9102499, .real = true, .carried = true, .stage_losses = true, .elastic = true, .partitions = true, .short_stores = true, .leader_deaths = true},
+        // a relay was moved to an empty stage, and let back to where it had been, again and again, while the other one there was cut off;
+        // and that one was to leave, went when it was expelled, and the harness sent nobody who could have gone to the empty stage
+        {.first = 9549722, .stage_losses = true, .odd = true, .data_deaths = true},
+        // an iteration was skipped, and parts of sums that nobody would add any more stayed where they were
+        {.first = 9536018, .carried = true, .partitions = true, .odd = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }

@@ -63,10 +63,33 @@ static void test_what_a_second_close_overtakes_is_not_added_up(void **state) {
     free(w.p);
 }
 
+static uint64_t held_blobs(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.blobs_held;
+}
+
+// One of two parts is here when FINAL comes, and the iteration is skipped, so nobody wants results either.
+static void test_final_needs_no_parts(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 4);
+    pass(&w, 300 * MILLISECOND);
+    assert_int_equal(w.get_count, PARTS);
+    deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[0].u.get}, true);
+    assert_int_equal(held_blobs(&w), 1);
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    assert_int_equal(held_blobs(&w), 0);
+    deliver(&w, w.get_to[1], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[1].u.get}, true);
+    assert_int_equal(held_blobs(&w), 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_announced_it_is_asked_next),
         cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
+        cmocka_unit_test(test_final_needs_no_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,23 +33,27 @@ static void test_who_was_there_is_told_that_it_goes_back(void **state) {
     free(w.p);
 }
 
+static void recall_all(world *w, uint16_t voters, const log_entry *state, uint16_t entries) {
+    log_entry base = {.kind = LOG_BASE, .index = entries, .term = 1, .u.base = {.entries = entries, .applied = entries, .voters.count = voters}};
+    for (uint16_t i = 0; i < voters; i++) base.u.base.voters.voter[i] = (log_voter){.id = name_of(i + 1u), .store = i + 1u};
+    w->log = entries;
+    begin_world(w, 1, MEMBER_DATA);
+    assert_true(peer_recall(w->p, &base));
+    for (uint32_t i = 0; i < entries; i++) {
+        log_entry entry = state[i];
+        entry.index = i + 1u;
+        assert_true(peer_recall(w->p, &entry));
+    }
+}
+
 // A data peer reads its store, in which it was one of `voters` and another data peer and a relay had begun with it. Iteration 0 is over.
 static void recall(world *w, uint16_t voters) {
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
     const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
                                {.kind = LOG_OWNER, .u.owner = {.member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
-    enum { ENTRIES = sizeof state / sizeof *state };
-    log_entry base = {.kind = LOG_BASE, .index = ENTRIES, .term = 1, .u.base = {.entries = ENTRIES, .applied = ENTRIES, .voters.count = voters}};
-    for (uint16_t i = 0; i < voters; i++) base.u.base.voters.voter[i] = (log_voter){.id = name_of(i + 1u), .store = i + 1u};
-    *w = (world){.run = run_of(2, 1, 1), .log = ENTRIES};
-    begin_world(w, 1, MEMBER_DATA);
-    assert_true(peer_recall(w->p, &base));
-    for (uint32_t i = 0; i < ENTRIES; i++) {
-        log_entry entry = state[i];
-        entry.index = i + 1u;
-        assert_true(peer_recall(w->p, &entry));
-    }
+    *w = (world){.run = run_of(2, 1, 1)};
+    recall_all(w, voters, state, sizeof state / sizeof *state);
 }
 
 static void tick(world *w) {
@@ -144,6 +148,48 @@ static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
     free(w.p);
 }
 
+// Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
+// though nobody answers where it was.
+static void test_who_is_moved_fills_the_empty_stage(void **state) {
+    (void)state;
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(3, 1, 1)};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    while (w.told[TELL_EXPELLED] == 0) {
+        assert_in_range(w.now / MILLISECOND, 0, 8000);
+        beat(&w, 3, 0);
+        tick(&w);
+    }
+    w.slow_store = true;
+    w.log = w.newest;
+    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    assert_int_equal(w.append[0].u.member.stage, 2);
+    free(w.p);
+}
+
+// Who leads by now was never heard to say so. It has read more of the log, and does not say twice that the run is complete.
+static void test_who_knows_more_sends_home(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    open_relay(&w);
+    admit(&w, 4, MEMBER_DATA, 0);
+    run_begins(&w, 1);
+    deliver(&w, 4, &leave, false);
+    assert_false(w.exited);
+    w.log++;
+    deliver(&w, 4, &leave, false);
+    assert_true(w.exited);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
@@ -151,6 +197,8 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
         cmocka_unit_test(test_a_new_leader_waits_anew),
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
+        cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
+        cmocka_unit_test(test_who_knows_more_sends_home),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
