@@ -167,7 +167,7 @@ static bool child_start(const sim_campaign *campaign, child *c, uint64_t *now) {
 static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, const char *why) {
     char text[2048];
     const sim_campaign mix = sim_campaign_mix(all, seed), *campaign = &mix;
-    sim_case c = sim_campaign_case(campaign, seed);
+    sim_case c = sim_campaign_case(all, seed);
     sim_case_describe(&c, text, sizeof text);
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
