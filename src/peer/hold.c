@@ -210,11 +210,13 @@ void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id n
 
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
 
-// A forward that was not home yet leaves the stages open that it has not reached.
-static bool path_whole(const message_path *path) {
+// A forward that was not home yet leaves the stages open that it has not reached. What was home to an older owner must go home to the heir,
+// and may wait for a slot there.
+static bool was_home(const peer *p, uint32_t m) {
+    const message_path *path = &p->held[m].path;
     for (uint16_t s = 1; s < path->stages; s++)
         if (path->member[s] == 0) return false;
-    return true;
+    return path->member[0] == p->owner[m % p->run.slots];
 }
 
 // Gives up the least advanced uncommitted microbatch so that a repair can go on: a waiting forward before one that is past
@@ -227,7 +229,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
         const held *h = &p->held[m];
         if (h->slot == NO_SLOT || h->weight != WORK_NONE || h->taking_back || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
-        bool backward = (h->repair && path_whole(&h->path)) || h->dy != 0 || h->backward != WORK_NONE;
+        bool backward = was_home(p, m) && (h->repair || h->dy != 0 || h->backward != WORK_NONE);
         if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
         if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
             victim = m;
@@ -245,7 +247,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
 bool hold_claim(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
-    return h->repair && !slot_is_due(p, m) && evict(p, m, path_whole(&h->path)) && hold_slot(p, h);
+    return h->repair && !slot_is_due(p, m) && evict(p, m, was_home(p, m)) && hold_slot(p, h);
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {

@@ -116,6 +116,31 @@ static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
     free(w.p);
 }
 
+// Repairs of what was home hold both slots, and one of a later microbatch is refused. Then their owner dies: they must go home to the heir, who may
+// wait for what is refused here, so now that evicts one.
+static void test_what_was_home_to_an_older_owner_is_evicted(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 4, 2)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_DATA, 0);
+    own(&w, 0, 1);
+    own(&w, 1, 3);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 3; i += 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    come_forward(&w, 0, true);
+    come_forward(&w, 2, true);
+    message later = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 3, .forward_to = 1, .repair = true, .path = {.stages = 2, .member = {3, 2}}}};
+    deliver(&w, 3, &later, true);
+    assert_int_equal(w.sent[MESSAGE_DENY], 1);
+    assert_int_equal(w.evicted, 0);
+    own(&w, 0, 3);
+    deliver(&w, 3, &later, true);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
 // Two data peers and a relay; the older one owns all microbatches.
 static void begin_to_inherit(world *w) {
     open_world(w, 3, MEMBER_DATA);
@@ -206,6 +231,7 @@ int main(void) {
         cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
         cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
         cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
+        cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_what_is_closed_is_not_void),
