@@ -10,7 +10,8 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
-// It was expelled from a stage of which nobody is left at this version, and has its state still, which is not to be had elsewhere.
+// It was expelled from a stage of which nobody is left at this version, and has its state still. A relay may be needed elsewhere more, where
+// the state is to be had without it; a shadow is of use nowhere else.
 static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *stage) {
     uint16_t was = 0;
     uint32_t count = 0;
@@ -18,7 +19,7 @@ static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *
         const former *f = &p->former[(p->next_former + i) % PEER_KEPT_FORMER];
         if (f->incarnation == join->incarnation) was = f->stage;
     }
-    if (was == 0 || !p->run_started || rollback_is_given(p)) return false;
+    if (was == 0 || !p->run_started || (join->kind == MEMBER_RELAY && rollback_is_given(p))) return false;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (m->keeps != was) continue;

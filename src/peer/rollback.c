@@ -309,10 +309,7 @@ void rollback_lead(peer *p) {
         fill_the_empty(p);
         return;
     }
-    if (!back_to(p, &version)) {
-        memset(b->lost_ns, 0, sizeof b->lost_ns);
-        return;
-    }
+    bool to_be_had = back_to(p, &version);  // else by whoever comes, who is let in for it (rollback_nears)
     // who has a newer checkpoint may be on the way in
     uint64_t newest = newest_checkpoint(p), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {
@@ -320,7 +317,8 @@ void rollback_lead(peer *p) {
             b->lost_ns[s] = 0;
             continue;
         }
-        if (b->lost_ns[s] == 0) b->lost_ns[s] = p->now;
+        if (b->lost_ns[s] == 0 || !to_be_had) b->lost_ns[s] = p->now;
+        if (!to_be_had) continue;
         if (p->now < b->lost_ns[s] + due) {
             peer_wake_at(p, b->lost_ns[s] + due);
             continue;

@@ -195,6 +195,12 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
     case JOB_WEIGHT: note_weight(s, node, work); break;
     case JOB_SUM_CLEAR: w->sum = (message_set){{0}}; break;
     case JOB_REDUCE: check_reduced_set(s, node, work); break;
+    case JOB_NORM:
+        if (s->node[node].view.leads && !outdated) {  // it tells nobody but itself
+            w->reduced = true;
+            w->reduced_iteration = work->iteration;
+        }
+        break;
     case JOB_STATE_INIT:
         for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS && !outdated; b++) w->block_version[b] = result->version;
         break;

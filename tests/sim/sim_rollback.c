@@ -204,6 +204,12 @@ static void test_no_schedule_fails_again(void **state) {
         // a relay was moved to an empty stage, and let back to where it had been, again and again, while the other one there was cut off;
         // and that one was to leave, went when it was expelled, and the harness sent nobody who could have gone to the empty stage
         {.first = 9549722, .stage_losses = true, .odd = true, .data_deaths = true},
+        // the harness let who led die when the last FINAL rested on its own report alone: of what it tells itself nobody had heard
+        {.first = 9702988, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true},
+        // what was to be repaired for an owner that died held a relay's only slot, and waited for the heir's, whose holder waited for the relay's
+        {.first = 9704749, .carried = true, .partitions = true, .odd = true},
+        // shadows that worked for a stage were expelled while they were cut off, and not let back, for nothing had been applied yet
+        {.first = 9742773, .stage_deaths = true, .partitions = true, .odd = true, .data_deaths = true},
         // an iteration was skipped, and parts of sums that nobody would add any more stayed where they were
         {.first = 9536018, .carried = true, .partitions = true, .odd = true},
     };

@@ -98,6 +98,29 @@ static void test_nothing_is_decided_behind_the_way_back(void **state) {
     free(w.p);
 }
 
+// All is computed, a stage has lost it, and nobody here can read what the run began from. Whoever comes may, and is let in.
+static void test_who_may_have_the_start_is_let_in(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 1}}, {.kind = LOG_FINAL, .u.final = {.iteration = 1, .last = true, .stages = 2}}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.run.start_version = 1;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 50; i++) {
+        beat(&w, 2, 1);
+        tick(&w);
+    }
+    w.slow_store = true;
+    w.log = 0;
+    deliver(&w, 3, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 3}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    free(w.p);
+}
+
 static void answer(world *w, message_kind kind, bool trial) {
     message m = {.kind = (uint8_t)kind};
     if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
@@ -195,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
         cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
         cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
+        cmocka_unit_test(test_who_may_have_the_start_is_let_in),
         cmocka_unit_test(test_a_new_leader_waits_anew),
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
