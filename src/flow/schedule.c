@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "flow/detour.h"
 
 #include <string.h>
 
@@ -10,6 +11,8 @@ enum {
     FIRST_THRESHOLD = 30,  // a part of so many of the first value
     FINE = 1024,          // of the threshold's fall
     MEAN_WEIGHT = 64,     // the last microbatch counts so many times as much as the mean one
+    MOST_CARRIERS = 4,    // that are looked at for a hop, the quickest
+    PLACES = 2 * SCHEDULE_MAX_STAGES + 1,  // of a way, home twice
 };
 
 #define NEVER INT64_MAX
@@ -20,16 +23,26 @@ typedef struct arrival {
     uint16_t way;
 } arrival;
 
+// From a peer to one of the next stage, or back.
+typedef struct hop {
+    int64_t straight, beyond;  // what a tensor takes on the line; what the hop takes beyond lines
+    uint16_t by[MOST_CARRIERS];
+    uint32_t carriers;
+} hop;
+
 struct schedule {
     uint32_t stages, peers, ways;
     schedule_peer peer[SCHEDULE_MAX_PEERS];
     uint16_t member[SCHEDULE_MAX_STAGES][SCHEDULE_MAX_PEERS];
     uint32_t members[SCHEDULE_MAX_STAGES];
-    int64_t line[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
+    int64_t line[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS], tensor[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
+    uint32_t pieces;
+    hop hop[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
     uint16_t home[SCHEDULE_MAX_WAYS];
     uint16_t path[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES], best[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];
     int64_t time;  // of the ways that were evaluated last
     int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // for that stage
+    uint16_t by[SCHEDULE_MAX_WAYS][PLACES];                 // carries it to its `at`-th place, or is there
     uint64_t effort;
 
     // of one evaluation
@@ -50,6 +63,7 @@ schedule *schedule_init(void *memory, uint32_t stages) {
     BRAID_ASSERT(stages >= 2 && stages <= SCHEDULE_MAX_STAGES);
     memset(s, 0, sizeof *s);
     s->stages = stages;
+    s->pieces = 1;
     return s;
 }
 
@@ -65,6 +79,9 @@ void schedule_line(schedule *s, uint32_t from, uint32_t to, int64_t cost) {
     s->line[to][from] = cost;  // gradients
 }
 
+void schedule_tensor(schedule *s, uint32_t from, uint32_t to, int64_t time) { s->tensor[from][to] = time; }
+void schedule_pieces(schedule *s, uint32_t pieces) { s->pieces = pieces; }
+
 bool schedule_way_add(schedule *s, uint32_t home) {
     if (s->ways == SCHEDULE_MAX_WAYS) return false;
     s->home[s->ways] = (uint16_t)home;
@@ -75,6 +92,54 @@ bool schedule_way_add(schedule *s, uint32_t home) {
 uint64_t schedule_member(const schedule *s, uint32_t way, uint32_t stage) { return s->peer[s->best[way][stage]].member; }
 int64_t schedule_leave(const schedule *s, uint32_t way, uint32_t stage) { return s->leave[way][stage]; }
 int64_t schedule_time(const schedule *s) { return s->time; }
+
+uint64_t schedule_carrier(const schedule *s, uint32_t way, uint32_t stage, bool back) {
+    return s->peer[s->by[way][back ? 2 * s->stages - stage + 1 : stage]].member;
+}
+
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// ---- hops -----------------------------------------------------------------------------------------------------------
+
+static int64_t by_way_of(const schedule *s, uint32_t from, uint32_t by, uint32_t to) {
+    return detour_time(s->tensor[from][by], s->tensor[by][to], s->pieces);
+}
+
+// The quickest first.
+static void carrier_add(const schedule *s, hop *h, uint32_t from, uint32_t by, uint32_t to) {
+    uint32_t at = h->carriers;
+    while (at > 0 && by_way_of(s, from, by, to) < by_way_of(s, from, h->by[at - 1], to)) at--;
+    if (at == MOST_CARRIERS) return;
+    if (h->carriers < MOST_CARRIERS) h->carriers++;
+    for (uint32_t i = h->carriers - 1; i > at; i--) h->by[i] = h->by[i - 1];
+    h->by[at] = (uint16_t)by;
+}
+
+// What it takes at best while nobody else uses the lines; 0: not known.
+static int64_t hop_find(schedule *s, uint32_t from, uint32_t to) {
+    hop *h = &s->hop[from][to];
+    int64_t straight = s->tensor[from][to];
+    *h = (hop){.straight = straight};
+    for (uint32_t by = 0; by < s->peers; by++) {
+        int64_t there = s->tensor[from][by], on = s->tensor[by][to];
+        if (by == from || by == to || there == 0 || on == 0 || there >= straight) continue;
+        if (detour_pays(by_way_of(s, from, by, to), straight, true)) carrier_add(s, h, from, by, to);
+    }
+    if (h->carriers == 0) return straight;
+    int64_t best = by_way_of(s, from, h->by[0], to);
+    return detour_pays(best, straight, false) ? best : straight;
+}
+
+// A hop's cost is that of the best ways there and back, and of computing.
+static void hops_find(schedule *s) {
+    for (uint32_t a = 0; a < s->peers; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            if (s->line[a][b] == 0) continue;
+            int64_t there = hop_find(s, a, b), back = hop_find(s, b, a), cost = s->line[a][b];
+            if (there == 0 || back == 0) s->hop[a][b] = s->hop[b][a] = (hop){.straight = cost};
+            else s->hop[a][b].beyond = s->hop[b][a].beyond = later(cost - (there + back) / 2, 0);
+        }
+}
 
 // ---- what an iteration would take -----------------------------------------------------------------------------------
 
@@ -107,14 +172,39 @@ static uint32_t place(const schedule *s, uint32_t way, uint32_t at) {
     return s->path[way][stage];
 }
 
+// When it would be there.
+static int64_t carried(const schedule *s, uint32_t from, uint32_t by, uint32_t to, int64_t now) {
+    int64_t there = s->tensor[from][by], on = s->tensor[by][to], start = later(s->busy[from][by], now);
+    return later(later(start + there / s->pieces, s->busy[by][to]) + on, start + there + on / s->pieces);
+}
+
+// By way of whom it is there soonest as lines are now; `to`: straight.
+static uint32_t choose_carrier(const schedule *s, uint32_t from, uint32_t to, int64_t now, int64_t *end) {
+    const hop *h = &s->hop[from][to];
+    bool crowded = s->busy[from][to] > now;
+    uint32_t found = to;
+    *end = later(s->busy[from][to], now) + h->straight;
+    for (uint32_t i = 0; i < h->carriers; i++) {
+        uint32_t by = h->by[i];
+        int64_t time = carried(s, from, by, to, now);
+        if (time >= *end || !detour_pays(by_way_of(s, from, by, to), h->straight, crowded)) continue;
+        *end = time;
+        found = by;
+    }
+    return found;
+}
+
 static void set_out(schedule *s, uint32_t way, int64_t now) {
     if (s->at[way] > s->stages) s->taken[place(s, way, s->at[way])]--;
     uint32_t from = place(s, way, s->at[way]), to = place(s, way, s->at[way] + 1u);
-    int64_t start = s->busy[from][to] > now ? s->busy[from][to] : now;
-    s->busy[from][to] = start + s->line[from][to];
+    int64_t end;
+    uint32_t by = choose_carrier(s, from, to, now, &end);
+    if (by != to) s->busy[from][by] = later(s->busy[from][by], now) + s->tensor[from][by];
+    s->busy[by == to ? from : by][to] = end;
     s->at[way]++;
+    s->by[way][s->at[way]] = (uint16_t)by;
     s->effort++;
-    heap_put(s, (arrival){s->busy[from][to], (uint16_t)way});
+    heap_put(s, (arrival){end + s->hop[from][to].beyond, (uint16_t)way});
 }
 
 static bool has_slot(schedule *s, uint32_t way) {
@@ -152,7 +242,7 @@ static void let_go(schedule *s, int64_t now) {
 // The iteration's end weighs most; between equal ones, that as many as possible end early.
 static int64_t evaluate(schedule *s) {
     int64_t end = 0, sum = 0;
-    memset(s->busy, 0, sizeof s->busy);
+    for (uint32_t i = 0; i < s->peers; i++) memset(s->busy[i], 0, s->peers * sizeof s->busy[i][0]);
     memset(s->taken, 0, sizeof s->taken);
     memset(s->coming, 0, sizeof s->coming);
     memset(s->inside, 0, sizeof s->inside);
@@ -268,6 +358,7 @@ bool schedule_search(schedule *s) {
     rng chance = {rng_seed(s->ways, s->peers)};
     s->effort = 0;
     if (s->ways == 0) return false;
+    hops_find(s);
     for (uint32_t start = 0; start < STARTS; start++) {
         if (!start_ways(s, &chance, start)) return false;
         anneal(s, &chance, &best);

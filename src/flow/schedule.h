@@ -7,7 +7,8 @@
 //
 // What an iteration with given ways would take:
 //   1. A tensor occupies its line for as long as the line costs; tensors of one line go one after the other, lines do not
-//      disturb each other. The way back is the way there, over the same lines the other way.
+//      disturb each other. The way back is the way there, over the same lines the other way. Where it is said what tensors take between
+//      any two, a tensor goes by way of somebody else if it is there sooner so (detour.h), and occupies his lines.
 //   2. One tensor may wait before each relay, or be on its way there, when all slots are taken; another one leaves for it only when
 //      that has a slot, first come, first served. A slot is free again when its gradient goes on.
 //   3. All microbatches are ready at home at time 0. Computing is part of what a line costs (measure.h).
@@ -43,6 +44,10 @@ schedule *schedule_init(void *memory, uint32_t stages);
 uint32_t schedule_peer_add(schedule *s, schedule_peer peer);
 // From one of a stage to one of the next, or from the last stage home; in microseconds, 0: no line.
 void schedule_line(schedule *s, uint32_t from, uint32_t to, int64_t cost);
+// What a tensor takes on the line from one to any other, in microseconds; and in how many pieces it is carried. Lines of which nobody
+// said it carry for nobody else.
+void schedule_tensor(schedule *s, uint32_t from, uint32_t to, int64_t time);
+void schedule_pieces(schedule *s, uint32_t pieces);
 // A microbatch of that data peer; false when there is no room. Ways are numbered in the order in which they are added.
 bool schedule_way_add(schedule *s, uint32_t home);
 
@@ -53,5 +58,7 @@ uint64_t schedule_member(const schedule *s, uint32_t way, uint32_t stage);
 int64_t schedule_time(const schedule *s);
 // When it leaves for that stage (1 or more): there is a slot, or the place before them.
 int64_t schedule_leave(const schedule *s, uint32_t way, uint32_t stage);
+// Who is to carry it to that stage from the one before (the number of stages: home), or its gradient from there back; who it is for: nobody.
+uint64_t schedule_carrier(const schedule *s, uint32_t way, uint32_t stage, bool back);
 
 #endif

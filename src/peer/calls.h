@@ -104,8 +104,8 @@ void on_complete(peer *p, const message *msg);
 void on_deny(peer *p, const message *msg);
 
 // ---- parcel.c: tensors that somebody carries -----------------------------------------------------------------------
-// Sends p->scratch, a FORWARD or BACKWARD, with the tensor, by the best way.
-bool parcel_send(peer *p, sending *s, member_id to, blob_id blob);
+// Sends p->scratch, a FORWARD or BACKWARD, with the tensor: by way of `planned`, straight if that is `to`, or, 0, by the best way.
+bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned);
 // The tensor of that FORWARD or BACKWARD comes in pieces.
 bool parcel_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);

@@ -294,6 +294,16 @@ static held *forward_entry(peer *p, const message_forward *body) {
     return h;
 }
 
+// Where it was to come to somebody else, nobody is named who carries it to me or on from me.
+static void take_plan(const peer *p, held *h, const message_forward *body, member_id sender) {
+    bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
+    h->ahead_count = body->ahead_count > 0 ? body->ahead_count - 1 : 0;
+    memcpy(h->ahead, body->ahead + 1, h->ahead_count * sizeof *h->ahead);
+    h->back_from = sender;
+    h->back_by = mine ? body->ahead[0].back_by : 0;
+    if (!mine && h->ahead_count > 0) h->ahead[0].by = h->ahead[0].back_by = 0;
+}
+
 void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_forward *body = &msg->u.forward;
     if (parcel_announced(p, msg)) return;
@@ -328,8 +338,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     h->x = blob;
     h->forward_to = body->forward_to;
-    h->ahead_count = body->ahead_count;
-    memcpy(h->ahead, body->ahead, sizeof h->ahead);
+    take_plan(p, h, body, msg->sender);
     h->upstream = msg->sender;
     h->forward = WORK_QUEUED;
     answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);

@@ -152,6 +152,7 @@ typedef struct held {
     member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
     uint32_t ahead_count;
     message_ahead ahead[WIRE_MAX_AHEAD];  // its owner's plan for its way on, the next stage first
+    member_id back_from, back_by;         // ... for the gradient to whom it came from; 0: the sender chooses
     sending on, back;
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE
     uint64_t spent_ns;       // compute booked on it so far

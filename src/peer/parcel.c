@@ -21,9 +21,12 @@ static member_id anybody(peer *p, member_id to) {
     return 0;
 }
 
-static route_detour carrier_for(peer *p, member_id to, member_id but) {
-    bool by_chance = p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    return by_chance ? (route_detour){.by = anybody(p, to)} : route_carrier(p, to, but);
+// As it was planned, once.
+static route_detour carrier_for(peer *p, const sending *s, member_id to, member_id planned) {
+    route_detour d;
+    if (s->failures == MOST_FAILURES) return (route_detour){0};
+    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = anybody(p, to)};
+    return s->failed == 0 && route_carrier_planned(p, to, planned, &d) ? d : route_carrier(p, to, s->failed);
 }
 
 static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
@@ -35,10 +38,10 @@ static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, u
     return true;
 }
 
-bool parcel_send(peer *p, sending *s, member_id to, blob_id blob) {
+bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
     bool forward = p->scratch.kind == MESSAGE_FORWARD;
     if (s->to != to) s->failed = s->failures = 0;
-    route_detour d = s->failures == MOST_FAILURES ? (route_detour){0} : carrier_for(p, to, s->failed);
+    route_detour d = carrier_for(p, s, to, planned);
     s->by = d.by;
     if (s->by == 0) return peer_send_member(p, to, blob);
     s->serial = (uint32_t)rng_next(&p->random) | 1;

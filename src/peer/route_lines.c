@@ -280,6 +280,20 @@ route_detour route_carrier(const peer *p, member_id to, member_id but) {
     return d;
 }
 
+bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d) {
+    const route_line *l = line_find(p, to);
+    const message_lines *mine = route_lines_of(p, p->me);
+    *d = (route_detour){0};
+    if (by == to) return true;
+    const member *m = by == 0 || by == p->me || l == NULL || p->now < l->straight_until_ns ? NULL : member_find(p, by);
+    int64_t there = way_in(mine, by), on = m == NULL ? 0 : way_in(route_lines_of(p, by), to);
+    if (there == 0 || on == 0 || member_is_shadow(m) || !member_answers(p, by)) return false;
+    d->by = by;
+    d->us = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
+    d->straight_us = way_in(mine, to) * (1 + route_on_line(p, to));
+    return true;
+}
+
 // Lines that share what is narrow, a house's line or a machine, are not wider together: this shows when it is tried.
 void route_carried(peer *p, member_id to, uint64_t took_ns, uint64_t expected_ns) {
     route_line *l = line_find(p, to);

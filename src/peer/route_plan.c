@@ -18,8 +18,6 @@ size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
 
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
-enum { ROOM_FOR_ALL = 2 };
-
 // Peers in the order of their numbers.
 typedef struct cast {
     uint32_t count;
@@ -57,6 +55,14 @@ static void draw_lines(const peer *p, schedule *s, const cast *c, uint32_t from,
     }
 }
 
+// Of all lines, for somebody may carry.
+static void draw_tensors(schedule *s, const cast *c, uint32_t from, const message_lines *said) {
+    for (uint32_t i = 0; i < said->count; i++) {
+        uint32_t to = index_of(c, said->line[i].member);
+        if (to != SCHEDULE_MAX_PEERS) schedule_tensor(s, from, to, said->line[i].way);
+    }
+}
+
 static uint32_t wire_cost(int64_t us) { return us < WIRE_MAX_LINK_COST ? (uint32_t)us : WIRE_MAX_LINK_COST; }
 
 static bool make(peer *p, route_plan *plan) {
@@ -65,8 +71,11 @@ static bool make(peer *p, route_plan *plan) {
     if (!gather(p, s, &c)) return false;
     for (uint32_t i = 0; i < c.count; i++) {
         const message_lines *said = route_lines_of(p, c.peer[i]->id);
-        if (said != NULL) draw_lines(p, s, &c, i, said);
+        if (said == NULL) continue;
+        draw_lines(p, s, &c, i, said);
+        draw_tensors(s, &c, i, said);
     }
+    schedule_pieces(s, route_pieces(p));
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
         uint32_t home = index_of(&c, p->owner[m % p->run.slots]);
         if (home == SCHEDULE_MAX_PEERS || !schedule_way_add(s, home)) return false;
@@ -74,10 +83,17 @@ static bool make(peer *p, route_plan *plan) {
     if (!schedule_search(s)) return false;
     int64_t began = (int64_t)((p->now - p->iteration_ns) / MEASURE_UNIT_NS);
     for (uint32_t m = 0; m < p->run.microbatches; m++)
-        for (uint32_t stage = 1; stage < p->run.stages; stage++)
-            plan->way[m][stage] = (message_ahead){(uint32_t)schedule_member(s, m, stage), wire_cost(schedule_leave(s, m, stage) + began)};
+        for (uint32_t stage = 1; stage <= p->run.stages; stage++) {
+            bool home = stage == p->run.stages;
+            plan->way[m][stage] = (message_ahead){.member = (uint32_t)schedule_member(s, m, home ? 0 : stage),
+                                                  .after_us = home ? 0 : wire_cost(schedule_leave(s, m, stage) + began),
+                                                  .by = (uint32_t)schedule_carrier(s, m, stage, false),
+                                                  .back_by = (uint32_t)schedule_carrier(s, m, stage, true)};
+        }
     return true;
 }
+
+static bool plan_now(const peer *p) { return p->routing.plan != NULL && p->routing.plan->planned == p->iteration + 1 && p->routing.plan->found; }
 
 void route_plan_ahead(peer *p, uint32_t m) {
     route_plan *plan = p->routing.plan;
@@ -88,21 +104,29 @@ void route_plan_ahead(peer *p, uint32_t m) {
         plan->found = p->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
     }
     if (!plan->found) return;
-    for (uint32_t stage = 1; stage < p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
+    for (uint32_t stage = 1; stage <= p->run.stages; stage++) h->ahead[h->ahead_count++] = plan->way[m][stage];
+}
+
+member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
+    const message_ahead *way = plan_now(p) && m < p->run.microbatches ? p->routing.plan->way[m] : NULL;
+    return way != NULL && way[p->run.stages - 1].member == to ? way[p->run.stages].back_by : 0;
 }
 
 // Times of a plan count from the iteration's beginning, which who came later does not know.
 static bool saw_it_begin(const peer *p) { return p->me < (p->has_final ? p->final.index : p->run_index); }
 
-// A slot that is free may be meant for one that is still on its way: nobody goes before its time, but where there is room for both. Who has no
-// room then is waited for as long as any other way would take longer, there and back, and at least as long as the way on takes.
+uint64_t route_plan_time(const peer *p, const held *h) {
+    return h->ahead_count > 0 && saw_it_begin(p) ? p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
+}
+
+// A slot or a line that is free may be meant for one that is still on its way: nobody goes before its time. Who has no room then is waited for
+// as long as any other way would take longer, there and back, and at least as long as the way on takes.
 static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
-    uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now;
-    uint64_t from = saw_it_begin(p) ? p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;
+    uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
+    if (p->now < from) return true;
     const flow_peer *f = flow_known(&p->flow, l->member);
-    uint32_t room = f != NULL && f->can_take ? f->free_slots : 0;
-    if (p->now < from) return room < ROOM_FOR_ALL;
-    if (f == NULL || room > 0 || other == 0 || l->home[source] == 0) return false;
+    bool room = f != NULL && f->can_take && f->free_slots > 0;
+    if (f == NULL || room || other == 0 || l->home[source] == 0) return false;
     int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
     int64_t on = route_time_by(p, l, source), longer = 2 * (other_time - on);
     return waited < (longer > on ? longer : on);

@@ -9,6 +9,7 @@
 #include "peer/peer.h"
 
 typedef struct member member;  // internal.h
+typedef struct held held;
 
 enum {
     ROUTE_NEIGHBOURS = 16,          // of a relay's router, a side: among more members its view chooses
@@ -69,7 +70,7 @@ typedef struct route_known {
 typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these ways
     bool found;
-    message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // of microbatch m, by stage; behind it: what a search needs
+    message_ahead way[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES + 1];  // of microbatch m, by stage, home last; behind it: what a search needs
 } route_plan;
 
 typedef struct routing {
@@ -145,6 +146,8 @@ typedef struct route_detour {
 } route_detour;
 int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are on my line there
 route_detour route_carrier(const peer *p, member_id to, member_id but);
+// The same as was planned: by way of `by`, or straight if that is `to`. False: it cannot be.
+bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d);
 int64_t route_best_hop(const peer *p, const route_link *l);  // its cost by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
 void on_sound(peer *p, const message *msg);
@@ -152,6 +155,8 @@ void on_sounded(peer *p, const message *msg);
 // route_plan.c
 size_t route_plan_bytes(const peer_run *run, const peer_config *config);
 void route_plan_ahead(peer *p, uint32_t m);  // at its owner: what it would like of the way
+uint64_t route_plan_time(const peer *p, const held *h);  // when it may set out for the next stage at the earliest
+member_id route_plan_back(const peer *p, uint32_t m, member_id to);  // at its owner: who carries its gradient to that one of the last stage
 member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait);
 uint64_t route_time_at(const peer *p, const member *m);
 size_t route_view_bytes(const peer_run *run, const peer_config *config);

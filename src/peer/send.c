@@ -32,9 +32,9 @@ static void sent(peer *p, sending *s, member_id to) {
 }
 
 // When it is sent again, the copy before lies on that line still; but not if it went by way of somebody, or if the link has fallen.
-static bool pass_on(peer *p, sending *s, member_id to, blob_id blob) {
+static bool pass_on(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
     if (s->state == SEND_SENT && (s->by != 0 || s->links != links_of(p, to))) s->state = SEND_NONE;
-    if (!parcel_send(p, s, to, blob)) return false;
+    if (!parcel_send(p, s, to, blob, planned)) return false;
     sent(p, s, to);
     return true;
 }
@@ -75,8 +75,10 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->hash = h->y_hash;
     body->path = h->path;
     body->path.member[p->stage] = p->me;
-    for (uint32_t i = 1; i < h->ahead_count; i++) body->ahead[body->ahead_count++] = h->ahead[i];
-    if (!pass_on(p, &h->on, to, h->y)) return false;
+    bool planned = h->ahead_count > 0 && h->ahead[0].member == to;
+    body->ahead_count = home ? 0 : h->ahead_count;
+    memcpy(body->ahead, h->ahead, body->ahead_count * sizeof *h->ahead);
+    if (!pass_on(p, &h->on, to, h->y, planned ? h->ahead[0].by : 0)) return false;
     flow_sent(&p->flow, to);
     return true;
 }
@@ -97,6 +99,8 @@ static void forward_routed(peer *p, uint32_t m) {
         add_tried(&h->on, to);
     }
     wait_for_somebody(p, &h->on);
+    uint64_t time = route_plan_time(p, h);
+    if (time > p->now && time < h->on.deadline_ns) h->on.deadline_ns = time;
 }
 
 // The member of the path, in a repair; its owner chooses again when that one does not answer.
@@ -156,7 +160,7 @@ void send_backward(peer *p, uint32_t m) {
     body->repair = h->repair || h->back_to > 0 || p->has_close;
     body->hash = h->dx_hash;
     body->path = h->path;
-    if (member_at(p, to, (uint16_t)(p->stage - 1)) && pass_on(p, &h->back, to, h->dx)) return;
+    if (member_at(p, to, (uint16_t)(p->stage - 1)) && pass_on(p, &h->back, to, h->dx, to == h->back_from ? h->back_by : 0)) return;
     h->back.state = SEND_LOST;
     h->back.to = to;
     h->back.deadline_ns = p->now + TIMING_REPEAT_NS;
@@ -178,7 +182,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
-    if (member_at(p, to, last) && pass_on(p, &o->back, to, o->gradient)) return;
+    if (member_at(p, to, last) && pass_on(p, &o->back, to, o->gradient, route_plan_back(p, m, to))) return;
     o->back.state = SEND_LOST;
     o->back.deadline_ns = p->now + TIMING_REPEAT_NS;
 }

@@ -32,6 +32,8 @@ static void code_forward(codec *c, message_forward *forward) {
         codec_u32(c, &forward->ahead[i].member);
         codec_u32(c, &forward->ahead[i].after_us);
         codec_require(c, forward->ahead[i].after_us <= WIRE_MAX_LINK_COST);
+        codec_u32(c, &forward->ahead[i].by);
+        codec_u32(c, &forward->ahead[i].back_by);
     }
 }
 

@@ -64,9 +64,10 @@ typedef struct message_set {
     uint64_t words[WIRE_SET_WORDS];
 } message_set;
 
-// Where a microbatch should go, and how long after the iteration began at the earliest: until then others have the slots there.
+// Where a microbatch should go, and how long after the iteration began at the earliest: until then others have the slots and lines there. Who
+// should carry it there, and its gradient back from there; who it is for: nobody, 0: the sender chooses.
 typedef struct message_ahead {
-    uint32_t member, after_us;
+    uint32_t member, after_us, by, back_by;
 } message_ahead;
 
 // A tensor that does not come with the message that names it, but in pieces by way of somebody else.
@@ -87,7 +88,7 @@ typedef struct message_forward {
     uint64_t hash;         // of x
     message_parcel parcel;
     message_path path;
-    message_ahead ahead[WIRE_MAX_AHEAD];  // where its owner would like it to go from the receiver on, the next stage first
+    message_ahead ahead[WIRE_MAX_AHEAD];  // where its owner would like it to go, the receiver first, home last
 } message_forward;
 
 // Payload: dy. `back_to` is the lowest stage that must compute its input gradient: 0 in the ordinary case.

@@ -198,7 +198,7 @@ static inline void random_forward(wire_random *w, message_forward *b) {
     random_parcel(w, &b->parcel);
     random_path(w, &b->path);
     b->ahead_count = random_count(w, WIRE_MAX_AHEAD);
-    for (uint32_t i = 0; i < b->ahead_count; i++) b->ahead[i] = (message_ahead){random_u32(w), random_u32(w) >> 2};
+    for (uint32_t i = 0; i < b->ahead_count; i++) b->ahead[i] = (message_ahead){random_u32(w), random_u32(w) >> 2, random_u32(w), random_u32(w)};
 }
 
 static inline void random_backward(wire_random *w, message_backward *b) {

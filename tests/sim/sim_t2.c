@@ -76,7 +76,8 @@ static void test_a_quiet_swarm_repairs_nothing(void **state) {
     (void)state;
     t2_case c = {.iterations = 3, .seed = 1};
     outcome o = run(&c, T2_BRAID);
-    assert_true(o.share > 0.8);  // it is 0.86: data peers plan the ways, and tensors meet on the lines of their carriers, of which no plan knows
+    print_message("%.3f of the oracle\n", o.share);
+    assert_true(o.share > 0.92);  // it is 0.937: data peers plan the ways, and whose lines carry what; 0.905 if each sender chooses a carrier
     assert_int_equal(o.repairs, 0);
     assert_true(o.double_work < 0.001);
 }
@@ -92,8 +93,8 @@ static void test_no_slot_stays_empty(void **state) {
     assert_int_equal(o.repairs, 0);
 }
 
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: this takes 262 s, and 289 s if
-// that is done (in an earlier state of the routing it was 2,200 s).
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: when that was mended this took 262 s, and 289 s
+// with it (in an earlier state of the routing it was 2,200 s). It is 266 s now.
 static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
     (void)state;
     t2_case c = {.iterations = 6, .churn = 20, .seed = 4};

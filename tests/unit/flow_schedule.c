@@ -72,6 +72,47 @@ static void test_one_waits_for_a_slot(void **state) {
     free(s);
 }
 
+// ---- carriers
+
+// A data peer and a relay with a slow line, for `ways` microbatches, and one more data peer who has quick lines to both.
+static schedule *one_carrier(uint32_t ways, bool says_nothing) {
+    schedule *s = open_schedule(2);
+    uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0}), by = schedule_peer_add(s, (schedule_peer){2, 0, 0});
+    uint32_t relay = schedule_peer_add(s, (schedule_peer){3, 1, 8});
+    schedule_line(s, home, relay, 22);
+    schedule_tensor(s, home, relay, 40);
+    schedule_tensor(s, relay, home, 40);
+    schedule_pieces(s, 4);
+    const uint32_t end[] = {home, relay};
+    for (uint32_t i = 0; i < 2; i++) {
+        schedule_tensor(s, end[i], by, 16);
+        schedule_tensor(s, by, end[i], says_nothing ? 0 : 16);
+    }
+    for (uint32_t i = 0; i < ways; i++) assert_true(schedule_way_add(s, home));
+    assert_true(schedule_search(s));
+    return s;
+}
+
+static void test_carriers(void **state) {
+    (void)state;
+    // a tensor takes 16 and a quarter of it, and the hop 2 more
+    schedule *s = one_carrier(1, false);
+    assert_int_equal(schedule_time(s), 4 * 22);
+    for (uint32_t stage = 1; stage <= 2; stage++)
+        assert_true(schedule_carrier(s, 0, stage, false) == 2 && schedule_carrier(s, 0, stage, true) == 2);
+    free(s);
+    // the second waits for the first one's pieces, and is there after 36; the third would be after 52, and after 40 straight
+    s = one_carrier(3, false);
+    assert_true(schedule_carrier(s, 0, 1, false) == 2 && schedule_carrier(s, 1, 1, false) == 2);
+    assert_int_equal(schedule_carrier(s, 2, 1, false), 3);
+    free(s);
+    s = one_carrier(1, true);
+    assert_int_equal(schedule_time(s), 4 * 40);
+    assert_int_equal(schedule_carrier(s, 0, 1, false), 3);
+    assert_true(schedule_carrier(s, 0, 1, true) == 1 && schedule_carrier(s, 0, 2, false) == 1 && schedule_carrier(s, 0, 2, true) == 3);
+    free(s);
+}
+
 // ---- small swarms
 
 enum { STAGES = 3, EACH = 2, HOMES = 2, WAYS = 4, PEERS = HOMES + (STAGES - 1) * EACH };
@@ -189,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_by_hand),
         cmocka_unit_test(test_one_waits_for_a_slot),
+        cmocka_unit_test(test_carriers),
         cmocka_unit_test(test_no_quicker_than_possible),
         cmocka_unit_test(test_more_members_are_no_slower),
         cmocka_unit_test(test_the_same_for_everybody),

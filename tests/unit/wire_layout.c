@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 8);
+    assert_int_equal(WIRE_VERSION, 9);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -36,10 +36,10 @@ static void test_forward(void **state) {
     message m = header(MESSAGE_FORWARD);
     m.u.forward = (message_forward){.subject = subject, .owner = 0x0b, .forward_to = 4, .home = true,
                                     .hash = 0x1122334455667788, .parcel = {0x0f, 16}, .path = {.stages = 3, .member = {0x0b, 0x0c}},
-                                    .ahead_count = 2, .ahead = {{0x0d, 3}, {0x0e, 4}}};
+                                    .ahead_count = 2, .ahead = {{0x0d, 3, 0x0f, 0}, {0x0e, 4, 0x0e, 0x0f}}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes),
                  "01" HEADER_HEX SUBJECT_HEX "0b00000000000000 0400 01 00 8877665544332211 0f000000 1000"
-                 "0300 0b00000000000000 0c00000000000000 0000000000000000 02000000 0d000000 03000000 0e000000 04000000");
+                 "0300 0b00000000000000 0c00000000000000 0000000000000000 02000000 0d000000 03000000 0f000000 00000000 0e000000 04000000 0e000000 0f000000");
 }
 
 static void test_deny(void **state) {
@@ -227,10 +227,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0800 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0900 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0800 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0900 03 0200 6e6f");
 }
 
 int main(void) {
