@@ -101,6 +101,7 @@ static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.co
 
 static void link_up(router *r, router_side side, uint32_t slot) {
     builds(self_of(r));
+    self_of(r)->settlings = 0;
     braid_unsettle_price(self_of(r));
     braid_mode_link_up(self_of(r), side, slot);
     for (uint32_t k = 0; k < r->commodities; k++) {
@@ -112,6 +113,7 @@ static void link_up(router *r, router_side side, uint32_t slot) {
 static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
     builds(b);
+    b->settlings = 0;
     braid_repairs(b);
     braid_unsettle_price(b);
     braid_tokens_link_gone(b, peer);
@@ -140,6 +142,7 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     if (m->side == ROUTER_SAME && next >= 0 && b->shared) label = &down_of(b, k, (uint32_t)next)->stay;
     if (label == NULL) return;
     label->cost = m->cost;
+    label->since = b->r.now;
     label->length = m->length;
     for (uint32_t i = 0; i < m->length; i++) {
         label->half[i] = m->u.step[i].half;
@@ -173,6 +176,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (braid_is_count(m->kind) && braid_mode_deaf(b, previous, next)) return;
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
+    if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) b->settlings = 0;
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
     if (m->kind == ROUTER_QUERY && m->why == BRAID_ERA)
         braid_mode_heard(b, m, previous, next);

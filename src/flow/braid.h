@@ -39,6 +39,7 @@ typedef struct braid_label {
     uint32_t length;
     router_half *half;  // [braid.label_limit], in the router's memory
     int64_t *at;
+    int64_t since;  // it came, or mine became what it is
 } braid_label;
 
 // A previous neighbour and one commodity.
@@ -110,7 +111,8 @@ typedef struct braid_going {
 } braid_going;
 
 typedef struct braid_commodity {
-    braid_label in, out;  // labels of my halves
+    braid_label in, out;          // labels of my halves
+    int64_t in_floor, out_floor;  // what these have been for so long that no walk needs to show it
     uint64_t in_hash, out_hash;
     router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
     int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
@@ -167,7 +169,8 @@ typedef struct braid {
     int64_t building_until;
     int64_t placed_since, placed_at;  // units were pushed to me or handed back to me, the first time and the last
     int64_t repaired_since, repaired_at;   // the latest repair near by: its first step, its last one
-    int64_t speak_at;  // hold-down
+    uint32_t settlings;  // of labels, since links, counters or the mean cost changed here
+    int64_t speak_at;    // hold-down
     uint32_t flaps;
     uint64_t said[BRAID_SAID];
     uint32_t said_next;
@@ -214,6 +217,7 @@ int64_t braid_worst_more(const braid *b, uint32_t slot);
 int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot);
 int64_t braid_worst_slack(const braid *b);
 int64_t braid_coarse_slack(const braid *b);  // braid_mode.c
+int64_t braid_early_until(const braid *b);   // with one data peer: small gains are left alone
 void braid_follow_scale(braid *b);
 uint32_t braid_scale_word(const braid *b);
 void braid_hear_scale(braid_down *d, uint32_t word);

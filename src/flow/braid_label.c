@@ -2,16 +2,24 @@
 // neighbour's walk comes back to me.
 #include "flow/braid.h"
 
+enum {
+    STAYS = -2,     // walk.rank of the walk that ends where it begins
+    SETTLES = 30,   // delays that a label has been the same when it settles
+    SETTLINGS = 4,  // ... so often for each label, while nothing changes here: then a negative cycle shows itself whole
+    SETTLED = 8     // ... unless it is lower than this part of what one more unit is worth
+};
+
 // A walk that goes on from one of my halves over a link: its cost from there, and the far label it continues with.
 typedef struct walk {
     int64_t cost;
-    int64_t rank;  // among equals the least: -1 for the choice of last time, else the length
-    const braid_label *far;
+    int64_t rank;            // among equals the least: -1 for the choice of last time, else the length
+    const braid_label *far;  // NULL: it ends here
     router_peer over;
 } walk;
 
 typedef struct search {
-    const braid *b;
+    braid *b;
+    bool settled;  // labels settle here
     int64_t best;  // cost of the most negative cycle so far
     router_half *cycle;
     uint32_t length;
@@ -41,6 +49,33 @@ static void found_cycle(search *s, int64_t cost, router_half start, router_half 
     for (int i = 0; i <= upto; i++) s->cycle[s->length++] = far->half[i];
 }
 
+// With one data peer and the sum of costs, once small gains have been looked for as long as that takes.
+static bool can_settle(braid *b) {
+    if (b->worst || braid_shares(&b->r.config)) return false;
+    int64_t at = braid_early_until(b) + SETTLES * b->r.config.delay;
+    if (b->r.now < at) router_want(&b->r, at);  // others may have settled what they told me
+    return b->r.now >= at;
+}
+
+// The walk leads over a neighbour that says by itself that it has become dearer from there: whoever told me has not heard of it yet, or will
+// not, when it has settled.
+static bool is_contradicted(braid *b, const braid_label *far) {
+    int64_t until = far->since + SETTLES * b->r.config.delay;
+    if (b->r.now >= until) return false;
+    for (uint32_t i = 1; i < far->length; i++) {
+        router_peer over = router_owner(far->half[i]);
+        bool next = far->half[i] == router_in(over);
+        int slot = router_slot(&b->r, next ? ROUTER_NEXT : ROUTER_PREVIOUS, over);
+        if (slot < 0 || (!next && braid_in(b, 0, (uint32_t)slot) <= 0)) continue;
+        const braid_label *says = next ? &down_of(b, 0, (uint32_t)slot)->label : &up_of(b, 0, (uint32_t)slot)->label;
+        if (says->length > 0 && says->cost > far->at[i]) {
+            router_want(&b->r, until);
+            return true;
+        }
+    }
+    return false;
+}
+
 // One residual arc from `here` to a far half. `direct` gathers walks from `here`, `through` those that my other half, with
 // the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
@@ -52,8 +87,10 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
         found_cycle(s, cost - far->at[at], 0, here, far, at);
         return;
     }
-    offer(direct, cost, far, over, was_choice);
     int closes = find_half(far, other);
+    if (closes < 0 && cost > direct->cost && cost > through->cost) return;
+    if (s->settled && is_contradicted(s->b, far)) return;
+    offer(direct, cost, far, over, was_choice);
     if (closes < 0)
         offer(through, cost, far, over, was_choice);
     else if (inner < BRAID_NOWHERE)
@@ -61,12 +98,13 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
 }
 
 // `halves` with their costs `at`, then the walk's far path. A walk that gains nothing or grows too long is the empty one.
-static void set_label(braid_label *label, uint32_t limit, const walk *w, const router_half *halves, const int64_t *at,
-                      uint32_t count) {
+static void set_label(braid_label *label, int64_t floor, uint32_t limit, const walk *w, const router_half *halves,
+                      const int64_t *at, uint32_t count) {
     uint32_t far = w->far == NULL ? 0 : w->far->length;
-    label->cost = 0;
-    label->length = 0;
-    if (at[0] >= 0 || far + count > limit) return;
+    label->cost = label->at[0] = floor;
+    label->length = floor < 0;
+    label->half[0] = halves[0];
+    if (at[0] >= floor || far + count > limit) return;
     label->cost = at[0];
     label->length = count + far;
     for (uint32_t i = 0; i < count; i++) {
@@ -81,13 +119,13 @@ static void set_label(braid_label *label, uint32_t limit, const walk *w, const r
 
 // The label of one half: its own best walk, or, over the inner arc, the other half's (which may be empty: a data peer
 // gains by one more unit before anybody knows its way).
-static void choose_label(braid_label *label, uint32_t limit, router_half here, router_half other, const walk *direct,
-                         const walk *through, int64_t inner) {
-    set_label(label, limit, direct, &here, &direct->cost, 1);
+static void choose_label(braid_label *label, int64_t floor, uint32_t limit, router_half here, router_half other,
+                         const walk *direct, const walk *through, int64_t inner) {
+    set_label(label, floor, limit, direct, &here, &direct->cost, 1);
     if (inner >= BRAID_NOWHERE || inner + through->cost >= label->cost) return;
     router_half halves[2] = {here, other};
     int64_t at[2] = {inner + through->cost, through->cost};
-    set_label(label, limit, through, halves, at, 2);
+    set_label(label, floor, limit, through, halves, at, 2);
 }
 
 uint64_t braid_label_hash(const braid_label *label) {
@@ -98,13 +136,88 @@ uint64_t braid_label_hash(const braid_label *label) {
     return hash | 1;
 }
 
+// --- Settling ----------------------------------------------------------------------------------------------------------
+
+// Whether it has been the same for long. A walk that one more unit would take does not settle.
+static bool settles(braid *b, const braid_label *label) {
+    if (label->cost <= -worth_of_unit(b) / SETTLED) return false;
+    uint32_t labels = 2 + b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT];
+    if (b->settlings >= SETTLINGS * labels) return false;
+    int64_t at = label->since + SETTLES * b->r.config.delay;
+    if (b->r.now < at) {
+        router_want(&b->r, at);
+        return false;
+    }
+    b->settlings++;
+    return true;
+}
+
+static void settle_far(braid *b, braid_label *label) {
+    if (label->length > 1 && settles(b, label)) label->length = 1;
+}
+
+// What has settled stays true whatever becomes of the walk: any costs of halves do, if no arc shows a gain against them.
+static void settle(braid *b, uint32_t k) {
+    braid_commodity *c = &b->commodity[k];
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) settle_far(b, &down_of(b, k, n)->label);
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) settle_far(b, &up_of(b, k, p)->label);
+    if (c->in.cost < c->in_floor && settles(b, &c->in)) c->in_floor = c->in.cost;
+    if (c->out.cost < c->out_floor && settles(b, &c->out)) c->out_floor = c->out.cost;
+}
+
+// A label of mine before it was looked for anew, and what goes on from it then.
+typedef struct former {
+    int64_t cost;
+    uint32_t length;
+    uint64_t hash;
+    router_peer choice;
+} former;
+
+// It costs the same and goes the same way, and of the rest of the way less is known: nobody needs to hear of that.
+static bool only_settled(const braid *b, const braid_label *label, router_peer choice, const former *was) {
+    if (label->cost != was->cost || label->length > was->length) return false;
+    return label->cost > -worth_of_unit(b) / SETTLED && (label->length == 1 || choice == was->choice);
+}
+
+static void note_in(braid *b, uint32_t k, const former *was, bool settled) {
+    braid_commodity *c = &b->commodity[k];
+    c->in_hash = braid_label_hash(&c->in);
+    if (c->in_hash == was->hash) return;
+    if (!settled || !only_settled(b, &c->in, c->in_choice, was)) {
+        c->in.since = b->r.now;
+        return;
+    }
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
+        braid_up *u = up_of(b, k, p);
+        if (u->said == was->hash) u->said = c->in_hash;
+    }
+}
+
+static void note_out(braid *b, uint32_t k, const former *was, bool settled) {
+    braid_commodity *c = &b->commodity[k];
+    c->out_hash = braid_label_hash(&c->out);
+    if (c->out_hash == was->hash) return;
+    if (!settled || !only_settled(b, &c->out, c->out_choice, was)) {
+        c->out.since = b->r.now;
+        return;
+    }
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) {
+        braid_down *d = down_of(b, k, n);
+        if (d->said == was->hash) d->said = c->out_hash;
+    }
+}
+
 uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
     braid_commodity *c = &b->commodity[k];
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
     int64_t minus = b->r.is_source ? worth_of_unit(b) : 0, plus = -minus;
     if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
-    search s = {b, 0, cycle, 0};
-    walk out_direct = {0}, out_through = {0}, in_direct = {0}, in_through = {0};
+    search s = {b, can_settle(b), 0, cycle, 0};
+    if (s.settled) settle(b, k);
+    const former in_was = {c->in.cost, c->in.length, c->in_hash, c->in_choice};
+    const former out_was = {c->out.cost, c->out.length, c->out_hash, c->out_choice};
+    walk out_direct = {.cost = c->out_floor, .rank = STAYS}, out_through = out_direct;
+    walk in_direct = {.cost = c->in_floor, .rank = STAYS}, in_through = in_direct;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         router_peer peer = b->r.slot[ROUTER_NEXT][slot].peer;
         consider(&s, out, in, plus, cost_of_more(b, slot), &down_of(b, k, slot)->label, peer,
@@ -119,9 +232,9 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
     c->out_choice = out_direct.over;
     c->in_choice = in_direct.over;
     // A walk from O over O -> I continues with I's own walk, and the other way round.
-    choose_label(&c->out, b->r.config.path_limit, out, in, &out_direct, &in_through, minus);
-    choose_label(&c->in, b->r.config.path_limit, in, out, &in_direct, &out_through, plus);
-    c->out_hash = braid_label_hash(&c->out);
-    c->in_hash = braid_label_hash(&c->in);
+    choose_label(&c->out, c->out_floor, b->r.config.path_limit, out, in, &out_direct, &in_through, minus);
+    choose_label(&c->in, c->in_floor, b->r.config.path_limit, in, out, &in_direct, &out_through, plus);
+    note_in(b, k, &in_was, s.settled);
+    note_out(b, k, &out_was, s.settled);
     return s.length;
 }

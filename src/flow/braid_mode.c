@@ -52,12 +52,12 @@ static uint32_t next_of(uint32_t era, era_kind kind) {
 
 bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
 
-static int64_t early_until(const braid *b) { return b->era_since + EARLY * b->r.config.delay; }
+int64_t braid_early_until(const braid *b) { return b->era_since + EARLY * b->r.config.delay; }
 
 int64_t braid_coarse_slack(const braid *b) {
     int64_t share = 0;
     if (!braid_shares(&b->r.config))
-        share = b->r.now < early_until(b) ? LARGE : 0;
+        share = b->r.now < braid_early_until(b) ? LARGE : 0;
     else if (b->tries > 0 && !b->shared && b->r.config.relays <= CROWD)
         share = COARSE;
     return b->r.config.slack + b->mean * share / 100;
@@ -246,7 +246,7 @@ static void tick_draft(braid *b) {
 
 void braid_mode_tick(braid *b) {
     if (!braid_shares(&b->r.config)) {
-        if (b->r.now < early_until(b)) router_want(&b->r, early_until(b));
+        if (b->r.now < braid_early_until(b)) router_want(&b->r, braid_early_until(b));
         return;
     }
     if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0)

@@ -92,6 +92,7 @@ static void follow_mean(braid *b) {
     int64_t mean = braid_mean_cost(b);
     if (mean != b->mean) {
         b->changed_since = b->r.now;
+        b->settlings = 0;
         braid_unsettle_price(b);
         if (b->price > HIGHEST * mean) b->price = HIGHEST * mean;
     }

@@ -540,6 +540,53 @@ static int64_t tells_of_a_way(int64_t age, int64_t steps) {
     return -1;
 }
 
+// What a relay of that age says of its way when the one it knew dies, `waited` delays after it heard of it: the length of the label, -1: nothing.
+static int says_when_its_way_dies(int64_t age, int64_t waited) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
+    way.u.step[0] = (router_step){router_in(BEHIND), -9 * LINK};
+    way.u.step[1] = (router_step){router_out(SECOND), -9 * LINK};
+    router_receive(r, age * NET_DELAY, &way);
+    bool told = false;
+    for (int64_t now = age; now < age + waited; now++) told |= says(r, now * NET_DELAY, FIRST, ROUTER_LABEL).length == 4;
+    assert_true(told);
+    router_neighbour_gone(r, (age + waited) * NET_DELAY, BEHIND);
+    for (int64_t now = age + waited; now < age + waited + 60; now++) {
+        router_message m = says(r, now * NET_DELAY, FIRST, ROUTER_LABEL);
+        if (m.to != 0) return m.length;
+    }
+    return -1;
+}
+
+// A label that has been the same for 30 delays stays what it is when its way dies; a younger one, and one in a young router, is taken back.
+static void test_labels_settle(void **state) {
+    (void)state;
+    assert_int_equal(says_when_its_way_dies(100, 60), -1);
+    assert_int_equal(says_when_its_way_dies(100, 20), 0);
+    assert_int_equal(says_when_its_way_dies(10, 20), 0);
+}
+
+// A walk over a neighbour that has itself become dearer is not believed: here that of BESIDE over BEHIND.
+static void test_a_contradicted_walk_is_not_taken(void **state) {
+    (void)state;
+    for (int64_t dearer = 0; dearer < 2; dearer++) {
+        _Alignas(16) static char memory[1 << 18];
+        router *r = lone_relay(1, memory, sizeof memory);
+        router_message way = {.kind = ROUTER_LABEL, .from = BESIDE, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 3, .cost = -9 * LINK};
+        const router_half over[] = {router_in(BESIDE), router_out(SECOND), router_in(BEHIND)};
+        for (uint32_t i = 0; i < 3; i++) way.u.step[i] = (router_step){over[i], -9 * LINK + (int64_t)i * LINK};
+        router_receive(r, 100 * NET_DELAY, &way);
+        router_message behind = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 1,
+                                 .cost = -7 * LINK + dearer};
+        behind.u.step[0] = (router_step){router_in(BEHIND), behind.cost};
+        router_receive(r, 100 * NET_DELAY, &behind);
+        router_message m = {0};
+        for (int64_t now = 100; now < 120 && m.to == 0; now++) m = says(r, now * NET_DELAY, FIRST, ROUTER_LABEL);
+        assert_int_equal(m.length, dearer ? 3 : 5);  // with both halves of the relay itself
+    }
+}
+
 // Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that.
 static void test_labels_rest_in_repairs(void **state) {
     (void)state;
@@ -634,6 +681,8 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_large_gains_go_first),
         cmocka_unit_test(test_auctions_leave_little_to_do),
         cmocka_unit_test(test_news_waits_by_cost),
+        cmocka_unit_test(test_labels_settle),
+        cmocka_unit_test(test_a_contradicted_walk_is_not_taken),
         cmocka_unit_test(test_labels_rest_in_repairs),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
         cmocka_unit_test(test_without_news_nobody_tries_again),

@@ -105,6 +105,12 @@ static void test_promised_room_gives_way(void **state) {
     run_schedule(17498711686153350554u, true);
 }
 
+// Who had just come back kept walks that had settled elsewhere, and did not look at them again when it was old enough.
+static void test_who_came_back_forgets_walks_too(void **state) {
+    (void)state;
+    run_schedule(9050640024103044549u, true);
+}
+
 static void test_costs_change_amid_crashes(void **state) {
     (void)state;
     rng r = seeded_rng("costs and crashes", 2028);
@@ -169,7 +175,8 @@ static void test_ends_that_disagree_move_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_that_became_dear_is_left), cmocka_unit_test(test_ends_that_disagree_move_nothing),
-        cmocka_unit_test(test_promised_room_gives_way),         cmocka_unit_test(test_costs_change),
+        cmocka_unit_test(test_promised_room_gives_way),
+        cmocka_unit_test(test_who_came_back_forgets_walks_too),         cmocka_unit_test(test_costs_change),
         cmocka_unit_test(test_costs_change_amid_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
