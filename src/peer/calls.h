@@ -123,6 +123,7 @@ void own_loss_done(peer *p, const task *t, const job_result *r);
 void own_backward_done(peer *p, uint32_t m, bool finite);
 void own_send_gradient(peer *p, uint32_t m);
 void own_commit(peer *p, uint32_t m);
+void own_commit_again(peer *p, uint32_t m, member_id who);  // to who was told already, and has not said COUNTED
 void own_settle(peer *p, uint32_t m);
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns);
 void own_cancel_path(peer *p, uint32_t m);

@@ -300,6 +300,12 @@ void own_commit(peer *p, uint32_t m) {
     }
 }
 
+void own_commit_again(peer *p, uint32_t m, member_id who) {
+    const owned *o = &p->owned[m];
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (o->stage[s].member == who && o->stage[s].committed && !o->stage[s].counted) send_commit(p, m, s);
+}
+
 void own_backward_done(peer *p, uint32_t m, bool finite) {
     owned *o = &p->owned[m];
     if (o->phase != OWNED_BACKWARD) return;

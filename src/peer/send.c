@@ -282,6 +282,10 @@ void on_deny(peer *p, const message *msg) {
         if (owns(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
         return;
     }
+    if (body->phase == PHASE_RESUME && owns(p, m) && is_told_to_count(p, m, msg->sender)) {
+        own_commit_again(p, m, msg->sender);  // that it has nothing it must say to the COMMIT, which it refuses then for good
+        return;
+    }
     if (body->phase == PHASE_COMMIT || body->phase == PHASE_RESUME) {
         uint16_t s = body->subject.stage;
         // a late copy may refuse a COMMIT that came again and was kept, or one to an earlier holder

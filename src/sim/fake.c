@@ -302,15 +302,24 @@ static void results_check(fake_worker *w, uint64_t iteration, uint32_t first, ui
     for (uint32_t b = first; b < first + count; b++)
         if (w->result_iteration[b] != iteration + 1)
             fake_complain(w, "result block %u is of iteration %lld", b, (long long)w->result_iteration[b] - 1);
-    // true sums of fast mode depend on the order of the parts
+}
+
+// True sums of fast mode depend on the order of the parts.
+static bool of_one_round(const fake_worker *w, uint32_t first, uint32_t count) {
     for (uint32_t b = first + 1; w->model->config.fast && b < first + count; b++)
-        if (w->result_round[b] != w->result_round[first]) fake_complain(w, "result block %u is of another round than block %u", b, first);
+        if (w->result_round[b] != w->result_round[first]) return false;
+    return true;
+}
+
+static void round_check(fake_worker *w, uint32_t first, uint32_t count) {
+    if (!of_one_round(w, first, count)) fake_complain(w, "results of blocks from %u on are of more than one round", first);
 }
 
 static void run_result_get(fake_worker *w, const job *work, const worker_blobs *blobs, job_result *result) {
     if (!range_check(w, work)) return;
     // results of the version that was asked for; the peer itself may be an iteration further
     results_check(w, work->version, work->first, work->count);
+    round_check(w, work->first, work->count);
     uint64_t *out = range_write(w, work, blobs, FAKE_RESULT, sizeof *out, result);
     fake_header *header = (fake_header *)(void *)out - 1;
     header->iteration = work->version;
@@ -320,6 +329,13 @@ static void run_result_get(fake_worker *w, const job *work, const worker_blobs *
     range_seal(result, blobs);
 }
 
+// Like that of true sums, who has results of more than one round finds another root than the others.
+static braid_hash results_root(const fake_worker *w) {
+    const size_t bytes = w->blocks * sizeof(uint64_t);
+    const braid_hash parts[2] = {sha256_of(w->result, bytes), sha256_of(w->result_round, bytes)};
+    return of_one_round(w, 0, w->blocks) ? parts[0] : sha256_of(parts, sizeof parts);
+}
+
 static void run_norm(fake_worker *w, const job *work, job_result *result) {
     results_check(w, work->iteration, 0, w->blocks);
     memset(w->norm2, 0, sizeof w->norm2);
@@ -327,7 +343,7 @@ static void run_norm(fake_worker *w, const job *work, job_result *result) {
         if (w->result[b] == FAKE_NOT_FINITE) result->overflow = true;
         w->norm2[b * FAKE_TENSORS_PER_STAGE / w->blocks] += (double)(w->result[b] % 1000003) / 4096.0;
     }
-    result->hash = sha256_of(w->result, w->blocks * sizeof *w->result);
+    result->hash = results_root(w);
     result->norms = FAKE_TENSORS_PER_STAGE;
     result->norm2 = w->norm2;
 }
@@ -348,6 +364,7 @@ static uint64_t float_bits(float f) {
 }
 
 static void run_apply(fake_worker *w, const job *work) {
+    if (!work->skip) round_check(w, 0, w->blocks);
     for (uint32_t b = 0; b < w->blocks; b++) {
         fake_state *state = &w->state[b];
         if (state->version != work->iteration) continue;

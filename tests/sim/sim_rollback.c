@@ -212,6 +212,10 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 9742773, .stage_deaths = true, .partitions = true, .odd = true, .data_deaths = true},
         // an iteration was skipped, and parts of sums that nobody would add any more stayed where they were
         {.first = 9536018, .carried = true, .partitions = true, .odd = true},
+        // in a fast run a relay that missed a BEGIN put results of two rounds together; it finds out by their root, and gets them again
+        {.first = 9752596, .stage_losses = true, .private_data = true, .flaps = true, .odd = true, .data_deaths = true},
+        // a COMMIT was lost with its link, and its holder moved because it had denied a RESUME, to which it promises nothing
+        {.first = 88602895, .real = true, .flaps = true, .partitions = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }

@@ -193,6 +193,23 @@ static void test_what_was_told_to_count_is_not_void(void **state) {
     free(w.p);
 }
 
+// Its holder has nothing, as it says to a RESUME. The COMMIT may still come, so it is asked by that, which it then refuses for good.
+static void test_who_was_told_to_count_denies_the_commit(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true, false);
+    for (uint32_t i = 0; i < 30; i++) {
+        w.now += 100 * MILLISECOND;
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    uint32_t told = w.sent[MESSAGE_COMMIT], probed = w.sent[MESSAGE_PROBE];
+    message nothing = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_RESUME, .reason = DENY_MISSING}};
+    deliver(&w, 2, &nothing, false);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], told + 1);
+    assert_int_equal(w.sent[MESSAGE_PROBE], probed);
+    free(w.p);
+}
+
 // Those who had counted it are dead, and it is computed anew.
 static void test_what_is_closed_is_not_void(void **state) {
     (void)state;
@@ -234,6 +251,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
+        cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),
         cmocka_unit_test(test_what_is_closed_is_not_void),
         cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
     };
