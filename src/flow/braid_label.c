@@ -173,9 +173,10 @@ typedef struct former {
     router_peer choice;
 } former;
 
-// It costs the same and goes the same way, and of the rest of the way less is known: nobody needs to hear of that.
+// It costs the same and goes the same way, and of the rest of the way less is known: nobody needs to hear of that. As much that is known
+// is another way.
 static bool only_settled(const braid *b, const braid_label *label, router_peer choice, const former *was) {
-    if (label->cost != was->cost || label->length > was->length) return false;
+    if (label->cost != was->cost || label->length >= was->length) return false;
     return label->cost > -worth_of_unit(b) / SETTLED && (label->length == 1 || choice == was->choice);
 }
 

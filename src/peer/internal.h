@@ -151,7 +151,7 @@ typedef struct held {
     uint64_t commit_term;    // of the owner whose COMMIT gave `rev`
     member_id upstream, downstream;  // who waits for COMPLETE(F), COMPLETE(B)
     uint32_t ahead_count;
-    message_ahead ahead[WIRE_MAX_AHEAD];  // its owner's plan for its way on, the next stage first
+    message_ahead ahead[WIRE_MAX_AHEAD];  // its owner's plan for its way on, the next stage first, home last
     member_id back_from, back_by;         // ... for the gradient to whom it came from; 0: the sender chooses
     sending on, back;
     uint64_t touched_ns;     // last change, for the waiting-stash TRACE

@@ -300,6 +300,7 @@ void own_commit(peer *p, uint32_t m) {
     }
 }
 
+// In any phase, even an heir's that is not home yet: who was told may have begun to count, and takes nothing more from it than that it may.
 void own_commit_again(peer *p, uint32_t m, member_id who) {
     const owned *o = &p->owned[m];
     for (uint16_t s = 1; s < p->run.stages; s++)

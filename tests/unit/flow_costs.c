@@ -176,7 +176,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_that_became_dear_is_left), cmocka_unit_test(test_ends_that_disagree_move_nothing),
         cmocka_unit_test(test_promised_room_gives_way),
-        cmocka_unit_test(test_who_came_back_forgets_walks_too),         cmocka_unit_test(test_costs_change),
+        cmocka_unit_test(test_who_came_back_forgets_walks_too), cmocka_unit_test(test_costs_change),
         cmocka_unit_test(test_costs_change_amid_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,13 +40,13 @@ AVX512 INLINE void avx512_multiply(const avx512_panel *panel, rows_lie rows, con
 }
 
 // Where the first line of c that a kernel makes next lies.
-static inline const float *next_c(const gemm_panel *panels, size_t count, size_t i, size_t vectors) {
+AVX512 INLINE const float *next_c(const gemm_panel *panels, size_t count, size_t i, size_t vectors) {
     return i + 1 < count ? panels[i + 1].c : panels[0].c + PANEL_STEP * vectors;
 }
 
 // What is asked for beside which fours: of the panel of c that is made next a line at a time, and what comes later, a line a step, while
 // there is something.
-static inline void ask(const gemm_panel *p, const float *c, avx512_panel *panel) {
+AVX512 INLINE void ask(const gemm_panel *p, const float *c, avx512_panel *panel) {
     const size_t all = p->depth / 4, c_fours = C_LINES * PANEL_ROWS, soon_fours = size_least(p->soon_count / 4, all);
     avx512_part *part = panel->part;
     for (size_t done = 0; done < all; done += part->fours, part++) {

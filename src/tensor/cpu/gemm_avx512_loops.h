@@ -15,7 +15,7 @@ typedef struct avx512_part {
     size_t c_step, soon_step;
 } avx512_part;
 
-enum { AVX512_PARTS = 7 };
+enum { AVX512_PARTS = 7 };  // four lines of c, where what comes later ends among them, the rest, and the end
 
 // A panel of c; steps in bytes.
 typedef struct avx512_panel {
