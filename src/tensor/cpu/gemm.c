@@ -164,11 +164,10 @@ static void edge_product(const tile *t, gemm_panel product, size_t rows, const p
 // cache, nor what many panels of b read again: kernels that keep pack columns as they first read them, while they multiply.
 static void begin_group(tile *t) {
     const tensor_matrix *a = &t->g->a;
-    bool whole = t->rows % PANEL_ROWS == 0;
+    bool readable = t->rows % PANEL_ROWS == 0 && a->stride % ALIAS_FLOATS != 0;
     size_t few = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
-    whole = whole && a->stride % ALIAS_FLOATS != 0;
-    t->in_place = whole && t->g->n <= few;
-    t->fresh = t->kernels->keeps && whole && !t->in_place && a->transposed;
+    t->in_place = readable && t->g->n <= few;
+    t->fresh = t->kernels->keeps && readable && !t->in_place && a->transposed;
     if (!t->in_place && !t->fresh) pack_group(t);
 }
 

@@ -2,6 +2,7 @@
 #ifndef BRAID_TENSOR_CPU_GEMM_AVX2_LOOPS_H
 #define BRAID_TENSOR_CPU_GEMM_AVX2_LOOPS_H
 
+#include "tensor/cpu/gemm_loops.h"
 #include "tensor/cpu/gemm_parts.h"
 
 #include <immintrin.h>
@@ -32,14 +33,7 @@ _Static_assert(offsetof(avx2_loop, a_step) == 32 && offsetof(avx2_loop, b) == 40
 // of a and r9 of b, rax and rdx point to the last of four. Pairs of rows have rsi, rax and rdx. Each time a line is asked for:
 // of many at once the processor would forget most.
 // clang-format off
-#define FAR_0(AT, LAST, STEP) "(%%" AT ")"
-#define FAR_1(AT, LAST, STEP) "(%%" AT ",%%" STEP ")"
-#define FAR_2(AT, LAST, STEP) "(%%" AT ",%%" STEP ",2)"
-#define FAR_3(AT, LAST, STEP) "(%%" LAST ")"
-#define TO_LAST(AT, LAST, STEP) "lea (%%" AT ",%%" STEP ",2), %%" LAST "\n\t" "add %%" STEP ", %%" LAST "\n\t"
-#define ADD(N, TO) "add $" N ", %%" TO "\n\t"
-#define ADD_FOUR(STEP, TO) "lea (%%" TO ",%%" STEP ",4), %%" TO "\n\t"
-#define FETCH(FIELD, TO) "mov " FIELD "(%[loop]), %%" TO "\n\t"
+#define FETCH(FIELD, TO) FETCH_FROM("%[loop]", FIELD, TO)
 #define AT_FOURS "0"
 #define AT_A "8"
 #define AT_A_1 "16"

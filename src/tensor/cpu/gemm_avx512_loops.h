@@ -2,6 +2,7 @@
 #ifndef BRAID_TENSOR_CPU_GEMM_AVX512_LOOPS_H
 #define BRAID_TENSOR_CPU_GEMM_AVX512_LOOPS_H
 
+#include "tensor/cpu/gemm_loops.h"
 #include "tensor/cpu/gemm_parts.h"
 
 #include <immintrin.h>
@@ -40,11 +41,6 @@ _Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep
 // Where k of a are apart, r8 and rax do the same for a; where rows are, rax points to the fifth, and r9 is three times r8. r9 and r13
 // are where a and b are kept. All instructions are of AVX's encoding: one of SSE's waits for the upper parts of registers.
 // clang-format off
-#define FAR_0(AT, LAST, STEP) "(%%" AT ")"
-#define FAR_1(AT, LAST, STEP) "(%%" AT ",%%" STEP ")"
-#define FAR_2(AT, LAST, STEP) "(%%" AT ",%%" STEP ",2)"
-#define FAR_3(AT, LAST, STEP) "(%%" LAST ")"
-#define TO_LAST(AT, LAST, STEP) "lea (%%" AT ",%%" STEP ",2), %%" LAST "\n\t" "add %%" STEP ", %%" LAST "\n\t"
 #define ROW_0 "(%%rsi)"
 #define ROW_1 "(%%rsi,%%r8)"
 #define ROW_2 "(%%rsi,%%r8,2)"
@@ -53,9 +49,7 @@ _Static_assert(offsetof(avx512_panel, soon) == 32 && offsetof(avx512_panel, keep
 #define ROW_5 "(%%rax,%%r8)"
 #define ROW_6 "(%%rax,%%r8,2)"
 #define ROW_7 "(%%rax,%%r9)"
-#define ADD(N, TO) "add $" N ", %%" TO "\n\t"
-#define ADD_FOUR(STEP, TO) "lea (%%" TO ",%%" STEP ",4), %%" TO "\n\t"
-#define FETCH(FIELD, TO) "mov " FIELD "(%%rbx), %%" TO "\n\t"
+#define FETCH(FIELD, TO) FETCH_FROM("%%rbx", FIELD, TO)
 #define AT_A "0"
 #define AT_A_STEP "8"
 #define AT_B "16"

@@ -1,0 +1,17 @@
+// What the loops in assembly are written in, for both widths of vectors: addresses and what counts.
+#ifndef BRAID_TENSOR_CPU_GEMM_LOOPS_H
+#define BRAID_TENSOR_CPU_GEMM_LOOPS_H
+
+// clang-format off
+// Of four rows or steps an unknown distance apart: AT points to the first, LAST to the last.
+#define FAR_0(AT, LAST, STEP) "(%%" AT ")"
+#define FAR_1(AT, LAST, STEP) "(%%" AT ",%%" STEP ")"
+#define FAR_2(AT, LAST, STEP) "(%%" AT ",%%" STEP ",2)"
+#define FAR_3(AT, LAST, STEP) "(%%" LAST ")"
+#define TO_LAST(AT, LAST, STEP) "lea (%%" AT ",%%" STEP ",2), %%" LAST "\n\t" "add %%" STEP ", %%" LAST "\n\t"
+#define ADD(N, TO) "add $" N ", %%" TO "\n\t"
+#define ADD_FOUR(STEP, TO) "lea (%%" TO ",%%" STEP ",4), %%" TO "\n\t"
+#define FETCH_FROM(BASE, FIELD, TO) "mov " FIELD "(" BASE "), %%" TO "\n\t"
+// clang-format on
+
+#endif
