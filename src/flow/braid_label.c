@@ -180,14 +180,19 @@ static bool only_settled(const braid *b, const braid_label *label, router_peer c
     return label->cost > -worth_of_unit(b) / SETTLED && (label->length == 1 || choice == was->choice);
 }
 
+// Its hash, and since when it has been what it is. True: it only settled.
+static bool note(const braid *b, braid_label *label, uint64_t *hash, router_peer choice, const former *was, bool settled) {
+    *hash = braid_label_hash(label);
+    if (*hash == was->hash) return false;
+    if (settled && only_settled(b, label, choice, was)) return true;
+    label->since = b->r.now;
+    return false;
+}
+
+// Who was told the label before passes for told.
 static void note_in(braid *b, uint32_t k, const former *was, bool settled) {
     braid_commodity *c = &b->commodity[k];
-    c->in_hash = braid_label_hash(&c->in);
-    if (c->in_hash == was->hash) return;
-    if (!settled || !only_settled(b, &c->in, c->in_choice, was)) {
-        c->in.since = b->r.now;
-        return;
-    }
+    if (!note(b, &c->in, &c->in_hash, c->in_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
         braid_up *u = up_of(b, k, p);
         if (u->said == was->hash) u->said = c->in_hash;
@@ -196,12 +201,7 @@ static void note_in(braid *b, uint32_t k, const former *was, bool settled) {
 
 static void note_out(braid *b, uint32_t k, const former *was, bool settled) {
     braid_commodity *c = &b->commodity[k];
-    c->out_hash = braid_label_hash(&c->out);
-    if (c->out_hash == was->hash) return;
-    if (!settled || !only_settled(b, &c->out, c->out_choice, was)) {
-        c->out.since = b->r.now;
-        return;
-    }
+    if (!note(b, &c->out, &c->out_hash, c->out_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) {
         braid_down *d = down_of(b, k, n);
         if (d->said == was->hash) d->said = c->out_hash;

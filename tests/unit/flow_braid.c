@@ -567,6 +567,31 @@ static void test_labels_settle(void **state) {
     assert_int_equal(says_when_its_way_dies(10, 20), 0);
 }
 
+// The last label for FIRST from `from` on, in delays, before `until`.
+static router_message label_said(router *r, int64_t from, int64_t until) {
+    router_message last = {0};
+    for (int64_t now = from; now < until; now++) {
+        router_message m = says(r, now * NET_DELAY, FIRST, ROUTER_LABEL);
+        if (m.to != 0) last = m;
+    }
+    return last;
+}
+
+// Before it has settled: a way of the same cost and length over the same neighbour is another way, and who goes by it must know where it leads.
+static void test_another_way_of_the_same_cost_is_told(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
+    const router_half first[] = {router_in(BEHIND), router_out(SECOND)}, then[] = {router_in(BEHIND), router_out(THIRD)};
+    for (uint32_t i = 0; i < 2; i++) way.u.step[i] = (router_step){first[i], -9 * LINK};
+    router_receive(r, 100 * NET_DELAY, &way);
+    assert_int_equal(label_said(r, 100, 112).length, 4);
+    for (uint32_t i = 0; i < 2; i++) way.u.step[i] = (router_step){then[i], -9 * LINK};
+    router_receive(r, 112 * NET_DELAY, &way);
+    assert_int_equal(label_said(r, 112, 128).length, 4);
+}
+
 // A walk over a neighbour that has itself become dearer is not believed: here that of BESIDE over BEHIND.
 static void test_a_contradicted_walk_is_not_taken(void **state) {
     (void)state;
@@ -682,6 +707,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_auctions_leave_little_to_do),
         cmocka_unit_test(test_news_waits_by_cost),
         cmocka_unit_test(test_labels_settle),
+        cmocka_unit_test(test_another_way_of_the_same_cost_is_told),
         cmocka_unit_test(test_a_contradicted_walk_is_not_taken),
         cmocka_unit_test(test_labels_rest_in_repairs),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
