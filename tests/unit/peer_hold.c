@@ -68,6 +68,12 @@ static void job_is_done(world *w) {
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
 }
 
+static void forward_follows(world *w, uint32_t m) {
+    job_is_done(w);
+    assert_int_equal(w->work.kind, JOB_FORWARD);
+    assert_int_equal(w->work.m, m);
+}
+
 // Both slots are taken, a weight gradient is about to give one back, and a repair, of microbatch 0, waits for that.
 static void open_with_one_waiting(world *w) {
     open_relay(w);
@@ -88,12 +94,8 @@ static void test_no_more_repairs_wait_than_slots_are_due(void **state) {
     open_with_one_waiting(&w);
     come_forward(&w, 3, true);
     assert_int_equal(w.evicted, 1);
-    job_is_done(&w);
-    assert_int_equal(w.work.kind, JOB_FORWARD);
-    assert_int_equal(w.work.m, 0);
-    job_is_done(&w);
-    assert_int_equal(w.work.kind, JOB_FORWARD);
-    assert_int_equal(w.work.m, 3);
+    forward_follows(&w, 0);
+    forward_follows(&w, 3);
     assert_int_equal(w.evicted, 1);
     free(w.p);
 }
@@ -109,9 +111,7 @@ static void test_a_repair_does_not_take_what_another_waits_for(void **state) {
     uint32_t denied = w.sent[MESSAGE_DENY];
     come_forward(&w, 3, true);
     assert_int_equal(w.sent[MESSAGE_DENY], denied + 1);
-    job_is_done(&w);
-    assert_int_equal(w.work.kind, JOB_FORWARD);
-    assert_int_equal(w.work.m, 0);
+    forward_follows(&w, 0);
     assert_int_equal(w.evicted, 0);
     free(w.p);
 }
