@@ -6,12 +6,13 @@
 // all microbatches, each from the same numbers, so that they find the same without asking each other.
 //
 // What an iteration with given ways would take:
-//   1. A tensor occupies its line for as long as the line costs; tensors of one line go one after the other, lines do not
-//      disturb each other. The way back is the way there, over the same lines the other way. Where it is said what tensors take between
-//      any two, a tensor goes by way of somebody else if it is there sooner so (detour.h), and occupies his lines.
+//   1. A tensor occupies its line for as long as it is said to take there, else for as long as the line costs; tensors of one line go one
+//      after the other, lines do not disturb each other. The way back is the way there, over the same lines the other way. Where it is
+//      said what tensors take between any two, a tensor goes by way of somebody else if it is there sooner so (detour.h), and occupies his lines.
 //   2. One tensor may wait before each relay, or be on its way there, when all slots are taken; another one leaves for it only when
 //      that has a slot, first come, first served. A slot is free again when its gradient goes on.
-//   3. All microbatches are ready at home at time 0. Computing is part of what a line costs (measure.h).
+//   3. All microbatches are ready at home at time 0. Computing is part of what a line costs (measure.h), and what that is beyond
+//      what tensors take passes while the line is free again.
 //
 // Pure, and the same everywhere: integers, no allocation, every choice ends at a number. Peers stand in the order of their member
 // numbers, so nothing depends on who came first.

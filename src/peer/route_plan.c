@@ -16,6 +16,8 @@ size_t route_plan_bytes(const peer_run *run, const peer_config *config) {
     return plans(run, config) ? sizeof(route_plan) + schedule_bytes() : 0;
 }
 
+_Static_assert((int)WIRE_MAX_AHEAD >= (int)SCHEDULE_MAX_STAGES, "a way names every stage but the first, and home");
+
 // ---- the plan -----------------------------------------------------------------------------------------------------
 
 // Peers in the order of their numbers.
