@@ -50,8 +50,6 @@ static uint32_t gather_flows(const peer *p, peer_flow *out) {
 void route_tell(peer *p) {
     routing *r = &p->routing;
     bool rests = router_settled(r->router) && router_deadline(r->router) == INT64_MAX;
-    bool improves = p->run.routing == ROUTER_GWTF || r->sources > 1;  // for long after all units have a way
-    if (!rests && !improves) return;
     peer_flow now[ROUTE_MAX_FLOWS];
     uint32_t flows = gather_flows(p, now);
     uint64_t shape = 1, all = 1;
@@ -61,9 +59,10 @@ void route_tell(peer *p) {
     }
     if (shape != r->shape) r->changes++;
     r->shape = shape;
-    if (flows == 0 && r->told == 0) return;
-    uint64_t every = rests ? TIMING_ROUTE_TELL_NS : TIMING_ROUTE_TELL_RESTLESS_NS;
-    if (all == r->told || (r->told != 0 && p->now < r->told_ns + every)) return;
+    if (all == r->told || (flows == 0 && r->told == 0)) return;
+    if (r->told_ns == 0) r->told_ns = p->now;
+    uint64_t wait = !rests ? TIMING_ROUTE_TELL_RESTLESS_NS : r->told == 0 ? 0 : TIMING_ROUTE_TELL_NS;
+    if (p->now < r->told_ns + wait) return;
     r->told = all;
     r->told_ns = p->now;
     for (uint32_t i = 0; i < flows; i++) r->flow[i] = now[i];
