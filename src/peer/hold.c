@@ -578,6 +578,7 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {
         h->forward_to = until;
+        if (until < p->run.stages && waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
         h->on = (sending){0};
         if (h->forward == WORK_DONE) send_forward(p, m);
     } else {

@@ -309,8 +309,9 @@ void on_deny(peer *p, const message *msg) {
     s->state = SEND_LOST;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
     if (p->stage > 0) tell_owner_lost(p, m, PHASE_BACKWARD, msg->sender);
-    // who was told to count moves only when it refuses that; it is probed
-    else if (owns(p, m) && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
+    // who was told to count moves only when it refuses that; it is probed. Whose log is behind has lost nothing: another one is chosen
+    // when its time is up, and until then it is asked again at leisure
+    else if (owns(p, m) && body->reason != DENY_VERSION && !is_told_to_count(p, m, msg->sender)) repair_holder_lost(p, m, body->subject.stage, msg->sender);
 }
 
 // ---- guards -------------------------------------------------------------------------------------------------------
