@@ -77,6 +77,9 @@ static void reach(peer *p, const log_entry *entry) {
     raft_applied(&p->raft, entry->index, entry->term);
 }
 
+// Read once more, of a store or a state, after the run went back behind it.
+static bool is_undone(const peer *p, const log_entry *entry) { return entry->index < p->past.fence; }
+
 static void apply(peer *p, const log_entry *entry) {
     effect *e = peer_effect(p, EFFECT_APPLIED);
     if (e != NULL) e->entry = entry;
@@ -90,13 +93,15 @@ static void apply(peer *p, const log_entry *entry) {
         takeover_owner(p, entry);
         break;
     case LOG_CLOSE:
-        if (entry->u.close.iteration != p->iteration) break;
+        if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
         if (p->has_close && p->aggregation.results == p->iteration) reduce_reset(p);  // it counts less than the one before
         p->has_close = true;
         p->close_index = entry->index;
         p->close = entry->u.close;
         break;
-    case LOG_FINAL: apply_final(p, entry); break;
+    case LOG_FINAL:
+        if (!is_undone(p, entry)) apply_final(p, entry);
+        break;
     case LOG_SHARE: private_share(p, entry); break;
     case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
     case LOG_VOTERS:

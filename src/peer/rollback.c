@@ -21,6 +21,7 @@ static void forget_checkpoint(rollback *b, uint32_t at) {
 
 void rollback_checkpoint(peer *p, const log_entry *entry) {
     rollback *b = &p->past;
+    if (entry->index < b->fence && entry->u.checkpoint.version > b->run.start_version) return;  // the run went back behind it
     for (uint32_t i = 0; i < b->checkpoints; i++)
         if (b->checkpoint[i].said.version == entry->u.checkpoint.version) forget_checkpoint(b, i--);
     if (b->checkpoints == PEER_KEPT_CHECKPOINTS) forget_checkpoint(b, 0);
