@@ -36,7 +36,7 @@ const char *sim_mutant_name(sim_mutant mutant) {
 
 const char *sim_job_name(job_kind kind) {
     static const char *const names[JOB_KINDS] = {"NONE", "FORWARD", "LOSS", "BACKWARD", "WEIGHT", "PACK", "REDUCE", "RESULT_PUT", "RESULT_GET", "NORM",
-                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_KEEP", "NAMES_GET", "NAMES_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "SAVE_NAMES", "SAVE", "SAVE_END", "SAVE_FIND"};
+                                                 "DECIDE", "APPLY", "STATE_ROOT", "STATE_GET", "STATE_PUT", "STATE_KEEP", "NAMES_GET", "NAMES_PUT", "STATE_INIT", "LEAVES", "SUM_CLEAR", "JOIN", "SAVE_NAMES", "SAVE", "SAVE_END", "SAVE_FIND"};
     return kind < JOB_KINDS ? names[kind] : "?";
 }
 

@@ -266,7 +266,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
     n->alive = true;
     if (store_of != SIM_MAX_NODES) sim_disk_recall(s, index, &s->node[store_of].disk);
     for (uint32_t i = index; id && i-- > 0;)
-        if (id_equal(&s->node[i].id, id) && !n->kept.block) sim_save_recall(s, index, i);
+        if (id_equal(&s->node[i].id, id) && !n->kept[0].block) sim_save_recall(s, index, i);
     sim_check_life(s, index);
     event e = {.kind = EVENT_TICK};
     sim_step(s, index, &e);

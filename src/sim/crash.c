@@ -196,11 +196,21 @@ static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
     return false;
 }
 
+// Who was to work there may have died when the run was about to begin.
+static bool some_stage_is_empty(const sim_cluster *s) {
+    uint32_t stages = 0;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_log_member *m = s->node[i].alive ? membership(s, i) : NULL;
+        if (m && !m->shadow) stages |= 1u << m->entry.stage;
+    }
+    return s->checker.started && stages != (1u << s->c->stages) - 1;
+}
+
 // Who is waited for comes back until it is let in, the owner of private data and whoever may be all that a stage has: when the only
 // one that it knows has died, or left, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
-    bool relays = loses_stages(s->c);
+    bool relays = loses_stages(s->c) || some_stage_is_empty(s);
     for (uint32_t i = 0; i < s->nodes; i++) {
         sim_node *n = &s->node[i];
         bool awaited = n->config.kind == MEMBER_DATA ? s->c->private_data : relays;

@@ -66,6 +66,8 @@ typedef struct sim_kept {
     sim_buffer **block;      // as sim_node's `saved`; NULL: there is none
 } sim_kept;
 
+enum { SIM_KEPT = 2 };  // as a real host: the one before stays until the next is complete
+
 typedef struct sim_node {
     char name[SIM_NAME];
     braid_id id;
@@ -85,7 +87,7 @@ typedef struct sim_node {
     sim_disk disk;
     sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     sim_worker *saver[WIRE_MAX_STAGES];  // knows the names of a stage's blocks, as JOB_SAVE_NAMES was told; NULL: nothing
-    sim_kept kept;
+    sim_kept kept[SIM_KEPT]; // the newest first
     bool spoilt;            // has begun with a state that is not what was saved, and nobody has looked yet
     bool asked_to_leave;
     uint64_t tick_serial, steps_now, stepped_ns;

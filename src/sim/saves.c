@@ -4,6 +4,7 @@
 #include "base/sha256.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static sim_buffer **blocks_new(const sim_cluster *s) {
     sim_buffer **blocks = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *blocks);
@@ -28,18 +29,19 @@ static void written_drop(sim_cluster *s, sim_node *n) {
 
 void sim_save_drop(sim_cluster *s, uint32_t node) {
     written_drop(s, &s->node[node]);
-    blocks_drop(s, &s->node[node].kept.block);
+    for (uint32_t k = 0; k < SIM_KEPT; k++) blocks_drop(s, &s->node[node].kept[k].block);
 }
 
 // A new life of a peer finds what an older one had saved.
 void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from) {
-    const sim_kept *older = &s->node[from].kept;
-    sim_kept *kept = &s->node[node].kept;
-    if (!older->block) return;
-    *kept = *older;
-    kept->block = blocks_new(s);
-    for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++)
-        if (older->block[i]) kept->block[i] = sim_buffer_hold(older->block[i]);
+    for (uint32_t k = 0; k < SIM_KEPT && s->node[from].kept[k].block; k++) {
+        const sim_kept *older = &s->node[from].kept[k];
+        sim_kept *kept = &s->node[node].kept[k];
+        *kept = *older;
+        kept->block = blocks_new(s);
+        for (uint32_t i = 0; i < (uint32_t)s->model->stages * SIM_MAX_STAGE_BLOCKS; i++)
+            if (older->block[i]) kept->block[i] = sim_buffer_hold(older->block[i]);
+    }
 }
 
 // Puts all blocks of a stage into a worker. Returns how many there are without a gap.
@@ -114,8 +116,10 @@ static void save_end(sim_cluster *s, sim_node *n, const job *work, job_result *r
     s->stats->saves_given_up += work->skip;
     if (!work->skip && n->saved) {
         result->hash = verify(s, n->saved, work->version);
-        blocks_drop(s, &n->kept.block);
-        n->kept = (sim_kept){work->version, result->hash, n->saved};
+        bool again = n->kept[0].block && n->kept[0].version == work->version;
+        blocks_drop(s, &n->kept[again ? 0 : SIM_KEPT - 1].block);
+        if (!again) memmove(&n->kept[1], &n->kept[0], (SIM_KEPT - 1) * sizeof n->kept[0]);
+        n->kept[0] = (sim_kept){work->version, result->hash, n->saved};
         n->saved = NULL;
     } else if (!work->skip) sim_fail(s, "%s ends a checkpoint of nothing", n->name);
     s->checker.saved_hash = result->hash;
@@ -123,13 +127,18 @@ static void save_end(sim_cluster *s, sim_node *n, const job *work, job_result *r
     written_drop(s, n);
 }
 
-static bool lies_here(const sim_node *n, uint64_t version) { return n->kept.block && n->kept.version == version; }
+static const sim_kept *kept_of(const sim_node *n, uint64_t version) {
+    for (uint32_t k = 0; k < SIM_KEPT; k++)
+        if (n->kept[k].block && n->kept[k].version == version) return &n->kept[k];
+    return NULL;
+}
 
 void sim_save_load(sim_cluster *s, uint32_t node, sim_worker *w, const job *work, job_result *result) {
     const sim_node *n = &s->node[node];
-    *result = (job_result){.id = work->id, .kind = work->kind, .version = work->version, .failed = !lies_here(n, work->version)};
-    if (result->failed) sim_fail(s, "%s goes on from a checkpoint that it does not have", n->name);
-    else fill(s, w, n->kept.block, work->stage, work->version);
+    const sim_kept *kept = kept_of(n, work->version);
+    *result = (job_result){.id = work->id, .kind = work->kind, .version = work->version, .failed = !kept};
+    if (!kept) sim_fail(s, "%s goes on from a checkpoint that it does not have", n->name);
+    else fill(s, w, kept->block, work->stage, work->version);
 }
 
 // Blocks of stages that are not its own: of the checkpoint that the run begins with, or of one that lies here.
@@ -152,13 +161,15 @@ bool sim_save_concerns(const sim_node *n, const job *work) {
 
 void sim_save_run(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result) {
     sim_node *n = &s->node[node];
+    const sim_kept *kept;
     *result = (job_result){.id = work->id, .kind = work->kind};
     switch (work->kind) {
     case JOB_SAVE_NAMES: check(s, n, work, blobs, result); break;
     case JOB_SAVE: save(s, n, work, blobs, result); break;
     case JOB_SAVE_END: save_end(s, n, work, result); break;
     case JOB_SAVE_FIND:
-        result->failed = !lies_here(n, work->version) || !hash_equal(&n->kept.weights, &work->weights);
+        kept = kept_of(n, work->version);
+        result->failed = !kept || !hash_equal(&kept->weights, &work->weights);
         if (s->c->mutant == SIM_MUTANT_IMAGINES_SAVES) result->failed = false;
         break;
     default: state_from_disk(s, node, work, blobs, result);

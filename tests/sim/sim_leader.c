@@ -196,6 +196,12 @@ static const sim_campaign once_stuck[] = {
     // an heir took a microbatch for further than it was, for a repair had brought the gradient ahead of the activation: it kept the
     // owner's only slot from what held the only slot where that was awaited
     {.first = 9539168, .partitions = true, .odd = true, .short_stores = true},
+    // who came back from being cut off heard a new leader in heartbeats alone, knew none of the voters, and asked nobody
+    {.first = 10020019, .flaps = true, .partitions = true, .odd = true},
+    // what was home waited where its only way on waited for a slot, and had been told to go on by a RESUME, which evicted nobody
+    {.first = 9939283, .carried = true, .flaps = true, .partitions = true, .odd = true, .short_stores = true},
+    // the harness named nobody else to the only relay that could have worked for a stage when the one that it knew died
+    {.first = 9989112, .elastic = true, .odd = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

@@ -216,6 +216,12 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 9752596, .stage_losses = true, .private_data = true, .flaps = true, .odd = true, .data_deaths = true},
         // a COMMIT was lost with its link, and its holder moved because it had denied a RESUME, to which it promises nothing
         {.first = 88602895, .real = true, .flaps = true, .partitions = true},
+        // a state of the log came twice, its own store had a FINAL from before the run went back, and that was applied between the two
+        {.first = 9965239, .real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true},
+        // a shadow that had not heard of its promotion refused what a repair sent, and each refusal sent twice as much again
+        {.first = 10061133, .real = true, .stage_deaths = true, .flaps = true, .partitions = true, .data_deaths = true},
+        // the harness removed a checkpoint when the next was written, of which the log never said a word: a host keeps the one before
+        {.first = 10107624, .real = true, .stage_losses = true, .partitions = true, .leader_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }
