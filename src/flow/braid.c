@@ -141,6 +141,7 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     if (m->side == ROUTER_NEXT && previous >= 0 && !b->shared) label = &up_of(b, k, (uint32_t)previous)->label;
     if (m->side == ROUTER_SAME && next >= 0 && b->shared) label = &down_of(b, k, (uint32_t)next)->stay;
     if (label == NULL) return;
+    if (m->side == ROUTER_NEXT && m->length == 1) up_of(b, k, (uint32_t)previous)->floor = m->cost;
     label->cost = m->cost;
     label->since = b->r.now;
     label->length = m->length;

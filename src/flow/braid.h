@@ -55,6 +55,8 @@ typedef struct braid_up {
     uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
     uint64_t said, said_stay;  // hashes of the labels it has from me
     int64_t said_cost;         // of the label it has from me
+    bool said_way;             // ... which says more than its first half
+    int64_t floor;             // its O half's label settled at that, and is never above it again
     int64_t said_stay_cost, said_at, said_stay_at;
     int64_t news_since;  // with one data peer: my label is not what it has from me; BRAID_NEVER_SINCE: it is
     bool watches;       // ... and it wants to hear of every change
@@ -74,7 +76,10 @@ typedef struct braid_down {
     uint32_t era;          // braid_mode.c: it says that it is in (of commodity 0)
     int64_t virtual_time;  // swarm's, if weighted
     int64_t distance;      // from it to the sink through free peers
-    uint64_t said;
+    uint64_t said;              // as in braid_up
+    int64_t said_cost;
+    bool said_way;
+    int64_t said_floor;        // it knows that my O half's label settled at that
     braid_label label;         // its I half's; with several data peers: what one more unit costs from there
     braid_label stay;          // with several data peers: what the dearest unit there costs
     bool watched;              // ... and I asked it to tell me every change
@@ -210,6 +215,10 @@ int64_t braid_way(const braid *b, uint32_t k, uint32_t slot);  // how far home i
 void braid_ledger_deadlines(braid *b);
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
 void braid_fit(braid *b);
+
+// braid_label.c
+bool braid_mature(const braid *b);  // it has been there for so long that it says less
+int braid_find_half(const braid_label *label, router_half half);  // -1: the walk does not lead over it
 
 // braid_worst.c: the objective worst
 int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more);  // if so many units were added

@@ -6,7 +6,8 @@ enum {
     STAYS = -2,     // walk.rank of the walk that ends where it begins
     SETTLES = 30,   // delays that a label has been the same when it settles
     SETTLINGS = 4,  // ... so often for each label, while nothing changes here: then a negative cycle shows itself whole
-    SETTLED = 8     // ... unless it is lower than this part of what one more unit is worth
+    SETTLED = 8,    // ... unless it is lower than this part of what one more unit is worth
+    MATURE = 80     // delays after the early ones
 };
 
 // A walk that goes on from one of my halves over a link: its cost from there, and the far label it continues with.
@@ -25,7 +26,7 @@ typedef struct search {
     uint32_t length;
 } search;
 
-static int find_half(const braid_label *label, router_half half) {
+int braid_find_half(const braid_label *label, router_half half) {
     for (uint32_t i = 0; i < label->length; i++) {
         if (label->half[i] == half) return (int)i;
     }
@@ -57,6 +58,17 @@ static bool can_settle(braid *b) {
     return b->r.now >= at;
 }
 
+bool braid_mature(const braid *b) {
+    return !b->worst && !braid_shares(&b->r.config) && b->r.now >= braid_early_until(b) + MATURE * b->r.config.delay;
+}
+
+// Whether a neighbour at that place of the walk would say what it is there: not a walk that is no use to me, nor one that comes back to me.
+static bool would_say(const braid *b, const braid_label *far, uint32_t place, bool next, uint32_t slot) {
+    if (next && link_cost(b, ROUTER_NEXT, slot) + far->at[place] >= down_of(b, 0, slot)->said_floor) return false;
+    router_peer self = b->r.config.self;
+    return !braid_mature(b) || braid_find_half(far, next ? router_out(self) : router_in(self)) <= (int)place;
+}
+
 // The walk leads over a neighbour that says by itself that it has become dearer from there: whoever told me has not heard of it yet, or will
 // not, when it has settled.
 static bool is_contradicted(braid *b, const braid_label *far) {
@@ -67,6 +79,7 @@ static bool is_contradicted(braid *b, const braid_label *far) {
         bool next = far->half[i] == router_in(over);
         int slot = router_slot(&b->r, next ? ROUTER_NEXT : ROUTER_PREVIOUS, over);
         if (slot < 0 || (!next && braid_in(b, 0, (uint32_t)slot) <= 0)) continue;
+        if (!would_say(b, far, i, next, (uint32_t)slot)) continue;
         const braid_label *says = next ? &down_of(b, 0, (uint32_t)slot)->label : &up_of(b, 0, (uint32_t)slot)->label;
         if (says->length > 0 && says->cost > far->at[i]) {
             router_want(&b->r, until);
@@ -81,13 +94,13 @@ static bool is_contradicted(braid *b, const braid_label *far) {
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
                      const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
     int64_t cost = link + far->cost + slack_of(s->b);
-    int at = find_half(far, here);
+    int at = braid_find_half(far, here);
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
     if (at >= 0) {
         found_cycle(s, cost - far->at[at], 0, here, far, at);
         return;
     }
-    int closes = find_half(far, other);
+    int closes = braid_find_half(far, other);
     if (closes < 0 && cost > direct->cost && cost > through->cost) return;
     if (s->settled && is_contradicted(s->b, far)) return;
     offer(direct, cost, far, over, was_choice);
@@ -195,7 +208,9 @@ static void note_in(braid *b, uint32_t k, const former *was, bool settled) {
     if (!note(b, &c->in, &c->in_hash, c->in_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
         braid_up *u = up_of(b, k, p);
-        if (u->said == was->hash) u->said = c->in_hash;
+        if (u->said != was->hash) continue;
+        u->said = c->in_hash;
+        u->said_way = c->in.length > 1;
     }
 }
 
@@ -204,7 +219,9 @@ static void note_out(braid *b, uint32_t k, const former *was, bool settled) {
     if (!note(b, &c->out, &c->out_hash, c->out_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) {
         braid_down *d = down_of(b, k, n);
-        if (d->said == was->hash) d->said = c->out_hash;
+        if (d->said != was->hash) continue;
+        d->said = c->out_hash;
+        d->said_way = c->out.length > 1;
     }
 }
 

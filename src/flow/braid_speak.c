@@ -70,11 +70,12 @@ static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
 }
 
 // With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
-// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one.
+// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. In a mature
+// router twice as long.
 static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link) {
     if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
     int64_t cost = link < b->mean ? link : b->mean;
-    return u->news_since + b->r.config.lazy * (b->r.config.delay * cost / b->mean);
+    return u->news_since + b->r.config.lazy * (braid_mature(b) ? 2 : 1) * (b->r.config.delay * cost / b->mean);
 }
 
 static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
@@ -86,18 +87,30 @@ static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
     return true;
 }
 
-// A walk that gains nothing once it has paid for the link is no use at its other end: that hears of none.
+// My walk leads over the half at the other end of that arc, and there is no gain in going round: who is there takes no walk from it.
+static bool goes_back(const braid *b, const braid_label *label, router_half there, int64_t arc) {
+    int at = braid_mature(b) ? braid_find_half(label, there) : -1;
+    if (at <= 1) return at == 1;
+    return arc + b->r.config.slack + label->cost >= label->at[at];
+}
+
+// A walk that gains nothing once it has paid for the link, or less than what has settled at its other end, is no use there: that hears
+// of none. Nor does it hear of a cheaper one that goes back to it, unless what it has from me is a way, which may be no more.
 static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
     braid_up *u = up_of(b, k, slot);
-    int64_t link = link_cost(b, ROUTER_PREVIOUS, slot);
-    bool useless = !braid_shares(&b->r.config) && !b->worst && c->in.cost + link >= 0;
+    int64_t link = link_cost(b, ROUTER_PREVIOUS, slot), told = u->said == 0 ? 0 : u->said_cost;
+    bool plain = !braid_shares(&b->r.config) && !b->worst, back = goes_back(b, &c->in, router_out(to), link);
+    bool useless = (plain && c->in.cost + link >= u->floor) || (back && u->said_way);
     uint64_t word = useless ? 0 : c->in_hash;
-    if (u->said == word) u->news_since = BRAID_NEVER_SINCE;
-    if (u->said == word || in_may_wait(b, u, link, c->in.cost)) return false;
+    bool still = (useless && told + link >= u->floor) || (back && c->in.cost <= told);
+    bool knows = u->said == word || (still && !u->said_way);
+    if (knows) u->news_since = BRAID_NEVER_SINCE;
+    if (knows || in_may_wait(b, u, link, c->in.cost)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
     u->said = word;
     u->said_cost = c->in.cost;
+    u->said_way = !useless && c->in.length > 1;
     u->said_at = b->r.now;
     u->news_since = BRAID_NEVER_SINCE;
     return true;
@@ -157,16 +170,43 @@ static bool speak_to_previous(braid *b, uint32_t k) {
     return spoke;
 }
 
+static void post_out(braid *b, uint32_t k, uint32_t slot, bool useless) {
+    const braid_commodity *c = &b->commodity[k];
+    braid_down *d = down_of(b, k, slot);
+    post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
+    d->said = useless ? 0 : c->out_hash;
+    d->said_cost = c->out.cost;
+    d->said_way = !useless && c->out.length > 1;
+    if (!useless && c->out.length == 1) d->said_floor = c->out.cost;
+}
+
+// Whom I send nothing hears where my label settled, when that is lower than it knows by a link's mean cost: it need not tell me of what
+// is no cheaper than that.
+static bool tell_floor(braid *b, uint32_t k, uint32_t slot) {
+    const braid_label *label = &b->commodity[k].out;
+    if (b->worst || braid_shares(&b->r.config) || label->length != 1) return false;
+    if (label->cost >= down_of(b, k, slot)->said_floor - b->mean) return false;
+    post_out(b, k, slot, false);
+    return true;
+}
+
+static bool tell_out(braid *b, uint32_t k, uint32_t slot) {
+    const braid_commodity *c = &b->commodity[k];
+    braid_down *d = down_of(b, k, slot);
+    if (d->out <= 0) return tell_floor(b, k, slot);
+    router_half there = router_in(b->r.slot[ROUTER_NEXT][slot].peer);
+    bool back = goes_back(b, &c->out, there, -link_cost(b, ROUTER_NEXT, slot)), useless = back && d->said_way;
+    if (d->out - d->reserved <= 0 || d->said == (useless ? 0 : c->out_hash)) return false;
+    if (back && !d->said_way && c->out.cost <= (d->said == 0 ? 0 : d->said_cost)) return false;
+    post_out(b, k, slot, useless);
+    return true;
+}
+
 static bool speak_to_next(braid *b, uint32_t k) {
     bool spoke = false, rest = braid_labels_rest(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        braid_down *d = down_of(b, k, slot);
         spoke |= braid_bids_anew(b, k, slot);
-        if (rest) continue;
-        if (d->out - d->reserved <= 0 || d->said == b->commodity[k].out_hash) continue;
-        post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT);
-        d->said = b->commodity[k].out_hash;
-        spoke = true;
+        if (!rest) spoke |= tell_out(b, k, slot);
     }
     return spoke;
 }

@@ -535,7 +535,7 @@ static int64_t tells_of_a_way(int64_t age, int64_t steps) {
         int64_t now = (age + waited) * NET_DELAY;
         if (waited > 0 && waited <= steps && waited % 6 == 0) router_receive(r, now, &step);
         if (says(r, now, FIRST, ROUTER_LABEL).to != 0) return waited;
-        assert_true(router_deadline(r) <= now + 8 * NET_DELAY);  // it wakes by itself
+        assert_true(router_deadline(r) <= now + 2 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
     }
     return -1;
 }
@@ -612,14 +612,56 @@ static void test_a_contradicted_walk_is_not_taken(void **state) {
     }
 }
 
-// Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that.
+// Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that, and is
+// twice as long from an age of 120 delays on.
 static void test_labels_rest_in_repairs(void **state) {
     (void)state;
     assert_int_equal(tells_of_a_way(40, 0), 6);  // still being built
     assert_int_equal(tells_of_a_way(41, 0), 8 + 6);
     assert_int_equal(tells_of_a_way(100, 0), 8 + 6);
-    assert_int_equal(tells_of_a_way(100, 12), 12 + 8 + 6);
-    assert_int_equal(tells_of_a_way(100, 90), 40 + 6);
+    assert_int_equal(tells_of_a_way(90, 12), 12 + 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 12), 12 + 8 + 12);
+    assert_int_equal(tells_of_a_way(100, 90), 40 + 12);
+}
+
+// A relay of that age hears of a way home, and that FIRST, to whom that way comes, is at `first` there. True: it tells FIRST of it.
+static bool tells_of_a_way_back(int64_t age, int64_t first) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 4, .cost = -9 * LINK};
+    const router_half over[] = {router_in(BEHIND), router_out(SECOND), router_in(SECOND), router_out(FIRST)};
+    for (uint32_t i = 0; i < 4; i++) way.u.step[i] = (router_step){over[i], i < 3 ? way.cost : first};
+    router_receive(r, age * NET_DELAY, &way);
+    return label_said(r, age, age + 25).length == 6;
+}
+
+// FIRST is at -7 LINK over the relay. A router of 120 delays keeps that to itself if FIRST is there already; a gain it tells.
+static void test_a_way_back_is_not_told(void **state) {
+    (void)state;
+    assert_false(tells_of_a_way_back(150, -7 * LINK));
+    assert_true(tells_of_a_way_back(150, -7 * LINK + 1));
+    assert_true(tells_of_a_way_back(60, -7 * LINK));
+}
+
+// Whoever said where its label settled hears of cheaper ways only; and a relay says where its own settled to whom it sends nothing.
+static void test_settled_labels_are_told(void **state) {
+    (void)state;
+    for (int64_t cheaper = 0; cheaper < 2; cheaper++) {
+        _Alignas(16) static char memory[1 << 18];
+        router *r = lone_relay(1, memory, sizeof memory);
+        router_message settled = {.kind = ROUTER_LABEL, .from = FIRST, .to = HERE, .source = 1, .side = ROUTER_NEXT, .length = 1, .cost = -7 * LINK};
+        settled.u.step[0] = (router_step){router_out(FIRST), settled.cost};
+        router_receive(r, 100 * NET_DELAY, &settled);
+        router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2,
+                              .cost = -9 * LINK - cheaper};
+        way.u.step[0] = (router_step){router_in(BEHIND), way.cost};
+        way.u.step[1] = (router_step){router_out(SECOND), way.cost};
+        router_receive(r, 100 * NET_DELAY, &way);
+        assert_int_equal(label_said(r, 100, 125).length, cheaper ? 4 : 0);
+        router_message m = {0};
+        for (int64_t now = 125; now < 140 && m.to == 0; now++) m = says(r, now * NET_DELAY, BESIDE, ROUTER_LABEL);
+        assert_true(m.side == ROUTER_NEXT && m.length == 1 && m.cost == -8 * LINK - cheaper && m.u.step[0].half == router_out(HERE));
+    }
 }
 
 // How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `ways` ways in turn, of one every 21
@@ -709,6 +751,8 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_labels_settle),
         cmocka_unit_test(test_another_way_of_the_same_cost_is_told),
         cmocka_unit_test(test_a_contradicted_walk_is_not_taken),
+        cmocka_unit_test(test_a_way_back_is_not_told),
+        cmocka_unit_test(test_settled_labels_are_told),
         cmocka_unit_test(test_labels_rest_in_repairs),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
         cmocka_unit_test(test_without_news_nobody_tries_again),
