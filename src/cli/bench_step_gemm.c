@@ -112,8 +112,8 @@ static void operands_free(operands *o) {
     free(o->c);
 }
 
-static void time_shape(tensor_pool *pool, step_shape *s, const operands *o) {
-    tensor_gemm g = {.m = s->m, .n = s->n, .k = s->k, .c = o->c, .c_stride = s->n, .mode = GEMM_SET};
+static void time_shape(tensor_pool *pool, step_shape *s, const operands *o, bool fastest) {
+    tensor_gemm g = {.m = s->m, .n = s->n, .k = s->k, .c = o->c, .c_stride = s->n, .mode = GEMM_SET, .fastest = fastest};
     g.a = s->a_transposed ? tensor_transposed(o->a, s->m) : tensor_plain(o->a, s->k);
     g.b = s->b_transposed ? tensor_transposed(o->b, s->k) : tensor_plain(o->b, s->n);
     clockid_t clock = tensor_pool_threads(pool) == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
@@ -138,7 +138,7 @@ braid_err step_time_shapes(step_bench *b, braid_error *error) {
     for (uint32_t i = 0; i < b->shapes && !err; i++) {
         operands o = {0};
         if (operands_new(&o, &b->shape[i]))
-            time_shape(pool, &b->shape[i], &o);
+            time_shape(pool, &b->shape[i], &o, !b->reproducible);
         else
             err = braid_fail(error, BRAID_MEMORY, "no memory for the operands of a product; choose a smaller model");
         operands_free(&o);

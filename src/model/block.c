@@ -83,7 +83,8 @@ static block_step *add_forward(block_chain *c, const forward_job *job) {
                                   .c = job->y,
                                   .c_stride = l->out,
                                   .mode = job->residual || l->has_bias ? GEMM_ADD : GEMM_SET,
-                                  .more = l->has_bias ? NULL : job->residual};
+                                  .more = l->has_bias ? NULL : job->residual,
+                                  .fastest = s->shape.fastest};
     step->rows = (tensor_gemm_rows){.context = job};
     if (job->norm || l->has_bias) step->rows.before = forward_before;
     if (job->act) step->rows.after = forward_after;
@@ -99,7 +100,8 @@ static block_step *add_input_gradient(block_chain *c, const layout_linear *l, co
                                   .a = tensor_plain(dy, l->out),
                                   .b = linear_weight(c->s, l, false),
                                   .c = dx,
-                                  .c_stride = l->in};
+                                  .c_stride = l->in,
+                                  .fastest = c->s->shape.fastest};
     return step;
 }
 

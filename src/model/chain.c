@@ -6,7 +6,6 @@
 #include "tensor/sizes.h"
 
 enum {
-    CHAIN_ROWS = 64,
     SEQUENCES_PER_THREAD = 4,  // fewer, and threads would wait long for the last
     NORM_ROWS = 32,            // of a sequence, whose gradients of a norm's weights are summed first
 };
@@ -67,7 +66,7 @@ static void attend(const block_step *step, size_t sequence) {
         tensor_attention_input_gradient_one(&step->attention, sequence, step->qkv, step->out, step->d_out);
 }
 
-// Rows [from, from + count) of a sequence; `from` is a multiple of CHAIN_ROWS.
+// Rows [from, from + count) of a sequence; `from` is a multiple of NORM_ROWS.
 static void step_rows(const stage *s, const block_step *step, size_t sequence, size_t from, size_t count) {
     size_t piece = sequence * (s->norm_pieces / s->shape.sequences) + from / NORM_ROWS;
     if (step->kind == STEP_PRODUCT)
@@ -78,7 +77,7 @@ static void step_rows(const stage *s, const block_step *step, size_t sequence, s
 
 static void sequence_task(void *context, size_t sequence) {
     const block_chain *c = context;
-    size_t tokens = c->s->shape.tokens;
+    size_t tokens = c->s->shape.tokens, at_once = tensor_gemm_group(c->s->shape.fastest);
     for (uint32_t i = 0, end; i < c->steps; i = end) {
         end = i + 1;
         if (needs_sequence(&c->step[i])) {
@@ -86,9 +85,9 @@ static void sequence_task(void *context, size_t sequence) {
             continue;
         }
         while (end < c->steps && !needs_sequence(&c->step[end])) end++;
-        for (size_t from = 0; from < tokens; from += CHAIN_ROWS)
+        for (size_t from = 0; from < tokens; from += at_once)
             for (uint32_t k = i; k < end; k++)
-                step_rows(c->s, &c->step[k], sequence, from, size_least(CHAIN_ROWS, tokens - from));
+                step_rows(c->s, &c->step[k], sequence, from, size_least(at_once, tokens - from));
     }
 }
 

@@ -61,7 +61,8 @@ static const float *weight_of(const stage *s, const tensor_loss_tile *t) {
 static void tile_logits(const head_rows *h, const tensor_loss_tile *t) {
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->rows, t->cols, dim, tensor_plain(input_of(h), dim),
-                                    tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET, NULL});
+                                    tensor_transposed(weight_of(h->s, t), dim), t->logits, t->cols, GEMM_SET, NULL,
+                                    h->s->shape.fastest});
 }
 
 // From the tile's exponentials: what these rows add to the gradient of the head's rows.
@@ -69,7 +70,7 @@ static void tile_weight_gradient(const head_rows *h, const tensor_loss_tile *t, 
     size_t dim = h->s->config.dim;
     tensor_gemm_tile(&(tensor_gemm){t->cols, dim, t->rows, tensor_transposed(t->logits, t->cols),
                                     tensor_plain(input_of(h), dim), gradient, dim, h->first == 0 ? GEMM_SET : GEMM_ADD,
-                                    NULL});
+                                    NULL, h->s->shape.fastest});
 }
 
 static void logits_task(void *context, size_t index) {
@@ -93,7 +94,7 @@ static void gradient_task(void *context, size_t group) {
         if (h->v->d_head) tile_weight_gradient(h, &t, h->v->d_head + t.first * dim);
         tensor_gemm_tile(&(tensor_gemm){t.rows, dim, t.cols, tensor_plain(t.logits, t.cols),
                                         tensor_plain(weight_of(s, &t), dim), d_input, dim,
-                                        tile == from ? GEMM_SET : GEMM_ADD, NULL});
+                                        tile == from ? GEMM_SET : GEMM_ADD, NULL, s->shape.fastest});
     }
 }
 

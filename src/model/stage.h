@@ -33,6 +33,7 @@ typedef struct stage_shape {
     bool ends;                        // stage 0: embedding, final norm, head, loss
     uint32_t sequences, tokens;       // of one microbatch
     bool recompute;                   // keep only the input, compute the rest again before the input gradient
+    bool fastest;                     // products by what this processor does best: their bits may be of its own (tensor/gemm.h)
 } stage_shape;
 
 typedef struct stage stage;

@@ -109,7 +109,7 @@ static void linear_tile(const tiles_job *job, const gradient_tile *t, float *gra
                       : t->source == SOURCE_O  ? m.middle
                       : t->source == SOURCE_UP ? m.up
                                                : m.x;
-    tensor_gemm g = {.m = t->last - t->first, .k = s->rows, .c = gradient};
+    tensor_gemm g = {.m = t->last - t->first, .k = s->rows, .c = gradient, .fastest = s->shape.fastest};
     if (l->conv1d) {
         g.a = tensor_transposed(x + t->first, l->in);
         g.b = tensor_plain(dy, l->out);

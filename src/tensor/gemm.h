@@ -1,4 +1,5 @@
-// Matrix products whose bits depend on values and on k alone (docs/protocol.md, arithmetic, 5).
+// Matrix products whose bits depend on values and on k alone (docs/protocol.md, arithmetic, 5), and are the same on all processors that fuse
+// multiply-adds, unless `fastest`.
 #ifndef BRAID_TENSOR_GEMM_H
 #define BRAID_TENSOR_GEMM_H
 
@@ -29,6 +30,7 @@ typedef struct tensor_gemm {
     size_t c_stride;
     tensor_gemm_mode mode;
     const float *more;  // GEMM_ADD: what is added to instead of c; NULL: c
+    bool fastest;       // by what this processor does best: as precise, but the bits may be of its own
 } tensor_gemm;
 
 // Over the pool's threads.
@@ -50,16 +52,18 @@ typedef struct tensor_gemm_rows {
 // The same product: b is packed once for all threads, and c made some rows after others. Not so when b is so large that packed
 // it would not stay in a cache: then as tensor_gemm_run, all of `before` before it and all of `after` after it.
 void tensor_gemm_run_rows(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows);
-// 0 when b is so large.
+// For any kind of product. 0 when b is so large.
 size_t tensor_gemm_packed(size_t n, size_t k);
 // The two halves of it, for whoever does more between: packs g->b into rows->packed, where tensor_gemm_packed is not 0; then
-// rows [first, first + count) on the calling thread, which takes 100 KB of its stack.
+// rows [first, first + count) on the calling thread, which takes 200 KB of its stack.
 void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows);
 void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count);
-// On the calling thread: the same bits. Takes 700 KB of its stack.
+// How many rows that best gets at once; a multiple of 64.
+size_t tensor_gemm_group(bool fastest);
+// On the calling thread: the same bits. Takes 900 KB of its stack.
 void tensor_gemm_tile(const tensor_gemm *g);
 // The kernels that this processor gets, for people and for the name of a kernel class.
-const char *tensor_gemm_name(void);
+const char *tensor_gemm_name(bool fastest);
 
 // Keeps the calling thread's core at nothing but fused multiply-adds for some milliseconds and returns how many operations
 // that were (two each), for who times it. `sink` gets a value that depends on all of them.

@@ -437,7 +437,8 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
                          .ends = number == 0,
                          .sequences = run->sequences,
                          .tokens = run->tokens,
-                         .recompute = run->recompute};
+                         .recompute = run->recompute,
+                         .fastest = !run->recipe.reproducible};
 }
 
 void run_solo_shape(const run_config *run, stage_shape *out) {
@@ -445,5 +446,6 @@ void run_solo_shape(const run_config *run, stage_shape *out) {
                          .ends = true,
                          .sequences = run->sequences,
                          .tokens = run->tokens,
-                         .recompute = run->recompute};
+                         .recompute = run->recompute,
+                         .fastest = !run->recipe.reproducible};
 }

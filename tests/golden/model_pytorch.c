@@ -130,7 +130,7 @@ static void check_logits(const fixture *f, const float *parameters, const int32_
     free(found);
 }
 
-static void check_fixture(const char *name, bool recompute) {
+static void check_fixture(const char *name, bool recompute, bool fastest) {
     fixture f;
     fixture_read(name, &f);
     stage_shape shape = {.layer_begin = 0,
@@ -138,7 +138,8 @@ static void check_fixture(const char *name, bool recompute) {
                          .ends = true,
                          .sequences = f.header.sequences,
                          .tokens = f.header.tokens,
-                         .recompute = recompute};
+                         .recompute = recompute,
+                         .fastest = fastest};
     braid_error error;
     tensor_pool *pool;
     stage *s;
@@ -186,8 +187,7 @@ static void check_fixture(const char *name, bool recompute) {
 }
 
 static void test_fixture(void **state) {
-    check_fixture(*state, false);
-    check_fixture(*state, true);
+    for (int i = 0; i < 4; i++) check_fixture(*state, i & 1, i & 2);
 }
 
 #define FIXTURE(file) \

@@ -122,7 +122,7 @@ static inline double weighted_sum(const double *x, const double *weights, size_t
 static inline int kernel_setup(void **state) {
     (void)state;
     numbers.state = seed;
-    print_message("products by %s, seed %llu\n", tensor_gemm_name(), (unsigned long long)seed);
+    print_message("products by %s, seed %llu\n", tensor_gemm_name(false), (unsigned long long)seed);
     return tensor_pool_new(1, &pools[0], NULL) || tensor_pool_new(3, &pools[1], NULL);
 }
 

@@ -30,6 +30,7 @@ typedef struct part {
 typedef struct swarm {
     model_config config;
     uint32_t sequences, tokens;
+    bool fastest;
     size_t rows, parameters;
     size_t *start;  // of each canonical tensor in the whole model
     uint32_t parts;
@@ -48,7 +49,8 @@ static void part_new(swarm *w, part *p, uint32_t begin, uint32_t end, bool ends,
                          .ends = ends,
                          .sequences = w->sequences,
                          .tokens = w->tokens,
-                         .recompute = recompute};
+                         .recompute = recompute,
+                         .fastest = w->fastest};
     braid_error error;
     if (stage_new(&w->config, &shape, pool, &p->s, &error)) fail_msg("%s", error.text);
     p->weights = floats_new(stage_parameters(p->s));
@@ -183,9 +185,9 @@ static void whole_model(swarm *w, outcome *o) {
     tensor_pool_free(pool);
 }
 
-static void check_splits(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts,
-                         uint32_t count) {
-    swarm w = {.config = *config, .sequences = sequences, .tokens = tokens, .rows = (size_t)sequences * tokens};
+static void check_splits_of(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts, uint32_t count,
+                            bool fastest) {
+    swarm w = {.config = *config, .sequences = sequences, .tokens = tokens, .rows = (size_t)sequences * tokens, .fastest = fastest};
     outcome whole, found;
     whole_model(&w, &whole);
     for (unsigned threads = 1; threads <= 3; threads++) {
@@ -194,7 +196,7 @@ static void check_splits(const model_config *config, uint32_t sequences, uint32_
         for (uint32_t i = 0; i < 2 * count; i++) {
             char what[80];
             bool recompute = i % 2 == 1;
-            snprintf(what, sizeof what, "cuts %x, %u threads, recompute %d", cuts[i / 2], threads, recompute);
+            snprintf(what, sizeof what, "cuts %x, %u threads, recompute %d, fastest %d", cuts[i / 2], threads, recompute, fastest);
             swarm_new(&w, cuts[i / 2], recompute, pool);
             swarm_run(&w, &found);
             expect_same(&w, &whole, &found, what);
@@ -205,6 +207,10 @@ static void check_splits(const model_config *config, uint32_t sequences, uint32_
     }
     outcome_free(&whole);
     free(w.start);
+}
+
+static void check_splits(const model_config *config, uint32_t sequences, uint32_t tokens, const uint32_t *cuts, uint32_t count) {
+    for (int fastest = 0; fastest < 2; fastest++) check_splits_of(config, sequences, tokens, cuts, count, fastest);
 }
 
 static const uint32_t every_cut[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

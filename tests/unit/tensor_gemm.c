@@ -1,65 +1,15 @@
 // Every kernel of the matrix product against its definition (gemm_kernels.h), bit for bit, and against fp64: at all sizes from
 // 1 to 70, both transposes, both modes, strides wider than rows; at sizes that are cut into blocks; on any number of threads.
-#include "base/rng.h"
+#include "product_case.h"
 #include "tensor/cpu/gemm_kernels.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+enum { SMALL = 70, POOLS = 2 };
 
-enum { SMALL = 70, GAP = 5, FORMS = 8, POOLS = 2 };
-
-static const float untouched = 12345.678f;
-static const uint64_t seed = 20250401;
-static rng numbers;
 static tensor_pool *pools[POOLS];
-
-typedef struct product {
-    tensor_gemm g;
-    float *a, *b, *c;  // c as it was
-    size_t c_floats;
-} product;
-
-static float *random_floats(size_t count) {
-    float *values = malloc(count * sizeof *values);
-    assert_non_null(values);
-    for (size_t i = 0; i < count; i++) values[i] = (float)(2 * rng_unit(&numbers) - 1);
-    return values;
-}
-
-static tensor_matrix random_matrix(bool transposed, size_t rows, size_t cols, float **memory) {
-    size_t across = transposed ? rows : cols, down = transposed ? cols : rows, stride = across + GAP;
-    // No more than is needed: a sanitizer notices whoever reads past the last element.
-    *memory = random_floats((down - 1) * stride + across);
-    return (tensor_matrix){*memory, stride, transposed};
-}
-
-// form: bits for a transposed, b transposed, added.
-static product product_new(size_t m, size_t n, size_t k, int form) {
-    product p = {.g = {.m = m, .n = n, .k = k, .c_stride = n + GAP, .mode = form & 4 ? GEMM_ADD : GEMM_SET}};
-    p.g.a = random_matrix(form & 1, m, k, &p.a);
-    p.g.b = random_matrix(form & 2, k, n, &p.b);
-    p.c_floats = (m - 1) * p.g.c_stride + n + GAP;
-    p.c = malloc(p.c_floats * sizeof *p.c);
-    assert_non_null(p.c);
-    for (size_t i = 0; i < p.c_floats; i++) p.c[i] = i % p.g.c_stride < n ? (float)rng_unit(&numbers) : untouched;
-    return p;
-}
-
-static void product_free(product *p) {
-    free(p->a);
-    free(p->b);
-    free(p->c);
-}
-
-static float element(const tensor_matrix *m, size_t row, size_t col) {
-    return m->transposed ? m->at[col * m->stride + row] : m->at[row * m->stride + col];
-}
 
 typedef struct expected {
     float bits;            // by the definition
@@ -91,16 +41,6 @@ static expected expect(const product *p, size_t row, size_t col) {
 static double bound_of(const tensor_gemm *g, const expected *e) {
     size_t depth = g->k > 0 ? gemm_depth(g->k) : 1;
     return (double)(2 * depth + g->k / depth + 2) * 0x1p-24 * e->weight;
-}
-
-// Makes c of p->c, or beside it, with that as what is added.
-static float *begin_c(tensor_gemm *g, const product *p, bool beside) {
-    float *c = malloc(p->c_floats * sizeof *c);
-    assert_non_null(c);
-    for (size_t i = 0; i < p->c_floats; i++) c[i] = beside ? untouched : p->c[i];
-    g->c = c;
-    g->more = beside ? p->c : NULL;
-    return c;
 }
 
 static float *run_by(const gemm_kernels *kernels, const product *p) {
@@ -281,7 +221,7 @@ static void never_called(const void *context, size_t first, size_t count) {
 static void test_no_rows(void **state) {
     (void)state;
     product p = product_new(1, 20, 30, 0);
-    float *c = begin_c(&p.g, &p, false), packed[32 * 30];
+    float *c = begin_c(&p.g, &p, false), packed[32 * 32 * 3 / 2];
     assert_int_equal(tensor_gemm_packed(p.g.n, p.g.k), sizeof packed / sizeof *packed);
     tensor_gemm_rows rows = {.before = never_called, .after = never_called, .packed = packed};
     p.g.m = 0;
@@ -312,7 +252,7 @@ static void test_bad_numbers(void **state) {
 static int setup(void **state) {
     (void)state;
     numbers = (rng){seed};
-    print_message("products by %s, seed %llu\n", tensor_gemm_name(), (unsigned long long)seed);
+    print_message("products by %s, seed %llu\n", tensor_gemm_name(false), (unsigned long long)seed);
     return tensor_pool_new(1, &pools[0], NULL) || tensor_pool_new(3, &pools[1], NULL);
 }
 

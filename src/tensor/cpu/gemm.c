@@ -5,6 +5,7 @@
 #include "tensor/gemm.h"
 
 #include "tensor/cpu/gemm_kernels.h"
+#include "tensor/cpu/gemm_split.h"
 #include "tensor/sizes.h"
 
 #include <string.h>
@@ -232,16 +233,9 @@ static void multiply_block(tile *t) {
     }
 }
 
-// What the block of k that begins at `first` is added to.
-static const float *added_to(const tensor_gemm *g, size_t first) {
-    if (first > 0) return g->c;
-    if (g->mode == GEMM_SET) return NULL;
-    return g->more ? g->more : g->c;
-}
-
 // The sum of no products.
 static void set_empty(const tensor_gemm *g) {
-    const float *from = added_to(g, 0);
+    const float *from = gemm_added_to(g, 0);
     for (size_t i = 0; from != g->c && i < g->m; i++) {
         float *row = g->c + i * g->c_stride;
         if (from)
@@ -264,7 +258,7 @@ void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
                 .kernels = kernels, .g = g, .first = first, .depth = size_least(depth, g->k - first), .a = a, .b = b};
             t.col = col;
             t.cols = size_least(most, g->n - col);
-            t.add = added_to(g, first);
+            t.add = gemm_added_to(g, first);
             multiply_block(&t);
         }
 }
@@ -275,9 +269,17 @@ const gemm_kernels *gemm_kernels_here(void) {
     return gemm_kernels_all[i];
 }
 
-void tensor_gemm_tile(const tensor_gemm *g) { gemm_tile_by(gemm_kernels_here(), g); }
+void tensor_gemm_tile(const tensor_gemm *g) {
+    if (gemm_splits(g))
+        split_tile_by(split_kernels_here(), g);
+    else
+        gemm_tile_by(gemm_kernels_here(), g);
+}
 
-const char *tensor_gemm_name(void) { return gemm_kernels_here()->name; }
+const char *tensor_gemm_name(bool fastest) {
+    const split_kernels *split = fastest ? split_kernels_here() : NULL;
+    return split ? split->name : gemm_kernels_here()->name;
+}
 
 // --- by rows
 
@@ -293,8 +295,8 @@ typedef struct rows_job {
 static size_t wide_of(size_t n) { return size_up(n, PANEL_STEP); }
 
 size_t tensor_gemm_packed(size_t n, size_t k) {
-    size_t floats = wide_of(n) * k;
-    return floats > PACKED_MOST ? 0 : floats;
+    size_t floats = wide_of(n) * k, split = split_packed(n, k);
+    return floats > PACKED_MOST ? 0 : floats > split ? floats : split;
 }
 
 // The block of k that begins at `first`, with all columns.
@@ -302,8 +304,13 @@ static tile rows_tile(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t
     tile t = {.kernels = gemm_kernels_here(), .g = g, .first = first, .cols = g->n};
     t.depth = size_least(gemm_depth(g->k), g->k - first);
     t.b = rows->packed + first * wide_of(g->n);
-    t.add = added_to(g, first);
+    t.add = gemm_added_to(g, first);
     return t;
+}
+
+static void rows_split_task(void *context, size_t index) {
+    const rows_job *job = context;
+    split_pack(split_kernels_here(), job->g, job->rows->packed, index);
 }
 
 // Panels that begin in some of the columns of a block of k.
@@ -325,7 +332,10 @@ static void rows_pack_task(void *context, size_t index) {
 
 void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm_rows *rows) {
     rows_job job = {.g = g, .rows = rows, .packs_across = size_pieces(g->n, PACK_COLS)};
-    if (g->k > 0) tensor_pool_run(pool, size_pieces(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
+    if (gemm_splits(g))
+        tensor_pool_run(pool, split_pack_tasks(g), rows_split_task, &job);
+    else if (g->k > 0)
+        tensor_pool_run(pool, size_pieces(g->k, gemm_depth(g->k)) * job.packs_across, rows_pack_task, &job);
 }
 
 // Packed, b lies in order, and the processor sees it coming; what is wanted `soon` is fetched instead.
@@ -344,7 +354,7 @@ static void multiply_group(tile *t, const tensor_gemm_rows *rows) {
     }
 }
 
-void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
+static void some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
     _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST];
     for (size_t row = first; row < first + count; row += GROUP_ROWS) {
         size_t here = size_least(GROUP_ROWS, first + count - row);
@@ -359,6 +369,15 @@ void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, s
         if (rows->after) rows->after(rows->context, row, here);
     }
 }
+
+void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
+    if (gemm_splits(g))
+        split_some_rows(split_kernels_here(), g, rows, first, count);
+    else
+        some_rows(g, rows, first, count);
+}
+
+size_t tensor_gemm_group(bool fastest) { return fastest && split_kernels_here() ? (size_t)SPLIT_GROUP : (size_t)GROUP_ROWS; }
 
 static void rows_task(void *context, size_t index) {
     const rows_job *job = context;

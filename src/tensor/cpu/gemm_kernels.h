@@ -71,6 +71,13 @@ static inline size_t gemm_panel_steps(size_t left) {
 // The fastest that this processor can run.
 const gemm_kernels *gemm_kernels_here(void);
 
+// What the block of k that begins at `first` is added to; NULL: nothing.
+static inline const float *gemm_added_to(const tensor_gemm *g, size_t first) {
+    if (first > 0) return g->c;
+    if (g->mode == GEMM_SET) return NULL;
+    return g->more ? g->more : g->c;
+}
+
 // tensor_gemm_tile by these kernels.
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g);
 

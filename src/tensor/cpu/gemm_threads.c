@@ -6,7 +6,6 @@
 
 typedef struct gemm_cut {
     const tensor_gemm *g;
-    const gemm_kernels *kernels;
     size_t rows, cols;  // of a tile
     size_t tiles_across;
 } gemm_cut;
@@ -25,12 +24,12 @@ static void gemm_task(void *context, size_t index) {
     part.b.at += g->b.transposed ? col * g->b.stride : col;
     part.c += row * g->c_stride + col;
     if (g->more) part.more += row * g->c_stride + col;
-    gemm_tile_by(cut->kernels, &part);
+    tensor_gemm_tile(&part);
 }
 
 void tensor_gemm_run(tensor_pool *pool, const tensor_gemm *g) {
     if (g->m == 0 || g->n == 0) return;
-    gemm_cut cut = {g, gemm_kernels_here(), g->m, g->n, 1};
+    gemm_cut cut = {g, g->m, g->n, 1};
     size_t threads = tensor_pool_threads(pool), tiles = 1;
     if (threads > 1) {
         cut.cols = size_even(g->n, TILE_COLS, PANEL_COLS);

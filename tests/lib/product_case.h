@@ -1,0 +1,72 @@
+// What tests of products share: a random product whose arrays are no larger than they must be.
+#ifndef BRAID_TESTS_PRODUCT_CASE_H
+#define BRAID_TESTS_PRODUCT_CASE_H
+
+#include "base/rng.h"
+#include "tensor/gemm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { GAP = 5, FORMS = 8 };
+
+static const float untouched = 12345.678f;
+static const uint64_t seed = 20250401;
+static rng numbers;
+
+typedef struct product {
+    tensor_gemm g;
+    float *a, *b, *c;  // c as it was
+    size_t c_floats;
+} product;
+
+static inline float *random_floats(size_t count) {
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) values[i] = (float)(2 * rng_unit(&numbers) - 1);
+    return values;
+}
+
+static inline tensor_matrix random_matrix(bool transposed, size_t rows, size_t cols, float **memory) {
+    size_t across = transposed ? rows : cols, down = transposed ? cols : rows, stride = across + GAP;
+    // No more than is needed: a sanitizer notices whoever reads past the last element.
+    *memory = random_floats((down - 1) * stride + across);
+    return (tensor_matrix){*memory, stride, transposed};
+}
+
+// form: bits for a transposed, b transposed, added.
+static inline product product_new(size_t m, size_t n, size_t k, int form) {
+    product p = {.g = {.m = m, .n = n, .k = k, .c_stride = n + GAP, .mode = form & 4 ? GEMM_ADD : GEMM_SET}};
+    p.g.a = random_matrix(form & 1, m, k, &p.a);
+    p.g.b = random_matrix(form & 2, k, n, &p.b);
+    p.c_floats = (m - 1) * p.g.c_stride + n + GAP;
+    p.c = malloc(p.c_floats * sizeof *p.c);
+    assert_non_null(p.c);
+    for (size_t i = 0; i < p.c_floats; i++) p.c[i] = i % p.g.c_stride < n ? (float)rng_unit(&numbers) : untouched;
+    return p;
+}
+
+static inline void product_free(product *p) {
+    free(p->a);
+    free(p->b);
+    free(p->c);
+}
+
+static inline float element(const tensor_matrix *m, size_t row, size_t col) {
+    return m->transposed ? m->at[col * m->stride + row] : m->at[row * m->stride + col];
+}
+
+// Makes c of p->c, or beside it, with that as what is added.
+static inline float *begin_c(tensor_gemm *g, const product *p, bool beside) {
+    float *c = malloc(p->c_floats * sizeof *c);
+    assert_non_null(c);
+    for (size_t i = 0; i < p->c_floats; i++) c[i] = beside ? untouched : p->c[i];
+    g->c = c;
+    g->more = beside ? p->c : NULL;
+    return c;
+}
+
+#endif
