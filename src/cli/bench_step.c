@@ -115,7 +115,8 @@ static void describe_run(const step_bench *b, run_config *run) {
                         .microbatches = 1,
                         .sequences = m->sequences,
                         .tokens = m->tokens,
-                        .recompute = b->recompute};
+                        .recompute = b->recompute,
+                        .products = b->fastest ? RUN_PRODUCTS_FASTEST : RUN_PRODUCTS_COMMON};
     snprintf(run->name, sizeof run->name, "%s", m->name);
     run->blocks[0] = m->model.layers;
     run->recipe = (train_recipe){.iterations = b->warmup + b->reps,
@@ -162,9 +163,17 @@ static bool choose_model(step_bench *b, const char *name) {
     return b->model != NULL;
 }
 
-static int run_bench(step_bench *b, const char *model) {
+static bool choose_products(step_bench *b, const char *name) {
+    bool common = strcmp(name, "common") == 0, fastest = strcmp(name, "fastest") == 0;
+    b->fastest = *name ? fastest : !b->reproducible;
+    if (!*name || common || fastest) return true;
+    cli_complain(CLI_USAGE, "bench step", "--products is 'common' or 'fastest', not '%.64s'", name);
+    return false;
+}
+
+static int run_bench(step_bench *b, const char *model, const char *products) {
     braid_error error = {0};
-    if (!choose_model(b, model)) return CLI_USAGE;
+    if (!choose_model(b, model) || !choose_products(b, products)) return CLI_USAGE;
     if (measure(b, &error)) return cli_complain(CLI_FAILED, "bench step", "%s", error.text);
     if (step_print(b) && fflush(stdout) == 0) return CLI_OK;
     return cli_complain(CLI_FAILED, "bench step", "cannot write the results");
@@ -172,13 +181,15 @@ static int run_bench(step_bench *b, const char *model) {
 
 int bench_step(int argc, char **argv) {
     static step_bench b = {.threads = 1, .reps = 7, .warmup = 2, .shapes_wanted = true};
-    const char *model = "llama-15m";
+    const char *model = "llama-15m", *products = "";
     option table[] = {
         {"model", OPTION_TEXT, &model, .unit = "NAME", .help = "gpt2-124m, llama-15m, llama-4.9m or llama-1.2m"},
         {"threads", OPTION_COUNT, &b.threads, .help = "threads that compute", .min = 1, .max = 1024},
         {"reps", OPTION_COUNT, &b.reps, .help = "steps that are timed", .min = 1, .max = STEP_MAX_REPS},
         {"warmup", OPTION_COUNT, &b.warmup, .help = "steps before them", .max = 1000},
         {"reproducible", OPTION_SWITCH, &b.reproducible, .help = "exact sums of gradients, instead of fp32"},
+        {"products", OPTION_TEXT, &products, .unit = "WHICH",
+         .help = "common: with the bits of all processors; fastest: as this one does best (default: as a run does, common with --reproducible)"},
         {"recompute", OPTION_SWITCH, &b.recompute, .help = "keeps only the input of a microbatch"},
         {"shapes", OPTION_SWITCH, &b.shapes_wanted, .help = "times each matrix product by itself, too"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object"},
@@ -190,7 +201,7 @@ int bench_step(int argc, char **argv) {
                  .count = sizeof table / sizeof *table};
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
-    code = run_bench(&b, model);
+    code = run_bench(&b, model, products);
     options_close(&o);
     return code;
 }

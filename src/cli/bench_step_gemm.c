@@ -138,7 +138,7 @@ braid_err step_time_shapes(step_bench *b, braid_error *error) {
     for (uint32_t i = 0; i < b->shapes && !err; i++) {
         operands o = {0};
         if (operands_new(&o, &b->shape[i]))
-            time_shape(pool, &b->shape[i], &o, !b->reproducible);
+            time_shape(pool, &b->shape[i], &o, b->fastest);
         else
             err = braid_fail(error, BRAID_MEMORY, "no memory for the operands of a product; choose a smaller model");
         operands_free(&o);

@@ -38,7 +38,7 @@ typedef struct step_shape {
 typedef struct step_bench {
     const step_model *model;
     uint64_t threads, reps, warmup;
-    bool reproducible, recompute, shapes_wanted, json;
+    bool reproducible, fastest, recompute, shapes_wanted, json;
     // measured
     double seconds[STEP_MAX_REPS];    // of each step
     double processor[STEP_MAX_REPS];  // seconds of all threads

@@ -71,7 +71,7 @@ static void print_text(const step_bench *b, const step_loop *loops) {
     double seconds = median_seconds(b);
     printf("%s, %u x %u tokens, %llu thread%s, %s sums, products by %s\n", b->model->name, b->model->sequences,
            b->model->tokens, (unsigned long long)b->threads, b->threads == 1 ? "" : "s",
-           b->reproducible ? "exact" : "fp32", tensor_gemm_name(!b->reproducible));
+           b->reproducible ? "exact" : "fp32", tensor_gemm_name(b->fastest));
     printf("%.0f tokens/s, %.2f ms a step (median of %u), %.1f GFLOP/s: %.1f%% of the peak of %.1f; %.0f MiB at most\n",
            tokens_of(b) / seconds, seconds * 1e3, b->steps, step_operations(b) / seconds * 1e-9,
            100 * peak_share(b, b->seconds, b->threads), median_peak(b) * 1e-9 * (double)b->threads,
@@ -120,7 +120,7 @@ static bool print_json(const step_bench *b, const step_loop *loops) {
     json_out_string(&o, "model", b->model->name);
     json_out_u64(&o, "threads", b->threads);
     json_out_bool(&o, "reproducible", b->reproducible);
-    json_out_string(&o, "gemm", tensor_gemm_name(!b->reproducible));
+    json_out_string(&o, "gemm", tensor_gemm_name(b->fastest));
     json_out_u64(&o, "steps", b->steps);
     json_out_double(&o, "seconds", seconds);
     json_out_double(&o, "processor_seconds", median_of(b->processor, b->steps));

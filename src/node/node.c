@@ -193,7 +193,8 @@ static braid_err announce_run(node *n, braid_error *error) {
 
 // In a reproducible run all kernels must give the same bits.
 braid_err node_try_kernels(node *n, braid_error *error) {
-    return n->run.recipe.reproducible ? kernel_class_of(&n->run.model, &n->kernels, error) : BRAID_OK;
+    const run_config *run = &n->run;
+    return run->recipe.reproducible ? kernel_class_of(&run->model, run_multiplies_fastest(run), &n->kernels, error) : BRAID_OK;
 }
 
 braid_err node_begin(node *n, braid_error *error) {

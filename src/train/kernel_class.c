@@ -33,13 +33,13 @@ static void narrow(model_config *model) {
 
 static void *reserve(size_t bytes) { return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
 
-static braid_err trial_open(trial *t, const model_config *model, tensor_pool *pool, braid_error *error) {
+static braid_err trial_open(trial *t, const model_config *model, bool fastest, tensor_pool *pool, braid_error *error) {
     t->model = *model;
     t->model.layers = 1;
     narrow(&t->model);
     t->model.vocab = smaller(model->vocab, CLASS_VOCABULARY);
     t->model.context = t->tokens = smaller(model->context, CLASS_TOKENS);
-    stage_shape shape = {.layer_end = 1, .ends = true, .sequences = 1, .tokens = t->tokens};
+    stage_shape shape = {.layer_end = 1, .ends = true, .sequences = 1, .tokens = t->tokens, .fastest = fastest};
     braid_err err = stage_new(&t->model, &shape, pool, &t->stage, error);
     if (err) return err;
     size_t parameters = stage_parameters(t->stage) * sizeof(float),
@@ -91,11 +91,11 @@ static braid_hash trial_run(trial *t) {
     return sha256_final(&hash);
 }
 
-braid_err kernel_class_of(const model_config *model, braid_hash *out, braid_error *error) {
+braid_err kernel_class_of(const model_config *model, bool fastest, braid_hash *out, braid_error *error) {
     tensor_pool *pool = NULL;
     trial t = {0};
     braid_err err = tensor_pool_new(1, &pool, error);
-    if (!err) err = trial_open(&t, model, pool, error);
+    if (!err) err = trial_open(&t, model, fastest, pool, error);
     if (!err) *out = trial_run(&t);
     trial_close(&t);
     if (pool) tensor_pool_free(pool);

@@ -9,7 +9,7 @@
 
 // SHA-256 of the results of forward, loss, input gradient and weight gradients of one sequence through one block of this
 // model, between its ends (a long vocabulary or context is cut). Computed on the calling thread; needs the memory of that
-// block twice.
-braid_err kernel_class_of(const model_config *model, braid_hash *out, braid_error *error);
+// block twice. `fastest`: of products by what this processor does best (tensor/gemm.h).
+braid_err kernel_class_of(const model_config *model, bool fastest, braid_hash *out, braid_error *error);
 
 #endif

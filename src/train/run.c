@@ -146,6 +146,10 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         code = read_choice(r, node, name, run_batch_names, &choice);
         if (code == BRAID_OK) *(bool *)place = choice == 1;
         return code;
+    case FIELD_PRODUCTS:
+        code = yaml_read_choice(r->file, node, name, run_product_names, RUN_PRODUCTS - 1, &choice, r->error);
+        if (code == BRAID_OK) *(run_products *)place = (run_products)(choice + 1);
+        return code;
     case FIELD_ROUTING:
         code = yaml_read_choice(r->file, node, name, run_routing_names, RUN_ROUTINGS, &choice, r->error);
         if (code == BRAID_OK) *(run_routing *)place = (run_routing)choice;
@@ -428,6 +432,10 @@ braid_err run_config_from_description(const char *text, size_t length, run_confi
 
 // ---- shapes ----
 
+bool run_multiplies_fastest(const run_config *run) {
+    return run->products == RUN_PRODUCTS_BY_MODE ? !run->recipe.reproducible : run->products == RUN_PRODUCTS_FASTEST;
+}
+
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
     BRAID_ASSERT(number < run->stages);
     uint32_t begin = 0;
@@ -438,7 +446,7 @@ void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
-                         .fastest = !run->recipe.reproducible};
+                         .fastest = run_multiplies_fastest(run)};
 }
 
 void run_solo_shape(const run_config *run, stage_shape *out) {
@@ -447,5 +455,5 @@ void run_solo_shape(const run_config *run, stage_shape *out) {
                          .sequences = run->sequences,
                          .tokens = run->tokens,
                          .recompute = run->recompute,
-                         .fastest = !run->recipe.reproducible};
+                         .fastest = run_multiplies_fastest(run)};
 }

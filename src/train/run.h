@@ -21,6 +21,10 @@ typedef enum run_routing { RUN_ROUTING_BRAID, RUN_ROUTING_GWTF, RUN_ROUTING_SWAR
 // What braid and gwtf make small, in the order of the routers' objectives.
 typedef enum run_objective { RUN_OBJECTIVE_SUM, RUN_OBJECTIVE_WORST, RUN_OBJECTIVES } run_objective;
 
+// Who multiplies matrices (tensor/gemm.h): so that all processors get the same bits, or each as it can best. By default the first in a
+// reproducible run, the second in a fast one.
+typedef enum run_products { RUN_PRODUCTS_BY_MODE, RUN_PRODUCTS_COMMON, RUN_PRODUCTS_FASTEST, RUN_PRODUCTS } run_products;
+
 typedef struct run_config {
     char name[RUN_MAX_NAME];
     uint64_t seed;
@@ -32,6 +36,7 @@ typedef struct run_config {
     double holdout;
     uint32_t private_data;             // data peers, each with a text of its own; 0: all have the same text
     train_recipe recipe;
+    run_products products;
     uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
     bool elastic;           // private data: an iteration waits `patience` seconds for a data peer that is gone, then goes on without it
     uint32_t patience;
@@ -64,6 +69,8 @@ braid_err run_config_has_all_texts(const run_config *run, braid_error *error);
 // SHA-256 of the canonical text.
 braid_hash run_config_hash(const run_config *run, const braid_hash *data);
 
+// Which of the two products a run has.
+bool run_multiplies_fastest(const run_config *run);
 // Shape of stage `number` of the run, and of the whole model in one stage, for solo.
 void run_stage_shape(const run_config *run, uint32_t number, stage_shape *out);
 void run_solo_shape(const run_config *run, stage_shape *out);

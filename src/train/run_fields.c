@@ -42,6 +42,7 @@ const run_field run_fields[] = {
     {"train", "weight_decay", FIELD_FLOAT, AT(recipe.weight_decay), .from = 0, .to = 10},
     {"train", "clip", FIELD_FLOAT, AT(recipe.clip), .from = 0, .to = 1e9},
     {"train", "mode", FIELD_MODE, AT(recipe.reproducible)},
+    {"train", "products", FIELD_PRODUCTS, AT(products)},
     {"train", "batches", FIELD_BATCHES, AT(elastic)},
     {"train", "patience", FIELD_COUNT, AT(patience), 1, RUN_MAX_PATIENCE},
     {"train", "recompute", FIELD_SWITCH, AT(recompute)},
@@ -64,6 +65,7 @@ const size_t run_section_count = sizeof run_sections / sizeof *run_sections;
 const char *const run_arch_names[2] = {[MODEL_LLAMA] = "llama", [MODEL_GPT] = "gpt"};
 const char *const run_mode_names[2] = {"reproducible", "fast"};
 const char *const run_batch_names[2] = {"strict", "elastic"};
+const char *const run_product_names[RUN_PRODUCTS - 1] = {"common", "fastest"};
 const char *const run_routing_names[RUN_ROUTINGS] = {"braid", "gwtf", "swarm"};
 const char *const run_objective_names[RUN_OBJECTIVES] = {"sum", "worst"};
 

@@ -15,6 +15,7 @@ typedef enum run_field_kind {
     FIELD_SIZE,    // uint64_t, bytes
     FIELD_ARCH,    // model_arch: llama, gpt
     FIELD_MODE,    // bool: reproducible, fast
+    FIELD_PRODUCTS,  // run_products: common, fastest
     FIELD_ROUTING, // run_routing: braid, gwtf, swarm
     FIELD_OBJECTIVE,  // run_objective: sum, worst
     FIELD_BATCHES,    // bool: strict, elastic
@@ -41,6 +42,7 @@ extern const size_t run_section_count;
 extern const char *const run_arch_names[2];
 extern const char *const run_mode_names[2];  // index 0: reproducible
 extern const char *const run_batch_names[2];  // index 1: elastic
+extern const char *const run_product_names[RUN_PRODUCTS - 1];  // index 1: fastest
 extern const char *const run_routing_names[RUN_ROUTINGS];
 extern const char *const run_objective_names[RUN_OBJECTIVES];
 

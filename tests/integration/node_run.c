@@ -120,7 +120,7 @@ static void try_other_kernels(swarm_test *t) {
     identity_free(odd.own);
     braid_hash here;
     char named[32], text[17];
-    assert_int_equal(kernel_class_of(&t->run.model, &here, NULL), BRAID_OK);
+    assert_int_equal(kernel_class_of(&t->run.model, false, &here, NULL), BRAID_OK);
     id_hex(here.bytes, 8, text);
     snprintf(named, sizeof named, "those of class %s", text);
     assert_int_equal(odd.err, BRAID_STATE);

@@ -1,6 +1,7 @@
 #include "train/kernel_class.h"
 
 #include "base/id.h"
+#include "tensor/gemm.h"
 
 #include <fenv.h>
 #include <setjmp.h>
@@ -27,7 +28,7 @@ static model_config some(model_arch arch) {
 static braid_hash class_of(const model_config *model) {
     braid_hash hash = {{0}};
     braid_error error = {0};
-    if (kernel_class_of(model, &hash, &error)) fail_msg("%s", error.text);
+    if (kernel_class_of(model, false, &hash, &error)) fail_msg("%s", error.text);
     return hash;
 }
 
@@ -45,6 +46,18 @@ static void test_the_class_is_known(void **state) {
     (void)state;
     expect_class(MODEL_LLAMA, "c32bfe8ef83cd7af");
     expect_class(MODEL_GPT, "e789aeaac6a058c1");
+}
+
+// Only where a processor has products of its own.
+static void test_fastest_products_may_be_another_class(void **state) {
+    (void)state;
+    model_config model = some(MODEL_LLAMA);
+    braid_hash common = class_of(&model), fastest, again;
+    assert_int_equal(kernel_class_of(&model, true, &fastest, NULL), BRAID_OK);
+    assert_int_equal(kernel_class_of(&model, true, &again, NULL), BRAID_OK);
+    assert_memory_equal(&fastest, &again, sizeof fastest);
+    bool own = strcmp(tensor_gemm_name(true), tensor_gemm_name(false)) != 0;
+    assert_int_equal(memcmp(&common, &fastest, sizeof common) != 0, own);
 }
 
 static void test_other_arithmetic_is_another_class(void **state) {
@@ -92,6 +105,7 @@ static void test_large_shapes_are_tried_in_small(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_class_is_known),
+        cmocka_unit_test(test_fastest_products_may_be_another_class),
         cmocka_unit_test(test_other_arithmetic_is_another_class),
         cmocka_unit_test(test_shapes_matter),
         cmocka_unit_test(test_large_shapes_are_tried_in_small),

@@ -84,7 +84,7 @@ static void test_every_key(void **state) {
           "data: {text: [/abs/a, b], holdout: 0.1}\n"
           "train: {iterations: 9, microbatches: 6, sequences: 2, tokens: 32, learning_rate: 0.01, min_learning_rate: "
           "0, warmup: 0, betas: [0.8, 0.9],\n"
-          "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, recompute: true}\n"
+          "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, products: common, recompute: true}\n"
           "eval: {every: 0, microbatches: 3}\ncheckpoint: {dir: out, every: 4}\n"
           "swarm: {data_peers: 2, slots: 3, capacity: 5, max_memory: 1.5G, routing: gwtf, objective: worst}\n");
     assert_true(run.seed == UINT64_MAX);
@@ -100,6 +100,7 @@ static void test_every_key(void **state) {
     assert_true(run.recipe.beta1 == 0.8f && run.recipe.beta2 == 0.9f);
     assert_true(run.recipe.clip == 0 && run.recipe.min_learning_rate == 0);
     assert_false(run.recipe.reproducible);
+    assert_false(run_multiplies_fastest(&run));
     assert_true(run.recompute);
     assert_int_equal(run.eval_every, 0);
     assert_string_equal(run.checkpoint, "/base/out");
@@ -179,6 +180,7 @@ static void test_mistakes(void **state) {
                    "min_learning_rate is above");
     expect_refused(changed("data:", "swarm: {slots: 9}\ndata:"), "swarm.slots is 9 but there are 8 microbatches");
     expect_refused(changed("data:", "swarm: {data_peers: 9}\ndata:"), "swarm.data_peers is 9 but swarm.slots is 8");
+    expect_refused(changed("train:", "train:\n  products: slow"), "run.yaml:9:13: train.products must be common or fastest, not 'slow'");
     expect_refused(changed("data:", "swarm: {objective: least}\ndata:"),
                    "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
     expect_refused(changed("data:", "swarm: {routing: swarm, objective: worst}\ndata:"),
