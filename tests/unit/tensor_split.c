@@ -138,7 +138,8 @@ static expected expect(const product *p, size_t row, size_t col) {
     for (size_t k = 0; k < g->k; k += SPLIT_STEP) {
         float x[SPLIT_PARTS][SPLIT_STEP] = {{0}}, y[SPLIT_PARTS][SPLIT_STEP] = {{0}};
         for (size_t i = 0; i < SPLIT_STEP && k + i < g->k; i++) {
-            float a = element(&g->a, row, k + i), b = element(&g->b, k + i, col), a_parts[SPLIT_PARTS], b_parts[SPLIT_PARTS];
+            float a = element(&g->a, row, k + i), b = element(&g->b, k + i, col), a_parts[SPLIT_PARTS],
+                  b_parts[SPLIT_PARTS];
             split(a, a_parts);
             split(b, b_parts);
             for (int part = 0; part < SPLIT_PARTS; part++) {
@@ -174,8 +175,9 @@ static void check_element(const split_kernels *kernels, const product *p, size_t
     const tensor_gemm *g = &p->g;
     expected e = expect(p, row, col);
     if (found != e.bits || !(fabs((double)found - e.exact) <= bound_of(g, &e)))
-        fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", kernels->name, g->m, g->n, g->k,
-                 g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found, (double)e.bits, e.exact);
+        fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", kernels->name, g->m, g->n,
+                 g->k, g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found,
+                 (double)e.bits, e.exact);
 }
 
 // Every `step`-th element; all that must not be touched.
@@ -205,7 +207,8 @@ static size_t any_size(size_t most) { return 1 + (size_t)rng_below(&numbers, mos
 
 static void test_small(void **state) {
     (void)state;
-    for (size_t size = 1; size <= 70; size++) check_shape(size % 2 ? size : any_size(40), size % 2 ? any_size(40) : size, any_size(70), 7);
+    for (size_t size = 1; size <= 70; size++)
+        check_shape(size % 2 ? size : any_size(40), size % 2 ? any_size(40) : size, any_size(70), 7);
     for (size_t k = 1; k <= 70; k++) check_shape(any_size(20), any_size(20), k, 7);
 }
 
@@ -241,7 +244,8 @@ static void test_precise(void **state) {
         for (size_t k = 0; k < count; k++) {
             float *c = run_by(all[k], &p);
             double split_error = error_of(&p, c), fused_error = error_of(&p, fused);
-            if (k == 0) print_message("k %zu: error %.3g, of fused multiply-adds %.3g\n", depths[i], split_error, fused_error);
+            if (k == 0)
+                print_message("k %zu: error %.3g, of fused multiply-adds %.3g\n", depths[i], split_error, fused_error);
             assert_true(split_error < 1.5 * fused_error);
             free(c);
         }
@@ -310,7 +314,8 @@ static void test_bad_numbers(void **state) {
                 memcpy(at, &full, sizeof full);
             float *c = run_by(all[i], &p);
             for (size_t row = 0; row < 40; row++)
-                for (size_t col = 0; col < 33; col++) assert_int_equal(!isfinite(c[row * p.g.c_stride + col]), row == 2);
+                for (size_t col = 0; col < 33; col++)
+                    assert_int_equal(!isfinite(c[row * p.g.c_stride + col]), row == 2);
             free(c);
             product_free(&p);
         }
@@ -327,7 +332,8 @@ typedef struct rows_case {
 static void fill_rows(const void *context, size_t first, size_t count) {
     rows_case *r = (rows_case *)context;
     const tensor_gemm *g = &r->p->g;
-    for (size_t row = first; row < first + count; row++) memcpy(r->c + row * g->c_stride, r->p->c + row * g->c_stride, g->n * sizeof *r->c);
+    for (size_t row = first; row < first + count; row++)
+        memcpy(r->c + row * g->c_stride, r->p->c + row * g->c_stride, g->n * sizeof *r->c);
     atomic_fetch_add(&r->begun, (unsigned)count);
 }
 
@@ -348,7 +354,8 @@ static void check_some_rows(const split_kernels *kernels, const product *p, cons
     for (size_t row = 0; row < g.m; row += 45) split_some_rows(kernels, &g, &rows, row, size_least(45, g.m - row));
     assert_int_equal(r.begun, g.m);
     assert_int_equal(r.ended, g.m);
-    for (size_t row = 0; row < g.m; row++) assert_memory_equal(r.c + row * g.c_stride, whole + row * g.c_stride, g.n * sizeof *whole);
+    for (size_t row = 0; row < g.m; row++)
+        assert_memory_equal(r.c + row * g.c_stride, whole + row * g.c_stride, g.n * sizeof *whole);
     free(rows.packed);
     free(r.c);
 }
@@ -402,8 +409,8 @@ static void test_asked(void **state) {
 static int setup(void **state) {
     (void)state;
     numbers = (rng){seed};
-    print_message("split products by %s, seed %llu\n", split_kernels_here() ? split_kernels_here()->name : "plain C only",
-                  (unsigned long long)seed);
+    print_message("split products by %s, seed %llu\n",
+                  split_kernels_here() ? split_kernels_here()->name : "plain C only", (unsigned long long)seed);
     return tensor_pool_new(1, &pools[0], NULL) || tensor_pool_new(3, &pools[1], NULL);
 }
 
@@ -415,8 +422,9 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),       cmocka_unit_test(test_blocks), cmocka_unit_test(test_precise), cmocka_unit_test(test_far_numbers), cmocka_unit_test(test_smallest),
-        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_rows),   cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_small),       cmocka_unit_test(test_blocks),   cmocka_unit_test(test_precise),
+        cmocka_unit_test(test_far_numbers), cmocka_unit_test(test_smallest), cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_rows),        cmocka_unit_test(test_asked),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

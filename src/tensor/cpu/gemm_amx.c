@@ -47,7 +47,9 @@ static bool amx_works(void) {
 AMX INLINE __m512i upper_half(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi32(-(1 << 16))); }
 
 // The nearest bf16, as a float.
-AMX INLINE __m512i nearest(__m512 x) { return upper_half(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(1 << 15))); }
+AMX INLINE __m512i nearest(__m512 x) {
+    return upper_half(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(1 << 15)));
+}
 
 // The bf16 of x in the lower halves of the elements, those of y in the upper ones.
 AMX INLINE __m512i together(__m512i x, __m512i y) { return _mm512_or_si512(_mm512_srli_epi32(x, 16), y); }
@@ -76,7 +78,8 @@ AMX INLINE void split_lines(const float *from, size_t stride, size_t lines, size
     for (size_t i = 0; i < SPLIT_LINES; i++, to += SPLIT_STEP) {
         const float *line = from + i * stride;
         bool there = i < lines;
-        split(_mm512_maskz_loadu_ps(there ? low : 0, line), _mm512_maskz_loadu_ps(there ? up : 0, line + SPLIT_HALF), to);
+        split(_mm512_maskz_loadu_ps(there ? low : 0, line), _mm512_maskz_loadu_ps(there ? up : 0, line + SPLIT_HALF),
+              to);
     }
 }
 
@@ -85,7 +88,8 @@ AMX INLINE void split_rows(const float *from, size_t stride, size_t lines, size_
     __mmask16 all = first_of(lines);
     for (size_t i = 0; i < SPLIT_HALF; i++, to += SPLIT_STEP) {
         const float *row = from + i * stride;
-        split(_mm512_maskz_loadu_ps(i < k ? all : 0, row), _mm512_maskz_loadu_ps(i + SPLIT_HALF < k ? all : 0, row + SPLIT_HALF * stride), to);
+        split(_mm512_maskz_loadu_ps(i < k ? all : 0, row),
+              _mm512_maskz_loadu_ps(i + SPLIT_HALF < k ? all : 0, row + SPLIT_HALF * stride), to);
     }
 }
 

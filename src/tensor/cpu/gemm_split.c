@@ -24,21 +24,24 @@ static size_t steps_of(size_t depth) { return size_pieces(depth, SPLIT_STEP); }
 
 // --- packing
 
-static split_source lines_of(const tensor_matrix *from, bool of_a, size_t line, size_t lines, size_t first, size_t depth) {
+static split_source lines_of(const tensor_matrix *from, bool of_a, size_t line, size_t lines, size_t first,
+                             size_t depth) {
     bool along = of_a != from->transposed;
     const float *at = from->at + (along ? line * from->stride + first : first * from->stride + line);
     return (split_source){at, from->stride, along ? SPLIT_ALONG : SPLIT_ACROSS, lines, depth};
 }
 
 // Rows [row, row + rows) of a.
-static void pack_rows(const split_kernels *kernels, const tensor_gemm *g, size_t row, size_t rows, size_t first, size_t depth, uint16_t *to) {
+static void pack_rows(const split_kernels *kernels, const tensor_gemm *g, size_t row, size_t rows, size_t first,
+                      size_t depth, uint16_t *to) {
     for (size_t done = 0; done < rows; done += SPLIT_EDGE, to += steps_of(depth) * SPLIT_PANEL) {
         split_source from = lines_of(&g->a, true, row + done, size_least(SPLIT_EDGE, rows - done), first, depth);
         kernels->pack_a(&from, to);
     }
 }
 
-static void pack_cols(const split_kernels *kernels, const tensor_gemm *g, size_t col, size_t cols, size_t first, size_t depth, uint16_t *to) {
+static void pack_cols(const split_kernels *kernels, const tensor_gemm *g, size_t col, size_t cols, size_t first,
+                      size_t depth, uint16_t *to) {
     for (size_t done = 0; done < cols; done += SPLIT_EDGE, to += steps_of(depth) * SPLIT_PANEL) {
         split_source from = lines_of(&g->b, false, col + done, size_least(SPLIT_EDGE, cols - done), first, depth);
         kernels->pack_b(&from, to);
@@ -60,14 +63,18 @@ static void edge_product(const split_kernels *kernels, split_block block, size_t
 }
 
 // Packed rows [row, row + rows) against packed columns [col, col + cols).
-static void multiply(const split_kernels *kernels, const tensor_gemm *g, const uint16_t *a, size_t row, size_t rows, const uint16_t *b,
-                     size_t col, size_t cols, size_t first, size_t depth) {
+static void multiply(const split_kernels *kernels, const tensor_gemm *g, const uint16_t *a, size_t row, size_t rows,
+                     const uint16_t *b, size_t col, size_t cols, size_t first, size_t depth) {
     const float *add = gemm_added_to(g, first);
     size_t panel = steps_of(depth) * SPLIT_PANEL;
     for (size_t i = 0; i < rows; i += SPLIT_EDGE, a += panel)
         for (size_t j = 0; j < cols; j += SPLIT_EDGE) {
             size_t at = (row + i) * g->c_stride + col + j;
-            split_block block = {.steps = steps_of(depth), .a = a, .b = b + j / SPLIT_EDGE * panel, .c = g->c + at, .c_stride = g->c_stride};
+            split_block block = {.steps = steps_of(depth),
+                                 .a = a,
+                                 .b = b + j / SPLIT_EDGE * panel,
+                                 .c = g->c + at,
+                                 .c_stride = g->c_stride};
             block.add = add ? add + at : NULL;
             block.c_next = block.c + (j + SPLIT_EDGE < cols ? SPLIT_EDGE : SPLIT_EDGE * g->c_stride - j);
             size_t high = size_least(SPLIT_EDGE, rows - i), wide = size_least(SPLIT_EDGE, cols - j);
@@ -110,10 +117,12 @@ size_t split_pack_tasks(const tensor_gemm *g) { return size_pieces(g->n, TASK_CO
 
 void split_pack(const split_kernels *kernels, const tensor_gemm *g, float *packed, size_t index) {
     size_t across = size_pieces(g->n, TASK_COLS), col = index % across * TASK_COLS, first = index / across * DEPTH;
-    pack_cols(kernels, g, col, size_least(TASK_COLS, g->n - col), first, size_least(DEPTH, g->k - first), packed_at(g, packed, first, col));
+    pack_cols(kernels, g, col, size_least(TASK_COLS, g->n - col), first, size_least(DEPTH, g->k - first),
+              packed_at(g, packed, first, col));
 }
 
-void split_some_rows(const split_kernels *kernels, const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count) {
+void split_some_rows(const split_kernels *kernels, const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first,
+                     size_t count) {
     _Alignas(64) uint16_t a[SPLIT_GROUP * DEPTH * SPLIT_PARTS];
     kernels->begin();
     for (size_t row = first; row < first + count; row += SPLIT_GROUP) {

@@ -23,7 +23,7 @@ enum {
     SPLIT_HALF = SPLIT_STEP / 2,
     SPLIT_TILE = SPLIT_LINES * SPLIT_STEP,  // elements of a tile
     SPLIT_PARTS = 3,
-    SPLIT_EDGE = 2 * SPLIT_LINES,         // a kernel makes so many rows and columns of c at a time
+    SPLIT_EDGE = 2 * SPLIT_LINES,                        // a kernel makes so many rows and columns of c at a time
     SPLIT_PANEL = SPLIT_EDGE * SPLIT_STEP * SPLIT_PARTS  // elements of a panel, for each step of k
 };
 
@@ -73,7 +73,8 @@ void split_tile_by(const split_kernels *kernels, const tensor_gemm *g);
 size_t split_packed(size_t n, size_t k);  // floats
 size_t split_pack_tasks(const tensor_gemm *g);
 void split_pack(const split_kernels *kernels, const tensor_gemm *g, float *packed, size_t index);
-void split_some_rows(const split_kernels *kernels, const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count);
+void split_some_rows(const split_kernels *kernels, const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first,
+                     size_t count);
 
 extern const split_kernels split_amx;
 
