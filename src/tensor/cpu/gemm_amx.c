@@ -1,7 +1,7 @@
 // Split products on processors with AMX: eight registers of 16 lines of 64 bytes, and an instruction that multiplies two of them.
 #include "tensor/cpu/gemm_split.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
 #include <stdatomic.h>
