@@ -55,7 +55,7 @@ void log_stored(peer *p, const log_entry *entry);
 void log_vote_message(peer *p, uint32_t from, const message *msg);
 void on_log(peer *p, uint32_t from, const message *msg);
 void on_get_log(peer *p, uint32_t from, const message *msg);
-void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until);
+bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until);
 void log_send_addresses(peer *p, uint32_t contact_index);  // of the voters
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from);
 void log_tick(peer *p);

@@ -197,7 +197,6 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p)) {
         send_leader(p, from);
         if (!lead_is_voter(p, &p->contacts[from].id)) return;
-        if (!raft_has_state(&p->raft)) return;  // half of another's state would pass for all of it
         if (msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
         else log_send_addresses(p, from);
         return;

@@ -221,7 +221,8 @@ bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snaps
 // What the log made, as entries up to `until`, and then that this is all of it: what stood last may have left nothing, and a voter
 // that does not know how far its state goes cannot go on from there. From somebody who does not lead it is of use to a
 // voter that comes back while nobody leads: where the other voters are now, without whom nobody will.
-void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
+bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
+    if (!raft_has_state(&p->raft)) return false;  // half of another's state would pass for all of it
     log_entry entry;
     uint64_t previous = 0;
     while (snapshot_next(p, previous, until + 1, &entry)) {
@@ -229,10 +230,11 @@ void log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
         previous = entry.index;
     }
     const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->voters;  // who never voted has heard of them
-    if (previous == until || voters->count == 0) return;
+    if (previous == until || voters->count == 0) return true;
     bool known = until >= p->raft.base && until <= p->raft.committed;
     entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = *voters};
     send_entry(p, contact_index, &entry, previous, previous == 0);
+    return true;
 }
 
 // For a voter that comes back while nobody leads, and has the log: only where the voters are may be news. An entry that claims to
@@ -250,9 +252,8 @@ void log_send_addresses(peer *p, uint32_t contact_index) {
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
     uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
     if (from < first) {
-        if (p->log_position < p->raft.base) return;  // a state that has not come whole is nobody's
         previous = p->raft.base;
-        log_send_snapshot(p, contact_index, previous);
+        if (!log_send_snapshot(p, contact_index, previous)) return;
         from = first;
     }
     // a joiner gets all at once, so that it does not fetch state for a version long gone
