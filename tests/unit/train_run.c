@@ -180,7 +180,7 @@ static void test_mistakes(void **state) {
                    "min_learning_rate is above");
     expect_refused(changed("data:", "swarm: {slots: 9}\ndata:"), "swarm.slots is 9 but there are 8 microbatches");
     expect_refused(changed("data:", "swarm: {data_peers: 9}\ndata:"), "swarm.data_peers is 9 but swarm.slots is 8");
-    expect_refused(changed("train:", "train:\n  products: slow"), "run.yaml:9:13: train.products must be common or fastest, not 'slow'");
+    expect_refused(changed("train:", "train:\n  products: slow"), "run.yaml:11:13: train.products must be common or fastest, not 'slow'");
     expect_refused(changed("data:", "swarm: {objective: least}\ndata:"),
                    "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
     expect_refused(changed("data:", "swarm: {routing: swarm, objective: worst}\ndata:"),
