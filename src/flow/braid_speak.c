@@ -83,7 +83,7 @@ static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link) {
 
 static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
     if (b->r.config.lazy < 0) return false;
-    bool missing = cost < -worth_of_unit(b) / 2;  // on the walk a unit more would find its way
+    bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
     int64_t until = missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link);
     if (b->r.now >= until) return false;
     router_want(&b->r, until);
