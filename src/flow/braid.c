@@ -92,7 +92,7 @@ static void braid_init(router *r) {
     b->tries = BRAID_TRIES;
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
-        c->stuck_since = c->deficit_since = c->shift_at = c->listens_until = BRAID_NEVER_SINCE;
+        c->stuck_since = c->deficit_since = c->shift_at = BRAID_NEVER_SINCE;
     }
 }
 

@@ -123,7 +123,6 @@ typedef struct braid_commodity {
     int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
     bool cancelled;                      // the deficit comes from a cancel: no use in waiting
     int64_t shift_at;                    // braid_share.c: when the detour that is known may be tried
-    int64_t listens_until;               // braid_speak.c: in a draft, with the first way that is known
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN
@@ -145,9 +144,10 @@ typedef struct braid {
     int32_t add, drop;  // load that tokens reserved to add and to take off
 
     // braid_mode.c
-    uint32_t era, tries, drafts;  // tries: drafts that may still be begun; drafts: times DRAFT that this one is to last
+    uint32_t era, tries, drafts;  // tries: drafts that may still be begun; drafts: eras that this one has lasted
     int64_t era_since;            // it began
     int64_t changed_since;        // the last neighbour came or went, or the mean cost changed
+    bool prolongs;                // the draft goes on, and some neighbours may not know
     bool rests;                   // a data peer: all that it wants is under way and comes home
     int64_t rests_since;          // ... or not
 

@@ -41,8 +41,7 @@ static int64_t least64(int64_t a, int64_t b) { return a < b ? a : b; }
 // What is said of ways while units are placed would mostly be taken back.
 bool braid_labels_rest(braid *b) {
     int64_t delay = b->r.config.delay, until = BRAID_NEVER_SINCE;
-    bool young = !b->greedy && !b->worst && !b->shared && lasts(b, AUCTION);  // also where several data peers auction nothing
-    if (young) until = least64(b->placed_since + LABELS * delay, b->placed_at + PAUSE * delay);
+    if (braid_auctions(b)) until = least64(b->placed_since + LABELS * delay, b->placed_at + PAUSE * delay);
     if (b->repaired_at != BRAID_NEVER_SINCE) {
         int64_t mended = least64(b->repaired_since + MENDS * delay, b->repaired_at + MENDING * delay);
         if (mended > until) until = mended;

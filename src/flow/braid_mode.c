@@ -23,12 +23,11 @@ enum {
     GIVE_UP = 400,  // ... or has not: there is no room for all, and no draft to come
     STILL = 80,     // no token is launched before the flow is kept ...
     OBJECT = 20,    // ... and data peers begin the draft so much later than anybody may object
-    DRAFT = 400,       // a draft lasts this, and so much longer as often as somebody is not at rest then; ...
-    LAST_WORD = 100,   // ... data peers end it so much later
+    DRAFT = 500,    // its length; towards its end who is not at rest prolongs it, ...
+    OBJECT_DRAFT = 100,
     ALONE = 60,        // what data peers do together relays do by themselves so much later
     PATIENCE = 10000,  // without a draft to come, and neighbours or costs changed since: another may be tried
-    DRAFTS = 24,       // a draft lasts DRAFT so often at most,
-    SEARCHED = 6       // ... and after so many only who is overbooked asks for more: a price that still falls saves little
+    DRAFTS = 24        // ... at most so often
 };
 
 // What an era is, by its number.
@@ -99,7 +98,7 @@ static void change_labels(braid *b) {
         forget_label(&c->in);
         forget_label(&c->out);
         c->in_hash = c->out_hash = 0;
-        c->shift_at = c->listens_until = BRAID_NEVER_SINCE;
+        c->shift_at = BRAID_NEVER_SINCE;
     }
 }
 
@@ -154,13 +153,13 @@ static void enter(braid *b, uint32_t era, uint32_t tries, uint32_t drafts) {
     b->drafts = drafts;
     b->era_since = b->r.now;
     b->shared = kind_of(era) == ERA_DRAFT;
-    if (b->shared && drafts > 1) b->era_since -= DRAFT * (int64_t)(drafts - 1) * b->r.config.delay;  // it began long ago
     if (b->shared != drafted) {
         b->label_limit = b->shared ? b->shared_limit : b->label_room;
         braid_unsettle_price(b);
         change_labels(b);
     }
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+    b->prolongs = b->shared && drafted && !restores;
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !b->prolongs; side++) {
         EACH_NEIGHBOUR(&b->r, side, s) say(b, b->r.slot[side][s].peer);
     }
     if (restores) restore_flow(b, drafted);
@@ -213,26 +212,15 @@ static void tick_still(braid *b) {
         fail(b, ERA_PLAIN);
 }
 
-// That a draft goes on only data peers need to hear: straight, or by one way home.
-static void prolong(braid *b, uint32_t drafts) {
-    b->drafts = drafts;
-    router_peer onwards = 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        router_peer peer = b->r.slot[ROUTER_NEXT][s].peer;
-        if (down_of(b, 0, s)->era != b->era) continue;
-        if (router_names_source(&b->r.config, peer))
-            say(b, peer);
-        else if (onwards == 0)
-            onwards = peer;
+// That a draft goes on has time until the tick: by then most of those who know have said so.
+static void prolong(braid *b) {
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
+        if (up_of(b, 0, s)->era < b->era) say(b, b->r.slot[ROUTER_PREVIOUS][s].peer);
     }
-    if (onwards != 0 && !b->r.is_source) say(b, onwards);
-}
-
-// Whom nobody told goes by the clock: it tells new neighbours how long the draft has lasted, and may ask for more.
-static void follow_clock(braid *b) {
-    int64_t delay = b->r.config.delay, times = (b->r.now - b->era_since - LAST_WORD * delay) / (DRAFT * delay) + 1;
-    if (times > DRAFTS) times = DRAFTS;
-    if (times > (int64_t)b->drafts) b->drafts = (uint32_t)times;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        if (down_of(b, 0, s)->era < b->era) say(b, b->r.slot[ROUTER_NEXT][s].peer);
+    }
+    b->prolongs = false;
 }
 
 int32_t braid_kept_load(const braid *b) {
@@ -248,15 +236,12 @@ int32_t braid_kept_load(const braid *b) {
 
 static void tick_draft(braid *b) {
     int32_t kept = braid_kept_load(b), may = (int32_t)b->r.config.capacity;
-    if (b->r.is_source ? kept != may : kept > may) {
+    if (b->r.is_source ? kept != may : kept > may)
         fail(b, ERA_RESTORED);
-        return;
-    }
-    if (!b->r.is_source) follow_clock(b);
-    bool asks = b->tends > 0 || (b->tends < 0 && b->drafts < SEARCHED);
-    if (asks && b->drafts < DRAFTS && is_due(b, b->era_since, DRAFT * (int64_t)b->drafts)) prolong(b, b->drafts + 1);
-    int64_t lasts = b->r.is_source ? DRAFT * (int64_t)b->drafts : DRAFT * DRAFTS + ALONE;
-    if (is_due(b, b->era_since, lasts + LAST_WORD)) enter(b, next_of(b->era, ERA_PLAIN), 0, 0);
+    else if (b->tends != 0 && b->drafts < DRAFTS && is_due(b, b->era_since, DRAFT - OBJECT_DRAFT))
+        enter(b, next_of(b->era, ERA_DRAFT), b->tries, b->drafts + 1);
+    else if (is_due(b, b->era_since, b->r.is_source ? DRAFT : DRAFT + ALONE))
+        enter(b, next_of(b->era, ERA_PLAIN), 0, 0);
 }
 
 void braid_mode_tick(braid *b) {
@@ -272,6 +257,7 @@ void braid_mode_tick(braid *b) {
         tick_still(b);
     else
         tick_plain(b);
+    if (b->prolongs) prolong(b);
 }
 
 void braid_mode_link_up(braid *b, router_side side, uint32_t slot) {
@@ -313,7 +299,6 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
     if (!braid_shares(&b->r.config) || (previous < 0 && next < 0) || m->cost < 0 || m->cost > BRAID_LAST_ERA ||
         m->units > BRAID_TRIES || m->taken_back > DRAFTS)
         return;
-    if (b->shared && m->cost == b->era && m->taken_back > b->drafts) prolong(b, m->taken_back);
     if (m->cost > b->era) enter(b, (uint32_t)m->cost, m->units, m->taken_back);
     bool drafts = kind_of((uint32_t)m->cost) == ERA_DRAFT, drafted = kind_of(heard_of(b, previous, next)) == ERA_DRAFT;
     if (previous >= 0) up_of(b, 0, (uint32_t)previous)->era = (uint32_t)m->cost;

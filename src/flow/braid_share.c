@@ -62,18 +62,9 @@ static void watch(braid *b, uint32_t k, uint32_t slot, bool wanted) {
     o->why = wanted ? BRAID_WATCH : BRAID_UNWATCH;
 }
 
-// It sends units on, or somebody watches it: the others need to know little.
-static bool is_asked(const braid *b, uint32_t k) {
-    bool asked = b->r.is_source;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) asked |= up_of(b, k, s)->watches;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) asked |= down_of(b, k, s)->out > 0;
-    return asked;
-}
-
 // Only those whose ways come first need to tell me of every change; from the others' words I know at least how cheap
 // they once were.
 void braid_share_watch(braid *b, uint32_t k) {
-    bool asked = is_asked(b, k);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         braid_down *d = down_of(b, k, s);
         if (b->r.slot[ROUTER_NEXT][s].peer == b->r.source[k]) continue;
@@ -83,7 +74,7 @@ void braid_share_watch(braid *b, uint32_t k) {
             const braid_down *e = down_of(b, k, t);
             better += t != s && known(b, &e->label, t, k) && cost_of_more(b, t) + e->label.cost < cost;
         }
-        bool wanted = asked && known(b, &d->label, s, k) && better < (d->watched ? WATCHED_LEAVE : WATCHED_ENTER);
+        bool wanted = known(b, &d->label, s, k) && better < (d->watched ? WATCHED_LEAVE : WATCHED_ENTER);
         bool considered = b->commodity[k].shift_at != BRAID_NEVER_SINCE;
         if (wanted != d->watched && !(d->watched && considered)) watch(b, k, s, wanted);
     }

@@ -2,10 +2,7 @@
 #include "flow/braid.h"
 
 enum {
-    LAZY = 48,      // delays that a small change of a label may wait, with several data peers
-    LISTEN = 6,     // ... and that who has a way for the first time in a draft waits for what others say
-    NEARER = 30,    // per cent of a link's mean cost: a way home that is shorter by less is no news, with several data peers,
-    FARTHER = 120,  // ... nor one that is longer by less
+    LAZY = 48,  // delays that a small change of a label may wait, with several data peers
 };
 
 // A data peer hears only of its own units.
@@ -66,25 +63,25 @@ static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
     return value < u->said_cost - braid_grain(b);
 }
 
-// Where a unit has no way yet only a walk that became dearer waits: it is tried in vain at worst, so who hears of it may do so later,
-// with what else comes up until then.
+// With several data peers only a way that became dearer waits: it is tried in vain at worst, so who hears of it may do so later, with
+// what else comes up until then.
 static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
     return u->said_cost >= BRAID_NOWHERE || cost < u->said_cost ? b->r.now : u->said_at + b->r.config.lazy * b->r.config.delay;
 }
 
-// All other news of a way waits before it goes over a link, with one data peer the longer the dearer that is, up to the mean: so a peer
-// mostly hears first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. In a
-// mature router twice as long.
+// With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
+// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. In a mature
+// router twice as long.
 static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link) {
     if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
-    int64_t cost = link < b->mean && !braid_shares(&b->r.config) ? link : b->mean;
+    int64_t cost = link < b->mean ? link : b->mean;
     return u->news_since + b->r.config.lazy * (braid_mature(b) ? 2 : 1) * (b->r.config.delay * cost / b->mean);
 }
 
 static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
     if (b->r.config.lazy < 0) return false;
     bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
-    int64_t until = missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link);
+    int64_t until = braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link);
     if (b->r.now >= until) return false;
     router_want(&b->r, until);
     return true;
@@ -103,10 +100,10 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
     braid_up *u = up_of(b, k, slot);
     int64_t link = link_cost(b, ROUTER_PREVIOUS, slot), told = u->said == 0 ? 0 : u->said_cost;
-    bool shares = braid_shares(&b->r.config), back = goes_back(b, &c->in, router_out(to), link);
-    bool useless = (!b->worst && c->in.cost + link >= (shares ? 0 : u->floor)) || (back && u->said_way);
+    bool plain = !braid_shares(&b->r.config) && !b->worst, back = goes_back(b, &c->in, router_out(to), link);
+    bool useless = (plain && c->in.cost + link >= u->floor) || (back && u->said_way);
     uint64_t word = useless ? 0 : c->in_hash;
-    bool still = !shares && ((useless && told + link >= u->floor) || (back && c->in.cost <= told));
+    bool still = (useless && told + link >= u->floor) || (back && c->in.cost <= told);
     bool knows = u->said == word || (still && !u->said_way);
     if (knows) u->news_since = BRAID_NEVER_SINCE;
     if (knows || in_may_wait(b, u, link, c->in.cost)) return false;
@@ -119,23 +116,10 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     return true;
 }
 
-// What it says at once it would mostly have to take back when the other next neighbours have spoken.
-static bool listens(braid *b, uint32_t k) {
-    braid_commodity *c = &b->commodity[k];
-    if (c->in.length == 0) return false;
-    if (c->listens_until == BRAID_NEVER_SINCE) c->listens_until = b->r.now + LISTEN * b->r.config.delay;
-    bool all = true;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) all &= braid_share_open(b, k, s);
-    if (all && c->listens_until > b->r.now) c->listens_until = b->r.now;
-    if (b->r.now >= c->listens_until) return false;
-    router_want(&b->r, c->listens_until);
-    return true;
-}
-
 static bool tell_in_at_prices(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     const braid_commodity *c = &b->commodity[k];
     braid_up *u = up_of(b, k, slot);
-    if (u->said == c->in_hash || listens(b, k) || !in_is_news(b, k, u)) return false;
+    if (u->said == c->in_hash || !in_is_news(b, k, u)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS);
     u->said = c->in_hash;
     u->said_cost = label_value(b, &c->in);
@@ -156,19 +140,11 @@ static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     return true;
 }
 
-// With several data peers adverts are for a rough flow: so small a difference need not be said.
-static bool hardly_differs(const braid *b, const braid_up *u, int64_t distance, int32_t room) {
-    if (!braid_shares(&b->r.config) || b->worst || (u->said_room > 0) != (room > 0)) return false;
-    if (u->said_distance < 0 || distance < 0 || u->said_distance >= BRAID_NOWHERE || distance >= BRAID_NOWHERE) return false;
-    int64_t more = distance - u->said_distance;
-    return more > -(b->mean * NEARER / 100) && more < b->mean * FARTHER / 100;
-}
-
 static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
     uint32_t scale = b->worst ? braid_scale_word(b) : 0;
     if (u->said_distance == distance && u->said_room == room && u->said_scale == scale) return false;
     bool rests = braid_shares(&b->r.config) && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD;
-    if (u->said_scale == scale && (rests || hardly_differs(b, u, distance, room))) return false;
+    if (rests && u->said_scale == scale) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;
     o->cost = distance;
