@@ -30,7 +30,7 @@ typedef struct tensor_gemm {
     size_t c_stride;
     tensor_gemm_mode mode;
     const float *more;  // GEMM_ADD: what is added to instead of c; NULL: c
-    bool fastest;       // by what this processor does best: as precise, but the bits may be of its own
+    bool fastest;       // by what this processor does best: sums of fp32, but the bits may be of its own
 } tensor_gemm;
 
 // Over the pool's threads.
@@ -60,7 +60,7 @@ void tensor_gemm_pack(tensor_pool *pool, const tensor_gemm *g, const tensor_gemm
 void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t first, size_t count);
 // How many rows that best gets at once; a multiple of 64.
 size_t tensor_gemm_group(bool fastest);
-// On the calling thread: the same bits. Takes 900 KB of its stack.
+// On the calling thread: the same bits. Takes 1 MB of its stack.
 void tensor_gemm_tile(const tensor_gemm *g);
 // The kernels that this processor gets, for people and for the name of a kernel class.
 const char *tensor_gemm_name(bool fastest);

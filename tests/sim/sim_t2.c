@@ -93,14 +93,14 @@ static void test_no_slot_stays_empty(void **state) {
     assert_int_equal(o.repairs, 0);
 }
 
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: with that planted again this takes 380 s, and
-// 279 s without (in an earlier state of the routing it was 2,200 s).
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: when that was mended this took 262 s, and 289 s
+// with it (in an earlier state of the routing it was 2,200 s). It is 266 s now.
 static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
     (void)state;
     t2_case c = {.iterations = 6, .churn = 20, .seed = 4};
     outcome o = run(&c, T2_BRAID);
     print_message("the longest iteration: %.0f s\n", o.longest_s);
-    assert_true(o.longest_s < 300);
+    assert_true(o.longest_s < 275);
     assert_true(o.fewer_s > 0);
 }
 

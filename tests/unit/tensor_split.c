@@ -219,7 +219,7 @@ static void test_blocks(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_shape(sizes[i][0], sizes[i][1], sizes[i][2], 97);
 }
 
-// All sums of a product: no less precise than fused multiply-adds are.
+// All sums of a product: hardly less precise than fused multiply-adds are, which are summed in blocks.
 static double error_of(const product *p, const float *c) {
     double sum = 0;
     for (size_t row = 0; row < p->g.m; row++)
@@ -232,7 +232,7 @@ static double error_of(const product *p, const float *c) {
 
 static void test_precise(void **state) {
     (void)state;
-    const size_t depths[] = {32, 128, 700, 2048};
+    const size_t depths[] = {32, 128, 700, 2048, 8192};
     const split_kernels *all[2];
     size_t count = kernels_here(all);
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
@@ -246,7 +246,7 @@ static void test_precise(void **state) {
             double split_error = error_of(&p, c), fused_error = error_of(&p, fused);
             if (k == 0)
                 print_message("k %zu: error %.3g, of fused multiply-adds %.3g\n", depths[i], split_error, fused_error);
-            assert_true(split_error < 1.5 * fused_error);
+            assert_true(split_error < (depths[i] > 2048 ? 3 : 1.5) * fused_error);
             free(c);
         }
         free(fused);

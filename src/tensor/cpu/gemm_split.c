@@ -57,6 +57,7 @@ static void edge_product(const split_kernels *kernels, split_block block, size_t
     for (size_t i = 0; block.add && i < rows; i++) memcpy(whole + i * SPLIT_EDGE, block.add + i * stride, bytes);
     block.c = whole;
     if (block.add) block.add = whole;
+    block.c_next = whole;
     block.c_stride = SPLIT_EDGE;
     kernels->product(&block);
     for (size_t i = 0; i < rows; i++) memcpy(c + i * stride, whole + i * SPLIT_EDGE, bytes);

@@ -1,13 +1,15 @@
 // Products of numbers split into three parts of bf16 each, for processors that multiply whole tiles of those.
 //
-// x = high + middle + low, each the nearest bf16 to what the parts before it leave of x (halves away from zero): nothing is lost unless x is
-// below 2^-102 (parts and sums below 2^-126 count as zero). Of the nine products of parts six are summed, in fp32; the other three are each below 2^-25 of |x y|, less than
-// fp32 rounds x y by. So the error is that of fp32 sums, but the bits are of their own: only whoever asks for them gets such products
+// x = high + middle + low, each the nearest bf16 to what the parts before it leave of x (halves away from zero): nothing
+// is lost unless x is below 2^-102 (parts and sums below 2^-126 count as zero) or above the largest bf16 (no number then,
+// as infinity gives none). Of the nine products of parts six are summed, in fp32; the other three are each below 2^-25 of
+// |x y|, less than fp32 rounds x y by. So the error is that of a sum in fp32; that of gemm_kernels.h, in blocks, is smaller
+// where k is above some 2,000. The bits are of their own: only whoever asks for them gets such products
 // (tensor_gemm.fastest).
 //
-// Every element of c begins as zero or as what is added to, and goes through k in steps of 32, in order. Within a step the products of two parts
-// are summed for all of k before the next two's: high high, low high, middle high, middle middle, high middle, high low. So bits follow from
-// values and k alone here, too.
+// Every element of c begins as zero or as what is added to, and goes through k in steps of 32, in order. Within a step the
+// products of two parts are summed for all of k before the next two's: high high, low high, middle high, middle middle,
+// high middle, high low. So bits follow from values and k alone here, too.
 #ifndef BRAID_TENSOR_CPU_GEMM_SPLIT_H
 #define BRAID_TENSOR_CPU_GEMM_SPLIT_H
 
