@@ -40,7 +40,7 @@
 #define TIMING_VIEW_PERIOD_NS (1 * TIMING_S)       // how often a view looks for better neighbours, while that changes something
 #define TIMING_VIEW_PATIENCE_NS (3 * TIMING_S)     // who has not answered it by then will not
 #define TIMING_ROUTE_TELL_NS (2 * TIMING_S)        // the user is not told more often where units go
-#define TIMING_ROUTE_TELL_RESTLESS_NS (10 * TIMING_S) // ... and so often while it still improves
+#define TIMING_ROUTE_TELL_RESTLESS_NS (10 * TIMING_S) // ... and so often while its router does not rest
 #define TIMING_NO_PEER_NS (2 * TIMING_S)           // a stage empty for so long: DENY(NO_PEER) upstream
 
 // Gaps between words on a link, smoothed, and how surprising the present one is.

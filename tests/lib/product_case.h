@@ -73,4 +73,50 @@ static inline float *begin_c(tensor_gemm *g, const product *p, bool beside) {
     return c;
 }
 
+typedef struct expected {
+    float bits;            // by the definition
+    double exact, weight;  // in fp64; the sum of magnitudes
+} expected;
+
+// The kernels under test, whatever they are: their products, and what is said of an element that they found.
+typedef struct product_maker {
+    const void *kernels;
+    void (*make)(const void *kernels, const tensor_gemm *g);
+    void (*check)(const void *kernels, const product *p, size_t row, size_t col, float found);
+} product_maker;
+
+// c by them, and if it is added to, the same bits beside it.
+static inline float *made_by(const product_maker *m, const product *p) {
+    tensor_gemm g = p->g;
+    float *c = begin_c(&g, p, false);
+    m->make(m->kernels, &g);
+    if (g.mode == GEMM_SET) return c;
+    float *other = begin_c(&g, p, true);
+    m->make(m->kernels, &g);
+    assert_memory_equal(other, c, p->c_floats * sizeof *c);
+    free(other);
+    return c;
+}
+
+// Every `step`-th element; all that must not be touched.
+static inline void check_made_by(const product_maker *m, const product *p, size_t step) {
+    float *c = made_by(m, p);
+    for (size_t i = 0, there = 0; i < p->c_floats; i++) {
+        size_t row = i / p->g.c_stride, col = i % p->g.c_stride;
+        if (col >= p->g.n)
+            assert_true(c[i] == untouched);
+        else if (there++ % step == 0)
+            m->check(m->kernels, p, row, col, c[i]);
+    }
+    free(c);
+}
+
+static inline void fail_element(const char *name, const product *p, size_t row, size_t col, float found,
+                                const expected *e) {
+    const tensor_gemm *g = &p->g;
+    fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", name, g->m, g->n, g->k,
+             g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found, (double)e->bits,
+             e->exact);
+}
+
 #endif

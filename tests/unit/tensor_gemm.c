@@ -11,11 +11,6 @@ enum { SMALL = 70, POOLS = 2 };
 
 static tensor_pool *pools[POOLS];
 
-typedef struct expected {
-    float bits;            // by the definition
-    double exact, weight;  // in fp64; the sum of magnitudes
-} expected;
-
 static expected expect(const product *p, size_t row, size_t col) {
     const tensor_gemm *g = &p->g;
     bool added = g->mode == GEMM_ADD;
@@ -43,40 +38,26 @@ static double bound_of(const tensor_gemm *g, const expected *e) {
     return (double)(2 * depth + g->k / depth + 2) * 0x1p-24 * e->weight;
 }
 
-static float *run_by(const gemm_kernels *kernels, const product *p) {
-    tensor_gemm g = p->g;
-    float *c = begin_c(&g, p, false);
-    gemm_tile_by(kernels, &g);
-    if (g.mode == GEMM_SET) return c;
-    float *other = begin_c(&g, p, true);
-    gemm_tile_by(kernels, &g);
-    assert_memory_equal(other, c, p->c_floats * sizeof *c);
-    free(other);
-    return c;
-}
+static void make(const void *kernels, const tensor_gemm *g) { gemm_tile_by(kernels, g); }
 
-static void check_element(const gemm_kernels *kernels, const product *p, size_t row, size_t col, float found) {
-    const tensor_gemm *g = &p->g;
+static void check_element(const void *kernels, const product *p, size_t row, size_t col, float found) {
+    const gemm_kernels *by = kernels;
     expected e = expect(p, row, col);
-    bool fused = strstr(kernels->name, "not fused") == NULL;
-    bool fine = fabs((double)found - e.exact) <= bound_of(g, &e) && (!fused || found == e.bits);
-    if (!fine)
-        fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", kernels->name, g->m, g->n,
-                 g->k, g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found,
-                 (double)e.bits, e.exact);
+    bool fused = strstr(by->name, "not fused") == NULL;
+    bool fine = fabs((double)found - e.exact) <= bound_of(&p->g, &e) && (!fused || found == e.bits);
+    if (!fine) fail_element(by->name, p, row, col, found, &e);
 }
 
-// Every `step`-th element; all that must not be touched.
+static product_maker maker_of(const gemm_kernels *kernels) { return (product_maker){kernels, make, check_element}; }
+
+static float *run_by(const gemm_kernels *kernels, const product *p) {
+    const product_maker maker = maker_of(kernels);
+    return made_by(&maker, p);
+}
+
 static void check_product(const gemm_kernels *kernels, const product *p, size_t step) {
-    float *c = run_by(kernels, p);
-    for (size_t i = 0, there = 0; i < p->c_floats; i++) {
-        size_t row = i / p->g.c_stride, col = i % p->g.c_stride;
-        if (col >= p->g.n)
-            assert_true(c[i] == untouched);
-        else if (there++ % step == 0)
-            check_element(kernels, p, row, col, c[i]);
-    }
-    free(c);
+    const product_maker maker = maker_of(kernels);
+    check_made_by(&maker, p, step);
 }
 
 static void check_shape(size_t m, size_t n, size_t k, size_t step) {

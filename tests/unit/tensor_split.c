@@ -125,11 +125,6 @@ static size_t kernels_here(const split_kernels *all[2]) {
 
 // --- products
 
-typedef struct expected {
-    float bits;            // by the definition
-    double exact, weight;  // in fp64; the sum of magnitudes
-} expected;
-
 static expected expect(const product *p, size_t row, size_t col) {
     const tensor_gemm *g = &p->g;
     expected e = {.bits = g->mode == GEMM_ADD ? p->c[row * g->c_stride + col] : 0};
@@ -159,38 +154,25 @@ static double bound_of(const tensor_gemm *g, const expected *e) {
     return (double)(ORDERS * size_pieces(g->k, SPLIT_STEP) + SPLIT_HALF + 4) * 0x1p-24 * e->weight;
 }
 
-static float *run_by(const split_kernels *kernels, const product *p) {
-    tensor_gemm g = p->g;
-    float *c = begin_c(&g, p, false);
-    split_tile_by(kernels, &g);
-    if (g.mode == GEMM_SET) return c;
-    float *other = begin_c(&g, p, true);
-    split_tile_by(kernels, &g);
-    assert_memory_equal(other, c, p->c_floats * sizeof *c);
-    free(other);
-    return c;
-}
+static void make(const void *kernels, const tensor_gemm *g) { split_tile_by(kernels, g); }
 
-static void check_element(const split_kernels *kernels, const product *p, size_t row, size_t col, float found) {
-    const tensor_gemm *g = &p->g;
+static void check_element(const void *kernels, const product *p, size_t row, size_t col, float found) {
+    const split_kernels *by = kernels;
     expected e = expect(p, row, col);
-    if (found != e.bits || !(fabs((double)found - e.exact) <= bound_of(g, &e)))
-        fail_msg("%s, %zu x %zu x %zu, %s%s: c[%zu][%zu] is %.9g, not %.9g (exactly %.9g)", kernels->name, g->m, g->n,
-                 g->k, g->a.transposed ? "T" : "N", g->b.transposed ? "T" : "N", row, col, (double)found,
-                 (double)e.bits, e.exact);
+    bool fine = found == e.bits && fabs((double)found - e.exact) <= bound_of(&p->g, &e);
+    if (!fine) fail_element(by->name, p, row, col, found, &e);
 }
 
-// Every `step`-th element; all that must not be touched.
+static product_maker maker_of(const split_kernels *kernels) { return (product_maker){kernels, make, check_element}; }
+
+static float *run_by(const split_kernels *kernels, const product *p) {
+    const product_maker maker = maker_of(kernels);
+    return made_by(&maker, p);
+}
+
 static void check_product(const split_kernels *kernels, const product *p, size_t step) {
-    float *c = run_by(kernels, p);
-    for (size_t i = 0, there = 0; i < p->c_floats; i++) {
-        size_t row = i / p->g.c_stride, col = i % p->g.c_stride;
-        if (col >= p->g.n)
-            assert_true(c[i] == untouched);
-        else if (there++ % step == 0)
-            check_element(kernels, p, row, col, c[i]);
-    }
-    free(c);
+    const product_maker maker = maker_of(kernels);
+    check_made_by(&maker, p, step);
 }
 
 static void check_shape(size_t m, size_t n, size_t k, size_t step) {
@@ -254,6 +236,15 @@ static void test_precise(void **state) {
     }
 }
 
+// Each row of a is so many powers of two from the one before, the first one from what it was.
+static void scale_rows(product *p, int first, int step) {
+    for (size_t row = 0; row < p->g.m; row++)
+        for (size_t k = 0; k < p->g.k; k++) {
+            float *x = &p->a[p->g.a.transposed ? k * p->g.a.stride + row : row * p->g.a.stride + k];
+            *x = ldexpf(*x, first + step * (int)row);
+        }
+}
+
 // The smallest numbers, whose lower parts are lost: the error is small, though not beside them.
 static void test_smallest(void **state) {
     (void)state;
@@ -261,11 +252,7 @@ static void test_smallest(void **state) {
     size_t count = kernels_here(all);
     for (int form = 0; form < 4; form++) {
         product p = product_new(20, 20, 50, form);
-        for (size_t i = 0; i < 50; i++)
-            for (size_t row = 0; row < 20; row++) {
-                float *x = &p.a[p.g.a.transposed ? i * p.g.a.stride + row : row * p.g.a.stride + i];
-                *x = ldexpf(*x, -90 - 3 * (int)row);  // to below the smallest there is
-            }
+        scale_rows(&p, -90, -3);  // to below the smallest there is
         for (size_t k = 0; k < count; k++) {
             float *c = run_by(all[k], &p);
             for (size_t row = 0; row < 20; row++)
@@ -287,11 +274,7 @@ static void test_far_numbers(void **state) {
     size_t count = kernels_here(all);
     for (int form = 0; form < 4; form++) {
         product p = product_new(20, 20, 50, form);
-        for (size_t row = 0; row < 20; row++)
-            for (size_t k = 0; k < 50; k++) {
-                float *x = &p.a[p.g.a.transposed ? k * p.g.a.stride + row : row * p.g.a.stride + k];
-                *x = ldexpf(*x, (int)row * 10 - 95);
-            }
+        scale_rows(&p, -95, 10);
         for (size_t i = 0; i < count; i++) check_product(all[i], &p, 1);
         product_free(&p);
     }
