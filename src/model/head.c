@@ -14,7 +14,7 @@ enum {
     LOGITS_ELEMENTS = 1 << 24,
     ROWS_STEP = 64,
     COLS_LEAST = 96,
-    COLS_MOST = 288,
+    COLS_MOST = 576,
     COLS_STEP = 48,   // the width of the products' kernels
     COLS_PIECES = 8,  // a short vocabulary is cut so that several threads have something to do
     GROUPS_MOST = 16,

@@ -11,8 +11,9 @@
 #include <string.h>
 
 enum {
-    BLOCK_FLOATS = DEPTH_MOST * PANEL_COLS * 8,  // of b, packed: 590 KB
-    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,       // of a, packed: 98 KB
+    BLOCK_FLOATS = DEPTH_MOST * BLOCK_COLS_MOST,  // of b, packed: 590 KB at most
+    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,        // of a, packed: 98 KB
+    ROWS_MOST = 16 * GROUP_ROWS,                  // of a, packed and kept for all blocks of b: 1.6 MB
     PACK_ROWS = 16,       // of each strip in turn, so that lines that strips share are still at hand
     LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
@@ -25,7 +26,9 @@ typedef struct tile {
     size_t first, depth;  // of k
     size_t col, cols;     // of the block of b
     size_t row, rows;     // of the group of a
+    size_t top, bottom;   // rows that one block of b is packed for
     bool in_place;        // the group is read where it lies
+    bool again;           // the groups were packed for an earlier block of columns
     bool fresh;           // the group is packed by the kernels that read it first
     const float *add;     // what the block's products are added to, like c; NULL: nothing
     float *a, *b;         // packed
@@ -86,13 +89,17 @@ static void pack_panel(const tile *t, const panel *p) {
         }
 }
 
+// Of the group.
+static float *packed_a(const tile *t) { return t->a + (t->row - t->top) * t->depth; }
+
 static void pack_group(const tile *t) {
     const tensor_matrix *a = &t->g->a;
+    float *to = packed_a(t);
     size_t panels = a->transposed ? t->rows / PANEL_ROWS : 0;
-    t->kernels->copy(source_of_a(t, t->row), a->stride, t->depth, panels, t->a, t->depth * PANEL_ROWS, PANEL_ROWS);
+    t->kernels->copy(source_of_a(t, t->row), a->stride, t->depth, panels, to, t->depth * PANEL_ROWS, PANEL_ROWS);
     for (size_t i = panels * PANEL_ROWS; i < t->rows; i += PANEL_ROWS)
         pack(t->kernels, source_of_a(t, t->row + i), a->stride, !a->transposed, t->depth,
-             size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS, t->a + i * t->depth);
+             size_least(PANEL_ROWS, t->rows - i), PANEL_ROWS, to + i * t->depth);
 }
 
 // --- asking for what comes next
@@ -111,9 +118,18 @@ static ahead look_ahead(const float *from, size_t stride, size_t rows, size_t fl
     return (ahead){from, LINE_FLOATS, depth, depth * LINE_FLOATS, size_pieces(rows * lines, depth)};
 }
 
-// A tile of the next block of k, or of nothing.
-static tile next_block(const tile *t) {
+// The next block of columns, or of k, or nothing.
+static tile next_block(const tile *t, size_t cols_most) {
     tile next = *t;
+    next.col += t->cols;
+    if (next.col < t->g->n) {
+        next.cols = size_least(cols_most, t->g->n - next.col);
+        next.again = true;
+        return next;
+    }
+    next.col = 0;
+    next.cols = size_least(cols_most, t->g->n);
+    next.again = false;
     next.first += t->depth;
     next.depth = next.first < t->g->k ? size_least(t->depth, t->g->k - next.first) : 0;
     return next;
@@ -122,8 +138,9 @@ static tile next_block(const tile *t) {
 // The kernels meanwhile go `depth` deep.
 static ahead look_at_group(const tile *t, size_t row, size_t depth) {
     const tensor_matrix *a = &t->g->a;
-    if (row >= t->g->m || t->depth == 0) return (ahead){0};
-    size_t rows = size_least(GROUP_ROWS, t->g->m - row), down = a->transposed ? t->depth : rows;
+    if (row >= t->bottom || t->depth == 0) return (ahead){0};
+    size_t rows = size_least(GROUP_ROWS, t->bottom - row), down = a->transposed ? t->depth : rows;
+    if (t->again) return look_ahead(t->a + (row - t->top) * t->depth, t->depth, rows, t->depth, depth);
     return look_ahead(source_of_a(t, row), a->stride, down, a->transposed ? rows : t->depth, depth);
 }
 
@@ -168,8 +185,8 @@ static void begin_group(tile *t) {
     bool readable = t->rows % PANEL_ROWS == 0 && a->stride % ALIAS_FLOATS != 0;
     size_t few = a->transposed ? t->kernels->columns_in_place : t->kernels->rows_in_place;
     t->in_place = readable && t->g->n <= few;
-    t->fresh = t->kernels->keeps && readable && !t->in_place && a->transposed;
-    if (!t->in_place && !t->fresh) pack_group(t);
+    t->fresh = t->kernels->keeps && readable && !t->in_place && a->transposed && !t->again;
+    if (!t->in_place && !t->fresh && !t->again) pack_group(t);
 }
 
 static void begin_panel(const tile *t, panel *p) {
@@ -182,7 +199,8 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
     const tensor_gemm *g = t->g;
     bool from_source = t->in_place || t->fresh;
     size_t right = g->a.transposed ? g->a.stride : 1, down = g->a.transposed ? 1 : g->a.stride;
-    gemm_panel product = {.depth = t->depth, .a = t->a, .a_row = 1, .a_step = PANEL_ROWS};
+    float *packed = packed_a(t);
+    gemm_panel product = {.depth = t->depth, .a = packed, .a_row = 1, .a_step = PANEL_ROWS};
     product.c_stride = g->c_stride;
     if (from_source) {
         product.a = source_of_a(t, t->row);
@@ -197,7 +215,7 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
         product.b_step = fresh ? g->b.stride : strip_of(t, p);
         product.b_next = fresh ? 0 : t->depth * strip_of(t, p);
         product.keep_b = fresh ? p->b : NULL;
-        product.keep_a = t->fresh ? t->a + i * PANEL_ROWS * t->depth : NULL;
+        product.keep_a = t->fresh ? packed + i * PANEL_ROWS * t->depth : NULL;
         size_t at = (t->row + i * PANEL_ROWS) * g->c_stride + p->col;
         product.c = g->c + at;
         product.add = t->add ? t->add + at : NULL;
@@ -211,19 +229,19 @@ static void multiply_panel(tile *t, const panel *p, ahead *next_a, ahead *next_b
     t->fresh = false;
 }
 
-// The first group finds each panel of b still to be packed; the last asks for what the next block of k begins with.
-static void multiply_block(tile *t) {
-    tile after = next_block(t);
-    for (t->row = 0; t->row < t->g->m; t->row += GROUP_ROWS) {
-        t->rows = size_least(GROUP_ROWS, t->g->m - t->row);
-        bool last = t->row + GROUP_ROWS >= t->g->m;
-        ahead next_a = last ? look_at_group(&after, 0, t->depth) : look_at_group(t, t->row + GROUP_ROWS, t->depth);
+// The first group finds each panel of b still to be packed; the last asks for what the next block begins with.
+static void multiply_block(tile *t, size_t cols_most) {
+    tile after = next_block(t, cols_most);
+    for (t->row = t->top; t->row < t->bottom; t->row += GROUP_ROWS) {
+        t->rows = size_least(GROUP_ROWS, t->bottom - t->row);
+        bool last = t->row + GROUP_ROWS >= t->bottom;
+        ahead next_a = last ? look_at_group(&after, t->top, t->depth) : look_at_group(t, t->row + GROUP_ROWS, t->depth);
         ahead next_b = {0};
         begin_group(t);
         for (size_t done = 0; done < t->cols;) {
             panel p = panel_at(t, done);
             done += p.width;
-            if (t->row == 0) {
+            if (t->row == t->top) {
                 begin_panel(t, &p);
                 next_b = look_at_panel(t, done, t->depth);
             }
@@ -245,22 +263,25 @@ static void set_empty(const tensor_gemm *g) {
     }
 }
 
+// A block of k is done with all columns before the next, so that a is packed once for them.
 void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
-    _Alignas(64) float a[GROUP_ROWS * DEPTH_MOST], b[BLOCK_FLOATS];
+    _Alignas(64) float a[ROWS_MOST * DEPTH_MOST], b[BLOCK_FLOATS];
     if (g->k == 0) {
         set_empty(g);
         return;
     }
-    size_t depth = gemm_depth(g->k), most = BLOCK_FLOATS / depth / PANEL_COLS * PANEL_COLS;
-    for (size_t col = 0; col < g->n; col += most)
-        for (size_t first = 0; first < g->k; first += depth) {
-            tile t = {
-                .kernels = kernels, .g = g, .first = first, .depth = size_least(depth, g->k - first), .a = a, .b = b};
-            t.col = col;
-            t.cols = size_least(most, g->n - col);
-            t.add = gemm_added_to(g, first);
-            multiply_block(&t);
-        }
+    size_t depth = gemm_depth(g->k), cols_most = kernels->block_cols * DEPTH_MOST / depth / PANEL_COLS * PANEL_COLS;
+    for (size_t top = 0; top < g->m; top += ROWS_MOST)
+        for (size_t first = 0; first < g->k; first += depth)
+            for (size_t col = 0; col < g->n; col += cols_most) {
+                tile t = {.kernels = kernels, .g = g, .first = first, .col = col, .again = col > 0, .a = a, .b = b};
+                t.depth = size_least(depth, g->k - first);
+                t.cols = size_least(cols_most, g->n - col);
+                t.top = top;
+                t.bottom = size_least(top + ROWS_MOST, g->m);
+                t.add = gemm_added_to(g, first);
+                multiply_block(&t, cols_most);
+            }
 }
 
 const gemm_kernels *gemm_kernels_here(void) {
@@ -362,7 +383,7 @@ static void some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, size_t
         for (size_t k = 0; k < g->k; k += gemm_depth(g->k)) {
             tile t = rows_tile(g, rows, k);
             t.a = a;
-            t.row = row;
+            t.row = t.top = row;
             t.rows = here;
             multiply_group(&t, rows);
         }
@@ -377,7 +398,9 @@ void tensor_gemm_some_rows(const tensor_gemm *g, const tensor_gemm_rows *rows, s
         some_rows(g, rows, first, count);
 }
 
-size_t tensor_gemm_group(bool fastest) { return fastest && split_kernels_here() ? (size_t)SPLIT_GROUP : (size_t)GROUP_ROWS; }
+size_t tensor_gemm_group(bool fastest) {
+    return fastest && split_kernels_here() ? (size_t)SPLIT_GROUP : (size_t)GROUP_ROWS;
+}
 
 static void rows_task(void *context, size_t index) {
     const rows_job *job = context;
