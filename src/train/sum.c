@@ -284,11 +284,18 @@ void sum_reduce(const sum_part *parts, uint32_t part_count, size_t count, bool r
     }
 }
 
-double sum_norm2(const float *values, size_t count) {
-    double lane[NORM_LANES] = {0};
-    size_t whole = count - count % NORM_LANES;
+TENSOR_WIDE
+static void add_squares(const float *restrict values, size_t whole, double *restrict lane) {
+    double sum[NORM_LANES] = {0};
     for (size_t at = 0; at < whole; at += NORM_LANES)
-        for (size_t i = 0; i < NORM_LANES; i++) lane[i] += (double)values[at + i] * (double)values[at + i];
+        for (size_t i = 0; i < NORM_LANES; i++) sum[i] += (double)values[at + i] * (double)values[at + i];
+    memcpy(lane, sum, sizeof sum);
+}
+
+double sum_norm2(const float *values, size_t count) {
+    double lane[NORM_LANES];
+    size_t whole = count - count % NORM_LANES;
+    add_squares(values, whole, lane);
     for (size_t i = 0; whole + i < count; i++) lane[i] += (double)values[whole + i] * (double)values[whole + i];
     for (size_t half = NORM_LANES / 2; half > 0; half /= 2)
         for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];

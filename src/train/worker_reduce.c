@@ -106,6 +106,11 @@ static sum_part part_of(const reduction *r, uint32_t p, uint32_t i) {
     return fixed ? (sum_part){.packed = bytes} : (sum_part){.plain = bytes};
 }
 
+// Whoever makes or takes results sums their squares, while they are at hand.
+static void measure_result(worker *w, uint32_t b) {
+    w->block_norm2[b] = sum_norm2(w->results + w->blocks[b].offset, w->blocks[b].count);
+}
+
 static void reduce_block(void *context, size_t index) {
     reduction *r = context;
     worker *w = r->call->w;
@@ -116,6 +121,7 @@ static void reduce_block(void *context, size_t index) {
     for (uint32_t p = 0; p < count; p++) parts[p] = part_of(r, p, (uint32_t)i);
     sum_reduce(parts, count, range->count, w->config.recipe.reproducible, r->call->work->tokens,
                w->results + range->offset);
+    measure_result(w, r->call->work->first + (uint32_t)i);
 }
 
 // Results of 4 bytes replace sums of 8 from the front: those of as many blocks at a time as fall on sums already reduced.
@@ -169,21 +175,20 @@ void worker_result_put(const worker_call *call) {
     for (uint32_t i = 0; i < work->count; i++) {
         const block *range = &w->blocks[work->first + i];
         memcpy(w->results + range->offset, in, range->count * sizeof(float));
+        measure_result(w, work->first + i);
         in += range->count * sizeof(float);
     }
 }
 
-static void norm_block(void *context, size_t i) {
+static void hash_result(void *context, size_t i) {
     worker *w = context;
     const block *range = &w->blocks[i];
-    const float *values = w->results + range->offset;
-    w->block_norm2[i] = sum_norm2(values, range->count);
-    if (!w->config.alone) w->block_hash[i] = sha256_of(values, range->count * sizeof *values);
+    w->block_hash[i] = sha256_of(w->results + range->offset, range->count * sizeof *w->results);
 }
 
 void worker_norm(const worker_call *call) {
     worker *w = call->w;
-    worker_each(call, w->block_count, norm_block, w);
+    if (!w->config.alone) worker_each(call, w->block_count, hash_result, w);
     memset(w->tensor_norm2, 0, w->tensor_count * sizeof *w->tensor_norm2);
     for (uint32_t b = 0; b < w->block_count; b++) {
         w->tensor_norm2[w->blocks[b].tensor] += w->block_norm2[b];

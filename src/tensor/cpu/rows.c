@@ -2,7 +2,7 @@
 #include "tensor/cpu/wide.h"
 #include "tensor/kernels.h"
 
-enum { COLS_PER_TASK = 256, ELEMENTS_PER_TASK = 1 << 14 };
+enum { COLS_PER_TASK = 768, ELEMENTS_PER_TASK = 1 << 14 };
 
 TENSOR_WIDE
 static void add(float *restrict sum, const float *restrict x, size_t count) {
