@@ -11,7 +11,7 @@ static const char *const job_names[JOB_KINDS] = {
 
 static const char *const log_names[LOG_KINDS] = {
     [LOG_NONE] = "none", [LOG_RUN] = "run", [LOG_MEMBER] = "member", [LOG_EXPEL] = "expel", [LOG_OWNER] = "owner",
-    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_SHARE] = "share", [LOG_PROMOTE] = "promote", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
+    [LOG_CLOSE] = "close", [LOG_FINAL] = "final", [LOG_CHECKPOINT] = "checkpoint", [LOG_LEAD] = "lead", [LOG_VOTERS] = "voters", [LOG_SHARE] = "share", [LOG_PROMOTE] = "promote", [LOG_END] = "end", [LOG_BASE] = "base", [LOG_VOTE] = "vote",
 };
 
 #define NUMBER(x) ((unsigned long long)(x))

@@ -388,6 +388,7 @@ typedef struct leader {
     uint16_t save_stage;
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
     bool save_ending, save_naming;
+    bool end_failed, end_appended;  // the last checkpoint could not be written; END is on its way into the log
     uint64_t save_names_ns;  // names were last asked for
     uint32_t save_donor;
     bool checkpoint_due;    // CHECKPOINT is to be appended before FINAL: this one, without the state roots
@@ -499,6 +500,7 @@ struct peer {
     uint64_t run_index;
     bool has_final;
     log_entry final;        // newest FINAL
+    uint64_t end_index;     // of END, 0: the run has not ended
     rollback past;
     bool has_close;
     uint64_t close_index;   // of the present iteration

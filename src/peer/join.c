@@ -385,6 +385,11 @@ void leader_tick(peer *p) {
         else if (gathered(p)) start_run(p);
         return;
     }
+    if (p->leader.phase == LEADER_OVER) {  // whoever comes or goes now
+        const log_entry end = {.kind = LOG_END};
+        if (!p->leader.end_appended) p->leader.end_appended = log_append(p, &end);
+        return;
+    }
     private_lead(p);
     takeover_lead(p);
     shadow_lead(p);

@@ -91,12 +91,24 @@ void send_leader(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-static bool gone_home(const peer *p, const braid_id *id) {
-    uint32_t at = contact_find(p, id);
-    if (id_equal(id, &p->config.self)) return false;
-    uint64_t patience = rollback_patience_ns(p);
+// Behind END there is no checkpoint that somebody would be waited for.
+static uint64_t patience_ns(const peer *p) { return p->end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p); }
+
+// The voter, not only the peer: what a link leads to, or I myself, may be its next life, without its store.
+static bool gone_home(const peer *p, const log_voter *v) {
+    if (id_equal(&v->id, &p->config.self)) return v->store != p->raft.store;
+    uint32_t at = contact_find(p, &v->id);
+    uint64_t patience = patience_ns(p);
     if (at == NO_CONTACT) return p->now - p->iteration_ns >= patience;  // whom I never met cannot have said goodbye
-    return p->now >= contact_awaited_until(p, &p->contacts[at], 0, patience);
+    const contact *c = &p->contacts[at];
+    if (p->now >= contact_awaited_until(p, c, 0, patience)) return true;
+    if (c->link != LINK_UP) return false;
+    if (c->store != 0 && c->store != v->store) return true;
+    // while nobody leads voters ask each other for votes again and again; before that they have nothing to say
+    uint64_t since_ns = p->raft.heard_ns > p->iteration_ns ? p->raft.heard_ns : p->iteration_ns, unled_ns = p->now - since_ns;
+    uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
+    if (silent_ns > unled_ns) silent_ns = unled_ns;
+    return silent_ns >= TIMING_HOME_NS && silent_ns >= patience;
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
@@ -106,11 +118,12 @@ bool lead_has_gone_home(const peer *p) {
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
     if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
-        return since != 0 && p->now - since >= rollback_patience_ns(p);
+        return since != 0 && p->now - since >= patience_ns(p);
     }
-    bool hears = at != NO_CONTACT && p->contacts[at].link == LINK_UP && p->now < contact_awaited_until(p, &p->contacts[at], 0, 0);
-    if (hears) return false;  // it goes before me: a joiner may know nobody else who votes
-    for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i].id);
+    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    bool leads = c != NULL && c->link == LINK_UP && c->beat.leads != 0 && p->now < contact_awaited_until(p, c, 0, 0);
+    if (leads) return false;  // it goes before me: a joiner may know nobody else who votes
+    for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i]);
     return here < p->voters.count / 2u + 1;
 }
 
@@ -147,6 +160,11 @@ void leader_begin(peer *p) {
         c->beat_sent_ns = c->log_sent_ns = 0;
     }
     for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
+    if (p->end_index != 0) {
+        l->phase = LEADER_OVER;
+        leader_dismiss(p, false);  // whoever led before may have begun to
+        return;
+    }
     if (p->run_started) resume_iteration(p);
     else l->phase = LEADER_GATHERING;
     tell_all_again(p);
@@ -154,7 +172,9 @@ void leader_begin(peer *p) {
 
 void leader_end(peer *p) {
     leader *l = &p->leader;
+    bool over = l->active && l->phase == LEADER_OVER;
     l->active = l->saving = l->save_ending = false;
+    if (over) leader_dismiss(p, l->end_failed);  // too few are left to agree on what is written already
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if ((p->pulls[i].what == GET_STATE || p->pulls[i].what == GET_NAMES) && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
     p->leaving |= l->drain;
@@ -350,6 +370,7 @@ static void choose_voters(peer *p) {
 // Who takes its leave does not lead, unless it is the last data peer or the last checkpoint is to be written.
 static void hand_on(peer *p) {
     bool data = p->config.kind == MEMBER_DATA, stays = data_stays(p) && p->leader.phase < LEADER_SAVING_LAST;
+    if (p->leader.phase == LEADER_OVER) return;  // who goes then ends the run
     if ((data && (!p->leaving || (p->me != 0 && !stays))) || p->now < p->leader.handed_ns + TIMING_REPEAT_NS) return;
     p->leader.handed_ns = p->now;
     for (int kind = MEMBER_DATA; kind >= (p->leaving ? MEMBER_RELAY : MEMBER_DATA); kind--)

@@ -104,6 +104,9 @@ static void apply(peer *p, const log_entry *entry) {
         break;
     case LOG_SHARE: private_share(p, entry); break;
     case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
+    case LOG_END:
+        if (!is_undone(p, entry)) p->end_index = entry->index;
+        break;
     case LOG_VOTERS:
         p->voters = entry->u.voters;
         p->voters_index = entry->index;
@@ -203,6 +206,10 @@ static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_en
         if (p->past.checkpoint[i].index <= after || p->past.checkpoint[i].index >= best) continue;
         best = p->past.checkpoint[i].index;
         *out = (log_entry){.kind = LOG_CHECKPOINT, .u.checkpoint = p->past.checkpoint[i].said};
+    }
+    if (p->end_index > after && p->end_index < best) {
+        best = p->end_index;
+        *out = (log_entry){.kind = LOG_END};
     }
     if (p->voters_index > after && p->voters_index < best) {
         best = p->voters_index;

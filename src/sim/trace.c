@@ -120,6 +120,7 @@ static void add_entry(line *l, const log_entry *e) {
     case LOG_VOTERS: add_voters(l, "VOTERS", &e->u.voters); break;
     case LOG_BASE: add_voters(l, "BASE", &e->u.base.voters); break;
     case LOG_SHARE: line_add(l, "SHARE %u", e->u.share.share); break;
+    case LOG_END: line_add(l, "END"); break;
     default: line_add(l, "kind %u", e->kind);
     }
 }

@@ -115,6 +115,7 @@ void codec_log_entry(codec *c, log_entry *entry) {
     case LOG_VOTERS: code_voters(c, &entry->u.voters); break;
     case LOG_SHARE: code_share(c, &entry->u.share); break;
     case LOG_PROMOTE: code_promote(c, &entry->u.promote); break;
+    case LOG_END: break;
     case LOG_BASE: code_base(c, &entry->u.base); break;
     case LOG_VOTE: code_vote(c, &entry->u.vote); break;
     default: codec_require(c, false);

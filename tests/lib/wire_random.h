@@ -163,6 +163,7 @@ static inline void random_log_entry(wire_random *w, uint8_t kind, log_entry *e) 
         break;
     case LOG_LEAD: random_bytes(w->r, e->u.lead.leader.bytes, BRAID_ID_BYTES); break;
     case LOG_PROMOTE: e->u.promote.member = random_u64(w); break;
+    case LOG_END: break;
     case LOG_VOTERS: random_voters(w, &e->u.voters); break;
     case LOG_SHARE:
         e->u.share.share = random_below(w, WIRE_MAX_SLOTS);

@@ -213,6 +213,55 @@ static void test_who_knows_more_sends_home(void **state) {
     free(w.p);
 }
 
+// The run has ended, as the log says, and who led has begun to say so. Whoever leads next goes on with that, whatever is lost by then;
+// so does one whose store was begun anew behind END.
+static void test_who_finds_the_end_says_goodbye(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}}, {.kind = LOG_END}};
+    world w = {.run = run_of(2, 1, 1)};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    log_entry kept;
+    bool ends = false;
+    for (uint64_t after = 0; peer_snapshot(w.p, after, &kept); after = kept.index) ends |= kept.kind == LOG_END;
+    assert_true(ends);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 100);
+        tick(&w);
+    }
+    assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
+    assert_int_equal(w.told[TELL_END], 0);
+    free(w.p);
+}
+
+// All is computed, and who voted is back without what it had stored: peers that answer, and no voters.
+static void test_a_voter_is_there_with_its_store(void **state) {
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        world w = {.run = run_of(2, 1, 1)};
+        open_world(&w, 4, MEMBER_RELAY);
+        log_voters voters = {.count = 3};
+        for (uint32_t i = 1; i <= 3; i++) {
+            append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = i + 100 * lost}});
+            voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
+        }
+        admit(&w, 4, MEMBER_RELAY, 1);
+        own(&w, 0, 1);
+        run_begins(&w, 1);
+        append(&w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
+        append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+        for (uint32_t v = 2; v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(v)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            for (uint32_t v = 1; v <= 3; v++) beat(&w, v, 0);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, lost);
+        free(w.p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
@@ -223,6 +272,8 @@ int main(void) {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
+        cmocka_unit_test(test_who_finds_the_end_says_goodbye),
+        cmocka_unit_test(test_a_voter_is_there_with_its_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 9);
+    assert_int_equal(WIRE_VERSION, 10);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -122,6 +122,8 @@ static void test_log_of_a_shadow_and_its_promotion(void **state) {
                  "0900000000000000 0a00000000000000 cc000000000000000000000000000000 000000000000000000000000000000dd 0700 5b3a3a315d3a39");
     m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_PROMOTE, .u.promote.member = 6}};
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0b 0600000000000000");
+    m.u.log = (message_log){.previous = 3, .entry = {.index = 4, .term = 5, .kind = LOG_END}};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "19" HEADER_HEX "00 0300000000000000 0400000000000000 0500000000000000 0c");
 }
 
 static void test_append_of_voters(void **state) {
@@ -227,10 +229,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0900 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0a00 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0900 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0a00 03 0200 6e6f");
 }
 
 int main(void) {
