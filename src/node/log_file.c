@@ -20,7 +20,7 @@ enum {
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
-    LOG_FILE_VERSION = 4,                           // raised when an entry's layout or the meaning of `start` is another
+    LOG_FILE_VERSION = 5,                           // raised when an entry's layout or the meaning of `start` is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
