@@ -216,6 +216,9 @@ static bool data_stays(const peer *p) {
 // A relay leads only until a data peer can, for it writes no checkpoint; so does who has taken its leave, for it has no state.
 static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA && (p->me != 0 || !p->leaving); }
 
+// Who votes and is silent for so long goes; so nobody comes who is.
+static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
+
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
 static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
@@ -224,7 +227,7 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
             const contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
-            if (c->link == LINK_UP && c->itself && member_answers(p, m->id)) return m;
+            if (c->link == LINK_UP && c->itself && member_answers(p, m->id) && !is_silent(silence_ns(p, c))) return m;
         }
     return NULL;
 }
@@ -259,7 +262,7 @@ static uint32_t least_wanted(const peer *p, const log_voters *v) {
         const member *m = member_of(p, &v->voter[i]);
         uint64_t silence = voter_silence_ns(p, &v->voter[i]);
         uint64_t rank = m == NULL ? RANK_GONE : m->id + (m->kind == MEMBER_DATA ? 0 : RANK_RELAY);
-        if (silence >= TIMING_EXPEL_SILENCE_NS / 2) rank = RANK_SILENT + silence;
+        if (is_silent(silence)) rank = RANK_SILENT + silence;
         else if (!leads_for_good(p) && m != NULL && m->kind == MEMBER_DATA) continue;  // it is handed on to that one
         if (rank < most) continue;
         most = rank;
@@ -277,7 +280,7 @@ static bool some_voter_relays(const peer *p) {
 static bool some_voter_is_silent(const peer *p) {
     for (uint32_t i = 0; i < p->raft.voters.count; i++) {
         const log_voter *v = &p->raft.voters.voter[i];
-        if (!id_equal(&v->id, &p->config.self) && voter_silence_ns(p, v) >= TIMING_EXPEL_SILENCE_NS / 2) return true;
+        if (!id_equal(&v->id, &p->config.self) && is_silent(voter_silence_ns(p, v))) return true;
     }
     return false;
 }

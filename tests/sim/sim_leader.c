@@ -224,6 +224,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 9939283, .carried = true, .flaps = true, .partitions = true, .odd = true, .short_stores = true},
     // the harness named nobody else to the only relay that could have worked for a stage when the one that it knew died
     {.first = 9989112, .elastic = true, .odd = true},
+    // who had been silent for as long as voters are dropped for was not yet suspected, and became a voter and none at every round trip
+    {.first = 10938886, .real = true, .elastic = true, .carried = true, .partitions = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
