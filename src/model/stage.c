@@ -166,45 +166,43 @@ const float *stage_input_gradient(stage *s, void *stash, const float *dy, float 
     return lowest;
 }
 
-static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, stage_gradient_fn sink,
-                      void *context) {
-    sink(context, at->weight, weight, dim);
-    if (bias) sink(context, at->bias, bias, dim);
+static void hand_norm(const layout_norm *at, const float *weight, const float *bias, size_t dim, const stage_sink *sink) {
+    sink->take(sink->context, at->weight, weight, dim);
+    if (bias) sink->take(sink->context, at->bias, bias, dim);
 }
 
-static void hand_bias(const layout_linear *l, const float *bias, stage_gradient_fn sink, void *context) {
-    if (l->has_bias) sink(context, l->bias, bias, l->out);
+static void hand_bias(const layout_linear *l, const float *bias, const stage_sink *sink) {
+    if (l->has_bias) sink->take(sink->context, l->bias, bias, l->out);
 }
 
-static void hand_vectors(const stage *s, const stash_view *v, uint32_t block, stage_gradient_fn sink, void *context) {
+static void hand_vectors(const stage *s, const stash_view *v, uint32_t block, const stage_sink *sink) {
     const layout_block *b = &s->layout.block[block];
     block_memory m = stage_block_memory(s, &v->body, block);
     size_t dim = s->config.dim;
-    hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink, context);
-    hand_bias(&b->qkv, m.d_qkv_bias, sink, context);
-    hand_bias(&b->o, m.d_o_bias, sink, context);
-    hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink, context);
-    hand_bias(&b->up, m.d_up_bias, sink, context);
-    hand_bias(&b->down, m.d_down_bias, sink, context);
+    hand_norm(&b->norm1, m.d_norm1, m.d_norm1_bias, dim, sink);
+    hand_bias(&b->qkv, m.d_qkv_bias, sink);
+    hand_bias(&b->o, m.d_o_bias, sink);
+    hand_norm(&b->norm2, m.d_norm2, m.d_norm2_bias, dim, sink);
+    hand_bias(&b->up, m.d_up_bias, sink);
+    hand_bias(&b->down, m.d_down_bias, sink);
 }
 
-static void weigh_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
-                         void *context) {
-    tiles_run_blocks(s, v, first, end, sink, context);
-    for (uint32_t i = first; i < end; i++) hand_vectors(s, v, i, sink, context);
+static void weigh_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink) {
+    tiles_run_blocks(s, v, first, end, sink);
+    for (uint32_t i = first; i < end; i++) hand_vectors(s, v, i, sink);
 }
 
-static void weigh_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
+static void weigh_ends(stage *s, const stash_view *v, const stage_sink *sink) {
     if (s->shape.ends) {
-        tiles_run_ends(s, v, sink, context);
-        hand_norm(&s->layout.norm, v->d_norm, v->d_norm_bias, s->config.dim, sink, context);
+        tiles_run_ends(s, v, sink);
+        hand_norm(&s->layout.norm, v->d_norm, v->d_norm_bias, s->config.dim, sink);
     }
     v->header->phase = PHASE_EMPTY;
 }
 
 static bool has_loss(const stage *s, const stash_view *v) { return !s->shape.ends || v->header->lossy; }
 
-void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context) {
+void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(v.header->phase == PHASE_INPUT_GRADIENT_DONE && has_loss(s, &v));
     if (!body_holds(s, &v, PHASE_INPUT_GRADIENT_DONE)) {
@@ -214,12 +212,12 @@ void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *
     }
     for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);
-        weigh_blocks(s, &v, first, end, sink, context);
+        weigh_blocks(s, &v, first, end, sink);
     }
-    weigh_ends(s, &v, sink, context);
+    weigh_ends(s, &v, sink);
 }
 
-const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, stage_gradient_fn sink, void *context) {
+const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, const stage_sink *sink) {
     stash_view v = stage_stash_view(s, stash);
     BRAID_ASSERT(v.header->phase == PHASE_FORWARD_DONE && has_loss(s, &v));
     body_restore(s, &v);
@@ -227,10 +225,10 @@ const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, 
     for (uint32_t end = s->layout.blocks, first; end > 0; end = first) {
         first = stage_blocks_from(s, end);
         descend(&d, first, end);
-        weigh_blocks(s, &v, first, end, sink, context);
+        weigh_blocks(s, &v, first, end, sink);
     }
     const float *lowest = arrive(&d);
     body_claim(s, &v, PHASE_INPUT_GRADIENT_DONE);
-    weigh_ends(s, &v, sink, context);
+    weigh_ends(s, &v, sink);
     return lowest;
 }

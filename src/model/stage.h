@@ -38,9 +38,14 @@ typedef struct stage_shape {
 
 typedef struct stage stage;
 
-// Receives the finished fp32 gradient of `count` elements starting at `offset` of the stage's parameter array,
-// for one microbatch; called once per element of each tensor, possibly from several threads for disjoint ranges.
-typedef void (*stage_gradient_fn)(void *context, size_t offset, const float *gradient, size_t count);
+// Where the gradients of one microbatch go, `count` elements at a time from `offset` of the stage's parameter array on; called once
+// per element of each tensor, possibly from several threads for disjoint ranges.
+typedef struct stage_sink {
+    void (*take)(void *context, size_t offset, const float *gradient, size_t count);  // fp32, finished
+    // Memory in which they may be made at once instead, and are not handed over then; NULL: there is none
+    float *(*place)(void *context, size_t offset);
+    void *context;
+} stage_sink;
 
 // Creates a stage; parameters are not set. `pool` is borrowed and outlives it. Free with stage_free.
 braid_err stage_new(const model_config *config, const stage_shape *shape, tensor_pool *pool, stage **out,
@@ -75,9 +80,9 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
 // of the embedding's output, valid until the stash is used again. What is not finite above shows there in every split.
 const float *stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
 // Hands every gradient of this microbatch to `sink`. The stash is free afterwards.
-void stage_weight_gradient(stage *s, void *stash, stage_gradient_fn sink, void *context);
+void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink);
 // Both, for who need not hand dx on at once: the same bits, sooner, since each block is read again while the cache has it.
-const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, stage_gradient_fn sink, void *context);
+const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, const stage_sink *sink);
 // A sum of one microbatch's gradients, indexed like the parameters, may lie in the memory of that microbatch's stash: its
 // size rounded up to 64 bytes, it has to end at least this many bytes after the stash. What the sink gets then belongs
 // where the stash is used no more.

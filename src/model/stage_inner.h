@@ -155,9 +155,8 @@ braid_err tiles_new(stage *s, braid_error *error);
 // What one thread needs to make any tile.
 size_t tiles_scratch_floats(const stage *s);
 // The matrices of blocks [first, end); those of the ends.
-void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
-                      void *context);
-void tiles_run_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context);
+void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink);
+void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink);
 
 // head.c
 head_cut head_cut_of(const model_config *config, size_t rows);

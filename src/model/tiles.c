@@ -92,8 +92,7 @@ size_t tiles_scratch_floats(const stage *s) {
 typedef struct tiles_job {
     stage *s;
     const stash_view *v;
-    stage_gradient_fn sink;
-    void *context;
+    const stage_sink *sink;
     size_t first;  // tile
 } tiles_job;
 
@@ -150,25 +149,27 @@ static void tile_task(void *context, size_t index) {
     const tiles_job *job = context;
     const stage *s = job->s;
     const gradient_tile *t = &s->tiles[job->first + index];
+    const stage_sink *sink = job->sink;
     float *gradient = s->tile_scratch + tensor_pool_slot() * s->tile_floats;
     size_t cols = s->config.dim;
     if (t->kind == TILE_LINEAR) {
         const layout_linear *l = block_linear(&s->layout.block[t->block], t->source);
         cols = l->conv1d ? l->out : l->in;
-        linear_tile(job, t, gradient);
+        float *place = sink->place ? sink->place(sink->context, t->offset) : NULL;
+        linear_tile(job, t, place ? place : gradient);
+        if (place) return;
     } else {
         gradient = ends_tile(job, t, gradient);
     }
-    job->sink(job->context, t->offset, gradient, (t->last - t->first) * cols);
+    sink->take(sink->context, t->offset, gradient, (t->last - t->first) * cols);
 }
 
-void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, stage_gradient_fn sink,
-                      void *context) {
-    tiles_job job = {s, v, sink, context, first * s->block_tiles};
+void tiles_run_blocks(stage *s, const stash_view *v, uint32_t first, uint32_t end, const stage_sink *sink) {
+    tiles_job job = {s, v, sink, first * s->block_tiles};
     tensor_pool_run(s->pool, (end - first) * s->block_tiles, tile_task, &job);
 }
 
-void tiles_run_ends(stage *s, const stash_view *v, stage_gradient_fn sink, void *context) {
-    tiles_job job = {s, v, sink, context, s->layout.blocks * s->block_tiles};
+void tiles_run_ends(stage *s, const stash_view *v, const stage_sink *sink) {
+    tiles_job job = {s, v, sink, s->layout.blocks * s->block_tiles};
     tensor_pool_run(s->pool, s->tile_count - job.first, tile_task, &job);
 }

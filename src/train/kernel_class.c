@@ -86,7 +86,7 @@ static braid_hash trial_run(trial *t) {
     sha256_update(&hash, &loss, sizeof loss);
     sha256_update(&hash, t->y, activation);
     sha256_update(&hash, stage_input_gradient(t->stage, t->stash, t->y, NULL), activation);
-    stage_weight_gradient(t->stage, t->stash, keep_gradient, t);
+    stage_weight_gradient(t->stage, t->stash, &(stage_sink){.take = keep_gradient, .context = t});
     sha256_update(&hash, t->gradient, stage_parameters(t->stage) * sizeof(float));
     return sha256_final(&hash);
 }

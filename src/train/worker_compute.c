@@ -106,6 +106,12 @@ static void add_to_sum(void *context, size_t offset, const float *gradient, size
     }
 }
 
+// The first and only microbatch's gradients are the sum.
+static float *place_in_sum(void *context, size_t offset) {
+    const worker *w = ((const addition *)context)->w;
+    return w->plain_sum && w->sum_shares ? w->plain_sum + offset : NULL;
+}
+
 // Rounding to fixed point is the same on both sides of zero, and what does not fit is counted: what was added is gone
 // without a trace.
 static void take_from_sum(void *context, size_t offset, const float *gradient, size_t count) {
@@ -127,7 +133,8 @@ void worker_backward(const worker_call *call) {
     if (call->result->failed) return;
     addition a = {.w = w};
     w->sum_used |= call->work->weigh;
-    const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, add_to_sum, &a)
+    const stage_sink sum = {.take = add_to_sum, .place = place_in_sum, .context = &a};
+    const float *lowest = call->work->weigh ? stage_gradients(w->stage, stash, dy, dx, &sum)
                                             : stage_input_gradient(w->stage, stash, dy, dx);
     call->result->finite = all_finite(lowest, w->activation_bytes / sizeof *lowest);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
@@ -137,7 +144,8 @@ void worker_weight(const worker_call *call) {
     worker *w = call->w;
     w->sum_used = true;
     addition a = {.w = w, .minus = call->work->minus};
-    stage_weight_gradient(w->stage, slot_stash(call), a.minus ? take_from_sum : add_to_sum, &a);
+    const stage_sink more = {.take = add_to_sum, .place = place_in_sum, .context = &a}, less = {.take = take_from_sum, .context = &a};
+    stage_weight_gradient(w->stage, slot_stash(call), a.minus ? &less : &more);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 

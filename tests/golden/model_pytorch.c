@@ -168,7 +168,7 @@ static void check_fixture(const char *name, bool recompute, bool fastest) {
     expect_near("loss", &loss, fixture_find(&f, "", "loss"));
     stage_input_gradient(s, stash, dx, NULL);
     gathered all = {.gradient = gradient};
-    stage_weight_gradient(s, stash, gather, &all);
+    stage_weight_gradient(s, stash, &(stage_sink){.take = gather, .context = &all});
     assert_false(all.twice);
     for (uint32_t i = 0; i < stage_tensor_count(s); i++) {
         const stage_tensor *t = &stage_tensors(s)[i];

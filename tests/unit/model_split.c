@@ -132,7 +132,7 @@ static void swarm_weight_gradients(swarm *w, int m, float *gradient) {
     memset(gradient, 0xff, w->parameters * sizeof *gradient);
     for (uint32_t i = 0; i < w->parts; i++) {
         gather_context g = {w, w->part[i].s, gradient};
-        stage_weight_gradient(w->part[i].s, w->part[i].stash[m], gather, &g);
+        stage_weight_gradient(w->part[i].s, w->part[i].stash[m], &(stage_sink){.take = gather, .context = &g});
     }
 }
 

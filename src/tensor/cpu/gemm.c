@@ -11,9 +11,10 @@
 #include <string.h>
 
 enum {
-    BLOCK_FLOATS = DEPTH_MOST * BLOCK_COLS_MOST,  // of b, packed: 590 KB at most
-    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,        // of a, packed: 98 KB
-    ROWS_MOST = 16 * GROUP_ROWS,                  // of a, packed and kept for all blocks of b: 1.6 MB
+    BLOCK_COLS = 3 * PANEL_COLS,             // of b, packed: second caches of 512 KB have room for them beside a group
+    BLOCK_FLOATS = DEPTH_MOST * BLOCK_COLS,  // 221 KB
+    GROUP_ROWS = PANELS_MOST * PANEL_ROWS,   // of a, packed: 98 KB
+    ROWS_MOST = 16 * GROUP_ROWS,             // of a, packed and kept for all blocks of b: 1.6 MB
     PACK_ROWS = 16,       // of each strip in turn, so that lines that strips share are still at hand
     LINE_FLOATS = 16,     // what memory hands over at once
     ALIAS_FLOATS = 1024,  // rows this far apart share places in the first cache
@@ -270,7 +271,7 @@ void gemm_tile_by(const gemm_kernels *kernels, const tensor_gemm *g) {
         set_empty(g);
         return;
     }
-    size_t depth = gemm_depth(g->k), cols_most = kernels->block_cols * DEPTH_MOST / depth / PANEL_COLS * PANEL_COLS;
+    size_t depth = gemm_depth(g->k), cols_most = BLOCK_COLS * DEPTH_MOST / depth / PANEL_COLS * PANEL_COLS;
     for (size_t top = 0; top < g->m; top += ROWS_MOST)
         for (size_t first = 0; first < g->k; first += depth)
             for (size_t col = 0; col < g->n; col += cols_most) {

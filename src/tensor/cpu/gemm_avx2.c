@@ -161,7 +161,6 @@ const gemm_kernels gemm_avx2 = {
     .keeps = false,
     .rows_in_place = 4 * PANEL_COLS,
     .columns_in_place = 0,
-    .block_cols = 3 * PANEL_COLS,
     .strips = {1, 2, 2},
     .product = {avx2_1, avx2_2, avx2_3},
     .turn = gemm_turn_avx2,

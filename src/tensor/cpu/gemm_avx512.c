@@ -96,7 +96,6 @@ const gemm_kernels gemm_avx512 = {
     .keeps = true,
     .rows_in_place = SIZE_MAX,
     .columns_in_place = PANEL_COLS,
-    .block_cols = BLOCK_COLS_MOST,
     .strips = {1, 1, 1},
     .product = {avx512_1, avx512_2, avx512_3},
     .turn = gemm_turn_avx2,

@@ -65,7 +65,6 @@ const gemm_kernels gemm_plain = {
     .keeps = true,
     .rows_in_place = SIZE_MAX,
     .columns_in_place = 0,
-    .block_cols = 3 * PANEL_COLS,
     .strips = {1, 1, 1},
     .product = {plain_1, plain_2, plain_3},
     .turn = gemm_turn_plain,

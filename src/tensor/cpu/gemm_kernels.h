@@ -15,7 +15,6 @@
 // A kernel makes PANEL_ROWS x (16, 32 or 48) elements of c at a time: as many sums as 32 registers hold.
 enum { PANEL_ROWS = 8, PANEL_STEP = 16, PANEL_STEPS = 3, PANEL_COLS = PANEL_STEP * PANEL_STEPS, DEPTH_MOST = 384 };
 enum { PANELS_MOST = 8 };  // of a, one under the other, that a kernel takes at once
-enum { BLOCK_COLS_MOST = 8 * PANEL_COLS };
 
 typedef struct gemm_panel {
     size_t depth;
@@ -39,7 +38,6 @@ typedef struct gemm_kernels {
     bool (*works_here)(void);
     bool keeps;                              // can pack what it reads while it multiplies
     size_t rows_in_place, columns_in_place;  // columns of c up to which those of a are best read where they lie
-    size_t block_cols;  // of b, DEPTH_MOST deep, that the second cache has room for beside a group of a's rows
     // By the number of steps of PANEL_STEP columns, less one: strips that a packed panel of b lies in, one behind the other
     size_t strips[PANEL_STEPS];
     // By the same: `count` <= PANELS_MOST panels of a with one of b, which only the first may find elsewhere and keep. They lie one

@@ -65,7 +65,6 @@ const gemm_kernels gemm_neon = {
     .keeps = false,
     .rows_in_place = SIZE_MAX,
     .columns_in_place = 0,
-    .block_cols = 3 * PANEL_COLS,
     .strips = {1, 1, 1},
     .product = {neon_1, neon_2, neon_3},
     .turn = neon_turn,
