@@ -96,7 +96,7 @@ static void braid_init(router *r) {
     }
 }
 
-// Adverts are for building: with several data peers they rest when nothing is built near by.
+// Adverts are for building: they rest when nothing is built near by (braid_speak.c).
 static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.config.delay; }
 
 static void link_up(router *r, router_side side, uint32_t slot) {

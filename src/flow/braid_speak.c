@@ -2,7 +2,8 @@
 #include "flow/braid.h"
 
 enum {
-    LAZY = 48,  // delays that a small change of a label may wait, with several data peers
+    LAZY = 48,     // delays that a small change of a label may wait, with several data peers
+    LAZY_FREE = 4  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: sooner than labels settle
 };
 
 // A data peer hears only of its own units.
@@ -70,18 +71,18 @@ static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
 }
 
 // With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
-// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. In a mature
-// router twice as long.
-static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link) {
+// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. `seldom_used`: in
+// a mature router it waits longer, for most who hear of it have a better way.
+static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link, bool seldom_used) {
     if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
     int64_t cost = link < b->mean ? link : b->mean;
-    return u->news_since + b->r.config.lazy * (braid_mature(b) ? 2 : 1) * (b->r.config.delay * cost / b->mean);
+    return u->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * (b->r.config.delay * cost / b->mean);
 }
 
-static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost) {
+static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost, bool seldom_used) {
     if (b->r.config.lazy < 0) return false;
     bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
-    int64_t until = braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link);
+    int64_t until = braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link, seldom_used);
     if (b->r.now >= until) return false;
     router_want(&b->r, until);
     return true;
@@ -106,7 +107,8 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     bool still = (useless && told + link >= u->floor) || (back && c->in.cost <= told);
     bool knows = u->said == word || (still && !u->said_way);
     if (knows) u->news_since = BRAID_NEVER_SINCE;
-    if (knows || in_may_wait(b, u, link, c->in.cost)) return false;
+    bool seldom_used = c->in.cost <= told && braid_in(b, k, slot) <= 0;
+    if (knows || in_may_wait(b, u, link, c->in.cost, seldom_used)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
     u->said = word;
     u->said_cost = c->in.cost;
@@ -140,11 +142,24 @@ static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     return true;
 }
 
+// 1: there is a way home for one unit more; 0: there is none; -1: units are missing here.
+static int advertises(int64_t distance, int32_t room) {
+    if (distance == BRAID_DEFICIT) return -1;
+    return room > 0 && distance < BRAID_NOWHERE;
+}
+
+// How far home is and how much room there is changes with each cycle, and counts when a unit looks for its way. With one data peer that there
+// is room, or none any more, is said at once all the same: where nothing is built it is all that a unit needs to set out.
+static bool adverts_rest(const braid *b, const braid_up *u, int64_t distance, int32_t room) {
+    if (b->greedy || b->r.now < b->building_until || u->said_distance == BRAID_UNTOLD) return false;
+    if (braid_shares(&b->r.config)) return true;
+    return braid_mature(b) && advertises(u->said_distance, u->said_room) == advertises(distance, room);
+}
+
 static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
     uint32_t scale = b->worst ? braid_scale_word(b) : 0;
     if (u->said_distance == distance && u->said_room == room && u->said_scale == scale) return false;
-    bool rests = braid_shares(&b->r.config) && b->r.now >= b->building_until && u->said_distance != BRAID_UNTOLD;
-    if (rests && u->said_scale == scale) return false;
+    if (u->said_scale == scale && adverts_rest(b, u, distance, room)) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;
     o->cost = distance;

@@ -520,10 +520,14 @@ static void test_news_waits_by_cost(void **state) {
 }
 
 // When a relay of that age, whose neighbour dies while another one tells it of a way, tells of that itself, in delays; a step of the repair every 6 delays goes on for so long.
-static int64_t tells_of_a_way(int64_t age, int64_t steps) {
+// So many units come to it from whom it tells.
+static int64_t tells_of_a_way(int64_t age, int64_t steps, uint32_t units) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = BRAID_TOOK_BACK};
+    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = BRAID_TOOK_BACK, .units = units};
+    const router_message room = {.kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+    router_capacity(r, 0, 1 + units);
+    router_receive(r, 0, &room);
     router_receive(r, 0, &step);  // its auction begins
     says(r, 0, FIRST, ROUTER_LABEL);
     router_neighbour_gone(r, age * NET_DELAY, BESIDE);
@@ -535,7 +539,7 @@ static int64_t tells_of_a_way(int64_t age, int64_t steps) {
         int64_t now = (age + waited) * NET_DELAY;
         if (waited > 0 && waited <= steps && waited % 6 == 0) router_receive(r, now, &step);
         if (says(r, now, FIRST, ROUTER_LABEL).to != 0) return waited;
-        assert_true(router_deadline(r) <= now + 2 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
+        assert_true(router_deadline(r) <= now + 4 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
     }
     return -1;
 }
@@ -613,15 +617,40 @@ static void test_a_contradicted_walk_is_not_taken(void **state) {
 }
 
 // Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that, and is
-// twice as long from an age of 120 delays on.
+// four times as long from an age of 120 delays on, where the link carries nothing.
 static void test_labels_rest_in_repairs(void **state) {
     (void)state;
-    assert_int_equal(tells_of_a_way(40, 0), 6);  // still being built
-    assert_int_equal(tells_of_a_way(41, 0), 8 + 6);
-    assert_int_equal(tells_of_a_way(100, 0), 8 + 6);
-    assert_int_equal(tells_of_a_way(90, 12), 12 + 8 + 6);
-    assert_int_equal(tells_of_a_way(100, 12), 12 + 8 + 12);
-    assert_int_equal(tells_of_a_way(100, 90), 40 + 12);
+    assert_int_equal(tells_of_a_way(40, 0, 0), 6);  // still being built
+    assert_int_equal(tells_of_a_way(41, 0, 0), 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 0, 0), 8 + 6);
+    assert_int_equal(tells_of_a_way(90, 12, 0), 12 + 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 12, 0), 12 + 8 + 24);
+    assert_int_equal(tells_of_a_way(100, 90, 0), 40 + 24);
+    assert_int_equal(tells_of_a_way(100, 12, 1), 12 + 8 + 6);
+    assert_int_equal(tells_of_a_way(100, 90, 1), 40 + 6);
+}
+
+// A relay of that age that nobody builds on hears that home is farther behind its next neighbour, and then that there is no room. How often it says something of that.
+static int adverts_said(int64_t age, int64_t cost, uint32_t room) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    router_message advert = {.kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+    router_receive(r, 0, &advert);
+    assert_int_equal(says(r, 0, FIRST, ROUTER_ADVERT).cost, 2 * LINK);
+    advert.cost = cost;
+    advert.units = room;
+    router_receive(r, age * NET_DELAY, &advert);
+    int said = 0;
+    for (int64_t now = age; now < age + 20; now++) said += says(r, now * NET_DELAY, FIRST, ROUTER_ADVERT).to != 0;
+    return said;
+}
+
+// From an age of 120 delays on that home is farther is not told while nothing is built near by, and that there is no room, or room again, is.
+static void test_adverts_rest_when_nothing_is_built(void **state) {
+    (void)state;
+    assert_int_equal(adverts_said(100, 3 * LINK, 1), 1);
+    assert_int_equal(adverts_said(150, 3 * LINK, 1), 0);
+    assert_int_equal(adverts_said(150, LINK, 0), 1);
 }
 
 // A relay of that age hears of a way home, and that FIRST, to whom that way comes, is at `first` there. True: it tells FIRST of it.
@@ -754,6 +783,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_a_way_back_is_not_told),
         cmocka_unit_test(test_settled_labels_are_told),
         cmocka_unit_test(test_labels_rest_in_repairs),
+        cmocka_unit_test(test_adverts_rest_when_nothing_is_built),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
         cmocka_unit_test(test_without_news_nobody_tries_again),
         cmocka_unit_test(test_without_room_for_all_nobody_drafts),
