@@ -196,12 +196,12 @@ static bool came_back_where_it_was(const sim_cluster *s, uint32_t node) {
     return false;
 }
 
-// Who was to work there may have died when the run was about to begin.
+// Who was to work there may have died when the run was about to begin; its next life is no member yet.
 static bool some_stage_is_empty(const sim_cluster *s) {
     uint32_t stages = 0;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_log_member *m = s->node[i].alive ? membership(s, i) : NULL;
-        if (m && !m->shadow) stages |= 1u << m->entry.stage;
+        if (m && !m->shadow && m->entry.incarnation == s->node[i].config.random_seed) stages |= 1u << m->entry.stage;
     }
     return s->checker.started && stages != (1u << s->c->stages) - 1;
 }

@@ -226,6 +226,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 9989112, .elastic = true, .odd = true},
     // who had been silent for as long as voters are dropped for was not yet suspected, and became a voter and none at every round trip
     {.first = 10938886, .real = true, .elastic = true, .carried = true, .partitions = true, .short_stores = true},
+    // the harness took the next life of a dead relay, which knew nobody but a data peer that died, too, for that relay
+    {.first = 11424780, .partitions = true, .odd = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
