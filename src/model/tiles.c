@@ -1,5 +1,5 @@
 // Weight gradients, cut by shape into tiles of whole tensor rows. Each tile is made by one thread in its own scratch
-// memory and handed over, so no buffer of the size of the weights is needed.
+// memory and handed over, or where the sink wants it, so no buffer of the size of the weights is needed.
 #include "base/err.h"
 #include "model/stage_inner.h"
 #include "tensor/gemm.h"

@@ -28,7 +28,7 @@ static braid_err name_start(node *n, braid_error *error) {
 typedef struct past_run {
     braid_id self;
     uint64_t store;
-    bool begun, complete;
+    bool begun, complete, ended;
     bool foreign;      // another peer kept it,
     braid_id keeper;   // this one
     uint64_t version;  // iterations done
@@ -57,6 +57,7 @@ static bool look_at_entry(void *context, const log_entry *entry) {
         past->version = entry->u.final.iteration + 1;
         past->complete = entry->u.final.last;
         break;
+    case LOG_END: past->ended = true; break;
     default: break;
     }
     return true;
@@ -78,6 +79,9 @@ static braid_err look_back(node *n, braid_error *error) {
     if (past.complete && weights_lie(n, past.version))
         return braid_fail(error, BRAID_STATE, "the run of the log %s is complete, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
                           (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);
+    if (past.ended)
+        return braid_fail(error, BRAID_STATE, "the run of the log %s has ended, after iteration %llu, and its weights are no more in %.300s; put them back, or begin the run again with --anew",
+                          n->config.log_path, (unsigned long long)past.version, n->run.checkpoint);
     node_note(n, past.begun ? "the run of the log %s goes on, after iteration %llu" : "the log %s goes on; its run had not begun", n->config.log_path,
               (unsigned long long)past.version);
     return BRAID_OK;

@@ -385,7 +385,7 @@ void leader_applied(peer *p, const log_entry *entry) {
         tell_eval(p);
     }
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
-    if (entry->kind == LOG_END) leader_dismiss(p, l->end_failed);
+    if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
     bool last = entry->u.final.last;
     uint64_t version = entry->u.final.iteration + 1;

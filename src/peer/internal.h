@@ -388,7 +388,7 @@ typedef struct leader {
     uint16_t save_stage;
     uint32_t save_next, save_under_way;  // segment to ask for next; asked for and not yet stored
     bool save_ending, save_naming;
-    bool end_failed, end_appended;  // the last checkpoint could not be written; END is on its way into the log
+    bool end_appended;      // END is on its way into the log
     uint64_t save_names_ns;  // names were last asked for
     uint32_t save_donor;
     bool checkpoint_due;    // CHECKPOINT is to be appended before FINAL: this one, without the state roots

@@ -387,7 +387,7 @@ void leader_tick(peer *p) {
     }
     if (p->leader.phase == LEADER_OVER) {  // whoever comes or goes now
         const log_entry end = {.kind = LOG_END};
-        if (!p->leader.end_appended) p->leader.end_appended = log_append(p, &end);
+        if (!p->over && !p->leader.end_appended && !rollback_under_way(p)) p->leader.end_appended = log_append(p, &end);
         return;
     }
     private_lead(p);

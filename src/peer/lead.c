@@ -162,6 +162,7 @@ void leader_begin(peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
     if (p->end_index != 0) {
         l->phase = LEADER_OVER;
+        tell_all_again(p);         // who is no member obeys only whom it knows to lead
         leader_dismiss(p, false);  // whoever led before may have begun to
         return;
     }
@@ -172,9 +173,9 @@ void leader_begin(peer *p) {
 
 void leader_end(peer *p) {
     leader *l = &p->leader;
-    bool over = l->active && l->phase == LEADER_OVER;
+    bool over = l->active && l->phase == LEADER_OVER && p->raft.term == l->term;
     l->active = l->saving = l->save_ending = false;
-    if (over) leader_dismiss(p, l->end_failed);  // too few are left to agree on what is written already
+    if (over) leader_dismiss(p, false);  // too few are left to agree on what is written already; in a newer term another one leads
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if ((p->pulls[i].what == GET_STATE || p->pulls[i].what == GET_NAMES) && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
     p->leaving |= l->drain;
@@ -277,6 +278,15 @@ static bool some_voter_relays(const peer *p) {
     return false;
 }
 
+// A relay leads, and of the data peers that vote all have taken their leave.
+static bool nobody_follows(const peer *p) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const contact *c = contact_of(p, &p->members[i]);
+        if (c != NULL && p->members[i].kind == MEMBER_DATA && votes(p, &p->members[i]) && !c->departing) return false;
+    }
+    return !leads_for_good(p);
+}
+
 static bool some_voter_is_silent(const peer *p) {
     for (uint32_t i = 0; i < p->raft.voters.count; i++) {
         const log_voter *v = &p->raft.voters.voter[i];
@@ -335,7 +345,7 @@ static bool other_voters(const peer *p, log_voters *v) {
     bool left = some_voter_has_left(p), silence = some_voter_is_silent(p), full = v->count == target;
     const member *m = candidate(p, v, full && !silence && !left);
     if (left && (m == NULL || silence)) return drop_voter(p, v);
-    if (m == NULL || (full && !silence && !left && !some_voter_relays(p))) return false;
+    if (m == NULL || (full && !silence && !left && !some_voter_relays(p) && !nobody_follows(p))) return false;
     if (full && silence) return drop_voter(p, v);
     add_voter(p, m, v);
     return true;

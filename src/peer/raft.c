@@ -283,6 +283,8 @@ static void on_hand_over(raft *r, uint64_t now, const message_hand_over *body) {
 void raft_receive(raft *r, uint64_t now, const braid_id *from, const message *msg) {
     // the receiver's store comes first in each of these bodies, then the sender's, then the term
     if (msg->u.vote.to != r->store || msg->u.vote.term > r->term + RAFT_TERM_STEP) return;
+    uint32_t asks = msg->kind == MESSAGE_VOTE || msg->kind == MESSAGE_VOTED ? voter_at(r, from, msg->u.vote.from) : r->voters.count;
+    if (asks < r->voters.count && !raft_leads(r)) r->progress[asks].heard_ns = now;  // a leader counts what follows it
     switch (msg->kind) {
     case MESSAGE_VOTE: on_vote(r, now, from, &msg->u.vote); break;
     case MESSAGE_VOTED: on_voted(r, now, from, &msg->u.voted); break;

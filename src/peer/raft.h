@@ -147,7 +147,7 @@ bool raft_leads(const raft *r);
 bool raft_in_charge(const raft *r);
 bool raft_is_voter(const raft *r, const braid_id *id, uint64_t store);
 bool raft_votes(const raft *r);  // it is one itself
-// The leader: since when nothing came from that voter; UINT64_MAX: it is none.
+// The leader: for how long nothing came from that voter; others: no vote, and no wish for one. UINT64_MAX: it is none.
 uint64_t raft_silence(const raft *r, uint64_t now_ns, const braid_id *id, uint64_t store);
 
 // raft.c and raft_append.c

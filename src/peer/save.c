@@ -248,10 +248,10 @@ static void saved_all(peer *p, const job_result *r) {
         return;
     }
     l->phase = LEADER_OVER;
-    l->end_failed = p->run.save && failed;
     l->end_appended = false;
-    tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = l->end_failed};
+    tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = p->run.save && failed};
     peer_tell(p, &t);
+    if (t.failed) leader_dismiss(p, true);  // and no END: who goes on from the log computes it again
 }
 
 void save_job_done(peer *p, const task *t, const job_result *r) {

@@ -131,7 +131,10 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
 static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     switch (entry->kind) {
-    case LOG_RUN: check_run(s, entry); break;
+    case LOG_RUN:
+        if (k->ended) sim_fail(s, "a run that has ended goes back");
+        check_run(s, entry);
+        break;
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
@@ -149,6 +152,10 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         k->has_final = true;
         k->version = entry->u.final.iteration + 1;
         k->finished = entry->u.final.last;
+        break;
+    case LOG_END:
+        if (!k->finished || !k->saved_last) sim_fail(s, "the run ends before its last checkpoint is written");
+        k->ended = true;
         break;
     default: break;
     }

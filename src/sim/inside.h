@@ -170,7 +170,7 @@ typedef struct sim_checker {
     uint64_t version;        // newest, by FINAL committed
     uint64_t generation, fence;  // of the newest RUN; its index, when it is not the first
     uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
-    bool started, closed, finished, drained;  // drained: the leader was asked to end the run
+    bool started, closed, finished, ended, drained;  // drained: the leader was asked to end the run
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
     log_final final;         // newest FINAL committed
