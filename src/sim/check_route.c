@@ -118,7 +118,10 @@ static void check_quiet(sim_cluster *s) {
         bool silent = s->now - k->route_said_ns > MOST_WAITING * SECOND;
         if (n->view.route_waits && silent) sim_fail(s, "%s has said nothing of routing for %d s, and still waits", n->name, MOST_WAITING);
         if (n->view.route_waits) return;
-        if (!n->view.route_settled) sim_fail(s, "routing is quiet, and something of %s's is under way", n->name);
+    }
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = standing(s, i);
+        if (n != NULL && !n->view.route_settled) sim_fail(s, "routing is quiet, and something of %s's is under way", n->name);
     }
     k->route_looked_ns = s->now;
     for (uint32_t i = 0; i < s->nodes && !sim_failed(s); i++)

@@ -18,12 +18,17 @@ static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_
     return most / 10 + seed % (most - most / 10 + 1);
 }
 
-static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) {
+// For how long nothing gets through.
+static uint64_t cut_ns(const sim_cluster *s, uint32_t from, uint32_t to) {
     uint64_t cut = s->node[from].sends_cut_until_ns > s->node[to].hears_cut_until_ns ? s->node[from].sends_cut_until_ns : s->node[to].hears_cut_until_ns;
     uint64_t parted = sim_trouble_parts(s, from, to);
     if (parted > cut) cut = parted;
-    return (cut > s->now ? cut - s->now : 0) + pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1);
+    return cut > s->now ? cut - s->now : 0;
 }
+
+static uint64_t trip_ns(sim_cluster *s, uint32_t from, uint32_t to) { return pair_share(s, from, to, 1, s->c->latency_ns) + rng_below(&s->random, s->c->jitter_ns + 1); }
+
+static uint64_t way_ns(sim_cluster *s, uint32_t from, uint32_t to) { return cut_ns(s, from, to) + trip_ns(s, from, to); }
 
 static uint32_t node_linked(const sim_cluster *s, uint32_t from, const braid_id *id) {
     uint32_t begins = sim_id_begins(id);
@@ -100,7 +105,7 @@ void sim_link_dial(sim_cluster *s, uint32_t from, const effect *e) {
     sim_item *item = sim_item_new(ITEM_DIAL, to, 0);
     item->from = from;
     item->id = e->id;
-    sim_item_put(s, s->now + way_ns(s, from, to) * 3, item);
+    sim_item_put(s, s->now + cut_ns(s, from, to) + 3 * trip_ns(s, from, to), item);
 }
 
 void sim_link_close(sim_cluster *s, uint32_t from, const braid_id *id) {

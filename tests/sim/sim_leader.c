@@ -228,6 +228,10 @@ static const sim_campaign once_stuck[] = {
     {.first = 10938886, .real = true, .elastic = true, .carried = true, .partitions = true, .short_stores = true},
     // the harness took the next life of a dead relay, which knew nobody but a data peer that died, too, for that relay
     {.first = 11424780, .partitions = true, .odd = true},
+    // in the harness a dial that was begun while the other one was cut off took three times as long as the cut, and voters went home meanwhile
+    {.first = 11443837, .real = true, .flaps = true, .short_stores = true},
+    // a relay led, and the data peers that voted had all taken their leave: one that stayed was not chosen
+    {.first = 11474135, .real = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four

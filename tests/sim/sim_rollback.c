@@ -173,6 +173,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 62067, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
         // an elected leader again, and what came last in the log had left nothing behind, so a state never reached as far
         {.first = 62131, .real = true, .stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true},
+        // the checker asked one whether it had settled before it knew that another one still waited
+        {.first = 11494167, .stage_losses = true, .flaps = true, .odd = true, .leader_deaths = true},
         // the one voter died before it had the last checkpoint, and the only one with a stage's state went home at once
         {.first = 743, .real = true, .stage_losses = true, .leader_deaths = true},
         // all of a stage fell silent; the checkpoint was another's than the leader's, who waited for the silent ones for ever
