@@ -3,7 +3,7 @@
 
 enum {
     LAZY = 48,     // delays that a small change of a label may wait, with several data peers
-    LAZY_FREE = 4  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: sooner than labels settle
+    LAZY_FREE = 4  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
 };
 
 // A data peer hears only of its own units.

@@ -79,7 +79,7 @@ double stage_loss(stage *s, void *stash, const float *x, const int32_t *targets,
 // dy -> dx (dx NULL for stage 0). What the weight gradient needs stays in the stash. Returns the lowest gradient: dx, or that
 // of the embedding's output, valid until the stash is used again. What is not finite above shows there in every split.
 const float *stage_input_gradient(stage *s, void *stash, const float *dy, float *dx);
-// Hands every gradient of this microbatch to `sink`. The stash is free afterwards.
+// Hands every gradient of this microbatch to `sink`, or makes it in the place that the sink has for it. The stash is free afterwards.
 void stage_weight_gradient(stage *s, void *stash, const stage_sink *sink);
 // Both, for who need not hand dx on at once: the same bits, sooner, since each block is read again while the cache has it.
 const float *stage_gradients(stage *s, void *stash, const float *dy, float *dx, const stage_sink *sink);

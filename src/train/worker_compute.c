@@ -144,8 +144,8 @@ void worker_weight(const worker_call *call) {
     worker *w = call->w;
     w->sum_used = true;
     addition a = {.w = w, .minus = call->work->minus};
-    const stage_sink more = {.take = add_to_sum, .place = place_in_sum, .context = &a}, less = {.take = take_from_sum, .context = &a};
-    stage_weight_gradient(w->stage, slot_stash(call), a.minus ? &less : &more);
+    const stage_sink sum = {.take = a.minus ? take_from_sum : add_to_sum, .place = a.minus ? NULL : place_in_sum, .context = &a};
+    stage_weight_gradient(w->stage, slot_stash(call), &sum);
     call->result->overflow = atomic_load_explicit(&a.overflow, memory_order_relaxed);
 }
 

@@ -117,28 +117,6 @@ static void test_every_moment_and_back_with_its_store(void **state) {
     print_times("back with its store");
 }
 
-// It has told some that the run is over, who are gone. Nobody goes back for what they had: that it is over is in the log. One that
-// comes back as the same peer without its store is no voter, and nobody waits for it.
-static void test_a_leader_dies_while_it_says_goodbye(void **state) {
-    (void)state;
-    enum { LEAVES = 4, RETURNS = 3 };
-    for (uint32_t i = 0; i < LEAVES * RETURNS * 2; i++) {
-        sim_case c = sim_case_plain(190 + i, 4, 3, 3, 6, 3);
-        c.data_deaths = c.leader_deaths = true;
-        c.voters = 5;
-        c.crashes = 1;
-        c.crash[0] = (sim_crash){.moment = SIM_AFTER_SEND, .kind = MESSAGE_LEAVE, .skip = i % LEAVES, .iteration = 2, .leader = true, .machine = i >= LEAVES * RETURNS};
-        uint32_t returns = i / LEAVES % RETURNS;
-        c.crash[0].restart = c.crash[0].same_id = returns > 0;
-        c.crash[0].keeps_store = returns == 1;
-        c.crash[0].restart_ns = SECOND / 5;
-        sim_report report;
-        run("saying goodbye", &c, false, &report);
-        if (report.stats.crashes != 1) fail_msg("%u: nobody died", i);
-        if (report.stats.rollbacks > 0) fail_msg("%u: the run was over, and went back", i);
-    }
-}
-
 // ---- voters
 
 // The only data peer leads and stands still: a relay leads, replaces it as a voter once, and gives way when it is back.
@@ -298,7 +276,6 @@ static void test_a_store_does_not_grow(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_in_silence), cmocka_unit_test(test_every_moment_and_back_with_its_store), cmocka_unit_test(test_a_lone_leader_comes_back),
-        cmocka_unit_test(test_a_leader_dies_while_it_says_goodbye),
         cmocka_unit_test(test_silent_data_peer_is_replaced_once), cmocka_unit_test(test_no_schedule_ends_nowhere),
         cmocka_unit_test(test_short_stores), cmocka_unit_test(test_a_store_does_not_grow), cmocka_unit_test(test_random),
     };

@@ -149,21 +149,27 @@ static void test_a_new_leader_waits_anew(void **state) {
     free(w.p);
 }
 
+// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store of its number and `newer`.
+static void all_is_computed(world *w, uint64_t newer) {
+    *w = (world){.run = run_of(2, 1, 1)};
+    open_world(w, 4, MEMBER_RELAY);
+    log_voters voters = {.count = 3};
+    for (uint32_t i = 1; i <= 3; i++) {
+        append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = i + newer}});
+        voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
+    }
+    admit(w, 4, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    run_begins(w, 1);
+    append(w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
+    append(w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+}
+
 // All is computed, and nobody says goodbye: those who vote do not speak any more, though their links stand. They are waited for for a minute.
 static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
     (void)state;
-    world w = {.run = run_of(2, 1, 1)};
-    open_world(&w, 4, MEMBER_RELAY);
-    log_voters voters = {.count = 3};
-    for (uint32_t i = 1; i <= 3; i++) {
-        admit(&w, i, MEMBER_DATA, 0);
-        voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
-    }
-    admit(&w, 4, MEMBER_RELAY, 1);
-    own(&w, 0, 1);
-    run_begins(&w, 1);
-    append(&w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
-    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+    world w;
+    all_is_computed(&w, 0);
     const uint64_t began = w.now;
     while (!w.exited && w.now - began < 100000 * MILLISECOND) tick(&w);
     assert_true(w.exited);
@@ -240,24 +246,37 @@ static void test_who_finds_the_end_says_goodbye(void **state) {
 static void test_a_voter_is_there_with_its_store(void **state) {
     (void)state;
     for (uint64_t lost = 0; lost < 2; lost++) {
-        world w = {.run = run_of(2, 1, 1)};
-        open_world(&w, 4, MEMBER_RELAY);
-        log_voters voters = {.count = 3};
-        for (uint32_t i = 1; i <= 3; i++) {
-            append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = i + 100 * lost}});
-            voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
-        }
-        admit(&w, 4, MEMBER_RELAY, 1);
-        own(&w, 0, 1);
-        run_begins(&w, 1);
-        append(&w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
-        append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+        world w;
+        all_is_computed(&w, 100 * lost);
         for (uint32_t v = 2; v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(v)});
         for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
             for (uint32_t v = 1; v <= 3; v++) beat(&w, v, 0);
             tick(&w);
         }
         assert_int_equal(w.exited, lost);
+        free(w.p);
+    }
+}
+
+// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
+// only other things may be its next life's.
+static void test_who_speaks_of_votes_votes(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2}};
+    const log_voters voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_VOTERS, .u.voters = voters}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 1}}};
+    for (uint32_t speaks = 0; speaks < 2; speaks++) {
+        world w = {.run = run_of(1, 1, 1)};
+        recall_all(&w, 2, log, sizeof log / sizeof *log);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .trial = true}};
+            beat(&w, 2, 0);
+            if (speaks) deliver(&w, 2, &no, false);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, !speaks);
         free(w.p);
     }
 }
@@ -274,6 +293,7 @@ int main(void) {
         cmocka_unit_test(test_who_knows_more_sends_home),
         cmocka_unit_test(test_who_finds_the_end_says_goodbye),
         cmocka_unit_test(test_a_voter_is_there_with_its_store),
+        cmocka_unit_test(test_who_speaks_of_votes_votes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
