@@ -408,6 +408,7 @@ void lead_tick(peer *p) {
             if (raft_votes(&p->raft) && !known) contact_add(p, &v->id, v->address);
         }
     }
+    if (!p->leader.active && id_equal(&p->lead.id, &p->config.self)) lead_ask(p);  // I led: who does now may have told me too early
     if (!p->leader.active) return;
     choose_voters(p);
     hand_on(p);

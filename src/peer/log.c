@@ -380,14 +380,22 @@ static void recall_addresses(peer *p, const log_entry *record) {
     if (!p->config.leader) contact_add(p, &p->config.leader_id, p->config.leader_address);
 }
 
+static void recall_up_to(peer *p, uint64_t committed) {
+    const log_entry *next;
+    while (p->log_position < committed && (next = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+        apply(p, next);
+        p->effect_count = 0;  // of what was long ago nobody needs to hear
+    }
+    raft_applied(&p->raft, p->log_position, 0);
+}
+
 bool peer_recall(peer *p, const log_entry *record) {
     bool good = true;
     if (p->recall_entries > 0) {
         apply(p, record);
         if (--p->recall_entries == 0) p->log_position = p->recall_position;
     } else {
-        const log_entry *oldest = record->kind < LOG_BASE && raft_full(&p->raft) ? raft_entry(&p->raft, p->log_position + 1) : NULL;
-        if (oldest != NULL && p->log_position == p->raft.base) apply(p, oldest);
+        recall_up_to(p, raft_proves(&p->raft, record));
         good = raft_recall(&p->raft, record);
         if (record->kind == LOG_BASE) {
             store_begins(p, record->index, record->u.base.entries);
@@ -398,7 +406,7 @@ bool peer_recall(peer *p, const log_entry *record) {
     }
     recall_addresses(p, record);
     raft_applied(&p->raft, p->log_position, 0);
-    p->effect_count = 0;  // of what was long ago nobody needs to hear
+    p->effect_count = 0;
     return good;
 }
 

@@ -101,10 +101,12 @@ void raft_init(raft *r, const raft_host *host, const braid_id *self, uint64_t st
 // The first and only voter of a new run: it leads at once.
 void raft_found(raft *r, const char *address, uint64_t now_ns);
 // One record of the store of an earlier life, in order; before anything else. Entries of the state that follow a LOG_BASE are
-// the host's. False: it does not follow from those before it. When the window is full (raft_full), its oldest entry goes with
-// the next one: it is committed, and the host must have applied it by then.
+// the host's. False: it does not follow from those before it. The host applies first what the record proves to be committed
+// (raft_proves): of a full window the oldest entry goes with the next one.
 bool raft_recall(raft *r, const log_entry *record);
-bool raft_full(const raft *r);
+// Up to here entries were committed when this one was appended, since no leader goes further without. A store does not say how far that was; and were
+// all voters to come back without knowing, none could lead: for its first word there must be room.
+uint64_t raft_proves(const raft *r, const log_entry *record);
 
 void raft_receive(raft *r, uint64_t now_ns, const braid_id *from, const message *msg);
 void raft_tick(raft *r, uint64_t now_ns);

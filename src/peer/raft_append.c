@@ -79,12 +79,15 @@ static uint64_t done_with(const raft *r) {
     return done > r->base ? done : r->base;
 }
 
-bool raft_full(const raft *r) { return r->last - r->base == r->window; }
+static bool is_full(const raft *r) { return r->last - r->base == r->window; }
 
-bool raft_may_put(const raft *r) { return !raft_full(r) || done_with(r) > r->base; }
+// The other half is for the first words of new leaders.
+static uint32_t most_open(const raft *r) { return r->window / 2; }
+
+bool raft_may_put(const raft *r) { return !is_full(r) || done_with(r) > r->base; }
 
 static void make_room(raft *r) {
-    if (!raft_full(r)) return;
+    if (!is_full(r)) return;
     const log_entry *oldest = raft_at(r, r->base + 1);
     if (oldest->kind == LOG_VOTERS) r->base_voters = oldest->u.voters;
     if (r->voters_index == r->base + 1) r->voters_index = 0;
@@ -156,6 +159,12 @@ void raft_applied(raft *r, uint64_t index, uint64_t term) {
     believe(r);
 }
 
+// The leader's own limit (raft_room), and for its first word the window's (raft_may_put).
+uint64_t raft_proves(const raft *r, const log_entry *record) {
+    uint64_t open = record->kind == LOG_LEAD ? r->window : most_open(r);
+    return record->kind < LOG_BASE && record->index > open ? record->index - open : 0;
+}
+
 bool raft_recall(raft *r, const log_entry *record) {
     if (record->kind == LOG_VOTE) {
         r->term = r->term_stored = record->term;
@@ -169,7 +178,9 @@ bool raft_recall(raft *r, const log_entry *record) {
         find_voters(r);
     } else {
         if (record->index <= r->base || record->index > r->last + 1) return false;
-        if (raft_full(r) && record->index > r->last && r->committed <= r->base) r->applied = r->committed = r->base + 1;
+        uint64_t committed = raft_proves(r, record);
+        if (committed > r->committed) r->committed = committed;
+        if (record->index > r->last) make_room(r);  // a host that lacks the state has not applied what goes
         if (!raft_put(r, record)) return false;
         r->stored = r->last;
     }
@@ -183,7 +194,7 @@ bool raft_recall(raft *r, const log_entry *record) {
 uint32_t raft_room(const raft *r) {
     if (!raft_in_charge(r)) return 0;
     uint64_t open = r->last - done_with(r);
-    return open >= r->window / 2 ? 0 : (uint32_t)(r->window / 2 - open);  // the other half is for the first words of new leaders
+    return open >= most_open(r) ? 0 : (uint32_t)(most_open(r) - open);
 }
 
 uint64_t raft_append(raft *r, uint64_t now, log_entry *entry) {
