@@ -5,7 +5,7 @@ address, a leader that is somebody else, a data peer with other text, a checkpoi
 import re
 import socket
 
-from swarmlib import Braid, expect, ticket, workplace, write_run
+from swarmlib import Braid, expect, free_ports, ticket, workplace, write_run
 
 
 def expect_refused(arguments, words, codes=(1, 2)):
@@ -14,12 +14,6 @@ def expect_refused(arguments, words, codes=(1, 2)):
     said = "".join(peer.complaints)
     expect(code in codes, f"{arguments}: ended with {code}: {said}")
     expect(re.search(words, said), f"{arguments}: does not say '{words}': {said}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def refuse_words(run):
@@ -44,7 +38,7 @@ def main():
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             expect_refused(["node", "--lead", "--run", run, "--listen", address], "is taken")
 
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{free_ports(1)[0]}"
         expect_refused(["node", "--join", ticket("ab" * 32, address), "--patience", "1s"], "cannot reach the leader at " + address)
 
         leader = Braid("node", "--lead", "--run", run, "--listen", "127.0.0.1:0")

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -219,6 +220,14 @@ def ticket(leader_id, address):
     """The form of src/node/ticket.h."""
     check = hashlib.sha256(bytes.fromhex(leader_id) + address.encode()).hexdigest()[:8]
     return f"braid1.{leader_id}.{check}@{address}"
+
+
+def free_ports(count):
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def workplace():
