@@ -28,6 +28,9 @@ typedef struct world {
     bool busy;      // a job that was begun is not done
     bool exited;    // it has left
     bool diverges;  // a loss comes out that is not finite
+    job_kind fails; // these jobs do
+    bool founds;    // it begins the run
+    uint16_t voters;  // are wanted
     job work;
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
@@ -54,7 +57,10 @@ static inline void step(world *w, const event *e);
 
 static inline void do_job(world *w) {
     if (w->work.id == 0 || w->busy) return;
-    const job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
+    job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
+    r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
+    r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
+    if (w->work.kind == JOB_STATE_GET) r.out = 1000 + ++w->blobs;
     w->work.id = 0;
     w->now += MILLISECOND;
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
@@ -133,9 +139,14 @@ static inline void admit(world *w, uint32_t number, member_kind kind, uint16_t s
 
 static inline void own(world *w, uint16_t slot, member_id who) { w->owner_term[slot] = append(w, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = slot, .member = who}}); }
 
+static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t slots) {
+    return (peer_run){.seed = 1, .iterations = 3, .microbatches = microbatches, .stages = stages, .slots = slots, .start_data_peers = 1, .start_relays = 2, .reproducible = true,
+                      .activation_bytes = BYTES, .blocks = {1, 1, 1}, .tensors = {1, 1, 1}, .model_tensors = stages, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
+}
+
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing};
+                                .carries_nothing = w->carries_nothing, .leader = w->founds, .voters = w->voters};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));
@@ -149,9 +160,60 @@ static inline void open_world(world *w, uint32_t self, member_kind kind) {
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
 }
 
-static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t slots) {
-    return (peer_run){.seed = 1, .iterations = 3, .microbatches = microbatches, .stages = stages, .slots = slots, .start_data_peers = 1, .start_relays = 2, .reproducible = true,
-                      .activation_bytes = BYTES, .blocks = {1, 1, 1}, .tensors = {1, 1, 1}, .model_tensors = stages, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
+// It reads its store, in which it was the first of `voters`, and in which `state` stood.
+static inline void recall_all(world *w, uint16_t voters, const log_entry *state, uint16_t entries) {
+    log_entry base = {.kind = LOG_BASE, .index = entries, .term = 1, .u.base = {.entries = entries, .applied = entries, .voters.count = voters}};
+    for (uint16_t i = 0; i < voters; i++) base.u.base.voters.voter[i] = (log_voter){.id = name_of(i + 1u), .store = i + 1u};
+    w->log = entries;
+    begin_world(w, 1, MEMBER_DATA);
+    assert_true(peer_recall(w->p, &base));
+    for (uint32_t i = 0; i < entries; i++) {
+        log_entry entry = state[i];
+        entry.index = i + 1u;
+        assert_true(peer_recall(w->p, &entry));
+    }
+}
+
+// The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be over.
+static inline void recall(world *w, uint16_t voters, bool one_is_over) {
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3, .store = 3}};
+    const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                               {.kind = LOG_OWNER, .u.owner = {.member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
+    w->run = run_of(2, 1, 1);
+    recall_all(w, voters, state, sizeof state / sizeof *state - !one_is_over);
+}
+
+static inline void tick(world *w) {
+    w->now += 100 * MILLISECOND;
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static inline bool leads(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view.leads;
+}
+
+static inline void answer(world *w, message_kind kind, bool trial) {
+    message m = {.kind = (uint8_t)kind};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = 2, .trial = trial, .granted = true};
+    else m.u.appended = (message_appended){.to = 1, .from = 2, .term = 2, .accepted = true, .match = w->newest};
+    deliver(w, 2, &m, false);
+}
+
+// The other one of two voters comes and is for it.
+static inline void be_elected(world *w) {
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    answer(w, MESSAGE_VOTED, true);
+    answer(w, MESSAGE_VOTED, false);
+    answer(w, MESSAGE_APPENDED, false);
+    assert_true(leads(w));
+}
+
+static inline void beat_at(world *w, uint32_t from, uint64_t reaches) {
+    message m = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = reaches, .reaches = reaches}};
+    deliver(w, from, &m, false);
 }
 
 static inline message_subject subject_of(const world *w, uint32_t m, uint16_t stage) {

@@ -1,0 +1,158 @@
+// Who leads and who votes, and how a run ends, at one peer.
+#include "peer/timing.h"
+#include "peer_world.h"
+
+// A relay that does not vote has the last FINAL. Three data peers do, each a member with the store of its number and `newer`.
+static void all_is_computed(world *w, uint64_t newer) {
+    *w = (world){.run = run_of(2, 1, 1)};
+    open_world(w, 4, MEMBER_RELAY);
+    log_voters voters = {.count = 3};
+    for (uint32_t i = 1; i <= 3; i++) {
+        append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = i + newer}});
+        voters.voter[i - 1] = (log_voter){.id = name_of(i), .store = i};
+    }
+    admit(w, 4, MEMBER_RELAY, 1);
+    own(w, 0, 1);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(w, (log_entry){.kind = LOG_VOTERS, .u.voters = voters});
+    append(w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+}
+
+// All is computed, and nobody says goodbye: those who vote do not speak any more, though their links stand. They are waited for for a minute.
+static void test_a_link_on_which_nobody_speaks_holds_nobody(void **state) {
+    (void)state;
+    world w;
+    all_is_computed(&w, 0);
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 100000 * MILLISECOND) tick(&w);
+    assert_true(w.exited);
+    assert_in_range((w.now - began) / MILLISECOND, 59000, 62000);
+    free(w.p);
+}
+
+// The run has ended, as the log says, and who led has begun to say so. Whoever leads next goes on with that, whatever is lost by then;
+// so does one whose store was begun anew behind END.
+static void test_who_finds_the_end_says_goodbye(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}}, {.kind = LOG_END}};
+    world w = {.run = run_of(2, 1, 1)};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    log_entry kept;
+    bool ends = false;
+    for (uint64_t after = 0; peer_snapshot(w.p, after, &kept); after = kept.index) ends |= kept.kind == LOG_END;
+    assert_true(ends);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 100);
+        tick(&w);
+    }
+    assert_int_equal(w.sent[MESSAGE_LEAVE], 2);
+    assert_int_equal(w.told[TELL_END], 0);
+    free(w.p);
+}
+
+// All is computed, and who voted is back without what it had stored: peers that answer, and no voters.
+static void test_a_voter_is_there_with_its_store(void **state) {
+    (void)state;
+    for (uint64_t lost = 0; lost < 2; lost++) {
+        world w;
+        all_is_computed(&w, 100 * lost);
+        for (uint32_t v = 2; v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(v)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            for (uint32_t v = 1; v <= 3; v++) beat_at(&w, v, 0);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, lost);
+        free(w.p);
+    }
+}
+
+// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
+// only other things may be its next life's.
+static void test_who_speaks_of_votes_votes(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2}};
+    const log_voters voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_VOTERS, .u.voters = voters}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 1}}};
+    for (uint32_t speaks = 0; speaks < 2; speaks++) {
+        world w = {.run = run_of(1, 1, 1)};
+        recall_all(&w, 2, log, sizeof log / sizeof *log);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
+            message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .trial = true}};
+            beat_at(&w, 2, 0);
+            if (speaks) deliver(&w, 2, &no, false);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, !speaks);
+        free(w.p);
+    }
+}
+
+// One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
+static void come_to_the_end(world *w, job_kind fails) {
+    *w = (world){.run = run_of(1, 1, 1), .founds = true, .fails = fails};
+    w->run.start_relays = 0;
+    w->run.iterations = 1;
+    w->run.save = true;
+    begin_world(w, 1, MEMBER_DATA);
+    for (uint32_t i = 0; !w->exited; i++) {
+        assert_true(i < 100);
+        tick(w);
+    }
+    assert_int_equal(w->told[TELL_ITERATION], 1);
+    assert_int_equal(w->told[TELL_END], 1);
+}
+
+// Who goes on from this log computes it again, and would not behind END.
+static void test_no_end_without_the_last_checkpoint(void **state) {
+    (void)state;
+    const job_kind fails[] = {JOB_NONE, JOB_SAVE, JOB_SAVE_END};
+    for (uint32_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        world w;
+        come_to_the_end(&w, fails[i]);
+        assert_int_equal(w.stored, fails[i] == JOB_NONE ? LOG_END : LOG_FINAL);
+        free(w.p);
+    }
+}
+
+static void pass(world *w, uint64_t seconds) {
+    for (uint64_t until = w->now + seconds * 1000 * MILLISECOND; w->now < until;) tick(w);
+}
+
+// Two of three vote, and one of them is elected. The line of the third often pauses: when it has said nothing for 6 s it is not suspected yet.
+// As a voter it would be dropped again at once.
+static void test_who_is_silent_is_not_chosen_to_vote(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    timing_link line = {.heard_ns = 0};
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    for (uint32_t i = 0; i < 10; i++) {
+        timing_heard(&line, w.now);
+        beat_at(&w, 3, 1);
+        pass(&w, i < 9 ? 3 : 6);
+    }
+    be_elected(&w);
+    pass(&w, 1);
+    assert_false(timing_suspect(&line, w.now));
+    assert_int_not_equal(w.stored, LOG_VOTERS);
+    beat_at(&w, 3, 1);
+    assert_int_equal(w.stored, LOG_VOTERS);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
+        cmocka_unit_test(test_who_finds_the_end_says_goodbye),
+        cmocka_unit_test(test_a_voter_is_there_with_its_store),
+        cmocka_unit_test(test_who_speaks_of_votes_votes),
+        cmocka_unit_test(test_no_end_without_the_last_checkpoint),
+        cmocka_unit_test(test_who_is_silent_is_not_chosen_to_vote),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
