@@ -1,19 +1,26 @@
 // A microbatch at a member and at who inherits it: slots, and what may still be void.
 #include "peer_world.h"
 
-// A relay of the last stage with two slots. Its owner has four microbatches.
-static void open_relay(world *w) {
-    *w = (world){.run = run_of(2, 4, 1)};
+// A relay of stage 1 with two slots. Its owner has four microbatches.
+static void open_relay_of(world *w, uint16_t stages) {
+    w->run = run_of(stages, 4, 1);
     open_world(w, 2, MEMBER_RELAY);
     admit(w, 1, MEMBER_DATA, 0);
     admit(w, 2, MEMBER_RELAY, 1);
+    if (stages == 3) admit(w, 3, MEMBER_RELAY, 2);
     own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
-    deliver(w, 1, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    for (uint32_t i = 1; i <= stages; i += 2) deliver(w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+static void open_relay(world *w) {
+    *w = (world){.self = 0};
+    open_relay_of(w, 2);
 }
 
 static void come_forward(world *w, uint32_t m, bool repair) {
-    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = repair ? 1 : 2, .repair = repair, .path = {.stages = 2, .member = {1, repair ? 2 : 0}}}};
+    const uint16_t stages = w->run.stages;
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, m, 1), .owner = 1, .forward_to = repair ? 1 : stages, .repair = repair, .path = {.stages = stages, .member = {1, repair ? 2 : 0}}}};
     deliver(w, 1, &forward, true);
 }
 
@@ -141,6 +148,28 @@ static void test_what_was_home_to_an_older_owner_is_evicted(void **state) {
     free(w.p);
 }
 
+static void resume(world *w, uint32_t m, uint16_t until, member_id next) {
+    message order = {.kind = MESSAGE_RESUME, .u.resume = {.subject = subject_of(w, m, 1), .owner = 1, .phase = PHASE_FORWARD, .until = until, .path = {.stages = 3, .member = {1, 2, next}}}};
+    deliver(w, 1, &order, false);
+}
+
+// It came before there was a slot for it, and waits for one. Told to go on it waits still; told to fill a gap it is what others wait for.
+static void test_what_waits_and_is_to_fill_a_gap_evicts(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
+    uint32_t done = w.sent[MESSAGE_COMPLETE];
+    assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
+    assert_int_equal(done, 2);
+    resume(&w, 0, 3, 0);
+    assert_int_equal(w.evicted, 0);
+    resume(&w, 0, 2, 3);
+    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    free(w.p);
+}
+
 // Two data peers and a relay; the older one owns all microbatches.
 static void begin_to_inherit(world *w) {
     open_world(w, 3, MEMBER_DATA);
@@ -249,6 +278,7 @@ int main(void) {
         cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
         cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
         cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
+        cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),

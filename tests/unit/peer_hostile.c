@@ -97,10 +97,10 @@ static void open_owners_world(world *w) {
     trace(w, 2, 1, TRACE_FORWARD_DONE, 0);
 }
 
-// Ten minutes of heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
-static uint32_t ten_minutes(world *w, const message_status *held) {
+// Heartbeats. Whoever is asked for a microbatch has what `held` says, and works on it. Returns the orders given.
+static uint32_t half_seconds(world *w, uint32_t count, const message_status *held) {
     w->sent[MESSAGE_RESUME] = 0;
-    for (uint32_t half_second = 0; half_second < 1200; half_second++) {
+    for (uint32_t half_second = 0; half_second < count; half_second++) {
         w->now += 500 * MILLISECOND;
         for (uint32_t i = 1; i <= 3; i++) beat(w, i);
         step(w, &(event){.kind = EVENT_TICK});
@@ -116,6 +116,8 @@ static uint32_t ten_minutes(world *w, const message_status *held) {
     return w->sent[MESSAGE_RESUME];
 }
 
+static uint32_t ten_minutes(world *w, const message_status *held) { return half_seconds(w, 1200, held); }
+
 // A relay says for ever that it sends the activation on.
 static void test_forwarding_is_not_believed_for_ever(void **state) {
     (void)state;
@@ -126,14 +128,19 @@ static void test_forwarding_is_not_believed_for_ever(void **state) {
     free(w.p);
 }
 
+// It is home, and its gradient is sent to the last stage.
+static void open_at_home(world *w) {
+    open_owners_world(w);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = 4, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    deliver(w, 3, &home, true);
+    assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
+}
+
 // ... or the gradient, which the relay before it never gets.
 static void test_a_gradient_is_not_believed_for_ever(void **state) {
     (void)state;
     world w;
-    open_owners_world(&w);
-    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 4, .forward_to = 3, .home = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
-    deliver(&w, 3, &home, true);
-    assert_int_equal(w.sent[MESSAGE_BACKWARD], 1);
+    open_at_home(&w);
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
     message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD}};
     deliver(&w, 3, &accept, false);
@@ -142,6 +149,21 @@ static void test_a_gradient_is_not_believed_for_ever(void **state) {
     const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true},
                                        [3] = {.has_x = true, .has_y = true, .has_dy = true, .has_dx = true, .forward_done = true, .backward_done = true, .working = true}};
     assert_in_range(ten_minutes(&w, held), 2, 6);
+    free(w.p);
+}
+
+// The log of the last stage is behind. It has lost nothing, and nobody is chosen in its place: it is sent the gradient once more after a second.
+static void test_whose_log_is_behind_keeps_what_it_holds(void **state) {
+    (void)state;
+    world w;
+    open_at_home(&w);
+    const message_status held[MOST] = {[2] = {.has_x = true, .has_y = true, .forward_done = true}, [3] = {.has_x = true, .has_y = true, .forward_done = true}};
+    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(&w, 0, 2), .phase = PHASE_BACKWARD, .reason = DENY_VERSION}};
+    deliver(&w, 3, &deny, false);
+    half_seconds(&w, 1, held);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD] + w.sent[MESSAGE_PROBE], 1);
+    assert_int_equal(half_seconds(&w, 1, held), 0);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD], 2);
     free(w.p);
 }
 
@@ -384,6 +406,7 @@ int main(void) {
         cmocka_unit_test(test_an_answer_that_nobody_asked_for),
         cmocka_unit_test(test_forwarding_is_not_believed_for_ever),
         cmocka_unit_test(test_a_gradient_is_not_believed_for_ever),
+        cmocka_unit_test(test_whose_log_is_behind_keeps_what_it_holds),
         cmocka_unit_test(test_a_repair_evicts_nothing_that_is_taken_back),
         cmocka_unit_test(test_what_is_taken_back_is_not_sent_again),
     };

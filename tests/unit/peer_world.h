@@ -31,6 +31,7 @@ typedef struct world {
     job_kind fails; // these jobs do
     bool founds;    // it begins the run
     uint16_t voters;  // are wanted
+    uint8_t carried_percent;
     job work;
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
@@ -60,7 +61,7 @@ static inline void do_job(world *w) {
     job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
     r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
-    if (w->work.kind == JOB_STATE_GET) r.out = 1000 + ++w->blobs;
+    if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_LOSS) r.out = 1000 + ++w->blobs;
     w->work.id = 0;
     w->now += MILLISECOND;
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
@@ -146,7 +147,7 @@ static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t s
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing, .leader = w->founds, .voters = w->voters};
+                                .carries_nothing = w->carries_nothing, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));
