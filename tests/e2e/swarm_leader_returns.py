@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The leader that alone keeps the run's log is killed (kill -9) and started again with the same line: the run goes on, back at its
 last checkpoint, once with the relays that waited for it and once with others, and ends with the weights of one process. A log that
-is another run's, another peer's, or of a complete run is refused, and says what to do."""
+is another run's, another peer's, or of a complete run, whose weights may be gone, is refused, and says what to do."""
 
 import os
 
@@ -57,6 +57,10 @@ def main():
         first = lead.of("iteration")[0]["iteration"]
         expect(done - 3 < first <= done + 2, f"after {done} it went on with {first}")
 
+        saved = os.path.join(directory, "saved-swarm")
+        os.rename(saved, saved + ".elsewhere")
+        refused(f"its weights are no more in {saved}; put them back, or begin the run again with --anew", *line)
+        os.rename(saved + ".elsewhere", saved)
         refused("is complete", *line)
         refused("--identity", *line, "--identity", os.path.join(directory, "other.key"))
         other = run_with_checkpoints(directory, seed + 1, "other")
