@@ -22,6 +22,8 @@ static void forget_checkpoint(rollback *b, uint32_t at) {
 void rollback_checkpoint(peer *p, const log_entry *entry) {
     rollback *b = &p->past;
     if (entry->index < b->fence && entry->u.checkpoint.version > b->run.start_version) return;  // the run went back behind it
+    // read once more: known, or there is a newer one of its version, or there are enough newer ones
+    if (b->checkpoints > 0 && entry->index <= b->checkpoint[b->checkpoints - 1].index) return;
     for (uint32_t i = 0; i < b->checkpoints; i++)
         if (b->checkpoint[i].said.version == entry->u.checkpoint.version) forget_checkpoint(b, i--);
     if (b->checkpoints == PEER_KEPT_CHECKPOINTS) forget_checkpoint(b, 0);

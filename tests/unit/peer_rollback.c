@@ -141,6 +141,53 @@ static void test_who_knows_more_sends_home(void **state) {
     free(w.p);
 }
 
+// Its own state is old, and it reads another one's from the beginning, or as far as that comes.
+static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
+    const uint64_t newest = w->log;
+    for (uint64_t i = 0; i < count; i++) {
+        message m = {.kind = MESSAGE_LOG, .u.log = {.reset = i == 0, .previous = i, .entry = entries[i]}};
+        m.u.log.entry.index = i + 1;
+        m.u.log.entry.term = 1;
+        w->log = newest + 1;
+        deliver(w, 1, &m, false);
+    }
+}
+
+// A checkpoint of version 4 is undone, one of version 4 is written again, and the run goes back to `version`. What was undone is no checkpoint, and
+// not the other one either, though it is read after it.
+static void read_what_was_undone(uint64_t version) {
+    const braid_hash undone = {.bytes = {1}}, valid = {.bytes = {2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+                             {.kind = LOG_MEMBER, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}},
+                             {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 4, .weights = undone, .stages = 2}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 2, .reached = 5}},
+                             {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 4, .weights = valid, .stages = 2}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 3, .start_version = version, .reached = 5}}};
+    enum { ENTRIES = sizeof log / sizeof *log };
+    world w = {.run = run_of(2, 2, 1)};
+    open_world(&w, 2, MEMBER_DATA);
+    for (uint32_t i = 0; i < ENTRIES; i++) append(&w, log[i]);
+    for (uint64_t read = 1; read <= ENTRIES; read++) {
+        log_entry kept;
+        uint32_t checkpoints = 0;
+        read_once_more(&w, log, read);
+        for (uint64_t after = 0; peer_snapshot(w.p, after, &kept); after = kept.index) {
+            if (kept.kind != LOG_CHECKPOINT) continue;
+            assert_memory_equal(&kept.u.checkpoint.weights, &valid, sizeof valid);
+            checkpoints++;
+        }
+        assert_int_equal(checkpoints, version == 4);
+    }
+    free(w.p);
+}
+
+static void test_what_was_undone_and_is_read_once_more_is_no_checkpoint(void **state) {
+    (void)state;
+    read_what_was_undone(0);
+    read_what_was_undone(4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
@@ -150,6 +197,7 @@ int main(void) {
         cmocka_unit_test(test_a_new_leader_waits_anew),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
+        cmocka_unit_test(test_what_was_undone_and_is_read_once_more_is_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
