@@ -125,6 +125,18 @@ static void tell_spoilt(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void tell_unled(node_events *e, const tell *t) {
+    report_event news = event_of(REPORT_NOTE);
+    peer_text(&t->id, news.peer);
+    unsigned long long here = t->done, all = t->total, others = all - here - 1;
+    char more[32] = "";
+    if (others > 0) snprintf(more, sizeof more, " and %llu more", others);
+    snprintf(news.text, sizeof news.text, "nobody leads the run: %llu of the %llu peers that vote must be here, and %llu %s. Missing: %s, last at %.128s%s. Start them again with the --log and "
+             "--identity that they had; if those are lost, begin again from the newest checkpoint (braid node --lead --anew --resume DIR)",
+             all / 2 + 1, all, here, here == 1 ? "is" : "are", news.peer, t->text ? t->text : "?", more);
+    report_tell(e->report, &news);
+}
+
 static void tell_repair(node_events *e, const tell *t) {
     report_event news = event_of(REPORT_REPAIR);
     e->repairs++;
@@ -220,6 +232,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_LEADER: tell_leader(e, t); break;
     case TELL_LIED: tell_lied(e, t); break;
     case TELL_SPOILT: tell_spoilt(e, t); break;
+    case TELL_UNLED: tell_unled(e, t); break;
     case TELL_REFUSED:
         snprintf(e->refused, sizeof e->refused, "%s", t->text ? t->text : "");
         break;

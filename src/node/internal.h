@@ -21,6 +21,7 @@ enum {
     NODE_MAX_FAILED_DIALS = 64,
     NODE_RETRY_FIRST_MS = 250,  // between attempts to reach the leader, doubled
     NODE_RETRY_MOST_MS = 10000,
+    NODE_ENQUIRE_NS = 1500000000,  // until who knows the run by its log goes on by that: a leader that begins anew (--anew) is to be heard first
     NODE_MAX_COMMAND = 128,
     NODE_RECYCLE_BYTES = 64 << 20,
     NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version
@@ -64,6 +65,7 @@ struct node {
     log_file *log_file;      // until the writer has it
     uint64_t log_store;      // its name
     uint64_t generation;     // names this start of the run, and its first version: NODE_START_VERSIONS
+    ticket named;            // by the user; config.leader is who leads, as far as is known
     bool goes_on;            // NODE_LEADER: with the run of the log that it found
     log_entry base;          // a LOG_BASE that is being stored, with
     uint32_t base_left;      // so many entries behind it still to be
@@ -118,9 +120,11 @@ void node_leader_is(node *n, const braid_id *id, const char *address);
 void node_stop_now(node *n);
 void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// lead_log.c
+// own_log.c
 braid_err node_open_log(node *n, braid_error *error);
 braid_err node_open_first_log(node *n, braid_error *error);
+// A data peer whose log has this run, and that voted in it: the log is open then, and the generation set.
+bool node_remembers_run(node *n);
 
 // commands.c
 braid_err node_watch(node *n, braid_error *error);

@@ -167,9 +167,21 @@ static void on_turned_away(void *context, const char *endpoint, const char *reas
 
 static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }
 
+static void begin_without_asking(node *n) {
+    braid_error error = {0};
+    braid_err err = node_try_kernels(n, &error);
+    if (!err) err = node_begin(n, &error);
+    if (err) node_fail(n, &error);
+}
+
 void node_enquiry_failed(node *n, const char *reason) {
     const char *address = n->config.leader.address;
     uint64_t spent = clock_now_ns() - n->enquire_start_ns;
+    if (spent > NODE_ENQUIRE_NS && node_remembers_run(n)) {
+        node_note(n, "cannot reach the leader at %s: %s; the run goes on as the log %s has it", address, reason, n->config.log_path);
+        begin_without_asking(n);
+        return;
+    }
     if (n->config.patience_ns && spent > n->config.patience_ns) {
         braid_fail(&n->error, BRAID_NETWORK, "cannot reach the leader at %s: %.200s; is it running, and is the address reachable from here?", address, reason);
         node_end(n);

@@ -111,6 +111,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     node *n = calloc(1, sizeof *n);
     if (!n) return braid_fail(error, BRAID_MEMORY, "no memory for a peer");
     n->config = *config;
+    n->named = config->leader;
     n->callbacks = config->callbacks;
     n->die_at = config->die_at;
     if (uv_loop_init(&n->loop) != 0) {
@@ -147,6 +148,10 @@ static void core_config(node *n, peer_config *config) {
     strcpy(config->address, n->address);
     config->leader_id = config->leader ? config->self : n->config.leader.leader;
     strcpy(config->leader_address, config->leader ? n->address : n->config.leader.address);
+    if (!config->leader && !id_equal(&n->named.leader, &config->leader_id)) {
+        config->named_id = n->named.leader;
+        strcpy(config->named_address, n->named.address);
+    }
     if (getrandom(&config->random_seed, sizeof config->random_seed, 0) != sizeof config->random_seed)
         memcpy(&config->random_seed, config->self.bytes, sizeof config->random_seed);
 }

@@ -19,6 +19,8 @@ bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 // ---- members.c ----------------------------------------------------------------------------------------------------
 uint32_t contact_find(const peer *p, const braid_id *id);
 uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
+void contacts_add_named(peer *p);  // by the user
+bool is_named(const peer *p, const braid_id *id);
 void contact_up(peer *p, const braid_id *id);
 void contact_down(peer *p, const braid_id *id, bool refused);
 void contact_dial(peer *p, uint32_t index);

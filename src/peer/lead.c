@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define UNLED_NS (10000 * TIMING_MS)         // until it is told that nobody leads,
+#define UNLED_AGAIN_NS (120000 * TIMING_MS)  // and again
+
 static bool among(const log_voters *voters, const braid_id *id) {
     for (uint32_t i = 0; i < voters->count; i++)
         if (id_equal(&voters->voter[i].id, id)) return true;
@@ -17,7 +20,7 @@ bool lead_is_voter(const peer *p, const braid_id *id) { return among(&p->voters,
 bool lead_may_come_from(const peer *p, uint32_t from) {
     if (from == NO_CONTACT || p->me == 0) return true;
     const contact *c = &p->contacts[from];
-    return c->member != 0 || id_equal(&c->id, &p->lead.id) || id_equal(&c->id, &p->config.leader_id) || lead_is_voter(p, &c->id);
+    return c->member != 0 || id_equal(&c->id, &p->lead.id) || is_named(p, &c->id) || lead_is_voter(p, &c->id);
 }
 
 // A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
@@ -396,7 +399,29 @@ static void hand_on(peer *p) {
         }
 }
 
+// A voter that cannot be elected, nor elect anybody, says whom it misses: only its user can help.
+static void tell_unled(peer *p) {
+    const log_voters *v = &p->raft.voters;
+    bool led = raft_leads(&p->raft) || !raft_votes(&p->raft) || p->raft.leader_known;
+    if (led || p->lead.miss_ns == 0) p->lead.miss_ns = p->now + UNLED_NS;
+    if (p->now < p->lead.miss_ns) return;
+    tell t = {.kind = TELL_UNLED, .iteration = p->iteration, .total = v->count};
+    for (uint32_t i = 0; i < v->count; i++) {
+        uint32_t at = contact_find(p, &v->voter[i].id);
+        const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+        bool here = id_equal(&v->voter[i].id, &p->config.self) || (c != NULL && c->link == LINK_UP && (c->store == 0 || c->store == v->voter[i].store));
+        t.done += here;
+        if (here || t.text != NULL) continue;
+        t.id = v->voter[i].id;
+        t.text = v->voter[i].address;
+    }
+    if (t.done >= t.total / 2 + 1) return;
+    p->lead.miss_ns = p->now + UNLED_AGAIN_NS;
+    peer_tell(p, &t);
+}
+
 void lead_tick(peer *p) {
+    tell_unled(p);
     // the very first step of a new run; a store that was recalled says that it is not
     if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
     if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);

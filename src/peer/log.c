@@ -377,7 +377,7 @@ static void recall_addresses(peer *p, const log_entry *record) {
         const log_voter *v = &record->u.voters.voter[i];
         if (!id_equal(&v->id, &p->config.self)) contact_add(p, &v->id, v->address);
     }
-    if (!p->config.leader) contact_add(p, &p->config.leader_id, p->config.leader_address);
+    contacts_add_named(p);
 }
 
 static void recall_up_to(peer *p, uint64_t committed) {

@@ -55,8 +55,15 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
 // is said to be it may be no more, and then that one is all that a joiner knows.
 static bool is_sought(const peer *p, const contact *c) {
     bool leads = !peer_is_leader(p) && id_equal(&c->id, &p->lead.id);
-    bool named = p->me == 0 && id_equal(&c->id, &p->config.leader_id);
-    return leads || named || lead_is_voter(p, &c->id);
+    return leads || (p->me == 0 && is_named(p, &c->id)) || lead_is_voter(p, &c->id);
+}
+
+bool is_named(const peer *p, const braid_id *id) { return id_equal(id, &p->config.leader_id) || id_equal(id, &p->config.named_id); }
+
+void contacts_add_named(peer *p) {
+    static const braid_id nobody;
+    if (!p->config.leader) contact_add(p, &p->config.leader_id, p->config.leader_address);
+    if (!id_equal(&p->config.named_id, &nobody)) contact_add(p, &p->config.named_id, p->config.named_address);
 }
 
 // Nobody needs it any more: not a member nor about to be one, not sought, no link.

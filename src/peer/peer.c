@@ -108,7 +108,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->lead.heard = true;
     p->lead.term = 1;
     p->lead.id = config->leader_id;
-    if (!config->leader) contact_add(p, &config->leader_id, config->leader_address);
+    contacts_add_named(p);
     log_open(p);
     p->deadline = now_ns;
     return p;
@@ -508,7 +508,7 @@ const char *tell_name(tell_kind kind) {
         [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover", [TELL_TRANSFER] = "transfer",
         [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
         [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt",
-        [TELL_ROLLED_BACK] = "rolled-back",
+        [TELL_ROLLED_BACK] = "rolled-back", [TELL_UNLED] = "unled",
     };
     return kind < TELL_KINDS ? names[kind] : "unknown";
 }

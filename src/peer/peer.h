@@ -110,6 +110,8 @@ typedef struct peer_config {
     bool lacks_start;           // ... long ago: the state from which that run began does not lie at its host any more
     braid_id leader_id;         // whom to JOIN
     char leader_address[WIRE_MAX_ADDRESS];
+    braid_id named_id;          // whom its user named, and who said that the leader is that one, which may have died since; zero: the leader itself
+    char named_address[WIRE_MAX_ADDRESS];
     uint32_t capacity;          // microbatches it can hold at once
     uint16_t stage;             // where a relay would like to be; 0: where it helps most
     uint16_t share;             // a data peer's wish with private data, from 1; 0: any that is free
@@ -174,6 +176,7 @@ typedef enum tell_kind {
     TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
+    TELL_UNLED,       // nobody leads, and too few voters are here: `done` of `total`; one of the others is `id`, last at the address `text`
     TELL_KINDS
 } tell_kind;
 

@@ -239,8 +239,16 @@ static bool too_few_stay(const sim_cluster *s, uint32_t but) {
     return others + 1u < s->c->stages;
 }
 
-// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was, or could go where nobody is, its user sends
-// somebody else.
+// As the log has it: who is dead is not expelled yet, and another one comes in its place.
+static bool every_stage_has_members(const sim_cluster *s) {
+    uint32_t stages = 0;
+    for (uint32_t i = 0; i < s->checker.members; i++)
+        if (!s->checker.member[i].expelled && !s->checker.member[i].shadow) stages |= 1u << s->checker.member[i].entry.stage;
+    return stages == (1u << s->c->stages) - 1;
+}
+
+// Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was (who worked elsewhere may have gone there), or
+// could go where nobody is, its user sends somebody else.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
@@ -250,9 +258,7 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     }
     if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;
     restart_orphans(s, node);
-    for (uint32_t i = 0; i < s->checker.members && !too_few_stay(s, node); i++)
-        if (!s->checker.member[i].expelled && !s->checker.member[i].shadow && s->checker.member[i].entry.stage == n->view.stage) return;
-    restart_plan(s, node, &again);
+    if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
 }
 
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {

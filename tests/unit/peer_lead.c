@@ -145,6 +145,25 @@ static void test_who_is_silent_is_not_chosen_to_vote(void **state) {
     free(w.p);
 }
 
+// Two of three vote, and the other one is not there: only the user can help. When it is there it is a matter of votes.
+static void test_a_voter_says_whom_it_misses(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    pass(&w, 9);
+    assert_int_equal(w.told[TELL_UNLED], 0);
+    pass(&w, 3);
+    assert_int_equal(w.told[TELL_UNLED], 1);
+    pass(&w, 60);
+    assert_int_equal(w.told[TELL_UNLED], 1);
+    pass(&w, 70);
+    assert_int_equal(w.told[TELL_UNLED], 2);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    pass(&w, 300);
+    assert_int_equal(w.told[TELL_UNLED], 2);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -153,6 +172,7 @@ int main(void) {
         cmocka_unit_test(test_who_speaks_of_votes_votes),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),
         cmocka_unit_test(test_who_is_silent_is_not_chosen_to_vote),
+        cmocka_unit_test(test_a_voter_says_whom_it_misses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

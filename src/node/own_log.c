@@ -1,4 +1,4 @@
-// The log that a peer begins with. Who began a run and comes back with its log goes on with that run.
+// The log that a peer begins with. Who began a run, or voted in it, and comes back with its log goes on with that run.
 #include "node/internal.h"
 
 #include "train/checkpoint.h"
@@ -85,6 +85,22 @@ static braid_err look_back(node *n, braid_error *error) {
     node_note(n, past.begun ? "the run of the log %s goes on, after iteration %llu" : "the log %s goes on; its run had not begun", n->config.log_path,
               (unsigned long long)past.version);
     return BRAID_OK;
+}
+
+// It goes on without asking whom its user named: that one may be gone for good, and those who vote find each other by their logs.
+bool node_remembers_run(node *n) {
+    braid_error ignored;
+    bool there = false;
+    past_run past = {.self = identity_id(n->config.identity)};
+    if (n->config.role != NODE_DATA || !n->config.log_path) return false;  // a relay's log does not describe the run
+    if (log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, &ignored) || !there || n->generation % NODE_START_VERSIONS == 0) return false;
+    if (node_open_log(n, &ignored)) return false;
+    past.store = n->log_store;
+    log_file_recall(n->log_file, look_at_entry, &past);
+    if (past.begun && !past.foreign && !past.ended) return true;
+    log_file_close(n->log_file);
+    n->log_file = NULL;
+    return false;
 }
 
 braid_err node_open_first_log(node *n, braid_error *error) {
