@@ -75,6 +75,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
     }
     braid_down *d = down_of(b, k, slot);
     *d = (braid_down){.distance = BRAID_NOWHERE,
+                      .news_since = BRAID_NEVER_SINCE,
                       .virtual_time = head == INT64_MAX ? 0 : head,
                       .label = emptied(d->label),
                       .stay = emptied(d->stay)};
@@ -207,10 +208,12 @@ static void tick(router *r) {
     if (b->worst) braid_follow_scale(b);
     if (!b->greedy && !braid_still(b)) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
-    if (r->now < b->speak_at)
-        router_want(r, b->speak_at);
-    else
+    if (r->now >= b->speak_at) {
         braid_speak(b);
+    } else {
+        router_want(r, b->speak_at);
+        braid_warn(b);
+    }
     braid_ledger_deadlines(b);
 }
 

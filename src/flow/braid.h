@@ -79,6 +79,7 @@ typedef struct braid_down {
     uint64_t said;              // as in braid_up
     int64_t said_cost;
     bool said_way;
+    int64_t news_since;        // as in braid_up
     int64_t said_floor;        // it knows that my O half's label settled at that
     braid_label label;         // its I half's; with several data peers: what one more unit costs from there
     braid_label stay;          // with several data peers: what the dearest unit there costs
@@ -257,6 +258,7 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
 
 // braid_speak.c
 void braid_speak(braid *b);
+void braid_warn(braid *b);  // before the hold-down is over
 
 // braid_auction.c: places while the first units are placed
 bool braid_auctions(const braid *b);

@@ -4,7 +4,8 @@
 
 enum {
     STAYS = -2,     // walk.rank of the walk that ends where it begins
-    SETTLES = 30,   // delays that a label has been the same when it settles
+    LOOKED = 30,    // delays after the early ones before labels settle at all
+    SETTLES = 40,   // delays that a label has been the same when it settles
     SETTLINGS = 4,  // ... so often for each label, while nothing changes here: then a negative cycle shows itself whole
     SETTLED = 8,    // ... unless it is lower than this part of what one more unit is worth
     MATURE = 80     // delays after the early ones
@@ -53,7 +54,7 @@ static void found_cycle(search *s, int64_t cost, router_half start, router_half 
 // With one data peer and the sum of costs, once small gains have been looked for as long as that takes.
 static bool can_settle(braid *b) {
     if (b->worst || braid_shares(&b->r.config)) return false;
-    int64_t at = braid_early_until(b) + SETTLES * b->r.config.delay;
+    int64_t at = braid_early_until(b) + LOOKED * b->r.config.delay;
     if (b->r.now < at) router_want(&b->r, at);  // others may have settled what they told me
     return b->r.now >= at;
 }

@@ -3,8 +3,10 @@
 
 enum {
     LAZY = 48,     // delays that a small change of a label may wait, with several data peers
-    LAZY_FREE = 4  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
+    LAZY_FREE = 5  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
 };
+
+typedef enum urgency { ALL_NEWS, WARNINGS } urgency;  // what neighbours hear now; WARNINGS: only of ways that are dearer, or no more
 
 // A data peer hears only of its own units.
 static bool concerns(const router *r, router_peer peer, uint32_t k) {
@@ -79,6 +81,22 @@ static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link, bool s
     return u->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * (b->r.config.delay * cost / b->mean);
 }
 
+// A cheaper way for units to leave by waits, in a mature router, before those hear of it to whom they go now: the shorter the dearer the
+// link is that they would leave.
+static int64_t used_link_until(const braid *b, braid_down *d, int64_t link) {
+    if (d->news_since == BRAID_NEVER_SINCE) d->news_since = b->r.now;
+    int64_t cost = link < b->mean ? link : b->mean;
+    return d->news_since + b->r.config.lazy * (b->r.config.delay - b->r.config.delay * cost / b->mean);
+}
+
+static bool out_may_wait(braid *b, braid_down *d, int64_t link) {
+    if (b->r.config.lazy < 0 || !braid_mature(b)) return false;
+    int64_t until = used_link_until(b, d, link);
+    if (b->r.now >= until) return false;
+    router_want(&b->r, until);
+    return true;
+}
+
 static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost, bool seldom_used) {
     if (b->r.config.lazy < 0) return false;
     bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
@@ -97,7 +115,7 @@ static bool goes_back(const braid *b, const braid_label *label, router_half ther
 
 // A walk that gains nothing once it has paid for the link, or less than what has settled at its other end, is no use there: that hears
 // of none. Nor does it hear of a cheaper one that goes back to it, unless what it has from me is a way, which may be no more.
-static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
+static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency what) {
     const braid_commodity *c = &b->commodity[k];
     braid_up *u = up_of(b, k, slot);
     int64_t link = link_cost(b, ROUTER_PREVIOUS, slot), told = u->said == 0 ? 0 : u->said_cost;
@@ -107,8 +125,9 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to) {
     bool still = (useless && told + link >= u->floor) || (back && c->in.cost <= told);
     bool knows = u->said == word || (still && !u->said_way);
     if (knows) u->news_since = BRAID_NEVER_SINCE;
-    bool seldom_used = c->in.cost <= told && braid_in(b, k, slot) <= 0;
-    if (knows || in_may_wait(b, u, link, c->in.cost, seldom_used)) return false;
+    bool dearer = c->in.cost > told, seldom_used = !dearer && braid_in(b, k, slot) <= 0;
+    if (knows || (what == WARNINGS && !dearer)) return false;
+    if (!(dearer && braid_mature(b)) && in_may_wait(b, u, link, c->in.cost, seldom_used)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
     u->said = word;
     u->said_cost = c->in.cost;
@@ -178,7 +197,7 @@ static bool speak_to_previous(braid *b, uint32_t k) {
         braid_up *u = up_of(b, k, slot);
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!concerns(&b->r, to, k)) continue;
-        if (!rest) spoke |= b->shared ? tell_in_at_prices(b, k, slot, to) : tell_in(b, k, slot, to);
+        if (!rest) spoke |= b->shared ? tell_in_at_prices(b, k, slot, to) : tell_in(b, k, slot, to, ALL_NEWS);
         spoke |= tell_stay(b, k, slot, to);
         spoke |= tell_advert(b, k, u, to, distance, room);
     }
@@ -205,15 +224,18 @@ static bool tell_floor(braid *b, uint32_t k, uint32_t slot) {
     return true;
 }
 
-static bool tell_out(braid *b, uint32_t k, uint32_t slot) {
+static bool tell_out(braid *b, uint32_t k, uint32_t slot, urgency what) {
     const braid_commodity *c = &b->commodity[k];
     braid_down *d = down_of(b, k, slot);
-    if (d->out <= 0) return tell_floor(b, k, slot);
-    router_half there = router_in(b->r.slot[ROUTER_NEXT][slot].peer);
-    bool back = goes_back(b, &c->out, there, -link_cost(b, ROUTER_NEXT, slot)), useless = back && d->said_way;
-    if (d->out - d->reserved <= 0 || d->said == (useless ? 0 : c->out_hash)) return false;
-    if (back && !d->said_way && c->out.cost <= (d->said == 0 ? 0 : d->said_cost)) return false;
+    if (d->out <= 0) return what == ALL_NEWS && tell_floor(b, k, slot);
+    int64_t link = link_cost(b, ROUTER_NEXT, slot), told = d->said == 0 ? 0 : d->said_cost;
+    bool back = goes_back(b, &c->out, router_in(b->r.slot[ROUTER_NEXT][slot].peer), -link), useless = back && d->said_way;
+    bool dearer = c->out.cost > told, knows = d->said == (useless ? 0 : c->out_hash) || (back && !d->said_way && !dearer);
+    if (knows) d->news_since = BRAID_NEVER_SINCE;
+    if (knows || d->out - d->reserved <= 0 || (what == WARNINGS && !dearer)) return false;
+    if (!dearer && out_may_wait(b, d, link)) return false;
     post_out(b, k, slot, useless);
+    d->news_since = BRAID_NEVER_SINCE;
     return true;
 }
 
@@ -221,7 +243,7 @@ static bool speak_to_next(braid *b, uint32_t k) {
     bool spoke = false, rest = braid_labels_rest(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         spoke |= braid_bids_anew(b, k, slot);
-        if (!rest) spoke |= tell_out(b, k, slot);
+        if (!rest) spoke |= tell_out(b, k, slot, ALL_NEWS);
     }
     return spoke;
 }
@@ -253,4 +275,14 @@ void braid_speak(braid *b) {
     if (spoke) notice_flapping(b);
     uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
     b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
+}
+
+// Whoever has not heard that a way is dearer, or no more, goes on telling of it, and all that must be taken back. In a mature router that
+// waits for nothing, unless it repeats itself.
+void braid_warn(braid *b) {
+    if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b)) return;
+    bool spoke = false;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
+    if (spoke) notice_flapping(b);
 }

@@ -539,7 +539,7 @@ static int64_t tells_of_a_way(int64_t age, int64_t steps, uint32_t units) {
         int64_t now = (age + waited) * NET_DELAY;
         if (waited > 0 && waited <= steps && waited % 6 == 0) router_receive(r, now, &step);
         if (says(r, now, FIRST, ROUTER_LABEL).to != 0) return waited;
-        assert_true(router_deadline(r) <= now + 4 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
+        assert_true(router_deadline(r) <= now + 5 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
     }
     return -1;
 }
@@ -563,7 +563,7 @@ static int says_when_its_way_dies(int64_t age, int64_t waited) {
     return -1;
 }
 
-// A label that has been the same for 30 delays stays what it is when its way dies; a younger one, and one in a young router, is taken back.
+// A label that has been the same for 40 delays stays what it is when its way dies; a younger one, and one in a young router, is taken back.
 static void test_labels_settle(void **state) {
     (void)state;
     assert_int_equal(says_when_its_way_dies(100, 60), -1);
@@ -617,15 +617,15 @@ static void test_a_contradicted_walk_is_not_taken(void **state) {
 }
 
 // Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that, and is
-// four times as long from an age of 120 delays on, where the link carries nothing.
+// five times as long from an age of 120 delays on, where the link carries nothing.
 static void test_labels_rest_in_repairs(void **state) {
     (void)state;
     assert_int_equal(tells_of_a_way(40, 0, 0), 6);  // still being built
     assert_int_equal(tells_of_a_way(41, 0, 0), 8 + 6);
     assert_int_equal(tells_of_a_way(100, 0, 0), 8 + 6);
     assert_int_equal(tells_of_a_way(90, 12, 0), 12 + 8 + 6);
-    assert_int_equal(tells_of_a_way(100, 12, 0), 12 + 8 + 24);
-    assert_int_equal(tells_of_a_way(100, 90, 0), 40 + 24);
+    assert_int_equal(tells_of_a_way(100, 12, 0), 12 + 8 + 30);
+    assert_int_equal(tells_of_a_way(100, 90, 0), 40 + 30);
     assert_int_equal(tells_of_a_way(100, 12, 1), 12 + 8 + 6);
     assert_int_equal(tells_of_a_way(100, 90, 1), 40 + 6);
 }
@@ -661,7 +661,7 @@ static bool tells_of_a_way_back(int64_t age, int64_t first) {
     const router_half over[] = {router_in(BEHIND), router_out(SECOND), router_in(SECOND), router_out(FIRST)};
     for (uint32_t i = 0; i < 4; i++) way.u.step[i] = (router_step){over[i], i < 3 ? way.cost : first};
     router_receive(r, age * NET_DELAY, &way);
-    return label_said(r, age, age + 25).length == 6;
+    return label_said(r, age, age + 31).length == 6;
 }
 
 // FIRST is at -7 LINK over the relay. A router of 120 delays keeps that to itself if FIRST is there already; a gain it tells.
@@ -686,11 +686,61 @@ static void test_settled_labels_are_told(void **state) {
         way.u.step[0] = (router_step){router_in(BEHIND), way.cost};
         way.u.step[1] = (router_step){router_out(SECOND), way.cost};
         router_receive(r, 100 * NET_DELAY, &way);
-        assert_int_equal(label_said(r, 100, 125).length, cheaper ? 4 : 0);
+        assert_int_equal(label_said(r, 100, 131).length, cheaper ? 4 : 0);
         router_message m = {0};
-        for (int64_t now = 125; now < 140 && m.to == 0; now++) m = says(r, now * NET_DELAY, BESIDE, ROUTER_LABEL);
+        for (int64_t now = 131; now < 150 && m.to == 0; now++) m = says(r, now * NET_DELAY, BESIDE, ROUTER_LABEL);
         assert_true(m.side == ROUTER_NEXT && m.length == 1 && m.cost == -8 * LINK - cheaper && m.u.step[0].half == router_out(HERE));
     }
+}
+
+static void hear_way(router *r, int64_t now, int64_t cost) {
+    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = cost};
+    way.u.step[0] = (router_step){router_in(BEHIND), cost};
+    way.u.step[1] = (router_step){router_out(SECOND), cost};
+    router_receive(r, now * NET_DELAY, &way);
+}
+
+// In how many delays from `from` on a label goes to `to`.
+static int64_t told_after(router *r, int64_t from, router_peer to) {
+    for (int64_t waited = 0; waited < 60; waited++) {
+        int64_t now = (from + waited) * NET_DELAY;
+        if (says(r, now, to, ROUTER_LABEL).to != 0) return waited;
+        assert_true(router_deadline(r) <= now + 5 * ROUTER_LAZY * NET_DELAY);  // it wakes by itself
+    }
+    return -1;
+}
+
+// A way that became dearer one delay after a router of that age told of it.
+static int64_t warns_after(int64_t age) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    hear_way(r, age, -9 * LINK);
+    int64_t told = age + told_after(r, age, FIRST);
+    hear_way(r, told + 1, -8 * LINK);
+    return told_after(r, told + 1, FIRST);
+}
+
+// A cheaper way, to where a unit goes over a link that costs half as much as the mean one.
+static int64_t tells_where_a_unit_goes_after(int64_t age) {
+    _Alignas(16) static char memory[1 << 18];
+    router *r = lone_relay(1, memory, sizeof memory);
+    const router_message room = {.kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+    router_cost(r, 0, BESIDE, ROUTER_NEXT, LINK * 2 / 5);
+    router_receive(r, 0, &room);
+    push_one(r, 0, FIRST, 0, BRAID_NO_BID);
+    assert_int_equal(says(r, 0, BESIDE, ROUTER_FLOW).units, 1);
+    hear_way(r, age, -9 * LINK);
+    return told_after(r, age, BESIDE);
+}
+
+// From an age of 120 delays on nothing is waited for where a way became dearer, neither by cost nor for the hold-down to end, and a cheaper one
+// waits, too, before those hear of it to whom units go: half of 6 delays, and till labels may be said again.
+static void test_who_hears_at_once(void **state) {
+    (void)state;
+    assert_int_equal(warns_after(60), 1 + 6);
+    assert_int_equal(warns_after(150), 0);
+    assert_int_equal(tells_where_a_unit_goes_after(60), 0);
+    assert_int_equal(tells_where_a_unit_goes_after(150), 4);
 }
 
 // How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `ways` ways in turn, of one every 21
@@ -782,6 +832,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_a_contradicted_walk_is_not_taken),
         cmocka_unit_test(test_a_way_back_is_not_told),
         cmocka_unit_test(test_settled_labels_are_told),
+        cmocka_unit_test(test_who_hears_at_once),
         cmocka_unit_test(test_labels_rest_in_repairs),
         cmocka_unit_test(test_adverts_rest_when_nothing_is_built),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
