@@ -38,12 +38,15 @@ static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t ne
     figures_add(&row->crashes, i->crashes);
     row->needed_s += needed;
     row->wasted_s += wasted;
-    row->lost_s += (double)i->lost_ns / 1e9;
+    row->lost_counted_s += (double)i->lost_counted_ns / 1e9;
+    row->lost_held_s += (double)i->lost_held_ns / 1e9;
     row->iterations_s += seconds;
     row->oracle_s += (double)t2_oracle_ns(account) / 1e9 * per / (T2_DATA * T2_MICROBATCHES);
     row->fewer_s += (double)account->fewer_ns / 1e9;
     row->ways_s += (double)account->ways_ns / 1e9;
     row->exchange_s += (double)account->exchange_ns / 1e9;
+    row->foresight_s += (double)account->foresight_ns / 1e9;
+    row->kept_s += (double)account->kept_ns / 1e9;
 }
 
 static void add_run(t2_row *row, const t2_result *r) {

@@ -19,9 +19,11 @@ typedef struct t2_row {
     figures_sample transfers;     // minutes of activations and gradients on lines, per microbatch
     figures_sample wasted;        // minutes of compute that did not count or was done twice, per iteration
     figures_sample repairs, crashes;
-    double needed_s, wasted_s, lost_s;  // compute, over all; lost: of `wasted`, by relays before they died
+    double needed_s, wasted_s;        // compute, over all
+    double lost_counted_s, lost_held_s;  // of `wasted`, by relays before they died: what they had counted, and what not yet
     double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
     double fewer_s, ways_s, exchange_s;  // and how the rest came about (t2_account)
+    double foresight_s, kept_s;       // of an oracle that knows who dies and who comes; and loses no sums
     uint64_t hash;
 } t2_row;
 

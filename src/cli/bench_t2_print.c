@@ -9,7 +9,9 @@
 static double goodput(const t2_row *r) { return figures_part(r->oracle_s, r->iterations_s); }
 // Of an oracle that gives nothing to do to those who will die.
 static double goodput_of_fewer(const t2_row *r) { return figures_part(r->oracle_s + r->fewer_s, r->iterations_s); }
-static double lost(const t2_row *r) { return figures_part(r->lost_s, r->needed_s); }
+static double lost_counted(const t2_row *r) { return figures_part(r->lost_counted_s, r->needed_s); }
+static double lost_held(const t2_row *r) { return figures_part(r->lost_held_s, r->needed_s); }
+static double lost(const t2_row *r) { return lost_counted(r) + lost_held(r); }
 static double wasted(const t2_row *r) { return figures_part(r->wasted_s, r->needed_s); }
 
 // --- table
@@ -35,13 +37,19 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
 // Where the rest went, for the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
-    printf("%-6s %-7s | %9.1f %9.1f %9.1f %9.1f | %9.1f | %8.1f %8.1f |\n", cell, system, figures_part(r->oracle_s, n), figures_part(r->fewer_s, n),
-           figures_part(r->ways_s, n), figures_part(r->exchange_s, n), figures_part(r->iterations_s, n), 100 * goodput(r), 100 * goodput_of_fewer(r));
+    printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n", cell, system, figures_part(r->oracle_s, n),
+           figures_part(r->fewer_s, n), figures_part(r->ways_s, n), figures_part(r->exchange_s, n), figures_part(r->iterations_s, n), 100 * goodput(r),
+           100 * goodput_of_fewer(r), figures_part(r->foresight_s, n), 100 * figures_part(r->oracle_s, r->foresight_s),
+           figures_part(r->kept_s, n), 100 * figures_part(r->oracle_s, r->kept_s), 100 * lost_counted(r), 100 * lost_held(r));
 }
 
 static void print_accounts(const t2_bench *b) {
-    printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n");
-    printf("%-6s %-7s | %9s %9s %9s %9s | %9s | %8s %8s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration", "% oracle", "% + dead");
+    printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n"
+           "foresight: of an oracle that knows who dies and who comes, if sums die with those, and with sums kept; and its goodput, %% of the first oracle\n"
+           "died, %%: wasted compute of those who died, counted or still under way, of what is needed\n");
+    printf("%-14s | %-35s | %-9s | %-17s | %-36s | %-17s |\n", "", "", "", "goodput", "foresight", "died, %");
+    printf("%-6s %-7s | %8s %8s %8s %8s | %9s | %8s %8s | %9s %8s %8s %8s | %7s %9s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration",
+           "% oracle", "% + dead", "sums die", "%", "kept", "%", "counted", "under way");
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++)
             print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
@@ -57,6 +65,8 @@ static void put_account(json_out *o, const t2_row *r) {
     json_out_double(o, "ways", figures_part(r->ways_s, n));
     json_out_double(o, "end", figures_part(r->exchange_s, n));
     json_out_double(o, "all", figures_part(r->iterations_s, n));
+    json_out_double(o, "foresight", figures_part(r->foresight_s, n));
+    json_out_double(o, "foresight_sums_kept", figures_part(r->kept_s, n));
     json_out_close(o, '}');
 }
 
@@ -76,6 +86,8 @@ static void print_json(const t2_bench *b, uint32_t cell, t2_system system) {
     figures_put_spread(&o, "wasted_minutes_per_iteration", &r->wasted);
     json_out_double(&o, "wasted_over_needed", wasted(r));
     json_out_double(&o, "died_over_needed", lost(r));
+    json_out_double(&o, "died_counted_over_needed", lost_counted(r));
+    json_out_double(&o, "died_under_way_over_needed", lost_held(r));
     json_out_double(&o, "goodput_over_oracle", goodput(r));
     json_out_double(&o, "goodput_over_oracle_without_dead", goodput_of_fewer(r));
     put_account(&o, r);

@@ -30,9 +30,16 @@ typedef struct state {
     uint32_t left;       // microbatches not done
 } state;
 
-static uint32_t peer_at(const state *s, uint32_t m, uint32_t visit) {
+static size_t place_at(const state *s, uint32_t m, uint32_t visit) {
     uint32_t last = s->p->length - 1;
-    return s->p->path[(size_t)m * s->p->length + (visit <= last ? visit : 2 * last - visit)];
+    return (size_t)m * s->p->length + (visit <= last ? visit : 2 * last - visit);
+}
+
+static bool is_backward(const state *s, uint32_t visit) { return visit > s->p->length - 1; }
+
+static uint32_t peer_at(const state *s, uint32_t m, uint32_t visit) {
+    const uint32_t *path = is_backward(s, visit) && s->p->back != NULL ? s->p->back : s->p->path;
+    return path[place_at(s, m, visit)];
 }
 
 static bool is_forward(const state *s, uint32_t visit) { return visit < s->p->length - 1; }
@@ -50,10 +57,14 @@ static uint32_t link_of(const state *s, uint32_t m) {
     return from * s->p->peers + peer_at(s, m, s->batch[m].visit + 1);
 }
 
+static bool stands_in(const state *s, uint32_t m, uint32_t visit) {
+    return is_backward(s, visit) && peer_at(s, m, visit) != s->p->path[place_at(s, m, visit)];
+}
+
 // A relay's stash begins with the first visit to it; the data peer is no relay of its own microbatches.
 static bool takes_room(const state *s, uint32_t m) {
     uint32_t visit = s->batch[m].visit;
-    return visit > 0 && is_forward(s, visit);
+    return visit > 0 && (is_forward(s, visit) || stands_in(s, m, visit));
 }
 
 static bool has_room(const state *s, uint32_t m) {
@@ -79,7 +90,8 @@ static void end_computing(state *s, uint32_t m) {
     microbatch *b = &s->batch[m];
     uint32_t peer = peer_at(s, m, b->visit), last = 2 * (s->p->length - 1);
     s->computing[peer] = false;
-    if (b->visit > s->p->length - 1 && b->visit < last) s->held[peer]--;
+    if (is_backward(s, b->visit) && b->visit < last) s->held[s->p->path[place_at(s, m, b->visit)]]--;
+    if (stands_in(s, m, b->visit)) s->held[peer]--;
     wait_for(s, m, WAITS_FOR_LINK);
     if (b->visit < last) return;
     b->doing = IS_DONE;
@@ -119,7 +131,10 @@ static void begin_sending(state *s, uint32_t m) {
     b->doing = IS_SENT;
     b->lands = s->link_free[link_of(s, m)];
     b->until = b->lands + s->p->latency_ns[pair];
+    if (s->p->passed_ns != NULL) s->p->passed_ns[(size_t)m * 2 * s->p->length + b->visit] = b->lands;
 }
+
+static int64_t receiver_from(const state *s, uint32_t m) { return s->p->peer[peer_at(s, m, s->batch[m].visit + 1)].from_ns; }
 
 // Of all that wait for a peer (a link), the first of each that is free and has room.
 static bool begin_all(state *s, doing waiting) {
@@ -127,7 +142,7 @@ static bool begin_all(state *s, doing waiting) {
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
         if (s->batch[m].doing != waiting) continue;
         uint32_t at = at_peer ? peer_at(s, m, s->batch[m].visit) : link_of(s, m);
-        if (at_peer ? s->computing[at] || !has_room(s, m) : s->link_free[at] > s->now) continue;
+        if (at_peer ? s->computing[at] || !has_room(s, m) : s->link_free[at] > s->now || receiver_from(s, m) > s->now) continue;
         if (s->first[at] == NOBODY || served_before(s, m, s->first[at], at_peer)) s->first[at] = m;
     }
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
@@ -144,13 +159,14 @@ static bool begin_all(state *s, doing waiting) {
     return begun;
 }
 
-// A link that becomes free is a moment of its own: what it sent is still under way for the latency.
+// A link that becomes free is a moment of its own: what it sent is still under way for the latency. So is one in which a peer is there at last.
 static int64_t next_moment(const state *s) {
     int64_t next = INT64_MAX;
     for (uint32_t m = 0; m < s->p->microbatches; m++) {
         const microbatch *b = &s->batch[m];
         if (b->until < next) next = b->until;
         if (b->doing == IS_SENT && b->lands > s->now && b->lands < next) next = b->lands;
+        if (b->doing == WAITS_FOR_LINK && receiver_from(s, m) > s->now && receiver_from(s, m) < next) next = receiver_from(s, m);
     }
     return next;
 }
@@ -159,7 +175,8 @@ static int64_t play(state *s) {
     while (s->left > 0) {
         while (begin_all(s, WAITS_FOR_PEER) || begin_all(s, WAITS_FOR_LINK)) continue;
         s->now = next_moment(s);
-        BRAID_ASSERT(s->now != INT64_MAX);
+        BRAID_ASSERT(s->now != INT64_MAX || s->p->back != NULL);
+        if (s->now == INT64_MAX) break;
         end_all(s);
     }
     return s->now;
@@ -184,13 +201,13 @@ static braid_err check_times(const pipeline *p, braid_error *error) {
 }
 
 // Room is taken in the order of the stages only when every relay has one.
-static braid_err check_stages(const pipeline *p, braid_error *error) {
+static braid_err check_stages(const pipeline *p, const uint32_t *path, braid_error *error) {
     uint32_t *stage = calloc(p->peers + 1, sizeof *stage);
     if (stage == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for %u peers", p->peers);
     braid_err err = BRAID_OK;
     for (uint32_t m = 0; m < p->microbatches && !err; m++)
         for (uint32_t i = 1; i + 1 < p->length && !err; i++) {
-            uint32_t peer = p->path[(size_t)m * p->length + i];
+            uint32_t peer = path[(size_t)m * p->length + i];
             if (stage[peer] != 0 && stage[peer] != i)
                 err = braid_fail(error, BRAID_ARGUMENT, "peer %u is in stage %u and, for microbatch %u, in stage %u",
                                  peer, stage[peer], m, i);
@@ -200,15 +217,9 @@ static braid_err check_stages(const pipeline *p, braid_error *error) {
     return err;
 }
 
-static braid_err check(const pipeline *p, braid_error *error) {
-    if (p->peers > PIPELINE_MAX_PEERS || p->microbatches > PIPELINE_MAX_MICROBATCHES || p->length < 2 ||
-        p->length > PIPELINE_MAX_LENGTH)
-        return braid_fail(error, BRAID_LIMIT,
-                          "%u peers, %u microbatches, %u peers on a path; at most %d, %d and 2 to %d are simulated",
-                          p->peers, p->microbatches, p->length, PIPELINE_MAX_PEERS, PIPELINE_MAX_MICROBATCHES,
-                          PIPELINE_MAX_LENGTH);
+static braid_err check_paths(const pipeline *p, const uint32_t *paths, braid_error *error) {
     for (uint32_t m = 0; m < p->microbatches; m++) {
-        const uint32_t *path = p->path + (size_t)m * p->length;
+        const uint32_t *path = paths + (size_t)m * p->length;
         for (uint32_t i = 0; i < p->length; i++)
             if (path[i] >= p->peers)
                 return braid_fail(error, BRAID_ARGUMENT, "microbatch %u goes to peer %u of %u", m, path[i], p->peers);
@@ -216,7 +227,18 @@ static braid_err check(const pipeline *p, braid_error *error) {
             return braid_fail(error, BRAID_ARGUMENT, "microbatch %u leaves peer %u and ends at %u", m, path[0],
                               path[p->length - 1]);
     }
-    braid_err err = check_stages(p, error);
+    return check_stages(p, paths, error);
+}
+
+static braid_err check(const pipeline *p, braid_error *error) {
+    if (p->peers > PIPELINE_MAX_PEERS || p->microbatches > PIPELINE_MAX_MICROBATCHES || p->length < 2 ||
+        p->length > PIPELINE_MAX_LENGTH)
+        return braid_fail(error, BRAID_LIMIT,
+                          "%u peers, %u microbatches, %u peers on a path; at most %d, %d and 2 to %d are simulated",
+                          p->peers, p->microbatches, p->length, PIPELINE_MAX_PEERS, PIPELINE_MAX_MICROBATCHES,
+                          PIPELINE_MAX_LENGTH);
+    braid_err err = check_paths(p, p->path, error);
+    if (!err && p->back != NULL) err = check_paths(p, p->back, error);
     return err ? err : check_times(p, error);
 }
 

@@ -47,10 +47,13 @@ typedef struct sim_swarm_iteration {
     uint32_t microbatches;      // counted
     uint32_t crashes, joins, leaves, repairs;
     uint64_t useful_ns, wasted_ns;  // compute of F, B and W that counted, and that did not
-    uint64_t lost_ns;               // compute of those that died, in this iteration before they did: their sums die with them
+    uint64_t lost_counted_ns;       // of those that died in it: what they had counted and somebody computed again, since their sums died with them
+    uint64_t lost_held_ns;          // and what they had computed and not yet counted
     uint64_t transfer_ns;           // of activations and gradients on lines, all added up
     uint16_t *stage;                // [peers of the scenario]: of who lived and was a member when it began, else SIM_SWARM_ABSENT
     uint64_t *died_ns;              // [peers of the scenario]: when it first crashed in this iteration; UINT64_MAX: it did not
+    uint16_t *joined;               // [peers of the scenario]: stage of who became a member while it lasted, else SIM_SWARM_ABSENT
+    uint64_t *joined_ns;            // [peers of the scenario]: and since when it last was one; UINT64_MAX: it did not
 } sim_swarm_iteration;
 
 typedef struct sim_swarm_peer {

@@ -69,25 +69,66 @@ void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
 
 // ---- a run
 
-// Who died before CLOSE took all that it had added with it: somebody who knew would have given it nothing to do. False: nobody did, or one whom a
-// stage could not do without.
+// Who died before CLOSE took all that it had added with it: somebody who knew would have given it nothing to do. False: that leaves a
+// stage with nobody.
 static bool without_the_dead(const scenario *s, const sim_swarm_iteration *i, uint16_t stage[T2_PEERS]) {
-    uint32_t members[T2_STAGES] = {0}, dead = 0;
+    uint32_t members[T2_STAGES] = {0};
     for (uint32_t who = 0; who < s->peers; who++) {
-        bool died = i->died_ns[who] < i->close_ns && i->stage[who] != SIM_SWARM_ABSENT;
-        stage[who] = died ? SIM_SWARM_ABSENT : i->stage[who];
-        dead += died;
+        stage[who] = i->died_ns[who] < i->close_ns ? SIM_SWARM_ABSENT : i->stage[who];
         if (stage[who] < T2_STAGES) members[stage[who]]++;
     }
     for (uint32_t at = 0; at < T2_STAGES; at++)
         if (members[at] == 0) return false;
-    return dead > 0;
+    return true;
 }
 
-static braid_err settle_account(const scenario *s, const sim_swarm_iteration *i, t2_account *a, braid_error *error) {
+// Moments of churn are drawn over an iteration as long as the one before: this one's if that one had lasted as long as its oracle.
+static int64_t at_its_pace(const t2_result *r, uint32_t index, uint64_t at_ns) {
+    uint32_t before = index > 0 ? index - 1 : 0;
+    const sim_swarm_iteration *i = &r->report.iteration[before];
+    unsigned __int128 since = at_ns - r->report.iteration[index].start_ns;
+    return (int64_t)(since * t2_oracle_ns(&r->account[before]) / (i->end_ns - i->start_ns));
+}
+
+// True: somebody comes or goes while it lasts.
+static bool who_is_there(const scenario *s, const t2_result *r, uint32_t index, bool sums_die, t2_presence there[T2_PEERS]) {
+    const sim_swarm_iteration *i = &r->report.iteration[index];
+    bool change = false;
+    for (uint32_t who = 0; who < s->peers; who++) {
+        bool joins = i->stage[who] == SIM_SWARM_ABSENT && i->joined[who] != SIM_SWARM_ABSENT;
+        there[who] = (t2_presence){.stage = joins ? i->joined[who] : i->stage[who], .until_ns = INT64_MAX};
+        if (there[who].stage == SIM_SWARM_ABSENT) continue;
+        if (joins) there[who].from_ns = at_its_pace(r, index, i->joined_ns[who]);
+        bool dies = i->died_ns[who] != UINT64_MAX && (!joins || i->died_ns[who] > i->joined_ns[who]);
+        if (dies) there[who].until_ns = at_its_pace(r, index, i->died_ns[who]);
+        there[who].sum_dies = sums_die && i->died_ns[who] < i->close_ns;
+        change |= joins || dies;
+    }
+    return change;
+}
+
+// Betters `ways_ns` if it can.
+static braid_err foresee(const scenario *s, const t2_result *r, uint32_t index, bool sums_die, uint64_t *ways_ns, braid_error *error) {
+    t2_presence there[T2_PEERS];
+    int64_t found = INT64_MAX;
+    braid_err err = who_is_there(s, r, index, sums_die, there) ? t2_foresight(s, there, &found, error) : BRAID_OK;
+    if (!err && (uint64_t)found < *ways_ns) *ways_ns = (uint64_t)found;
+    return err;
+}
+
+static braid_err settle_account(const scenario *s, t2_result *r, uint32_t index, braid_error *error) {
+    const sim_swarm_iteration *i = &r->report.iteration[index];
+    t2_account *a = &r->account[index];
     uint16_t stage[T2_PEERS];
     t2_time left = a->oracle;
-    braid_err err = without_the_dead(s, i, stage) ? t2_oracle(s, stage, &left, error) : BRAID_OK;
+    bool without = without_the_dead(s, i, stage), all = memcmp(stage, i->stage, sizeof stage) == 0;
+    braid_err err = without && !all ? t2_oracle(s, stage, &left, error) : BRAID_OK;
+    uint64_t foreseen_ns = without ? left.ways_ns : INT64_MAX;
+    if (!err) err = foresee(s, r, index, true, &foreseen_ns, error);
+    uint64_t kept_ns = foreseen_ns;
+    if (!err) err = foresee(s, r, index, false, &kept_ns, error);
+    a->foresight_ns = (foreseen_ns < INT64_MAX ? foreseen_ns : kept_ns) + a->oracle.exchange_ns;
+    a->kept_ns = kept_ns + a->oracle.exchange_ns;
     a->fewer_ns = (int64_t)(left.ways_ns + left.exchange_ns) - (int64_t)t2_oracle_ns(a);
     a->ways_ns = (int64_t)(i->close_ns - i->start_ns) - (int64_t)left.ways_ns;
     a->exchange_ns = (int64_t)(i->end_ns - i->close_ns) - (int64_t)left.exchange_ns;
@@ -105,12 +146,14 @@ static braid_err find_oracle(const scenario *s, t2_result *out, braid_error *err
         bool same = i > 0 && memcmp(stage, report->iteration[i - 1].stage, s->peers * sizeof *stage) == 0;
         if (!same) err = t2_oracle(s, stage, &oracle, error);
         out->account[i].oracle = oracle;
-        if (!err) err = settle_account(s, &report->iteration[i], &out->account[i], error);
+        if (!err) err = settle_account(s, out, i, error);
     }
     return err;
 }
 
 uint64_t t2_oracle_ns(const t2_account *a) { return a->oracle.ways_ns + a->oracle.exchange_ns; }
+
+uint64_t t2_lost_ns(const sim_swarm_iteration *i) { return i->lost_counted_ns + i->lost_held_ns; }
 
 static uint64_t needed_ns(const scenario *s) {
     uint64_t each = scenario_cost_ns(s, 0, 0, WORK_LOSS);

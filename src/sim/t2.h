@@ -40,13 +40,28 @@ typedef struct t2_time {
 // exchange of sums and results at the full rate of the lines. BRAID_ARGUMENT: a stage has nobody.
 braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error);
 
-// Where the time of an iteration went. All four add up to it. What is beyond an oracle is less than nothing where that was beaten: a search is no
+// When a peer is there, in the time of an iteration.
+typedef struct t2_presence {
+    uint16_t stage;              // SIM_SWARM_ABSENT: never
+    int64_t from_ns, until_ns;   // INT64_MAX: to the end
+    bool sum_dies;               // what it adds to its sum is of no use
+} t2_presence;
+
+// The same search by one who knows who comes and goes when: a relay may be on the way of each microbatch whose gradient it has passed on before
+// it dies, unless its sum dies with it; or whose activation, and another one stands in on the way back (pipeline.h), at no cost but the room. Who
+// carries does so from beginning to end. INT64_MAX: no such ways were found.
+braid_err t2_foresight(const scenario *s, const t2_presence there[T2_PEERS], int64_t *ways_ns, braid_error *error);
+
+// Where the time of an iteration went. The first four add up to it. What is beyond an oracle is less than nothing where that was beaten: a search is no
 // bound, and knows nothing of who comes while the iteration lasts.
 typedef struct t2_account {
     t2_time oracle;      // with all who were there when it began
     int64_t fewer_ns;    // that one needs so much more without those that died before CLOSE
     int64_t ways_ns;     // until CLOSE beyond that
     int64_t exchange_ns; // from CLOSE to FINAL beyond that
+    // Of an oracle that knows who dies and who comes (t2_foresight), as early as if the iteration before had taken as long as its oracle: if sums die with
+    // those who do before CLOSE, and if none is lost.
+    uint64_t foresight_ns, kept_ns;
 } t2_account;
 
 typedef struct t2_result {
@@ -59,5 +74,6 @@ typedef struct t2_result {
 braid_err t2_run(const t2_case *c, t2_system system, const sim_swarm_options *options, t2_result *out, braid_error *error);
 void t2_result_close(t2_result *r);
 uint64_t t2_oracle_ns(const t2_account *a);  // both its parts
+uint64_t t2_lost_ns(const sim_swarm_iteration *i);  // both parts of what the dead had computed
 
 #endif

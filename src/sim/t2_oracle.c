@@ -1,4 +1,4 @@
-// What an iteration of T2 would take without crashes if somebody saw everything: a tensor goes straight or by way of the carrier with
+// What an iteration of T2 would take if somebody saw everything, without crashes or knowing of all: a tensor goes straight or by way of the carrier with
 // whom it is there soonest, as if nobody else used their lines, and the ways of all microbatches are bettered as
 // long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
 #include "sim/t2.h"
@@ -15,30 +15,51 @@
 enum {
     LENGTH = T2_STAGES + 1,  // of a way, home included
     WAYS = T2_DATA * T2_MICROBATCHES,
-    STARTS = 4,  // of the search, one in turn and the others by chance
+    STARTS = 4,  // of the search, one in turn and the others by chance, every second one without those who die or come
     SUM_BYTES = 4,
     PIECES = WIRE_MAX_PIECES
 };
+
+static const int64_t CUT_OFF = INT64_MAX / 2;  // the value of ways that cannot be gone, beyond that of all others
 
 typedef struct search {
     pipeline p;
     pipeline_peer peer[T2_PEERS];
     int64_t latency_ns[T2_PEERS * T2_PEERS], transfer_ns[T2_PEERS * T2_PEERS];
-    uint32_t path[WAYS * LENGTH];
-    uint32_t member[T2_STAGES][T2_PEERS], members[T2_STAGES];
+    uint32_t path[WAYS * LENGTH], back[WAYS * LENGTH];
+    int64_t passed_ns[WAYS * 2 * LENGTH], until_ns[T2_PEERS];
+    bool sum_dies[T2_PEERS];
+    uint32_t member[T2_STAGES][T2_PEERS], members[T2_STAGES];  // those who stay from beginning to end first
+    uint32_t stay[T2_STAGES];                                  // so many of them
     uint32_t who[T2_PEERS];  // by their place in the schedule
     void *schedule;
 } search;
 
-static void set_peers(search *q, const scenario *s, const uint16_t *stage) {
+static bool stays(const t2_presence *there) { return there->from_ns == 0 && there->until_ns == INT64_MAX; }
+
+static void set_members(search *q, const t2_presence *there, bool who_stay) {
     for (uint32_t i = 0; i < T2_PEERS; i++) {
-        if (stage[i] >= T2_STAGES) continue;
-        q->member[stage[i]][q->members[stage[i]]++] = i;
+        uint16_t stage = there[i].stage;
+        if (stage >= T2_STAGES || stays(&there[i]) != who_stay) continue;
+        q->member[stage][q->members[stage]++] = i;
+        q->stay[stage] += who_stay;
+    }
+}
+
+static void set_peers(search *q, const scenario *s, const t2_presence *there) {
+    set_members(q, there, true);
+    set_members(q, there, false);
+    for (uint32_t i = 0; i < T2_PEERS; i++) {
+        uint16_t stage = there[i].stage;
+        if (stage >= T2_STAGES) continue;
         uint64_t loss = s->peer[i].data ? scenario_cost_ns(s, i, 0, WORK_LOSS) : 0;
-        q->peer[i] = (pipeline_peer){.forward_ns = (int64_t)scenario_cost_ns(s, i, stage[i], WORK_FORWARD),
-                                     .backward_ns = (int64_t)scenario_cost_ns(s, i, stage[i], WORK_BACKWARD),
+        q->until_ns[i] = there[i].until_ns;
+        q->sum_dies[i] = there[i].sum_dies;
+        q->peer[i] = (pipeline_peer){.forward_ns = (int64_t)scenario_cost_ns(s, i, stage, WORK_FORWARD),
+                                     .backward_ns = (int64_t)scenario_cost_ns(s, i, stage, WORK_BACKWARD),
                                      .home_ns = (int64_t)loss,
-                                     .capacity = s->peer[i].data ? 0 : s->peer[i].capacity};
+                                     .capacity = s->peer[i].data ? 0 : s->peer[i].capacity,
+                                     .from_ns = there[i].from_ns};
     }
 }
 
@@ -72,44 +93,76 @@ static void set_links(search *q, const scenario *s) {
         }
 }
 
-// The iteration's end weighs most; between equal ones, that as many as possible end early.
+static int64_t after_ns(int64_t at_ns, int64_t until_ns) { return at_ns > until_ns ? at_ns - until_ns : 0; }
+
+// By how much relays pass tensors on after they have died, all added up.
+static int64_t too_late_ns(const search *q) {
+    int64_t late = 0;
+    for (uint32_t way = 0; way < WAYS; way++)
+        for (uint32_t stage = 1; stage < T2_STAGES; stage++) {
+            const int64_t *passed_ns = &q->passed_ns[way * 2 * LENGTH];
+            uint32_t at = way * LENGTH + stage;
+            late += after_ns(passed_ns[stage], q->until_ns[q->path[at]]);
+            late += q->sum_dies[q->back[at]] ? PIPELINE_MAX_NS : after_ns(passed_ns[2 * (LENGTH - 1) - stage], q->until_ns[q->back[at]]);
+        }
+    return late;
+}
+
+// The iteration's end weighs most; between equal ones, that as many as possible end early. Ways that the dead cut off are none.
 static braid_err measure(const search *q, int64_t *value, int64_t *iteration_ns, braid_error *error) {
     int64_t done[WAYS], sum = 0;
     braid_err err = pipeline_run(&q->p, iteration_ns, done, NULL, error);
-    for (uint32_t i = 0; i < WAYS && !err; i++) sum += done[i];
-    *value = *iteration_ns + sum / (64 * WAYS);
-    return err;
+    *value = INT64_MAX;
+    if (err || *iteration_ns == INT64_MAX) return err;
+    for (uint32_t i = 0; i < WAYS; i++) sum += done[i];
+    int64_t late = too_late_ns(q);
+    *value = late > 0 ? CUT_OFF + late : *iteration_ns + sum / (64 * WAYS);
+    return BRAID_OK;
+}
+
+// Who is at a place of a way.
+typedef struct hop {
+    uint32_t forward, back;
+} hop;
+
+static hop hop_at(const search *q, uint32_t at) { return (hop){q->path[at], q->back[at]}; }
+
+static void set_hop(search *q, uint32_t at, hop who) {
+    q->path[at] = who.forward;
+    q->back[at] = who.back;
 }
 
 // Keeps what was changed if it is better, else puts `a` and `b` back.
-static braid_err judge(const search *q, uint32_t *at_a, uint32_t a, uint32_t *at_b, uint32_t b, int64_t *best, bool *better,
-                       braid_error *error) {
+static braid_err judge(search *q, uint32_t at_a, hop a, uint32_t at_b, hop b, int64_t *best, bool *better, braid_error *error) {
     int64_t value, iteration_ns;
     braid_err err = measure(q, &value, &iteration_ns, error);
     if (!err && value < *best) {
         *best = value;
         *better = true;
     } else {
-        *at_a = a;
-        *at_b = b;
+        set_hop(q, at_a, a);
+        set_hop(q, at_b, b);
     }
     return err;
 }
 
+// Who will die may be on the way out, and another one stand in on the way back.
 static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *best, bool *better, braid_error *error) {
-    uint32_t *at = &q->path[way * LENGTH + stage];
+    uint32_t at = way * LENGTH + stage, n = q->members[stage];
     braid_err err = BRAID_OK;
-    for (uint32_t i = 0; i < q->members[stage] && !err; i++) {
-        uint32_t before = *at;
-        if (q->member[stage][i] == before) continue;
-        *at = q->member[stage][i];
+    for (uint32_t i = 0; i < n * n && !err; i++) {
+        hop before = hop_at(q, at), now = {q->member[stage][i / n], q->member[stage][i % n]};
+        bool same = now.forward == before.forward && now.back == before.back;
+        if (same || (now.forward != now.back && q->until_ns[now.forward] == INT64_MAX)) continue;
+        set_hop(q, at, now);
         err = judge(q, at, before, at, before, best, better, error);
     }
     for (uint32_t other = 0; other < way && !err; other++) {
-        uint32_t *there = &q->path[other * LENGTH + stage], mine = *at, theirs = *there;
-        if (mine == theirs) continue;
-        *at = theirs;
-        *there = mine;
+        uint32_t there = other * LENGTH + stage;
+        hop mine = hop_at(q, at), theirs = hop_at(q, there);
+        if (mine.forward == theirs.forward && mine.back == theirs.back) continue;
+        set_hop(q, at, theirs);
+        set_hop(q, there, mine);
         err = judge(q, at, mine, there, theirs, best, better, error);
     }
     return err;
@@ -119,9 +172,9 @@ static void start_ways(search *q, uint32_t start) {
     rng r = {rng_seed(start, 7)};
     for (uint32_t way = 0; way < WAYS; way++)
         for (uint32_t stage = 0; stage < LENGTH; stage++) {
-            uint32_t in = stage % T2_STAGES, n = q->members[in];
+            uint32_t in = stage % T2_STAGES, n = start % 2 == 0 && q->stay[in] > 0 ? q->stay[in] : q->members[in];
             uint32_t pick = in == 0 || start == 0 ? way % n : (uint32_t)rng_below(&r, n);
-            q->path[way * LENGTH + stage] = q->member[in][pick];
+            set_hop(q, way * LENGTH + stage, (hop){q->member[in][pick], q->member[in][pick]});
         }
 }
 
@@ -138,7 +191,7 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
         }
         if (!err) err = measure(q, &best, &iteration_ns, error);
         if (err) return err;
-        if (iteration_ns < *least) *least = iteration_ns;
+        if (best < CUT_OFF && iteration_ns < *least) *least = iteration_ns;
     }
     return BRAID_OK;
 }
@@ -164,8 +217,10 @@ static braid_err try_schedule(search *q, const scenario *s, int64_t *least, brai
     for (uint32_t way = 0; way < WAYS; way++) schedule_way_add(plan, index[q->member[0][way % q->members[0]]]);
     if (!schedule_search(plan)) return BRAID_OK;
     for (uint32_t way = 0; way < WAYS; way++)
-        for (uint32_t stage = 0; stage < LENGTH; stage++)
-            q->path[way * LENGTH + stage] = q->who[schedule_member(plan, way, stage % T2_STAGES)];
+        for (uint32_t stage = 0; stage < LENGTH; stage++) {
+            uint32_t who = q->who[schedule_member(plan, way, stage % T2_STAGES)];
+            set_hop(q, way * LENGTH + stage, (hop){who, who});
+        }
     braid_err err = pipeline_run(&q->p, &iteration_ns, done, NULL, error);
     if (!err && iteration_ns < *least) *least = iteration_ns;
     return err;
@@ -188,25 +243,48 @@ static int64_t exchange_ns(const search *q, const scenario *s) {
     return longest;
 }
 
-braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error) {
-    search *q = calloc(1, sizeof *q);
+static braid_err open_search(const scenario *s, const t2_presence *there, search **out, braid_error *error) {
+    search *q = *out = calloc(1, sizeof *q);
     if (q != NULL) q->schedule = malloc(schedule_bytes());
-    if (q == NULL || q->schedule == NULL) {
-        free(q);
-        return braid_fail(error, BRAID_MEMORY, "no memory for T2's oracle");
-    }
-    int64_t least = 0;
-    braid_err err = BRAID_OK;
-    set_peers(q, s, stage);
+    if (q == NULL || q->schedule == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for T2's oracle");
+    set_peers(q, s, there);
     set_links(q, s);
     q->p = (pipeline){.peers = T2_PEERS, .microbatches = WAYS, .length = LENGTH, .link = PIPELINE_PAIR, .peer = q->peer,
-                      .latency_ns = q->latency_ns, .transfer_ns = q->transfer_ns, .path = q->path};
-    for (uint32_t i = 0; i < T2_STAGES && !err; i++)
-        if (q->members[i] == 0) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", i);
+                      .latency_ns = q->latency_ns, .transfer_ns = q->transfer_ns, .path = q->path, .back = q->back,
+                      .passed_ns = q->passed_ns};
+    return BRAID_OK;
+}
+
+static uint32_t empty_stage(const search *q) {
+    uint32_t at = 0;
+    while (at < T2_STAGES && q->members[at] > 0) at++;
+    return at;
+}
+
+static void close_search(search *q) {
+    if (q != NULL) free(q->schedule);
+    free(q);
+}
+
+braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, braid_error *error) {
+    t2_presence there[T2_PEERS];
+    for (uint32_t i = 0; i < T2_PEERS; i++) there[i] = (t2_presence){.stage = stage[i], .until_ns = INT64_MAX};
+    search *q;
+    int64_t least = 0;
+    braid_err err = open_search(s, there, &q, error);
+    if (!err && empty_stage(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", empty_stage(q));
     if (!err) err = find_ways(q, &least, error);
     if (!err) err = try_schedule(q, s, &least, error);
     if (!err) *out = (t2_time){(uint64_t)least, (uint64_t)exchange_ns(q, s)};
-    free(q->schedule);
-    free(q);
+    close_search(q);
+    return err;
+}
+
+braid_err t2_foresight(const scenario *s, const t2_presence there[T2_PEERS], int64_t *ways_ns, braid_error *error) {
+    search *q;
+    braid_err err = open_search(s, there, &q, error);
+    *ways_ns = INT64_MAX;
+    if (!err && empty_stage(q) == T2_STAGES) err = find_ways(q, ways_ns, error);
+    close_search(q);
     return err;
 }

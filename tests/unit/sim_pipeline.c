@@ -63,6 +63,37 @@ static void test_one_microbatch_adds_everything_up(void **state) {
 }
 
 // Computing is free, the link takes 10 and 1 more: the second one follows 10 behind, on four transfers at once.
+// The same, with a relay that comes at 5000 and another one that stands in on the way back.
+static void test_another_one_stands_in(void **state) {
+    (void)state;
+    scene s;
+    int64_t passed[6];
+    open_scene(&s, 3, 3);
+    s.peer[0] = (pipeline_peer){.forward_ns = 3, .backward_ns = 5, .home_ns = 7};
+    s.peer[1] = (pipeline_peer){.forward_ns = 11, .backward_ns = 13, .capacity = 1, .from_ns = 5000};
+    s.peer[2] = (pipeline_peer){.forward_ns = 17, .backward_ns = 19, .capacity = 1};
+    set_link(&s, 0, 1, 100, 1000);
+    set_link(&s, 0, 2, 200, 2000);
+    s.p.back = (uint32_t[]){0, 2, 0};
+    s.p.passed_ns = passed;
+    add_path(&s, (uint32_t[]){0, 1, 0});
+    int64_t there = 5000 + 1100, home = there + 11 + 1100, back = home + 7 + 2200;
+    assert_int_equal(play(&s), back + 19 + 2200 + 5);
+    assert_int_equal(passed[0], there - 100);
+    assert_int_equal(passed[1], home - 100);
+    assert_int_equal(passed[2], back - 200);
+    assert_int_equal(passed[3], back + 19 + 2000);
+    assert_int_equal(s.busy[1], 11);
+    // two that stand in for one another, each with room for one: the first keeps its own until its gradient has gone on
+    s.peer[1].from_ns = 0;
+    s.p.back = (uint32_t[]){0, 2, 0, 0, 1, 0};
+    s.p.passed_ns = NULL;
+    add_path(&s, (uint32_t[]){0, 2, 0});
+    assert_true(play(&s) == INT64_MAX);
+    s.peer[1].capacity = 2;
+    assert_true(play(&s) < 2 * back);
+}
+
 static void test_transfers_of_a_link_follow_one_another(void **state) {
     (void)state;
     scene s;
@@ -212,6 +243,7 @@ static void test_mistakes_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_microbatch_adds_everything_up),
+        cmocka_unit_test(test_another_one_stands_in),
         cmocka_unit_test(test_transfers_of_a_link_follow_one_another),
         cmocka_unit_test(test_a_full_relay_makes_others_wait),
         cmocka_unit_test(test_the_longest_wait_comes_first),

@@ -117,12 +117,59 @@ static void test_oracle_needs_every_stage(void **state) {
     scenario_free(s);
 }
 
+static int64_t foresight(const scenario *s, const t2_presence *there) {
+    braid_error error = {0};
+    int64_t ways_ns = 0;
+    if (t2_foresight(s, there, &ways_ns, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return ways_ns;
+}
+
+// All lines alike, one relay a stage and a second one in the first, where each has room for one microbatch: it halves the time. Who dies is of use for
+// what it passes on before; who comes, from then on.
+static void test_foresight(void **state) {
+    (void)state;
+    t2_case c = {.iterations = 1, .seed = 1};
+    scenario *s = parse(&c, T2_BRAID);
+    t2_presence there[T2_PEERS], *second = &there[T2_DATA + T2_STAGES - 1];
+    uint16_t stage[T2_PEERS];
+    stand_in_turn(stage);
+    s->overrides = 0;
+    s->link = (scenario_link){.bps = 1000000000};
+    for (uint32_t i = 0; i < s->machines; i++) s->machine[i].place = SCENARIO_NOWHERE;
+    for (uint32_t i = 0; i < T2_PEERS; i++) there[i] = (t2_presence){.stage = &there[i] <= second ? stage[i] : SIM_SWARM_ABSENT, .until_ns = INT64_MAX};
+    s->peer[T2_DATA].capacity = s->peer[T2_DATA + T2_STAGES - 1].capacity = 1;
+    int64_t both = foresight(s, there);
+    second->until_ns = 1;
+    int64_t alone = foresight(s, there);
+    assert_in_range(alone, both / 100 * 160, both / 100 * 210);
+    second->until_ns = both;
+    assert_int_equal(foresight(s, there), both);
+    second->until_ns = both / 2;
+    int64_t dies = foresight(s, there);
+    assert_in_range(dies, both + both / 10, alone - alone / 10);
+    second->sum_dies = true;  // it is of use on the way out only
+    assert_in_range(foresight(s, there), dies + 1, alone - 1);
+    second->until_ns = INT64_MAX;
+    assert_int_equal(foresight(s, there), alone);
+    *second = (t2_presence){.stage = 1, .from_ns = both / 2, .until_ns = INT64_MAX};
+    int64_t comes = foresight(s, there);
+    assert_in_range(comes, both + both / 10, alone - alone / 10);
+    // the first one dies in the midst of a microbatch and is followed by the other, who stands in: one alone would need no longer but for what is under way
+    there[T2_DATA].until_ns = both / 2;
+    int64_t follows = foresight(s, there);
+    assert_in_range(follows, alone, alone + alone / 8);
+    second->stage = SIM_SWARM_ABSENT;
+    assert_true(foresight(s, there) == INT64_MAX);
+    scenario_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_systems_share_machines_and_fates),
         cmocka_unit_test(test_figures_by_hand),
         cmocka_unit_test(test_oracle_of_equal_lines),
         cmocka_unit_test(test_oracle_needs_every_stage),
+        cmocka_unit_test(test_foresight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

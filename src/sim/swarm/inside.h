@@ -125,7 +125,7 @@ typedef struct swarm_peer {
     swarm_list inbox;         // what waits for the loop, or for the end of a pause; the first is being handled
     uint64_t job_started_ns;
     uint64_t compute_ns, booked_ns;  // of F, B, W in this life
-    uint64_t compute_before_ns;      // of these before the present iteration
+    uint64_t useful_before_ns;       // what counted of these before the present iteration
     // over all lives
     uint64_t up_ns, busy_ns, bytes_up, bytes_down, useful_ns, wasted_ns;
     uint64_t admitted_ns, fetch_ns;  // admitted: 0 when it has its state since
@@ -164,6 +164,7 @@ struct swarm {
     uint32_t counted;         // of the newest CLOSE
     uint64_t useful_seen_ns, wasted_seen_ns;
     sim_swarm_iteration now;  // the present one's
+    uint64_t *dead_ns;        // [stages][microbatches]: compute of what one that died in it had counted
     uint32_t iteration_room;
     uint64_t hash;
     timeline *timeline;       // NULL: none is written
@@ -236,8 +237,9 @@ void swarm_churn_item(swarm *w, const swarm_item *item);
 // --- report.c
 void swarm_note_committed(swarm *w, const log_entry *entry);
 void swarm_note_tell(swarm *w, uint32_t who, const tell *what);
-void swarm_note_life_over(swarm *w, uint32_t who);
-void swarm_note_death(swarm *w, uint32_t who);  // after its life is over
+void swarm_note_weight(swarm *w, uint32_t who, const job *work);  // it has added a microbatch's weight gradient to its sum
+void swarm_note_life_over(swarm *w, uint32_t who);                // while it is still alive
+void swarm_iteration_free(sim_swarm_iteration *i);
 void swarm_report(swarm *w);
 
 // --- timeline.c

@@ -142,7 +142,7 @@ static void job_done(swarm *w, uint32_t who) {
     n->job_ns = w->core->now - p->job_started_ns;  // what a process measures: others on its machine included
     if (!sim_job_run(w->core, p->node, &result)) return;
     if (work.kind <= JOB_WEIGHT) p->compute_ns += result.cost_ns;
-    if (work.kind == JOB_WEIGHT) p->microbatches++;
+    if (work.kind == JOB_WEIGHT) swarm_note_weight(w, who, &work);
     if (work.kind >= JOB_WEIGHT) w->progress_ns = w->core->now;
     event e = {.kind = EVENT_JOB_DONE, .result = &result};
     swarm_step(w, who, &e);
@@ -286,7 +286,7 @@ void swarm_start(swarm *w, uint32_t who) {
     n->alive = p->alive = true;
     p->paused = p->silent = p->handling = false;
     p->started_ns = w->core->now;
-    p->compute_ns = p->compute_before_ns = p->booked_ns = p->debt_ns = 0;
+    p->compute_ns = p->useful_before_ns = p->booked_ns = p->debt_ns = 0;
     sim_check_life(w->core, p->node);
     swarm_churn_started(w, who);
     event e = {.kind = EVENT_TICK};
@@ -319,7 +319,6 @@ void swarm_die(swarm *w, uint32_t who, bool machine) {
     if (!w->peer[who].alive) return;
     timeline_instant(w, who, machine ? "its machine dies" : "its process dies");
     life_over(w, who, machine);
-    swarm_note_death(w, who);
 }
 
 void swarm_leave(swarm *w, uint32_t who) {

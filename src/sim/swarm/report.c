@@ -31,14 +31,38 @@ static void book(swarm *w, sim_swarm_iteration *of) {
     w->wasted_seen_ns = wasted;
 }
 
-void swarm_note_life_over(swarm *w, uint32_t who) {
+static uint64_t *dead_ns(const swarm *w, uint16_t index, uint32_t m) { return &w->dead_ns[(size_t)index * w->s->microbatches + m]; }
+
+// Whether its sum is needed is not known yet: who had handed it on before it died has lost nothing.
+static void note_death(swarm *w, uint32_t who, uint64_t held_ns) {
     swarm_peer *p = &w->peer[who];
     const peer_view *view = &w->core->node[p->node].view;
-    uint64_t booked = view->useful_ns + view->wasted_ns;
+    uint32_t counted = bitset_count(view->k.words, WIRE_SET_WORDS);
+    p->crashes++;
+    w->now.crashes++;
+    w->now.lost_held_ns += held_ns;
+    for (uint32_t m = 0; m < w->s->microbatches && counted > 0; m++)
+        if (bitset_has(view->k.words, m)) *dead_ns(w, view->stage, m) = (view->useful_ns - p->useful_before_ns) / counted;
+    // who comes back and dies once more was gone already
+    if (w->now.died_ns != NULL && w->now.died_ns[p->index] == UINT64_MAX) w->now.died_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
+}
+
+void swarm_note_life_over(swarm *w, uint32_t who) {
+    swarm_peer *p = &w->peer[who];
+    const sim_node *n = &w->core->node[p->node];
+    uint64_t booked = n->view.useful_ns + n->view.wasted_ns, held = p->compute_ns > booked ? p->compute_ns - booked : 0;
     p->up_ns += w->core->now - p->started_ns;
-    p->useful_ns += view->useful_ns;
-    // what it held is gone with it
-    p->wasted_ns += view->wasted_ns + (p->compute_ns > booked ? p->compute_ns - booked : 0);
+    p->useful_ns += n->view.useful_ns;
+    p->wasted_ns += n->view.wasted_ns + held;  // what it held is gone with it
+    if (!n->exited) note_death(w, who, held);
+}
+
+void swarm_note_weight(swarm *w, uint32_t who, const job *work) {
+    w->peer[who].microbatches++;
+    if (work->m >= w->s->microbatches) return;
+    uint64_t *again = dead_ns(w, work->stage, work->m);
+    w->now.lost_counted_ns += *again;
+    *again = 0;
 }
 
 // ---- iterations
@@ -54,26 +78,31 @@ static uint16_t *who_is_there(const swarm *w) {
     return there;
 }
 
-static uint64_t *nobody_died(const swarm *w) {
-    uint64_t *died_ns = malloc(w->peers * sizeof *died_ns);
-    BRAID_ASSERT(died_ns);
-    memset(died_ns, 0xff, w->peers * sizeof *died_ns);
-    return died_ns;
+// Of each peer: SIM_SWARM_ABSENT, or never.
+static void *of_nobody(const swarm *w, size_t bytes) {
+    void *each = malloc(w->peers * bytes);
+    BRAID_ASSERT(each);
+    return memset(each, 0xff, w->peers * bytes);
 }
 
-static void iteration_free(sim_swarm_iteration *i) {
+void swarm_iteration_free(sim_swarm_iteration *i) {
     free(i->stage);
     free(i->died_ns);
-    i->stage = NULL;
-    i->died_ns = NULL;
+    free(i->joined);
+    free(i->joined_ns);
+    i->stage = i->joined = NULL;
+    i->died_ns = i->joined_ns = NULL;
 }
 
 static void iteration_begins(swarm *w, uint64_t iteration) {
-    iteration_free(&w->now);
+    swarm_iteration_free(&w->now);
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
-    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w), .died_ns = nobody_died(w)};
-    for (uint32_t i = 0; i < w->peers; i++) w->peer[i].compute_before_ns = w->peer[i].compute_ns;
+    w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w),
+                                   .died_ns = of_nobody(w, sizeof *w->now.died_ns), .joined = of_nobody(w, sizeof *w->now.joined),
+                                   .joined_ns = of_nobody(w, sizeof *w->now.joined_ns)};
+    for (uint32_t i = 0; i < w->peers; i++) w->peer[i].useful_before_ns = w->peer[i].alive ? w->core->node[w->peer[i].node].view.useful_ns : 0;
+    memset(w->dead_ns, 0, (size_t)w->s->stages * w->s->microbatches * sizeof *w->dead_ns);
     swarm_churn_iteration(w);
 }
 
@@ -91,8 +120,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     w->now.microbatches = w->counted;
     w->last_ns = w->core->now - w->begun_ns;
     out->iteration[out->iterations++] = w->now;
-    w->now.stage = NULL;  // the report's
-    w->now.died_ns = NULL;
+    w->now = (sim_swarm_iteration){0};  // what it held is the report's
     timeline_iteration_over(w);
     if (w->options->iteration) show_iteration(w);
     iteration_begins(w, final->iteration + 1);
@@ -118,15 +146,6 @@ void swarm_note_committed(swarm *w, const log_entry *entry) {
     }
 }
 
-void swarm_note_death(swarm *w, uint32_t who) {
-    swarm_peer *p = &w->peer[who];
-    p->crashes++;
-    w->now.crashes++;
-    w->now.lost_ns += p->compute_ns - p->compute_before_ns;
-    // who comes back and dies once more was gone already
-    if (w->now.died_ns != NULL && w->now.died_ns[p->index] == UINT64_MAX) w->now.died_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
-}
-
 void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
     swarm_peer *p = &w->peer[who];
     switch (what->kind) {
@@ -139,6 +158,10 @@ void swarm_note_tell(swarm *w, uint32_t who, const tell *what) {
         p->stage = what->stage;
         p->ever_member = true;
         p->admitted_ns = w->core->now;
+        if (w->now.joined != NULL) {  // the run has begun
+            w->now.joined[p->index] = p->stage;
+            w->now.joined_ns[p->index] = w->core->now - SWARM_BEGIN_NS;
+        }
         if (p->life > 1 || p->s->start_ns > w->peer[w->leader].s->start_ns) {
             w->now.joins++;
             timeline_instant(w, who, "joins");
@@ -222,7 +245,7 @@ void swarm_report(swarm *w) {
 }
 
 void sim_swarm_report_free(sim_swarm_report *report) {
-    for (uint32_t i = 0; i < report->iterations; i++) iteration_free(&report->iteration[i]);
+    for (uint32_t i = 0; i < report->iterations; i++) swarm_iteration_free(&report->iteration[i]);
     free(report->iteration);
     free(report->peer);
     free(report->flow);

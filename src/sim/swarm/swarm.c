@@ -85,9 +85,10 @@ static void peers_open(swarm *w) {
     w->peer = calloc(s->peers, sizeof *w->peer);
     w->by_index = calloc(s->peers, sizeof *w->by_index);
     w->way = calloc((size_t)s->peers * s->peers, sizeof(swarm_way *));
+    w->dead_ns = calloc((size_t)s->stages * s->microbatches, sizeof *w->dead_ns);
     for (w->slots = 16; w->slots < 4 * s->peers;) w->slots *= 2;
     w->at = malloc(w->slots * sizeof *w->at);
-    BRAID_ASSERT(sorted && w->peer && w->by_index && w->way && w->at);
+    BRAID_ASSERT(sorted && w->peer && w->by_index && w->way && w->dead_ns && w->at);
     memset(w->at, 0xff, w->slots * sizeof *w->at);
     for (uint32_t i = 0; i < s->peers; i++) sorted[i] = &s->peer[i];
     qsort(sorted, s->peers, sizeof *sorted, by_name);
@@ -228,8 +229,8 @@ static void world_close(swarm *w) {
         free(w->machine[i].down.way);
     }
     free(w->machine);
-    free(w->now.stage);
-    free(w->now.died_ns);
+    free(w->dead_ns);
+    swarm_iteration_free(&w->now);
     free(w->flow);
     free(w->touched);
     free(w->share);
