@@ -223,6 +223,9 @@ static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA
 // Who votes and is silent for so long goes; so nobody comes who is.
 static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
 
+// It has read of the last change of voters. Who has not may be heard and hear nothing: as a voter it would be dropped as silent, and chosen again.
+static bool is_informed(const peer *p, const contact *c) { return c->log_position >= p->voters_index; }
+
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
 static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
     for (int kind = MEMBER_DATA; kind >= (data_only ? MEMBER_DATA : MEMBER_RELAY); kind--)
@@ -231,7 +234,7 @@ static const member *candidate(const peer *p, const log_voters *v, bool data_onl
             const contact *c = contact_of(p, m);
             if (m->kind != kind || m->expelling || c == NULL || listed(v, c)) continue;
             if (c->departing && (m->kind != MEMBER_DATA || data_stays(p))) continue;
-            if (c->link == LINK_UP && c->itself && member_answers(p, m->id) && !is_silent(silence_ns(p, c))) return m;
+            if (c->link == LINK_UP && c->itself && member_answers(p, m->id) && !is_silent(silence_ns(p, c)) && is_informed(p, c)) return m;
         }
     return NULL;
 }
