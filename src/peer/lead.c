@@ -174,11 +174,21 @@ void leader_begin(peer *p) {
     tell_all_again(p);
 }
 
+// Where no process is any more its port refuses. Who is only silent, or cut off, may have another leader by now.
+static bool too_few_live(const peer *p) {
+    uint32_t alive = 0;
+    for (uint32_t i = 0; i < p->raft.voters.count; i++) {
+        uint32_t at = contact_find(p, &p->raft.voters.voter[i].id);
+        alive += at == NO_CONTACT || p->contacts[at].refused_ns == 0;
+    }
+    return alive < p->raft.voters.count / 2u + 1;
+}
+
 void leader_end(peer *p) {
     leader *l = &p->leader;
     bool over = l->active && l->phase == LEADER_OVER && p->raft.term == l->term;
     l->active = l->saving = l->save_ending = false;
-    if (over) leader_dismiss(p, false);  // too few are left to agree on what is written already; in a newer term another one leads
+    if (over && too_few_live(p)) leader_dismiss(p, false);  // to agree on what is written already
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
         if ((p->pulls[i].what == GET_STATE || p->pulls[i].what == GET_NAMES) && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
     p->leaving |= l->drain;
