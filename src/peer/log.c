@@ -426,7 +426,6 @@ void log_compare(peer *p, uint64_t newest) {
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
-    if (p->me > p->join_floor) p->join_floor = p->me;
     members_forget(p);
     p->afresh.floor = p->log_position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;

@@ -246,8 +246,10 @@ static uint64_t whole_version(const peer *p) {
     return p->block_version[0];
 }
 
-// I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission.
+// I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission. That is over for good: somebody
+// whose log ends before may send me his.
 static void forget_myself(peer *p) {
+    p->join_floor = p->me;
     p->lies_version = whole_version(p);
     p->ready = p->can_take = false;
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);

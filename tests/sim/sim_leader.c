@@ -214,6 +214,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 11747847, .real = true, .stage_losses = true, .private_data = true, .flaps = true},
     // all came back at once with more entries in their stores than there is room for: whoever was elected had none for its first word
     {.first = 11831007, .stage_losses = true, .odd = true},
+    // who had read of its expulsion was sent the state of a log that ends before, and took itself for that member again
+    {.first = 13238452, .real = true, .flaps = true, .partitions = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
     {.first = 5079},  // a voter took its leave and went, another one died, and the third had nobody to agree with
     {.first = 5281},  // one was silent; a fourth was added before that one was dropped, and died: two of four
