@@ -40,7 +40,7 @@ static void begin_shadow(node_session *s, const braid_id *self, const char *run_
     if (node_shadow_start(&shadow, self, &error)) node_events_note(&s->events, error.text);
 }
 
-// For the supervisor (cli/up_children.c): while nobody leads, any peer can tell a joiner what it must know.
+// While nobody leads, and when the leader has gone for good, any peer can tell a joiner what it must know.
 static void own_ticket(const braid_id *self, const char *address, char text[TICKET_MAX_TEXT]) {
     ticket own = {.leader = *self};
     snprintf(own.address, sizeof own.address, "%s", address);
@@ -53,13 +53,13 @@ static void on_listening(void *context, const braid_id *self, const char *addres
     peer_text(self, news.peer);
     snprintf(news.address, sizeof news.address, "%s", address);
     snprintf(news.ticket, sizeof news.ticket, "%s", ticket_text ? ticket_text : "");
-    if (!ticket_text && s->supervised) own_ticket(self, address, news.ticket);
+    if (!ticket_text) own_ticket(self, address, news.ticket);
     report_tell(s->report, &news);
     if (s->flags->shadow) begin_shadow(s, self, ticket_text ? ticket_text : s->flags->join);
-    if (!ticket_text || report_chosen(s->report) == REPORT_JSON) return;
+    if ((!ticket_text && !s->flags->data) || report_chosen(s->report) == REPORT_JSON) return;
     char text[640];
-    const char *quote = strchr(ticket_text, '[') ? "'" : "";
-    snprintf(text, sizeof text, "others join with:  braid node --join %s%s%s", quote, ticket_text, quote);
+    const char *quote = strchr(news.ticket, '[') ? "'" : "";
+    snprintf(text, sizeof text, "%s:  braid node --join %s%s%s", ticket_text ? "others join with" : "should the leader stay away, others join with", quote, news.ticket, quote);
     node_events_note(&s->events, text);
 }
 

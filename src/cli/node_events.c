@@ -130,9 +130,9 @@ static void tell_unled(node_events *e, const tell *t) {
     peer_text(&t->id, news.peer);
     unsigned long long here = t->done, all = t->total, others = all - here - 1;
     char more[32] = "";
-    if (others > 0) snprintf(more, sizeof more, " and %llu more", others);
-    snprintf(news.text, sizeof news.text, "nobody leads the run: %llu of the %llu peers that vote must be here, and %llu %s. Missing: %s, last at %.128s%s. Start them again with the --log and "
-             "--identity that they had; if those are lost, begin again from the newest checkpoint (braid node --lead --anew --resume DIR)",
+    if (others > 0) snprintf(more, sizeof more, ", and %llu more", others);
+    snprintf(news.text, sizeof news.text, "nobody leads the run: %llu of the %llu peers that vote must be here, and %llu %s. Missing: %s (last at %.128s)%s. Start them again with the --log and "
+             "--identity that they had. If those are lost, stop all and begin again from the newest checkpoint (braid node --lead --anew --resume DIR)",
              all / 2 + 1, all, here, here == 1 ? "is" : "are", news.peer, t->text ? t->text : "?", more);
     report_tell(e->report, &news);
 }

@@ -21,7 +21,8 @@ enum {
     NODE_MAX_FAILED_DIALS = 64,
     NODE_RETRY_FIRST_MS = 250,  // between attempts to reach the leader, doubled
     NODE_RETRY_MOST_MS = 10000,
-    NODE_ENQUIRE_NS = 1500000000,  // until who knows the run by its log goes on by that: a leader that begins anew (--anew) is to be heard first
+    NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first
+    NODE_ENQUIRE_AGAIN_MS = 5000,
     NODE_MAX_COMMAND = 128,
     NODE_RECYCLE_BYTES = 64 << 20,
     NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version
@@ -65,6 +66,8 @@ struct node {
     log_file *log_file;      // until the writer has it
     uint64_t log_store;      // its name
     uint64_t generation;     // names this start of the run, and its first version: NODE_START_VERSIONS
+    bool by_log;             // it went on by its log, and nobody leads yet as far as it knows
+    bool log_told;           // what is wrong with its log
     ticket named;            // by the user; config.leader is who leads, as far as is known
     bool goes_on;            // NODE_LEADER: with the run of the log that it found
     log_entry base;          // a LOG_BASE that is being stored, with
@@ -108,6 +111,7 @@ void node_log_failed(void *context, const braid_error *error);
 void node_net_callbacks(node *n, net_callbacks *out);
 braid_err node_listen(node *n, braid_error *error);
 void node_enquire(node *n);
+void node_enquire_again(node *n);
 void node_enquiry_failed(node *n, const char *reason);
 
 // node.c
@@ -123,7 +127,7 @@ void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2
 // own_log.c
 braid_err node_open_log(node *n, braid_error *error);
 braid_err node_open_first_log(node *n, braid_error *error);
-// A data peer whose log has this run, and that voted in it: the log is open then, and the generation set.
+// A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);
 
 // commands.c

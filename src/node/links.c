@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { SHORT_HASH = 8 };  // bytes of a hash in sentences
+static const uint64_t MILLISECOND = 1000000;
 
 static void links_add(node *n, const braid_id *id) {
     if (n->link_count == n->link_room) {
@@ -40,7 +41,10 @@ static void on_link_up(void *context, const braid_id *id, const net_peer *other)
     node *n = context;
     (void)other;
     links_add(n, id);
-    if (is_leader(n, id)) n->leader_lost_ns = 0;
+    if (is_leader(n, id)) {
+        n->leader_lost_ns = 0;
+        n->by_log = false;
+    }
     node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
 }
 
@@ -49,7 +53,7 @@ static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;
     bool was_up = links_remove(n, id);
-    if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns) {
+    if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns && !n->by_log) {
         n->leader_lost_ns = clock_now_ns();
         node_note(n, "lost the leader at %s: %s; trying again", n->config.leader.address, reason);
     }
@@ -143,10 +147,20 @@ static void describe_begin(node *n, const net_run *told) {
     if (err) node_fail(n, &error);
 }
 
+// It went on by its log, and whom its user named is there after all, with another run or another beginning of it.
+static void compare_log(node *n, const net_run *told) {
+    if (hash_equal(&told->hash, &n->run_hash) && told->generation == n->generation) return;
+    braid_fail(&n->error, BRAID_STATE, "the run of the log %s is no more: %s has begun it anew, or another one; start this peer again, and it joins that", n->config.log_path,
+               n->named.address);
+    node_end(n);
+}
+
 static void on_description(void *context, const braid_id *id, const net_run *told) {
     node *n = context;
     static const braid_id nobody;
+    const braid_id self = identity_id(n->config.identity);
     (void)id;
+    if (n->phase == NODE_RUNNING && n->by_log) compare_log(n, told);
     if (n->phase != NODE_ENQUIRING) return;
     if (n->config.role == NODE_DATA && !hash_equal(&told->hash, &n->run_hash)) {
         braid_fail(&n->error, BRAID_CONFIG, "the leader at %s trains another run: its description or its text is not that of `%s` here; "
@@ -154,7 +168,8 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
         node_end(n);
         return;
     }
-    if (!id_equal(&told->leader, &nobody) && told->leader_address && *told->leader_address) {
+    // who led when it died may be named to itself
+    if (!id_equal(&told->leader, &nobody) && !id_equal(&told->leader, &self) && told->leader_address && *told->leader_address) {
         n->config.leader.leader = told->leader;
         snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", told->leader_address);
     }
@@ -167,8 +182,9 @@ static void on_turned_away(void *context, const char *endpoint, const char *reas
 
 static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }
 
-static void begin_without_asking(node *n) {
+static void begin_by_log(node *n) {
     braid_error error = {0};
+    n->by_log = true;
     braid_err err = node_try_kernels(n, &error);
     if (!err) err = node_begin(n, &error);
     if (err) node_fail(n, &error);
@@ -177,9 +193,9 @@ static void begin_without_asking(node *n) {
 void node_enquiry_failed(node *n, const char *reason) {
     const char *address = n->config.leader.address;
     uint64_t spent = clock_now_ns() - n->enquire_start_ns;
-    if (spent > NODE_ENQUIRE_NS && node_remembers_run(n)) {
-        node_note(n, "cannot reach the leader at %s: %s; the run goes on as the log %s has it", address, reason, n->config.log_path);
-        begin_without_asking(n);
+    if (spent > NODE_ENQUIRE_MS * MILLISECOND && node_remembers_run(n)) {
+        node_note(n, "the run goes on as the log %.200s has it, for the leader at %s cannot be reached: %.120s", n->config.log_path, address, reason);
+        begin_by_log(n);
         return;
     }
     if (n->config.patience_ns && spent > n->config.patience_ns) {
@@ -198,6 +214,14 @@ void node_enquire(node *n) {
     n->phase = NODE_ENQUIRING;
     braid_error error;
     if (net_enquire(n->net, &n->config.leader.leader, n->config.leader.address, &error)) node_enquiry_failed(n, error.text);
+}
+
+// While nobody leads the peers that vote, whom the user named may come back with the run begun anew.
+void node_enquire_again(node *n) {
+    braid_error ignored;
+    if (!n->by_log || net_linked(n->net, &n->named.leader) || clock_now_ns() < n->enquire_start_ns + NODE_ENQUIRE_AGAIN_MS * MILLISECOND) return;
+    n->enquire_start_ns = clock_now_ns();
+    net_enquire(n->net, &n->named.leader, n->named.address, &ignored);
 }
 
 void node_net_callbacks(node *n, net_callbacks *out) {

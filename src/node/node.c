@@ -221,6 +221,7 @@ void node_leader_is(node *n, const braid_id *id, const char *address) {
     const braid_id self = identity_id(n->config.identity);
     n->config.leader.leader = *id;
     snprintf(n->config.leader.address, sizeof n->config.leader.address, "%s", address ? address : "");
+    n->by_log = false;
     n->leader_lost_ns = id_equal(id, &self) || net_linked(n->net, id) ? 0 : clock_now_ns();
     braid_error error;
     if (announce_run(n, &error)) node_note(n, "joiners cannot be told who leads: %s", error.text);

@@ -89,12 +89,18 @@ static braid_err look_back(node *n, braid_error *error) {
 
 // It goes on without asking whom its user named: that one may be gone for good, and those who vote find each other by their logs.
 bool node_remembers_run(node *n) {
-    braid_error ignored;
+    braid_error why;
     bool there = false;
     past_run past = {.self = identity_id(n->config.identity)};
-    if (n->config.role != NODE_DATA || !n->config.log_path) return false;  // a relay's log does not describe the run
-    if (log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, &ignored) || !there || n->generation % NODE_START_VERSIONS == 0) return false;
-    if (node_open_log(n, &ignored)) return false;
+    if (n->config.role != NODE_DATA || !n->config.log_path || n->log_told) return false;  // a relay's log does not describe the run
+    braid_err err = log_file_look(n->config.log_path, &n->run_hash, &there, &n->generation, &why);
+    if (!err && (!there || n->generation % NODE_START_VERSIONS == 0)) return false;
+    if (!err) err = node_open_log(n, &why);
+    if (err) {
+        node_note(n, "without the leader this peer cannot go on: %.400s", why.text);
+        n->log_told = true;
+        return false;
+    }
     past.store = n->log_store;
     log_file_recall(n->log_file, look_at_entry, &past);
     if (past.begun && !past.foreign && !past.ended) return true;

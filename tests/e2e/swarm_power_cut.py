@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """All processes of a run die at once (kill -9), when there is more in the voters' stores than a process keeps in memory, and are started
 again with the same lines; then once more, and whom the data peers were told to join stays away. Each time the run goes on from its last
-checkpoint, and it ends with the weights of one process."""
+checkpoint, and it ends with the weights of one process. A data peer that goes on alone by its log ends when the run is begun anew, and says why."""
 
 import os
 
@@ -26,9 +26,9 @@ class Swarm:
         for number in (3, 4):
             self.start(number)
 
-    def start(self, number, sponsor=0):
+    def start(self, number, *flags, sponsor=0):
         own = ("--identity", os.path.join(self.directory, f"key{number}"), "--log", os.path.join(self.directory, f"log{number}"))
-        line = ["node", "--listen", f"127.0.0.1:{self.ports[number]}", *own, "--voters", "3", "--supervised"]
+        line = ["node", "--listen", f"127.0.0.1:{self.ports[number]}", *own, "--voters", "3", "--supervised", *flags]
         if number < 3:
             line += ["--run", self.run]
         line += ["--lead", "--wait-data-peers", "3", "--wait-relays", "2"] if number == 0 else ["--join", self.tickets[sponsor]]
@@ -57,12 +57,28 @@ class Swarm:
         self.peers[witness].wait_for("iteration", iteration=back + EVERY + 3)
 
 
+def begin_anew(directory, seed):
+    swarm = Swarm(directory, seed)
+    swarm.peers[1].wait_for("iteration", iteration=3)
+    swarm.cut()
+    alone = swarm.start(1)
+    alone.wait_for("note", text="goes on as the log")
+    lead = swarm.start(0, "--anew")
+    expect(alone.finish() != 0 and any("start this peer again" in line for line in alone.complaints), f"not told that the run was begun anew: {alone.complaints}")
+    for number in range(1, 5):
+        swarm.start(number)
+    lead.wait_for("iteration", iteration=1)
+    swarm.cut()
+
+
 def main():
     seed = seed_of_test()
     with workplace() as directory:
+        begin_anew(directory, seed)
+    with workplace() as directory:
         swarm = Swarm(directory, seed)
-        # CLOSE and FINAL are two entries
-        swarm.peers[1].wait_for("iteration", iteration=ENTRIES // 2 + 20)
+        # CLOSE and FINAL are two entries; and a checkpoint was written a while ago
+        swarm.peers[1].wait_for("iteration", iteration=ENTRIES // 2 + 42)
         done = swarm.cut()
         for number in range(5):
             swarm.start(number)

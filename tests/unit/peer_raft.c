@@ -267,9 +267,24 @@ static void test_who_lacks_the_state_stands_for_no_election(void **state) {
     assert_int_equal(w.asked, 2);
 }
 
+// With as many entries as a leader appends before it knows that they hold, and the first words of those who were elected behind them and died.
+static void test_first_words_prove_less(void **state) {
+    (void)state;
+    const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
+    assert_true(raft_recall(&w.machine, &base));
+    for (uint64_t i = 1; i <= RAFT_WINDOW + 2; i++) {
+        log_entry entry = {.kind = i <= RAFT_WINDOW / 2 ? LOG_EXPEL : LOG_LEAD, .index = i, .term = i};
+        raft_applied(&w.machine, raft_proves(&w.machine, &entry), 0);
+        assert_true(raft_recall(&w.machine, &entry));
+        assert_int_equal(w.machine.committed, i > RAFT_WINDOW ? i - RAFT_WINDOW : 0);
+    }
+    const log_entry plain = {.kind = LOG_EXPEL, .index = RAFT_WINDOW + 3};
+    assert_int_equal(raft_proves(&w.machine, &plain), RAFT_WINDOW / 2 + 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_a_change_that_did_not_hold_is_taken_back, begin), cmocka_unit_test_setup(test_a_change_by_several_is_not, begin),
-                                       cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin),
+                                       cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin), cmocka_unit_test_setup(test_first_words_prove_less, begin),
                                        cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
                                        cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
                                        cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin),

@@ -62,7 +62,6 @@ static void test_one_microbatch_adds_everything_up(void **state) {
     assert_int_equal(s.done[0], s.iteration);
 }
 
-// Computing is free, the link takes 10 and 1 more: the second one follows 10 behind, on four transfers at once.
 // The same, with a relay that comes at 5000 and another one that stands in on the way back.
 static void test_another_one_stands_in(void **state) {
     (void)state;
@@ -94,6 +93,7 @@ static void test_another_one_stands_in(void **state) {
     assert_true(play(&s) < 2 * back);
 }
 
+// Computing is free, the link takes 10 and 1 more: the second one follows 10 behind, on four transfers at once.
 static void test_transfers_of_a_link_follow_one_another(void **state) {
     (void)state;
     scene s;
