@@ -150,6 +150,25 @@ static void test_who_is_silent_or_deaf_is_not_chosen_to_vote(void **state) {
     free(w.p);
 }
 
+// The other voter says nothing any more, so it leads no more. Whoever does now may have said so before, when nobody else was believed.
+static void test_who_leads_no_more_asks_who_does(void **state) {
+    (void)state;
+    world w = {0};
+    recall(&w, 2, false);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    pass(&w, 5);
+    be_elected(&w);
+    uint32_t asked = w.sent[MESSAGE_GET_LOG];
+    for (uint32_t i = 0; leads(&w); i++) {
+        assert_true(i < 100);
+        assert_int_equal(w.sent[MESSAGE_GET_LOG], asked);
+        tick(&w);
+    }
+    pass(&w, 3);
+    assert_true(w.sent[MESSAGE_GET_LOG] > asked);
+    free(w.p);
+}
+
 // Two of three vote, and the other one is not there: only the user can help. When it is there it is a matter of votes.
 static void test_a_voter_says_whom_it_misses(void **state) {
     (void)state;
@@ -177,6 +196,7 @@ int main(void) {
         cmocka_unit_test(test_who_speaks_of_votes_votes),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),
         cmocka_unit_test(test_who_is_silent_or_deaf_is_not_chosen_to_vote),
+        cmocka_unit_test(test_who_leads_no_more_asks_who_does),
         cmocka_unit_test(test_a_voter_says_whom_it_misses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
