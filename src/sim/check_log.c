@@ -126,6 +126,7 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
     k->version = run->start_version;
     k->closed = k->has_final = k->finished = false;
     memset(k->commit, 0, (size_t)s->c->microbatches * s->c->stages * sizeof *k->commit);
+    sim_crash_gone_back(s);
 }
 
 static void committed(sim_cluster *s, const log_entry *entry) {

@@ -261,6 +261,20 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
 }
 
+// What shadows did is done by relays again. Where these have died for good, since somebody else had their state, their users send others. (Where
+// stages are lost, enough stay.)
+void sim_crash_gone_back(sim_cluster *s) {
+    uint32_t relays = 0;
+    if (loses_stages(s->c)) return;
+    for (uint32_t i = 0; i < s->nodes; i++) relays += s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
+    for (; relays + 1u < s->c->stages; relays++) {
+        sim_item *item = sim_item_new(ITEM_START, 0, 0);
+        item->kind_of_member = MEMBER_RELAY;
+        item->from = SIM_MAX_NODES;
+        sim_item_put(s, s->now + 1000000000, item);
+    }
+}
+
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
     const sim_crash *crash = &s->c->crash[index];
     sim_loss_died(s, victim, crash->moment == SIM_BEFORE_MESSAGE ? &s->message : NULL);

@@ -282,6 +282,7 @@ void sim_crash_moment(sim_cluster *s, uint32_t node, sim_moment moment, uint8_t 
 void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
 void sim_crash_left(sim_cluster *s, uint32_t node);  // of its own will
+void sim_crash_gone_back(sim_cluster *s);            // the run
 // The others of its stage can do without it.
 bool sim_crash_allowed(const sim_cluster *s, uint32_t node);
 
