@@ -253,6 +253,7 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
     const sim_node *n = &s->node[node];
     if (left_too_early(s) && n->config.kind != MEMBER_SHADOW) {
+        restart_orphans(s, node);
         restart_plan(s, node, &again);
         return;
     }

@@ -214,6 +214,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 11747847, .real = true, .stage_losses = true, .private_data = true, .flaps = true},
     // all came back at once with more entries in their stores than there is room for: whoever was elected had none for its first word
     {.first = 11831007, .stage_losses = true, .odd = true},
+    // the harness sent relays again that had left too early, and the only one that they knew left, too
+    {.first = 13672156, .real = true, .elastic = true, .stage_losses = true, .flaps = true},
     // who had read of its expulsion was sent the state of a log that ends before, and took itself for that member again
     {.first = 13238452, .real = true, .flaps = true, .partitions = true, .short_stores = true},
     {.first = 138, .private_data = true},  // private data: their peer came back before its older self was expelled, and nobody told it who leads by then
