@@ -72,38 +72,38 @@ static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
     return u->said_cost >= BRAID_NOWHERE || cost < u->said_cost ? b->r.now : u->said_at + b->r.config.lazy * b->r.config.delay;
 }
 
+// The whole delay for a link that costs the mean or more.
+static int64_t delay_by_cost(const braid *b, int64_t link) { return b->r.config.delay * (link < b->mean ? link : b->mean) / b->mean; }
+
 // With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
 // first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. `seldom_used`: in
 // a mature router it waits longer, for most who hear of it have a better way.
 static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link, bool seldom_used) {
     if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
-    int64_t cost = link < b->mean ? link : b->mean;
-    return u->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * (b->r.config.delay * cost / b->mean);
+    return u->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * delay_by_cost(b, link);
 }
 
 // A cheaper way for units to leave by waits, in a mature router, before those hear of it to whom they go now: the shorter the dearer the
 // link is that they would leave.
 static int64_t used_link_until(const braid *b, braid_down *d, int64_t link) {
     if (d->news_since == BRAID_NEVER_SINCE) d->news_since = b->r.now;
-    int64_t cost = link < b->mean ? link : b->mean;
-    return d->news_since + b->r.config.lazy * (b->r.config.delay - b->r.config.delay * cost / b->mean);
+    return d->news_since + b->r.config.lazy * (b->r.config.delay - delay_by_cost(b, link));
+}
+
+static bool waits_until(braid *b, int64_t at) {
+    if (b->r.now >= at) return false;
+    router_want(&b->r, at);
+    return true;
 }
 
 static bool out_may_wait(braid *b, braid_down *d, int64_t link) {
-    if (b->r.config.lazy < 0 || !braid_mature(b)) return false;
-    int64_t until = used_link_until(b, d, link);
-    if (b->r.now >= until) return false;
-    router_want(&b->r, until);
-    return true;
+    return b->r.config.lazy >= 0 && braid_mature(b) && waits_until(b, used_link_until(b, d, link));
 }
 
 static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost, bool seldom_used) {
     if (b->r.config.lazy < 0) return false;
     bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
-    int64_t until = braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link, seldom_used);
-    if (b->r.now >= until) return false;
-    router_want(&b->r, until);
-    return true;
+    return waits_until(b, braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link, seldom_used));
 }
 
 // My walk leads over the half at the other end of that arc, and there is no gain in going round: who is there takes no walk from it.
