@@ -420,9 +420,8 @@ static void tell_unled(peer *p) {
     if (p->now < p->lead.miss_ns) return;
     tell t = {.kind = TELL_UNLED, .iteration = p->iteration, .total = v->count};
     for (uint32_t i = 0; i < v->count; i++) {
-        uint32_t at = contact_find(p, &v->voter[i].id);
-        const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
-        bool here = id_equal(&v->voter[i].id, &p->config.self) || (c != NULL && c->link == LINK_UP && (c->store == 0 || c->store == v->voter[i].store));
+        // while nobody leads voters ask each other for votes again and again; a link alone may be that of its next life, which is no voter
+        bool here = id_equal(&v->voter[i].id, &p->config.self) || raft_silence(&p->raft, p->now, &v->voter[i].id, v->voter[i].store) < UNLED_NS;
         t.done += here;
         if (here || t.text != NULL) continue;
         t.id = v->voter[i].id;

@@ -69,17 +69,23 @@ static void test_a_voter_is_there_with_its_store(void **state) {
     }
 }
 
-// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
-// only other things may be its next life's.
-static void test_who_speaks_of_votes_votes(void **state) {
-    (void)state;
+// It reads its store, in which it voted with another data peer, and all was computed.
+static void recall_all_computed(world *w) {
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2}};
     const log_voters voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_VOTERS, .u.voters = voters}, {.kind = LOG_FINAL, .u.final = {.last = true, .stages = 1}}};
+    *w = (world){.run = run_of(1, 1, 1)};
+    recall_all(w, 2, log, sizeof log / sizeof *log);
+}
+
+// All is computed, and nobody is elected for long. Who asks for votes, or answers who does, is there as a voter; a link on which it says
+// only other things may be its next life's.
+static void test_who_speaks_of_votes_votes(void **state) {
+    (void)state;
     for (uint32_t speaks = 0; speaks < 2; speaks++) {
-        world w = {.run = run_of(1, 1, 1)};
-        recall_all(&w, 2, log, sizeof log / sizeof *log);
+        world w;
+        recall_all_computed(&w);
         step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
         for (uint32_t i = 0; i < 1000 && !w.exited; i++) {
             message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = 2, .term = 1, .trial = true}};
@@ -150,6 +156,40 @@ static void test_who_is_silent_or_deaf_is_not_chosen_to_vote(void **state) {
     free(w.p);
 }
 
+// It reads the last state from the other voter, and writes END.
+static void write_the_end(world *w) {
+    for (uint32_t i = 0; w->records[LOG_END] == 0; i++) {
+        assert_true(i < 100);
+        answer(w, MESSAGE_APPENDED, false);
+        beat_at(w, 2, 2);
+        deliver(w, 2, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state.version = 1}, false);
+        while (w->get_count > 0) deliver(w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w->get[--w->get_count].u.get}, true);
+        tick(w);
+    }
+}
+
+// All is written, and the other voter says nothing any more. Where its process is gone nobody can contradict; where it is only silent somebody
+// else may lead by now, and need whom this one would send home.
+static void test_who_may_have_been_replaced_sends_nobody_home(void **state) {
+    (void)state;
+    for (uint32_t gone = 0; gone < 2; gone++) {
+        world w;
+        recall_all_computed(&w);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+        pass(&w, 5);
+        be_elected(&w);
+        write_the_end(&w);
+        if (gone) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        for (uint32_t i = 0; leads(&w) && !w.exited; i++) {
+            assert_true(i < 100);
+            tick(&w);
+        }
+        assert_int_equal(w.exited, gone);
+        assert_int_equal(w.sent[MESSAGE_LEAVE], gone);
+        free(w.p);
+    }
+}
+
 // The other voter says nothing any more, so it leads no more. Whoever does now may have said so before, when nobody else was believed.
 static void test_who_leads_no_more_asks_who_does(void **state) {
     (void)state;
@@ -169,7 +209,15 @@ static void test_who_leads_no_more_asks_who_does(void **state) {
     free(w.p);
 }
 
-// Two of three vote, and the other one is not there: only the user can help. When it is there it is a matter of votes.
+static void speak_of_votes(world *w, uint64_t store, uint32_t seconds) {
+    for (uint32_t i = 0; i < seconds; i++) {
+        message no = {.kind = MESSAGE_VOTED, .u.voted = {.to = 1, .from = store, .term = 1, .trial = true}};
+        deliver(w, 2, &no, false);
+        pass(w, 1);
+    }
+}
+
+// Two of three vote, and the other one is not there, or only its next life: only the user can help. When it is there it is a matter of votes.
 static void test_a_voter_says_whom_it_misses(void **state) {
     (void)state;
     world w = {.voters = 3};
@@ -183,8 +231,10 @@ static void test_a_voter_says_whom_it_misses(void **state) {
     pass(&w, 70);
     assert_int_equal(w.told[TELL_UNLED], 2);
     step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
-    pass(&w, 300);
-    assert_int_equal(w.told[TELL_UNLED], 2);
+    speak_of_votes(&w, 20, 130);
+    assert_int_equal(w.told[TELL_UNLED], 3);
+    speak_of_votes(&w, 2, 300);
+    assert_int_equal(w.told[TELL_UNLED], 3);
     free(w.p);
 }
 
@@ -196,6 +246,7 @@ int main(void) {
         cmocka_unit_test(test_who_speaks_of_votes_votes),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),
         cmocka_unit_test(test_who_is_silent_or_deaf_is_not_chosen_to_vote),
+        cmocka_unit_test(test_who_may_have_been_replaced_sends_nobody_home),
         cmocka_unit_test(test_who_leads_no_more_asks_who_does),
         cmocka_unit_test(test_a_voter_says_whom_it_misses),
     };
