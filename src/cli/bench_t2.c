@@ -47,6 +47,8 @@ static void add_iteration(t2_row *row, const sim_swarm_iteration *i, uint64_t ne
     row->exchange_s += (double)account->exchange_ns / 1e9;
     row->foresight_s += (double)account->foresight_ns / 1e9;
     row->kept_s += (double)account->kept_ns / 1e9;
+    row->at_once_s += (double)account->at_once_ns / 1e9;
+    row->at_once_kept_s += (double)account->at_once_kept_ns / 1e9;
 }
 
 static void add_run(t2_row *row, const t2_result *r) {

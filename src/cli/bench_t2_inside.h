@@ -24,6 +24,7 @@ typedef struct t2_row {
     double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
     double fewer_s, ways_s, exchange_s;  // and how the rest came about (t2_account)
     double foresight_s, kept_s;       // of an oracle that knows who dies and who comes; and loses no sums
+    double at_once_s, at_once_kept_s;  // of one that learns of it when it happens
     uint64_t hash;
 } t2_row;
 

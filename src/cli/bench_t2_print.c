@@ -37,19 +37,21 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
 // Where the rest went, for the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
-    printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n", cell, system, figures_part(r->oracle_s, n),
+    printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n", cell, system, figures_part(r->oracle_s, n),
            figures_part(r->fewer_s, n), figures_part(r->ways_s, n), figures_part(r->exchange_s, n), figures_part(r->iterations_s, n), 100 * goodput(r),
            100 * goodput_of_fewer(r), figures_part(r->foresight_s, n), 100 * figures_part(r->oracle_s, r->foresight_s),
-           figures_part(r->kept_s, n), 100 * figures_part(r->oracle_s, r->kept_s), 100 * lost_counted(r), 100 * lost_held(r));
+           figures_part(r->kept_s, n), 100 * figures_part(r->oracle_s, r->kept_s), figures_part(r->at_once_s, n),
+           100 * figures_part(r->oracle_s, r->at_once_s), figures_part(r->at_once_kept_s, n), 100 * figures_part(r->oracle_s, r->at_once_kept_s), 100 * lost_counted(r), 100 * lost_held(r));
 }
 
 static void print_accounts(const t2_bench *b) {
     printf("\nSeconds of an iteration. dead: what the oracle needs more without those that die before CLOSE; ways: beyond that until CLOSE; end: from CLOSE to FINAL\n"
            "foresight: of an oracle that knows who dies and who comes, if sums die with those, and with sums kept; and its goodput, %% of the first oracle\n"
+           "at once: of one that learns of each who dies or comes when it happens, and plans anew at once, likewise\n"
            "died, %%: wasted compute of those who died, counted or still under way, of what is needed\n");
-    printf("%-14s | %-35s | %-9s | %-17s | %-36s | %-17s |\n", "", "", "", "goodput", "foresight", "died, %");
-    printf("%-6s %-7s | %8s %8s %8s %8s | %9s | %8s %8s | %9s %8s %8s %8s | %7s %9s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration",
-           "% oracle", "% + dead", "sums die", "%", "kept", "%", "counted", "under way");
+    printf("%-14s | %-35s | %-9s | %-17s | %-36s | %-36s | %-17s |\n", "", "", "", "goodput", "foresight", "at once", "died, %");
+    printf("%-6s %-7s | %8s %8s %8s %8s | %9s | %8s %8s | %9s %8s %8s %8s | %9s %8s %8s %8s | %7s %9s |\n", "cell", "system", "oracle", "+ dead", "+ ways", "+ end", "iteration",
+           "% oracle", "% + dead", "sums die", "%", "kept", "%", "sums die", "%", "kept", "%", "counted", "under way");
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (t2_system system = 0; system < T2_SYSTEMS && b->wanted[cell]; system++)
             print_account(&b->row[cell][system], t2_cell_names[cell], t2_system_names[system]);
@@ -67,6 +69,8 @@ static void put_account(json_out *o, const t2_row *r) {
     json_out_double(o, "all", figures_part(r->iterations_s, n));
     json_out_double(o, "foresight", figures_part(r->foresight_s, n));
     json_out_double(o, "foresight_sums_kept", figures_part(r->kept_s, n));
+    json_out_double(o, "at_once", figures_part(r->at_once_s, n));
+    json_out_double(o, "at_once_sums_kept", figures_part(r->at_once_kept_s, n));
     json_out_close(o, '}');
 }
 

@@ -1,7 +1,7 @@
 #include "sim/pipeline.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { NOBODY = UINT32_MAX };
 
@@ -17,18 +17,20 @@ typedef struct microbatch {
     int64_t lands;  // the link is free again at `lands`, before `until` by the latency
 } microbatch;
 
-typedef struct state {
+struct pipeline_state {
     const pipeline *p;
     microbatch *batch;
     int64_t now;
     bool *computing;     // [peers]
+    bool *gone;          // [peers]
     uint32_t *held;      // [peers]
     int64_t *link_free;  // [links]: when it ends what it sends
     uint32_t *first;     // [peers or links]: who is served next, NOBODY between two uses
     int64_t *busy_ns;    // the caller's, or NULL
-    int64_t *done_ns;    // the caller's, or NULL
     uint32_t left;       // microbatches not done
-} state;
+};
+
+typedef pipeline_state state;
 
 static size_t place_at(const state *s, uint32_t m, uint32_t visit) {
     uint32_t last = s->p->length - 1;
@@ -96,7 +98,6 @@ static void end_computing(state *s, uint32_t m) {
     if (b->visit < last) return;
     b->doing = IS_DONE;
     s->left--;
-    if (s->done_ns != NULL) s->done_ns[m] = s->now;
 }
 
 static void end_all(state *s) {
@@ -134,7 +135,10 @@ static void begin_sending(state *s, uint32_t m) {
     if (s->p->passed_ns != NULL) s->p->passed_ns[(size_t)m * 2 * s->p->length + b->visit] = b->lands;
 }
 
-static int64_t receiver_from(const state *s, uint32_t m) { return s->p->peer[peer_at(s, m, s->batch[m].visit + 1)].from_ns; }
+static int64_t receiver_from(const state *s, uint32_t m) {
+    uint32_t receiver = peer_at(s, m, s->batch[m].visit + 1);
+    return s->gone[receiver] ? INT64_MAX : s->p->peer[receiver].from_ns;
+}
 
 // Of all that wait for a peer (a link), the first of each that is free and has room.
 static bool begin_all(state *s, doing waiting) {
@@ -171,15 +175,26 @@ static int64_t next_moment(const state *s) {
     return next;
 }
 
-static int64_t play(state *s) {
-    while (s->left > 0) {
+// Up to `until`, what happens then not included.
+static void play(state *s, int64_t until) {
+    while (s->left > 0 && s->now < until) {
         while (begin_all(s, WAITS_FOR_PEER) || begin_all(s, WAITS_FOR_LINK)) continue;
-        s->now = next_moment(s);
-        BRAID_ASSERT(s->now != INT64_MAX || s->p->back != NULL);
-        if (s->now == INT64_MAX) break;
-        end_all(s);
+        int64_t next = next_moment(s);
+        BRAID_ASSERT(next != INT64_MAX || s->p->back != NULL);
+        s->now = next < until ? next : until;
+        if (next < until) end_all(s);
     }
-    return s->now;
+}
+
+// --- who is gone
+
+static bool is_on_line(const state *s, uint32_t m) { return s->batch[m].doing == IS_SENT && s->batch[m].lands > s->now; }
+
+static bool is_lost_with(const state *s, uint32_t m, uint32_t peer) {
+    uint32_t visit = s->batch[m].visit;
+    if (s->batch[m].doing == IS_DONE) return false;
+    if (s->batch[m].doing != IS_SENT) return peer_at(s, m, visit) == peer;
+    return peer_at(s, m, visit + 1) == peer || (peer_at(s, m, visit) == peer && is_on_line(s, m));
 }
 
 // --- asking
@@ -242,33 +257,113 @@ static braid_err check(const pipeline *p, braid_error *error) {
     return err ? err : check_times(p, error);
 }
 
+void pipeline_close(pipeline_state *s) {
+    if (s == NULL) return;
+    free(s->batch);
+    free(s->computing);
+    free(s->gone);
+    free(s->held);
+    free(s->link_free);
+    free(s->first);
+    free(s);
+}
+
+static size_t links_of(const pipeline *p) { return (size_t)p->peers * p->peers; }
+
+static bool allocate(state *s) {
+    const pipeline *p = s->p;
+    s->batch = calloc(p->microbatches + 1, sizeof *s->batch);
+    s->computing = calloc(p->peers + 1, sizeof *s->computing);
+    s->gone = calloc(p->peers + 1, sizeof *s->gone);
+    s->held = calloc(p->peers + 1, sizeof *s->held);
+    s->link_free = calloc(links_of(p) + 1, sizeof *s->link_free);
+    s->first = malloc((links_of(p) + 1) * sizeof *s->first);
+    return s->batch != NULL && s->computing != NULL && s->gone != NULL && s->held != NULL && s->link_free != NULL && s->first != NULL;
+}
+
+braid_err pipeline_open(const pipeline *p, pipeline_state **out, braid_error *error) {
+    braid_err err = check(p, error);
+    *out = NULL;
+    if (err) return err;
+    state *s = calloc(1, sizeof *s);
+    if (s != NULL) s->p = p;
+    if (s == NULL || !allocate(s)) {
+        pipeline_close(s);
+        return braid_fail(error, BRAID_MEMORY, "no memory for a pipeline of %u peers", p->peers);
+    }
+    for (size_t l = 0; l < links_of(p); l++) s->first[l] = NOBODY;
+    for (uint32_t m = 0; m < p->microbatches; m++) wait_for(s, m, WAITS_FOR_PEER);
+    s->left = p->microbatches;
+    *out = s;
+    return BRAID_OK;
+}
+
+void pipeline_copy(pipeline_state *to, const pipeline_state *from) {
+    const pipeline *p = from->p;
+    BRAID_ASSERT(to->p == p);
+    memcpy(to->batch, from->batch, p->microbatches * sizeof *to->batch);
+    memcpy(to->computing, from->computing, p->peers * sizeof *to->computing);
+    memcpy(to->gone, from->gone, p->peers * sizeof *to->gone);
+    memcpy(to->held, from->held, p->peers * sizeof *to->held);
+    memcpy(to->link_free, from->link_free, links_of(p) * sizeof *to->link_free);
+    to->now = from->now;
+    to->left = from->left;
+}
+
+int64_t pipeline_play(pipeline_state *s, int64_t until_ns) {
+    play(s, until_ns);
+    return s->now;
+}
+
+bool pipeline_is_done(const pipeline_state *s) { return s->left == 0; }
+
+int64_t pipeline_done_ns(const pipeline_state *s, uint32_t m) { return s->batch[m].since; }
+
+bool pipeline_is_settled(const pipeline_state *s, uint32_t m, uint32_t visit) {
+    const microbatch *b = &s->batch[m];
+    return visit <= b->visit + (b->doing == IS_SENT);
+}
+
+// The visit that an activation waits for, or is on its way to; 0: none.
+static uint32_t waits_for_visit(const state *s, uint32_t m) {
+    const microbatch *b = &s->batch[m];
+    uint32_t visit = b->visit + (b->doing == IS_SENT);
+    bool waits = b->doing == WAITS_FOR_PEER || b->doing == IS_SENT;
+    return waits && is_forward(s, visit) ? visit : 0;
+}
+
+uint32_t pipeline_recallable(const pipeline_state *s, uint32_t m) {
+    uint32_t visit = waits_for_visit(s, m);
+    return visit > 0 && !s->gone[peer_at(s, m, visit - 1)] ? visit : 0;
+}
+
+void pipeline_recall(pipeline_state *s, uint32_t m) {
+    uint32_t visit = pipeline_recallable(s, m);
+    BRAID_ASSERT(visit > 0);
+    s->batch[m].visit = visit - 1;
+    wait_for(s, m, WAITS_FOR_LINK);
+}
+
+void pipeline_lose(pipeline_state *s, uint32_t peer) {
+    s->gone[peer] = true;
+    for (uint32_t m = 0; m < s->p->microbatches; m++) {
+        microbatch *b = &s->batch[m];
+        if (!is_lost_with(s, m, peer)) continue;
+        while (s->gone[peer_at(s, m, b->visit)]) b->visit--;
+        wait_for(s, m, WAITS_FOR_LINK);
+    }
+}
+
 braid_err pipeline_run(const pipeline *p, int64_t *iteration_ns, int64_t *done_ns, int64_t *busy_ns,
                        braid_error *error) {
+    pipeline_state *s;
+    braid_err err = pipeline_open(p, &s, error);
     *iteration_ns = 0;
-    braid_err err = check(p, error);
     if (err) return err;
-    size_t links = (size_t)p->peers * p->peers;
-    state s = {.p = p,
-               .batch = calloc(p->microbatches + 1, sizeof *s.batch),
-               .computing = calloc(p->peers + 1, sizeof *s.computing),
-               .held = calloc(p->peers + 1, sizeof *s.held),
-               .link_free = calloc(links + 1, sizeof *s.link_free),
-               .first = malloc((links + 1) * sizeof *s.first),
-               .busy_ns = busy_ns,
-               .done_ns = done_ns,
-               .left = p->microbatches};
-    if (s.batch == NULL || s.computing == NULL || s.held == NULL || s.link_free == NULL || s.first == NULL) {
-        err = braid_fail(error, BRAID_MEMORY, "no memory for a pipeline of %u peers", p->peers);
-    } else {
-        for (size_t l = 0; l < links; l++) s.first[l] = NOBODY;
-        for (uint32_t i = 0; busy_ns != NULL && i < p->peers; i++) busy_ns[i] = 0;
-        for (uint32_t m = 0; m < p->microbatches; m++) wait_for(&s, m, WAITS_FOR_PEER);
-        *iteration_ns = play(&s);
-    }
-    free(s.batch);
-    free(s.computing);
-    free(s.held);
-    free(s.link_free);
-    free(s.first);
-    return err;
+    for (uint32_t i = 0; busy_ns != NULL && i < p->peers; i++) busy_ns[i] = 0;
+    s->busy_ns = busy_ns;
+    *iteration_ns = pipeline_play(s, INT64_MAX);
+    for (uint32_t m = 0; done_ns != NULL && m < p->microbatches; m++) done_ns[m] = pipeline_done_ns(s, m);
+    pipeline_close(s);
+    return BRAID_OK;
 }

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { PIPELINE_MAX_PEERS = 1024, PIPELINE_MAX_MICROBATCHES = 4096, PIPELINE_MAX_LENGTH = 128 };
@@ -51,5 +52,26 @@ typedef struct pipeline {
 // for room for ever.
 braid_err pipeline_run(const pipeline *p, int64_t *iteration_ns, int64_t *done_ns, int64_t *busy_ns,
                        braid_error *error);
+
+// The same by and by, by who may change his mind on the way: ways that are not settled may change between two calls, as `path` and `back` are
+// borrowed. Whoever a way leads to and who is gone is waited for, for ever.
+typedef struct pipeline_state pipeline_state;
+
+braid_err pipeline_open(const pipeline *p, pipeline_state **out, braid_error *error);
+void pipeline_close(pipeline_state *s);
+// Both of the same pipeline.
+void pipeline_copy(pipeline_state *to, const pipeline_state *from);
+// Plays on, up to what happens at `until_ns`; returns the time that it is then: `until_ns`, or earlier when all is done.
+int64_t pipeline_play(pipeline_state *s, int64_t until_ns);
+bool pipeline_is_done(const pipeline_state *s);
+int64_t pipeline_done_ns(const pipeline_state *s, uint32_t microbatch);  // when its last backward pass ended, if all is done
+// A way is settled up to where the microbatch is, or is being sent. Visits: 0 .. length - 1 forward, then backward to 2 (length - 1).
+bool pipeline_is_settled(const pipeline_state *s, uint32_t microbatch, uint32_t visit);
+// The visit before which an activation waits for room, or to which it is on its way, while who sent it still has it; 0: it is not so. Recalled,
+// it waits for a line there again, and its way may go elsewhere.
+uint32_t pipeline_recallable(const pipeline_state *s, uint32_t microbatch);
+void pipeline_recall(pipeline_state *s, uint32_t microbatch);
+// That peer is gone now. What was there, or on its lines, goes on from the last one before it who is not gone, and had it.
+void pipeline_lose(pipeline_state *s, uint32_t peer);
 
 #endif

@@ -52,6 +52,11 @@ typedef struct t2_presence {
 // carries does so from beginning to end. INT64_MAX: no such ways were found.
 braid_err t2_foresight(const scenario *s, const t2_presence there[T2_PEERS], int64_t *ways_ns, braid_error *error);
 
+// And by one who knows every line but learns of each who comes or goes in that moment, and plans anew at once all that is not on its way yet. It, too, is
+// lenient: nothing is waited for or said, who stands in has the activation, who comes helps before it has the state, and what the dead had added is
+// computed again on idle lines. `ways_ns`: with that; `kept_ns`: if no sum is ever lost. INT64_MAX: a stage had nobody.
+braid_err t2_at_once(const scenario *s, const t2_presence there[T2_PEERS], int64_t *kept_ns, int64_t *ways_ns, braid_error *error);
+
 // Where the time of an iteration went. The first four add up to it. What is beyond an oracle is less than nothing where that was beaten: a search is no
 // bound, and knows nothing of who comes while the iteration lasts.
 typedef struct t2_account {
@@ -62,6 +67,8 @@ typedef struct t2_account {
     // Of an oracle that knows who dies and who comes (t2_foresight), as early as if the iteration before had taken as long as its oracle: if sums die with
     // those who do before CLOSE, and if none is lost.
     uint64_t foresight_ns, kept_ns;
+    // Of one that learns of it at once (t2_at_once), the same two.
+    uint64_t at_once_ns, at_once_kept_ns;
 } t2_account;
 
 typedef struct t2_result {

@@ -1,39 +1,24 @@
 // What an iteration of T2 would take if somebody saw everything, without crashes or knowing of all: a tensor goes straight or by way of the carrier with
 // whom it is there soonest, as if nobody else used their lines, and the ways of all microbatches are bettered as
 // long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
-#include "sim/t2.h"
+#include "sim/t2_inside.h"
 
 #include "base/rng.h"
 #include "flow/detour.h"
 #include "flow/schedule.h"
-#include "sim/pipeline.h"
 #include "wire/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LENGTH = T2_STAGES + 1,  // of a way, home included
-    WAYS = T2_DATA * T2_MICROBATCHES,
     STARTS = 4,  // of the search, one in turn and the others by chance, every second one without those who die or come
-    SUM_BYTES = 4,
-    PIECES = WIRE_MAX_PIECES
+    SUM_BYTES = 4
 };
 
 static const int64_t CUT_OFF = INT64_MAX / 2;  // the value of ways that cannot be gone, beyond that of all others
 
-typedef struct search {
-    pipeline p;
-    pipeline_peer peer[T2_PEERS];
-    int64_t latency_ns[T2_PEERS * T2_PEERS], transfer_ns[T2_PEERS * T2_PEERS];
-    uint32_t path[WAYS * LENGTH], back[WAYS * LENGTH];
-    int64_t passed_ns[WAYS * 2 * LENGTH], until_ns[T2_PEERS];
-    bool sum_dies[T2_PEERS];
-    uint32_t member[T2_STAGES][T2_PEERS], members[T2_STAGES];  // those who stay from beginning to end first
-    uint32_t stay[T2_STAGES];                                  // so many of them
-    uint32_t who[T2_PEERS];  // by their place in the schedule
-    void *schedule;
-} search;
+typedef t2_search search;
 
 static bool stays(const t2_presence *there) { return there->from_ns == 0 && there->until_ns == INT64_MAX; }
 
@@ -87,7 +72,7 @@ static void set_links(search *q, const scenario *s) {
             int64_t *best = &q->transfer_ns[from * T2_PEERS + to], latency = q->latency_ns[from * T2_PEERS + to];
             for (uint32_t by = 0; by < T2_PEERS && from != to; by++) {
                 bool there = by != from && by != to && q->peer[by].forward_ns > 0;
-                int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], PIECES) : INT64_MAX;
+                int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], WIRE_MAX_PIECES) : INT64_MAX;
                 if (time - latency < *best) *best = time - latency;
             }
         }
@@ -98,25 +83,25 @@ static int64_t after_ns(int64_t at_ns, int64_t until_ns) { return at_ns > until_
 // By how much relays pass tensors on after they have died, all added up.
 static int64_t too_late_ns(const search *q) {
     int64_t late = 0;
-    for (uint32_t way = 0; way < WAYS; way++)
+    for (uint32_t way = 0; way < T2_WAYS; way++)
         for (uint32_t stage = 1; stage < T2_STAGES; stage++) {
-            const int64_t *passed_ns = &q->passed_ns[way * 2 * LENGTH];
-            uint32_t at = way * LENGTH + stage;
+            const int64_t *passed_ns = &q->passed_ns[way * 2 * T2_LENGTH];
+            uint32_t at = way * T2_LENGTH + stage;
             late += after_ns(passed_ns[stage], q->until_ns[q->path[at]]);
-            late += q->sum_dies[q->back[at]] ? PIPELINE_MAX_NS : after_ns(passed_ns[2 * (LENGTH - 1) - stage], q->until_ns[q->back[at]]);
+            late += q->sum_dies[q->back[at]] ? PIPELINE_MAX_NS : after_ns(passed_ns[2 * (T2_LENGTH - 1) - stage], q->until_ns[q->back[at]]);
         }
     return late;
 }
 
 // The iteration's end weighs most; between equal ones, that as many as possible end early. Ways that the dead cut off are none.
 static braid_err measure(const search *q, int64_t *value, int64_t *iteration_ns, braid_error *error) {
-    int64_t done[WAYS], sum = 0;
+    int64_t done[T2_WAYS], sum = 0;
     braid_err err = pipeline_run(&q->p, iteration_ns, done, NULL, error);
     *value = INT64_MAX;
     if (err || *iteration_ns == INT64_MAX) return err;
-    for (uint32_t i = 0; i < WAYS; i++) sum += done[i];
+    for (uint32_t i = 0; i < T2_WAYS; i++) sum += done[i];
     int64_t late = too_late_ns(q);
-    *value = late > 0 ? CUT_OFF + late : *iteration_ns + sum / (64 * WAYS);
+    *value = late > 0 ? CUT_OFF + late : *iteration_ns + sum / (64 * T2_WAYS);
     return BRAID_OK;
 }
 
@@ -148,7 +133,7 @@ static braid_err judge(search *q, uint32_t at_a, hop a, uint32_t at_b, hop b, in
 
 // Who will die may be on the way out, and another one stand in on the way back.
 static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *best, bool *better, braid_error *error) {
-    uint32_t at = way * LENGTH + stage, n = q->members[stage];
+    uint32_t at = way * T2_LENGTH + stage, n = q->members[stage];
     braid_err err = BRAID_OK;
     for (uint32_t i = 0; i < n * n && !err; i++) {
         hop before = hop_at(q, at), now = {q->member[stage][i / n], q->member[stage][i % n]};
@@ -158,7 +143,7 @@ static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *bes
         err = judge(q, at, before, at, before, best, better, error);
     }
     for (uint32_t other = 0; other < way && !err; other++) {
-        uint32_t there = other * LENGTH + stage;
+        uint32_t there = other * T2_LENGTH + stage;
         hop mine = hop_at(q, at), theirs = hop_at(q, there);
         if (mine.forward == theirs.forward && mine.back == theirs.back) continue;
         set_hop(q, at, theirs);
@@ -170,11 +155,11 @@ static braid_err try_stage(search *q, uint32_t way, uint32_t stage, int64_t *bes
 
 static void start_ways(search *q, uint32_t start) {
     rng r = {rng_seed(start, 7)};
-    for (uint32_t way = 0; way < WAYS; way++)
-        for (uint32_t stage = 0; stage < LENGTH; stage++) {
+    for (uint32_t way = 0; way < T2_WAYS; way++)
+        for (uint32_t stage = 0; stage < T2_LENGTH; stage++) {
             uint32_t in = stage % T2_STAGES, n = start % 2 == 0 && q->stay[in] > 0 ? q->stay[in] : q->members[in];
             uint32_t pick = in == 0 || start == 0 ? way % n : (uint32_t)rng_below(&r, n);
-            set_hop(q, way * LENGTH + stage, (hop){q->member[in][pick], q->member[in][pick]});
+            set_hop(q, way * T2_LENGTH + stage, (hop){q->member[in][pick], q->member[in][pick]});
         }
 }
 
@@ -186,7 +171,7 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
         braid_err err = measure(q, &best, &iteration_ns, error);
         for (bool better = true; better && !err;) {
             better = false;
-            for (uint32_t way = 0; way < WAYS && !err; way++)
+            for (uint32_t way = 0; way < T2_WAYS && !err; way++)
                 for (uint32_t stage = 1; stage < T2_STAGES && !err; stage++) err = try_stage(q, way, stage, &best, &better, error);
         }
         if (!err) err = measure(q, &best, &iteration_ns, error);
@@ -197,10 +182,10 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
 }
 
 // The ways that braid's data peers would plan if they knew every line (src/flow/schedule.h): no oracle is slower than those.
-static braid_err try_schedule(search *q, const scenario *s, int64_t *least, braid_error *error) {
+braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid_error *error) {
     schedule *plan = schedule_init(q->schedule, T2_STAGES);
     uint32_t index[T2_PEERS], count = 0;
-    int64_t iteration_ns, done[WAYS];
+    int64_t iteration_ns, done[T2_WAYS];
     for (uint16_t stage = 0; stage < T2_STAGES; stage++)
         for (uint32_t i = 0; i < q->members[stage]; i++) {
             uint32_t who = q->member[stage][i];
@@ -214,12 +199,12 @@ static braid_err try_schedule(search *q, const scenario *s, int64_t *least, brai
                 int64_t both = q->latency_ns[there] + q->transfer_ns[there] + q->latency_ns[back] + q->transfer_ns[back];
                 schedule_line(plan, index[from], index[to], both / 2000);
             }
-    for (uint32_t way = 0; way < WAYS; way++) schedule_way_add(plan, index[q->member[0][way % q->members[0]]]);
+    for (uint32_t way = 0; way < T2_WAYS; way++) schedule_way_add(plan, index[q->member[0][way % q->members[0]]]);
     if (!schedule_search(plan)) return BRAID_OK;
-    for (uint32_t way = 0; way < WAYS; way++)
-        for (uint32_t stage = 0; stage < LENGTH; stage++) {
+    for (uint32_t way = 0; way < T2_WAYS; way++)
+        for (uint32_t stage = 0; stage < T2_LENGTH; stage++) {
             uint32_t who = q->who[schedule_member(plan, way, stage % T2_STAGES)];
-            set_hop(q, way * LENGTH + stage, (hop){who, who});
+            set_hop(q, way * T2_LENGTH + stage, (hop){who, who});
         }
     braid_err err = pipeline_run(&q->p, &iteration_ns, done, NULL, error);
     if (!err && iteration_ns < *least) *least = iteration_ns;
@@ -243,25 +228,32 @@ static int64_t exchange_ns(const search *q, const scenario *s) {
     return longest;
 }
 
-static braid_err open_search(const scenario *s, const t2_presence *there, search **out, braid_error *error) {
+void t2_search_set(search *q, const scenario *s, const t2_presence *there) {
+    memset(q->members, 0, sizeof q->members);
+    memset(q->stay, 0, sizeof q->stay);
+    memset(q->peer, 0, sizeof q->peer);
+    set_peers(q, s, there);
+    set_links(q, s);
+}
+
+braid_err t2_search_open(const scenario *s, const t2_presence *there, search **out, braid_error *error) {
     search *q = *out = calloc(1, sizeof *q);
     if (q != NULL) q->schedule = malloc(schedule_bytes());
     if (q == NULL || q->schedule == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for T2's oracle");
-    set_peers(q, s, there);
-    set_links(q, s);
-    q->p = (pipeline){.peers = T2_PEERS, .microbatches = WAYS, .length = LENGTH, .link = PIPELINE_PAIR, .peer = q->peer,
+    t2_search_set(q, s, there);
+    q->p = (pipeline){.peers = T2_PEERS, .microbatches = T2_WAYS, .length = T2_LENGTH, .link = PIPELINE_PAIR, .peer = q->peer,
                       .latency_ns = q->latency_ns, .transfer_ns = q->transfer_ns, .path = q->path, .back = q->back,
                       .passed_ns = q->passed_ns};
     return BRAID_OK;
 }
 
-static uint32_t empty_stage(const search *q) {
+uint32_t t2_search_empty(const search *q) {
     uint32_t at = 0;
     while (at < T2_STAGES && q->members[at] > 0) at++;
     return at;
 }
 
-static void close_search(search *q) {
+void t2_search_close(search *q) {
     if (q != NULL) free(q->schedule);
     free(q);
 }
@@ -271,20 +263,20 @@ braid_err t2_oracle(const scenario *s, const uint16_t *stage, t2_time *out, brai
     for (uint32_t i = 0; i < T2_PEERS; i++) there[i] = (t2_presence){.stage = stage[i], .until_ns = INT64_MAX};
     search *q;
     int64_t least = 0;
-    braid_err err = open_search(s, there, &q, error);
-    if (!err && empty_stage(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", empty_stage(q));
+    braid_err err = t2_search_open(s, there, &q, error);
+    if (!err && t2_search_empty(q) < T2_STAGES) err = braid_fail(error, BRAID_ARGUMENT, "nobody is in stage %u", t2_search_empty(q));
     if (!err) err = find_ways(q, &least, error);
-    if (!err) err = try_schedule(q, s, &least, error);
+    if (!err) err = t2_search_schedule(q, s, &least, error);
     if (!err) *out = (t2_time){(uint64_t)least, (uint64_t)exchange_ns(q, s)};
-    close_search(q);
+    t2_search_close(q);
     return err;
 }
 
 braid_err t2_foresight(const scenario *s, const t2_presence there[T2_PEERS], int64_t *ways_ns, braid_error *error) {
     search *q;
-    braid_err err = open_search(s, there, &q, error);
+    braid_err err = t2_search_open(s, there, &q, error);
     *ways_ns = INT64_MAX;
-    if (!err && empty_stage(q) == T2_STAGES) err = find_ways(q, ways_ns, error);
-    close_search(q);
+    if (!err && t2_search_empty(q) == T2_STAGES) err = find_ways(q, ways_ns, error);
+    t2_search_close(q);
     return err;
 }

@@ -240,6 +240,50 @@ static void test_mistakes_are_named(void **state) {
     assert_int_equal(pipeline_run(&s.p, &s.iteration, NULL, NULL, &error), BRAID_LIMIT);
 }
 
+// The swarm of the first test with a second relay, that the lines reach as well. Who dies with a microbatch, or while it is on the line, has it go out
+// anew; once it has arrived the other one stands in on the way back, and nothing is late.
+static int64_t end_with_death(int64_t dies_ns, bool goes_back) {
+    scene s;
+    uint32_t back[] = {0, 1, 0};
+    braid_error error = {0};
+    pipeline_state *now, *copy;
+    open_scene(&s, 3, 3);
+    s.peer[0] = (pipeline_peer){.forward_ns = 3, .backward_ns = 5, .home_ns = 7};
+    s.peer[1] = s.peer[2] = (pipeline_peer){.forward_ns = 11, .backward_ns = 13, .capacity = 1};
+    for (uint32_t relay = 1; relay < 3; relay++) {
+        s.latency[relay] = 100, s.transfer[relay] = 1000;
+        s.latency[3 * relay] = 10000, s.transfer[3 * relay] = 100000;
+    }
+    add_path(&s, (uint32_t[]){0, 1, 0});
+    s.p.back = back;
+    assert_int_equal(pipeline_open(&s.p, &now, &error), BRAID_OK);
+    assert_int_equal(pipeline_open(&s.p, &copy, &error), BRAID_OK);
+    assert_int_equal(pipeline_play(now, dies_ns), dies_ns);
+    pipeline_lose(now, 1);
+    pipeline_copy(copy, now);
+    pipeline_play(copy, INT64_MAX);
+    assert_false(pipeline_is_done(copy));  // nobody is in the place of who is gone
+    assert_int_equal(pipeline_is_settled(now, 0, 1), !goes_back);
+    assert_false(pipeline_is_settled(now, 0, 3));
+    if (goes_back) s.path[1] = 2;
+    back[1] = 2;
+    int64_t end = pipeline_play(now, INT64_MAX);
+    assert_true(pipeline_is_done(now));
+    assert_int_equal(pipeline_done_ns(now, 0), end);
+    pipeline_close(now);
+    pipeline_close(copy);
+    return end;
+}
+
+static void test_ways_change_when_somebody_dies(void **state) {
+    (void)state;
+    int64_t out = 1100, home = 110000, all = 3 + 11 + 7 + 13 + 5 + 2 * (out + home);
+    assert_int_equal(end_with_death(1110, true), 1110 + all - 3);    // computes
+    assert_int_equal(end_with_death(500, true), 500 + all - 3);      // on the line there
+    assert_int_equal(end_with_death(50000, true), 50000 + all - 3);  // on the line from there
+    assert_int_equal(end_with_death(105000, false), all);            // it has left the line
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_microbatch_adds_everything_up),
@@ -250,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_what_transfers_share),
         cmocka_unit_test(test_random_scenes_stay_between_the_bounds),
         cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_ways_change_when_somebody_dies),
     };
     return cmocka_run_group_tests_name("sim_pipeline", tests, NULL, NULL);
 }

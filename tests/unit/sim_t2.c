@@ -124,20 +124,26 @@ static int64_t foresight(const scenario *s, const t2_presence *there) {
     return ways_ns;
 }
 
-// All lines alike, one relay a stage and a second one in the first, where each has room for one microbatch: it halves the time. Who dies is of use for
-// what it passes on before; who comes, from then on.
-static void test_foresight(void **state) {
-    (void)state;
+// All lines alike, one relay a stage and a second one in the first, where each has room for one microbatch: it halves the time.
+static scenario *two_in_the_first(t2_presence there[T2_PEERS], t2_presence **second) {
     t2_case c = {.iterations = 1, .seed = 1};
     scenario *s = parse(&c, T2_BRAID);
-    t2_presence there[T2_PEERS], *second = &there[T2_DATA + T2_STAGES - 1];
     uint16_t stage[T2_PEERS];
     stand_in_turn(stage);
+    *second = &there[T2_DATA + T2_STAGES - 1];
     s->overrides = 0;
     s->link = (scenario_link){.bps = 1000000000};
     for (uint32_t i = 0; i < s->machines; i++) s->machine[i].place = SCENARIO_NOWHERE;
-    for (uint32_t i = 0; i < T2_PEERS; i++) there[i] = (t2_presence){.stage = &there[i] <= second ? stage[i] : SIM_SWARM_ABSENT, .until_ns = INT64_MAX};
+    for (uint32_t i = 0; i < T2_PEERS; i++) there[i] = (t2_presence){.stage = &there[i] <= *second ? stage[i] : SIM_SWARM_ABSENT, .until_ns = INT64_MAX};
     s->peer[T2_DATA].capacity = s->peer[T2_DATA + T2_STAGES - 1].capacity = 1;
+    return s;
+}
+
+// Who dies is of use for what it passes on before; who comes, from then on.
+static void test_foresight(void **state) {
+    (void)state;
+    t2_presence there[T2_PEERS], *second;
+    scenario *s = two_in_the_first(there, &second);
     int64_t both = foresight(s, there);
     second->until_ns = 1;
     int64_t alone = foresight(s, there);
@@ -163,6 +169,49 @@ static void test_foresight(void **state) {
     scenario_free(s);
 }
 
+static int64_t at_once(const scenario *s, const t2_presence *there, int64_t *kept_ns) {
+    braid_error error = {0};
+    int64_t ways_ns = 0;
+    if (t2_at_once(s, there, kept_ns, &ways_ns, &error) != BRAID_OK) fail_msg("%s", error.text);
+    return ways_ns;
+}
+
+// Without surprises it does as well as who knows all; a death costs it more than who knew of it, and an arrival helps from then on.
+static void test_at_once(void **state) {
+    (void)state;
+    t2_presence there[T2_PEERS], *second;
+    scenario *s = two_in_the_first(there, &second);
+    int64_t both = foresight(s, there), kept;
+    assert_in_range(at_once(s, there, &kept), both, both + both / 20);
+    second->until_ns = both / 2;
+    int64_t foreseen = foresight(s, there), dies = at_once(s, there, &kept);
+    assert_in_range(kept, foreseen, dies);
+    assert_in_range(dies, both + both / 10, 2 * both + both / 4);
+    second->until_ns = both + both / 2;  // all is done by then, and the sums have been added up
+    assert_in_range(at_once(s, there, &kept), both, both + both / 20);
+    second->until_ns = 1;
+    int64_t alone = at_once(s, there, &kept);
+    assert_in_range(alone, both / 100 * 160, both / 100 * 210);
+    *second = (t2_presence){.stage = 1, .from_ns = both / 2, .until_ns = INT64_MAX};
+    assert_in_range(at_once(s, there, &kept), both + both / 10, alone - alone / 10);
+    there[T2_DATA].until_ns = both / 4;  // before the other one comes
+    assert_true(at_once(s, there, &kept) == INT64_MAX && kept == INT64_MAX);
+    scenario_free(s);
+}
+
+// What had been added dies, too, and is computed again when its activation and gradient have come.
+static void test_at_once_sums_die(void **state) {
+    (void)state;
+    t2_presence there[T2_PEERS], *second;
+    scenario *s = two_in_the_first(there, &second);
+    int64_t both = foresight(s, there), kept;
+    second->until_ns = both - 1;
+    int64_t dies = at_once(s, there, &kept);
+    assert_in_range(kept, both - 1, both + both / 8);
+    assert_in_range(dies, kept + 1, both + both / 4);
+    scenario_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_systems_share_machines_and_fates),
@@ -170,6 +219,8 @@ int main(void) {
         cmocka_unit_test(test_oracle_of_equal_lines),
         cmocka_unit_test(test_oracle_needs_every_stage),
         cmocka_unit_test(test_foresight),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_at_once_sums_die),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
