@@ -37,11 +37,13 @@ static void print_row(const t2_row *r, const t2_row *swarm, const char *cell, co
 // Where the rest went, for the goodput says only how much it is.
 static void print_account(const t2_row *r, const char *cell, const char *system) {
     double n = r->minutes.count;
-    printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n", cell, system, figures_part(r->oracle_s, n),
+    printf("%-6s %-7s | %8.1f %8.1f %8.1f %8.1f | %9.1f | %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %9.1f %8.1f %8.1f %8.1f | %7.2f %9.2f |\n",
+           cell, system, figures_part(r->oracle_s, n),
            figures_part(r->fewer_s, n), figures_part(r->ways_s, n), figures_part(r->exchange_s, n), figures_part(r->iterations_s, n), 100 * goodput(r),
            100 * goodput_of_fewer(r), figures_part(r->foresight_s, n), 100 * figures_part(r->oracle_s, r->foresight_s),
            figures_part(r->kept_s, n), 100 * figures_part(r->oracle_s, r->kept_s), figures_part(r->at_once_s, n),
-           100 * figures_part(r->oracle_s, r->at_once_s), figures_part(r->at_once_kept_s, n), 100 * figures_part(r->oracle_s, r->at_once_kept_s), 100 * lost_counted(r), 100 * lost_held(r));
+           100 * figures_part(r->oracle_s, r->at_once_s), figures_part(r->at_once_kept_s, n), 100 * figures_part(r->oracle_s, r->at_once_kept_s),
+           100 * lost_counted(r), 100 * lost_held(r));
 }
 
 static void print_accounts(const t2_bench *b) {

@@ -175,15 +175,15 @@ static int64_t next_moment(const state *s) {
     return next;
 }
 
-// Up to `until`, what happens then not included.
-static void play(state *s, int64_t until) {
-    while (s->left > 0 && s->now < until) {
+int64_t pipeline_play(pipeline_state *s, int64_t until_ns) {
+    while (s->left > 0 && s->now < until_ns) {
         while (begin_all(s, WAITS_FOR_PEER) || begin_all(s, WAITS_FOR_LINK)) continue;
         int64_t next = next_moment(s);
         BRAID_ASSERT(next != INT64_MAX || s->p->back != NULL);
-        s->now = next < until ? next : until;
-        if (next < until) end_all(s);
+        s->now = next < until_ns ? next : until_ns;
+        if (next < until_ns) end_all(s);
     }
+    return s->now;
 }
 
 // --- who is gone
@@ -308,11 +308,6 @@ void pipeline_copy(pipeline_state *to, const pipeline_state *from) {
     memcpy(to->link_free, from->link_free, links_of(p) * sizeof *to->link_free);
     to->now = from->now;
     to->left = from->left;
-}
-
-int64_t pipeline_play(pipeline_state *s, int64_t until_ns) {
-    play(s, until_ns);
-    return s->now;
 }
 
 bool pipeline_is_done(const pipeline_state *s) { return s->left == 0; }

@@ -116,14 +116,14 @@ static braid_err foresee(const scenario *s, const t2_result *r, uint32_t index, 
     return err;
 }
 
-// Where nobody comes or goes it is the first oracle.
+// Where nobody comes or goes it is the first oracle; where a stage is left with nobody, the one that knew of it.
 static braid_err learn_at_once(const scenario *s, const t2_result *r, uint32_t index, t2_account *a, braid_error *error) {
     t2_presence there[T2_PEERS];
     int64_t kept_ns = (int64_t)a->oracle.ways_ns, ways_ns = kept_ns;
     braid_err err = who_is_there(s, r, index, true, there) ? t2_at_once(s, there, &kept_ns, &ways_ns, error) : BRAID_OK;
-    if (!err && ways_ns == INT64_MAX) err = braid_fail(error, BRAID_ARGUMENT, "a stage of T2 had nobody in iteration %u", index);
-    a->at_once_ns = (uint64_t)ways_ns + a->oracle.exchange_ns;
-    a->at_once_kept_ns = (uint64_t)kept_ns + a->oracle.exchange_ns;
+    bool found = ways_ns < INT64_MAX;
+    a->at_once_ns = found ? (uint64_t)ways_ns + a->oracle.exchange_ns : a->foresight_ns;
+    a->at_once_kept_ns = found ? (uint64_t)kept_ns + a->oracle.exchange_ns : a->kept_ns;
     return err;
 }
 
@@ -138,9 +138,9 @@ static braid_err settle_account(const scenario *s, t2_result *r, uint32_t index,
     if (!err) err = foresee(s, r, index, true, &foreseen_ns, error);
     uint64_t kept_ns = foreseen_ns;
     if (!err) err = foresee(s, r, index, false, &kept_ns, error);
-    if (!err) err = learn_at_once(s, r, index, a, error);
     a->foresight_ns = (foreseen_ns < INT64_MAX ? foreseen_ns : kept_ns) + a->oracle.exchange_ns;
     a->kept_ns = kept_ns + a->oracle.exchange_ns;
+    if (!err) err = learn_at_once(s, r, index, a, error);
     a->fewer_ns = (int64_t)(left.ways_ns + left.exchange_ns) - (int64_t)t2_oracle_ns(a);
     a->ways_ns = (int64_t)(i->close_ns - i->start_ns) - (int64_t)left.ways_ns;
     a->exchange_ns = (int64_t)(i->end_ns - i->close_ns) - (int64_t)left.exchange_ns;

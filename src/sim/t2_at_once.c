@@ -16,6 +16,7 @@ typedef struct oracle {
     t2_search *q;  // has the ways
     const scenario *s;
     t2_presence there[T2_PEERS];  // at this moment
+    bool came[T2_PEERS];          // it is here, or was
     pipeline_state *now, *then;   // the iteration so far, and one that is tried
     uint32_t waits_at[T2_WAYS];   // who has an activation that may be sent to another one instead, T2_PEERS: nobody
     int64_t at_ns, redo_ns;       // this moment; until when somebody computes again what the dead had added
@@ -187,7 +188,7 @@ typedef struct event {
 static event next_event(const oracle *o, const t2_presence *there) {
     event next = {.at_ns = INT64_MAX};
     for (uint32_t who = 0; who < T2_PEERS; who++) {
-        bool here = is_here(o, who), comes = !here && there[who].stage < T2_STAGES && there[who].from_ns > o->at_ns;
+        bool here = is_here(o, who), comes = !o->came[who] && there[who].stage < T2_STAGES;
         int64_t at_ns = here ? there[who].until_ns : comes ? there[who].from_ns : INT64_MAX;
         if (at_ns < next.at_ns) next = (event){at_ns, who, here};
     }
@@ -196,6 +197,7 @@ static event next_event(const oracle *o, const t2_presence *there) {
 
 static void happen(oracle *o, event e, const t2_presence *there) {
     o->at_ns = e.at_ns;
+    o->came[e.who] = true;
     o->there[e.who].stage = e.dies ? SIM_SWARM_ABSENT : there[e.who].stage;
     if (e.dies) pipeline_lose(o->now, e.who);
     t2_search_set(o->q, o->s, o->there);
@@ -219,8 +221,10 @@ static int64_t play(oracle *o, const t2_presence *there) {
 braid_err t2_at_once(const scenario *s, const t2_presence there[T2_PEERS], int64_t *kept_ns, int64_t *ways_ns, braid_error *error) {
     oracle o = {.s = s};
     *kept_ns = *ways_ns = INT64_MAX;
-    for (uint32_t who = 0; who < T2_PEERS; who++)
-        o.there[who] = (t2_presence){.stage = there[who].from_ns == 0 ? there[who].stage : SIM_SWARM_ABSENT, .until_ns = INT64_MAX};
+    for (uint32_t who = 0; who < T2_PEERS; who++) {
+        o.came[who] = there[who].from_ns == 0;
+        o.there[who] = (t2_presence){.stage = o.came[who] ? there[who].stage : SIM_SWARM_ABSENT, .until_ns = INT64_MAX};
+    }
     int64_t least = INT64_MAX;
     braid_err err = t2_search_open(s, o.there, &o.q, error);
     bool nobody = !err && t2_search_empty(o.q) < T2_STAGES;

@@ -194,6 +194,11 @@ static void test_at_once(void **state) {
     assert_in_range(alone, both / 100 * 160, both / 100 * 210);
     *second = (t2_presence){.stage = 1, .from_ns = both / 2, .until_ns = INT64_MAX};
     assert_in_range(at_once(s, there, &kept), both + both / 10, alone - alone / 10);
+    there[T2_DATA + T2_STAGES] = (t2_presence){.stage = 2, .from_ns = both / 2, .until_ns = both / 2 + 2};
+    there[T2_DATA + 1].until_ns = both / 2 + 1;  // the second stage has only who came in the same moment as the other, until he dies, too
+    assert_true(at_once(s, there, &kept) == INT64_MAX);
+    there[T2_DATA + T2_STAGES].until_ns = INT64_MAX;
+    assert_in_range(at_once(s, there, &kept), both + both / 10, 2 * both + both / 2);
     there[T2_DATA].until_ns = both / 4;  // before the other one comes
     assert_true(at_once(s, there, &kept) == INT64_MAX && kept == INT64_MAX);
     scenario_free(s);
