@@ -566,6 +566,7 @@ struct peer {
     uint64_t blobs_held;
     uint64_t useful_ns, wasted_ns, wasted;
     uint64_t carried, carried_bytes;
+    uint64_t carried_until_ns;  // its line may be busy with what it carries for others until then
     uint64_t waiting_bytes; // of the event under way
     uint64_t deadline;
     message scratch;        // being composed

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const uint64_t floor_ns = 5 * TIMING_S;  // until a carried tensor is taken for lost, and `patience` times what it should take
+static const uint64_t carrying_ns = 2 * TIMING_S;  // the line is taken for busy with a piece for so long
 static const uint64_t forget_ns = 60 * TIMING_S;  // pieces of which nothing more is heard for so long
 enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
@@ -93,8 +94,12 @@ static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) 
     if (msg->sender != piece->origin) return;  // one carrier is enough
     bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (room && !p->config.carries_nothing && peer_send_member(p, piece->to, blob)) p->carried_bytes += bytes;
-    else refuse(p, piece->origin, piece->serial);
+    if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
+        refuse(p, piece->origin, piece->serial);
+        return;
+    }
+    p->carried_bytes += bytes;
+    p->carried_until_ns = p->now + carrying_ns;
 }
 
 // ---- at the receiver ----------------------------------------------------------------------------------------------

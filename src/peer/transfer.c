@@ -72,12 +72,23 @@ static bool stage_is_short(const peer *p) {
     return coming > here;
 }
 
-// Those who fetch get a share of the line, so that the iteration's tensors are not held up by them. A checkpoint's reader
+// For the iteration: by tensors, those that it carries for others among them, or by a reduction.
+static bool line_is_wanted(const peer *p) {
+    if (p->has_close || p->now < p->carried_until_ns) return true;
+    EACH_HELD(p, m) {
+        if (send_line(&p->held[m].on) != 0 || send_line(&p->held[m].back) != 0) return true;
+        if (p->stage == 0 && send_line(&p->owned[m].back) != 0) return true;
+    }
+    return false;
+}
+
+// Those who fetch get a share of the line while the iteration wants it, so that it is not held up by them. A checkpoint's reader
 // gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const member *to = member_find(p, p->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;
     if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
+    if (!line_is_wanted(p)) return 0;
     if (p->now < p->upload_ns) return p->upload_ns - p->now;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
     uint64_t bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;
