@@ -2,9 +2,12 @@
 #include "cli/cli.h"
 #include "format/suggest.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct cli_verb {
     const char *name;
@@ -44,9 +47,22 @@ static int unknown_verb(const char *text) {
     return CLI_USAGE;
 }
 
+// What is opened first would take the number of a standard stream that the caller has closed: our lines, or a library's complaint, would
+// land in a checkpoint, and libuv ends the process that closes such a number.
+static bool open_standard_streams(void) {
+    int fd = 0;
+    while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+    return fd >= 0 && close(fd) == 0;
+}
+
 int main(int argc, char **argv) {
-    // A reader of our lines that goes away is an error of one write, not the end of the process.
+    if (!open_standard_streams()) {
+        fprintf(stderr, "braid: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n");
+        return CLI_FAILED;
+    }
+    // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;

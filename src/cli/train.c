@@ -116,7 +116,6 @@ static int train_run(const run_config *run, const train_data *data, const train_
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of that write
     braid_err err = solo_run(&config, &result, &error);
     if (!err) show_end(&view, &result, seconds_now() - start);
     report_free(view.report);

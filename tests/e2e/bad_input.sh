@@ -138,5 +138,13 @@ full_disk() { (ulimit -f 16 && exec "$BRAID" train --solo longer.yaml --resume s
 expect 1 "/$weights': File too large" full_disk
 [ "$(readlink saved/latest)" = "$before" ] || { echo "FAILED: latest moved"; failures=$((failures + 1)); }
 expect 0 "" "$BRAID" generate saved --tokens 10
+leave_full_disk() { (ulimit -f 4 && exec "$BRAID" up run.yaml --relays 2 --voters 1); }
+write_run run.yaml '$a checkpoint: {dir: swarm-saved}'
+expect 1 "File too large" leave_full_disk
+
+# standard streams that the caller has closed
+without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
+expect 0 "ended well" without_streams
+expect 0 "the" "$BRAID" generate swarm-saved --prompt the --tokens 10
 
 finish
