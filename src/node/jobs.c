@@ -197,6 +197,7 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         else {
             j->untouched = false;
             worker_run(j->worker, work, &j->access, result);
+            if (worker_text_changed(j->worker)) train_data_why(j->config.data, &j->error);
         }
     } else {
         result->failed = true;

@@ -8,17 +8,21 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 // What a sample's position is drawn for, so that training and evaluation are different streams of one seed.
 enum { STREAM_TRAIN = 0x7472, STREAM_HELD_OUT = 0x686f };
 
+// Read when a sample needs it, not mapped: a file that somebody cuts short would end the process.
 typedef struct text_file {
-    uint8_t *bytes;
+    int fd;
+    char *path;
     uint64_t begin, count;  // place in the whole text
+    struct stat *seen;      // when its bytes were last known to be those of the hash
 } text_file;
+
+enum { READ_BYTES = 1 << 16 };
 
 struct train_data {
     uint64_t bytes, train_bytes;  // [train_bytes, bytes) is held out
@@ -36,40 +40,67 @@ static braid_err open_error(const char *path, braid_error *error) {
     return braid_fail(error, BRAID_IO, "cannot read the text '%s': %s", path, strerror(errno));
 }
 
-static braid_err map_file(int fd, const char *path, uint64_t begin, text_file *out, braid_error *error) {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return open_error(path, error);
-    if (!S_ISREG(info.st_mode))
-        return braid_fail(error, BRAID_IO, "'%s' is %s, not a text file", path,
-                          S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
-    if (info.st_size == 0) return braid_fail(error, BRAID_IO, "the text '%s' is empty", path);
-    void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED) return open_error(path, error);
-    *out = (text_file){.bytes = bytes, .begin = begin, .count = (uint64_t)info.st_size};
+static braid_err file_measure(text_file *file, const char *path, braid_error *error) {
+    if (fstat(file->fd, file->seen) != 0) return open_error(path, error);
+    if (!S_ISREG(file->seen->st_mode))
+        return braid_fail(error, BRAID_IO, "'%s' is %s, not a text file", path, S_ISDIR(file->seen->st_mode) ? "a directory" : "not a regular file");
+    if (file->seen->st_size == 0) return braid_fail(error, BRAID_IO, "the text '%s' is empty", path);
+    file->count = (uint64_t)file->seen->st_size;
     return BRAID_OK;
 }
 
 static braid_err add_file(train_data *data, const char *path, braid_error *error) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return open_error(path, error);
-    text_file *file = &data->file[data->file_count];
-    braid_err err = map_file(fd, path, data->bytes, file, error);
-    close(fd);
-    if (err) return err;
-    data->file_count++;
+    text_file *file = &data->file[data->file_count++];
+    // A named pipe would have the program wait for somebody who writes into it.
+    *file = (text_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path), .begin = data->bytes, .seen = calloc(1, sizeof *file->seen)};
+    if (file->fd < 0) return open_error(path, error);
+    if (!file->path || !file->seen) return braid_fail(error, BRAID_MEMORY, "no memory for the text '%s'", path);
+    braid_err err = file_measure(file, path, error);
     data->bytes += file->count;
-    return BRAID_OK;
+    return err;
 }
 
-static braid_hash hash_text(const train_data *data) {
+static bool read_file(const text_file *file, uint8_t *bytes, uint64_t count, uint64_t at) {
+    while (count > 0) {
+        ssize_t n = pread(file->fd, bytes, count, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        bytes += n;
+        at += (uint64_t)n;
+        count -= (uint64_t)n;
+    }
+    return true;
+}
+
+static bool hash_text(const train_data *data, braid_hash *out) {
     sha256 hash;
+    uint8_t bytes[READ_BYTES];
     sha256_init(&hash);
     for (uint32_t i = 0; i < data->file_count; i++) {
-        sha256_update(&hash, data->file[i].bytes, (size_t)data->file[i].count);
-        // The pages were read once; samples fetch the few they need again.
-        madvise(data->file[i].bytes, (size_t)data->file[i].count, MADV_DONTNEED);
+        const text_file *file = &data->file[i];
+        for (uint64_t at = 0; at < file->count; at += READ_BYTES) {
+            uint64_t count = file->count - at < READ_BYTES ? file->count - at : READ_BYTES;
+            if (!read_file(file, bytes, count, at)) return false;
+            sha256_update(&hash, bytes, (size_t)count);
+        }
     }
-    return sha256_final(&hash);
+    *out = sha256_final(&hash);
+    return true;
+}
+
+static bool is_untouched(const text_file *file) {
+    struct stat now;
+    return fstat(file->fd, &now) == 0 && now.st_size == file->seen->st_size && now.st_mtim.tv_sec == file->seen->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == file->seen->st_mtim.tv_nsec;
+}
+
+// Somebody wrote to it since, but what was there may be there still: a text that others append to.
+static bool is_the_same(const train_data *data) {
+    braid_hash now;
+    for (uint32_t i = 0; i < data->file_count; i++) fstat(data->file[i].fd, data->file[i].seen);
+    if (hash_text(data, &now) && hash_equal(&now, &data->hash)) return true;
+    for (uint32_t i = 0; i < data->file_count; i++) data->file[i].seen->st_size = -1;  // looked at again, until it is restored
+    return false;
 }
 
 static braid_err check_length(const train_data *data, double holdout, uint32_t tokens, braid_error *error) {
@@ -97,11 +128,11 @@ braid_err train_data_open(const char *const *paths, uint32_t count, double holdo
     for (uint32_t i = 0; i < count && !err; i++) err = add_file(data, paths[i], error);
     data->train_bytes = data->bytes - (uint64_t)((double)data->bytes * holdout);
     if (!err) err = check_length(data, holdout, tokens, error);
+    if (!err && !hash_text(data, &data->hash)) err = open_error(paths[0], error);
     if (err) {
         train_data_free(data);
         return err;
     }
-    data->hash = hash_text(data);
     *out = data;
     return BRAID_OK;
 }
@@ -133,7 +164,11 @@ void train_data_free(train_data *data) {
     if (!data) return;
     for (uint32_t i = 0; i < data->share_count; i++) train_data_free(data->share[i]);
     free(data->share);
-    for (uint32_t i = 0; i < data->file_count; i++) munmap(data->file[i].bytes, (size_t)data->file[i].count);
+    for (uint32_t i = 0; i < data->file_count; i++) {
+        if (data->file[i].fd >= 0) close(data->file[i].fd);
+        free(data->file[i].path);
+        free(data->file[i].seen);
+    }
     free(data);
 }
 
@@ -146,40 +181,57 @@ bool train_data_has_held_out(const train_data *data) { return share_of(data, 0)-
 braid_hash train_data_hash(const train_data *data) { return share_of(data, 0)->hash; }
 
 // Bytes [at, at + tokens] of the text, which may span files: inputs are the first `tokens`, targets the last.
-static void copy_text(const train_data *data, uint64_t at, uint32_t tokens, int32_t *inputs, int32_t *targets) {
+static bool copy_text(const train_data *data, uint64_t at, uint32_t tokens, int32_t *inputs, int32_t *targets) {
+    uint8_t bytes[READ_BYTES];
     uint32_t file = 0;
-    for (uint64_t i = 0; i <= tokens; i++) {
+    for (uint64_t i = 0; i <= tokens;) {
         while (at + i >= data->file[file].begin + data->file[file].count) file++;
-        uint8_t byte = data->file[file].bytes[at + i - data->file[file].begin];
-        if (i < tokens) inputs[i] = byte;
-        if (i > 0) targets[i - 1] = byte;
+        const text_file *f = &data->file[file];
+        uint64_t from = at + i - f->begin, count = f->count - from < tokens + 1 - i ? f->count - from : tokens + 1 - i;
+        if (count > sizeof bytes) count = sizeof bytes;
+        if (!read_file(f, bytes, count, from)) return false;
+        for (uint64_t j = 0; j < count; j++, i++) {
+            if (i < tokens) inputs[i] = bytes[j];
+            if (i > 0) targets[i - 1] = bytes[j];
+        }
+        if (!is_untouched(f) && !is_the_same(data)) return false;
     }
+    return true;
 }
 
 typedef struct text_range {
     uint64_t begin, end;
 } text_range;
 
-static void draw(const train_data *data, text_range range, uint64_t stream, uint32_t sequences, uint32_t tokens,
+static bool draw(const train_data *data, text_range range, uint64_t stream, uint32_t sequences, uint32_t tokens,
                  int32_t *inputs, int32_t *targets) {
     BRAID_ASSERT(range.end - range.begin > tokens);
     for (uint32_t s = 0; s < sequences; s++) {
         rng r = {rng_seed(stream, s)};
         uint64_t at = range.begin + rng_below(&r, range.end - range.begin - tokens);
-        copy_text(data, at, tokens, inputs + (size_t)s * tokens, targets + (size_t)s * tokens);
+        if (!copy_text(data, at, tokens, inputs + (size_t)s * tokens, targets + (size_t)s * tokens)) return false;
     }
+    return true;
 }
 
-void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
+bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
                        uint32_t tokens, int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(rng_seed(seed, STREAM_TRAIN), iteration), m);
     const train_data *its = share_of(data, m);
-    draw(its, (text_range){0, its->train_bytes}, stream, sequences, tokens, inputs, targets);
+    return draw(its, (text_range){0, its->train_bytes}, stream, sequences, tokens, inputs, targets);
 }
 
-void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
+bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
                          int32_t *inputs, int32_t *targets) {
     uint64_t stream = rng_seed(rng_seed(seed, STREAM_HELD_OUT), m);
     const train_data *its = share_of(data, m + data->shares.microbatches);
-    draw(its, (text_range){its->train_bytes, its->bytes}, stream, sequences, tokens, inputs, targets);
+    return draw(its, (text_range){its->train_bytes, its->bytes}, stream, sequences, tokens, inputs, targets);
+}
+
+void train_data_why(const train_data *data, braid_error *error) {
+    for (uint32_t i = 0; i < data->share_count; i++)
+        if (!is_the_same(data->share[i])) data = data->share[i];
+    const text_file *file = data->file;
+    braid_fail(error, BRAID_IO, "the text%s '%s' %s not what the run began with any more: somebody changed it, or the disk fails; restore it and start this peer again",
+               data->file_count > 1 ? "s from" : "", data->file_count > 0 ? file->path : "?", data->file_count > 1 ? "on are" : "is");
 }

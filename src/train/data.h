@@ -26,11 +26,13 @@ uint64_t train_data_bytes(const train_data *data);
 bool train_data_has_held_out(const train_data *data);
 // Of private data: of the first file.
 braid_hash train_data_hash(const train_data *data);
-// inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one.
-void train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
+// inputs and targets of sequences * tokens bytes each; targets are the inputs shifted by one. False: the text is not what it was when it
+// was opened, and train_data_why says so.
+bool train_data_sample(const train_data *data, uint64_t seed, uint64_t iteration, uint32_t m, uint32_t sequences,
                        uint32_t tokens, int32_t *inputs, int32_t *targets);
 // The held-out sequences, the same in every evaluation: microbatch `m` of them.
-void train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
+bool train_data_held_out(const train_data *data, uint64_t seed, uint32_t m, uint32_t sequences, uint32_t tokens,
                          int32_t *inputs, int32_t *targets);
+void train_data_why(const train_data *data, braid_error *error);
 
 #endif

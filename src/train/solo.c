@@ -91,7 +91,11 @@ static job_result microbatch_job(solo *s, job_kind kind, uint64_t iteration, uin
     return result;
 }
 
-static bool job_worked(const job_result *result, braid_err *err, braid_error *error) {
+static bool job_worked(const solo *s, const job_result *result, braid_err *err, braid_error *error) {
+    if (result->failed && !*err && worker_text_changed(s->worker)) {
+        train_data_why(s->config.data, error);
+        *err = BRAID_IO;
+    }
     if (result->failed && !*err)
         *err = braid_fail(error, BRAID_MEMORY, "no memory for an activation; lower the microbatch");
     return !*err;
@@ -100,15 +104,15 @@ static bool job_worked(const job_result *result, braid_err *err, braid_error *er
 static braid_err train_microbatch(solo *s, uint64_t iteration, uint32_t m, solo_sum *sum, braid_error *error) {
     braid_err err = BRAID_OK;
     job_result forward = microbatch_job(s, JOB_FORWARD, iteration, m, 0);
-    if (!job_worked(&forward, &err, error)) return err;
+    if (!job_worked(s, &forward, &err, error)) return err;
     job_result loss = microbatch_job(s, JOB_LOSS, iteration, m, forward.out);
-    if (!job_worked(&loss, &err, error)) return err;
+    if (!job_worked(s, &loss, &err, error)) return err;
     job backward = {.id = 1, .kind = JOB_BACKWARD, .iteration = iteration, .m = m, .in = loss.out, .weigh = true};
     job_result gradients = {0};
     if (loss.finite) gradients = solo_job(s, &backward);
     blob_release(s, loss.out);
     if (!loss.finite) return BRAID_OK;  // void: counts nowhere
-    if (!job_worked(&gradients, &err, error)) return err;
+    if (!job_worked(s, &gradients, &err, error)) return err;
     sum->loss += loss.loss;
     sum->tokens += loss.tokens;
     sum->counted++;
@@ -177,9 +181,9 @@ static braid_err evaluate(solo *s, braid_error *error) {
         braid_err err = BRAID_OK;
         uint32_t m = s->run->microbatches + i;
         job_result forward = microbatch_job(s, JOB_FORWARD, s->version, m, 0);
-        if (!job_worked(&forward, &err, error)) return err;
+        if (!job_worked(s, &forward, &err, error)) return err;
         job_result loss = microbatch_job(s, JOB_LOSS, s->version, m, forward.out);
-        if (!job_worked(&loss, &err, error)) return err;
+        if (!job_worked(s, &loss, &err, error)) return err;
         event.loss += loss.loss;
         event.tokens += loss.tokens;
     }

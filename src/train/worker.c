@@ -213,6 +213,7 @@ braid_err worker_load(worker *w, checkpoint *from, braid_error *error) {
     return BRAID_OK;
 }
 
+bool worker_text_changed(const worker *w) { return w->text_changed; }
 uint32_t worker_blocks(const worker *w) { return w->block_count; }
 stage *worker_stage(worker *w) { return w->stage; }
 float *worker_weights(worker *w) { return w->weights; }

@@ -53,6 +53,9 @@ uint64_t worker_memory_bytes(const worker_config *config);
 // The largest capacity, at most `most`, with which the worker fits into `bytes`; 0 when not even one stash does.
 uint32_t worker_fitting_capacity(const worker_config *config, uint64_t bytes, uint32_t most);
 
+// A sample could not be drawn, because the text is not what it was (train_data_why).
+bool worker_text_changed(const worker *w);
+
 // Takes the weights and moments of this worker's layers from a checkpoint, however that was split. JOB_STATE_INIT then
 // keeps them, at the checkpoint's version.
 struct checkpoint;

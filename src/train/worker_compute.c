@@ -24,14 +24,13 @@ static bool all_finite(const float *values, size_t count) {
 
 static bool is_held_out(const worker_call *call) { return call->work->m >= call->w->config.microbatches; }
 
-static void draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets) {
+static bool draw_tokens(const worker_call *call, int32_t *inputs, int32_t *targets) {
     const worker_config *c = &call->w->config;
     const job *j = call->work;
     if (is_held_out(call))
-        train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
-                            targets);
-    else
-        train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
+        return train_data_held_out(c->data, c->seed, j->m - c->microbatches, c->shape.sequences, c->shape.tokens, inputs,
+                                   targets);
+    return train_data_sample(c->data, c->seed, j->iteration, j->m, c->shape.sequences, c->shape.tokens, inputs, targets);
 }
 
 void worker_forward(const worker_call *call) {
@@ -41,7 +40,10 @@ void worker_forward(const worker_call *call) {
     int32_t *inputs = NULL;
     if (w->config.shape.ends) {
         inputs = w->inputs + call->work->slot * w->rows;
-        draw_tokens(call, inputs, w->targets + call->work->slot * w->rows);
+        if (!draw_tokens(call, inputs, w->targets + call->work->slot * w->rows)) {
+            w->text_changed = call->result->failed = true;
+            return;
+        }
     } else if (!(x = worker_read(call, call->work->in, w->activation_bytes))) {
         return;
     }

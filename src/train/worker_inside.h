@@ -24,6 +24,7 @@ struct worker {
     stage *stage;
     const stage_tensor *tensors;
     uint32_t tensor_count, block_count;
+    bool text_changed;
     size_t parameters, rows;
     size_t activation_bytes, stash_bytes;
 

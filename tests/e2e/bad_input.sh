@@ -142,6 +142,17 @@ leave_full_disk() { (ulimit -f 4 && exec "$BRAID" up run.yaml --relays 2 --voter
 write_run run.yaml '$a checkpoint: {dir: swarm-saved}'
 expect 1 "File too large" leave_full_disk
 
+# a text that is cleared while the run goes on
+write_run endless.yaml 's/iterations: 4/iterations: 100000/'
+cleared() {
+    cp words.txt own.txt
+    sed -i 's/words.txt/own.txt/' endless.yaml
+    (sleep 0.5 && : >own.txt) &
+    timeout 60 "$BRAID" "$@"
+}
+expect 1 "own.txt' is not what the run began with any more" cleared train --solo endless.yaml
+expect 1 "own.txt' is not what the run began with any more" cleared up endless.yaml --relays 2
+
 # standard streams that the caller has closed
 without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
 expect 0 "ended well" without_streams

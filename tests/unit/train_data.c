@@ -3,6 +3,10 @@
 #include "base/sha256.h"
 #include "train_tiny.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 enum { TOKENS = 16, SEQUENCES = 3, ROWS = TOKENS * SEQUENCES };
 
 static char directory[64];
@@ -192,6 +196,45 @@ static void test_bad_text_is_said_kindly(void **state) {
     train_data *data = NULL;
     assert_int_equal(train_data_open(NULL, 0, 0, TOKENS, &data, NULL), BRAID_CONFIG);
     assert_int_equal(train_data_open(&holed, 1, 0.6, TOKENS, &data, NULL), BRAID_CONFIG);
+    const char *pipe = path_of("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    expect_refused(pipe, 0, "not a regular file");  // and is not waited for
+}
+
+static void write_at(const char *path, off_t at, const char *text) {
+    int file = open(path, O_WRONLY);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, text, strlen(text), at), (ssize_t)strlen(text));
+    assert_int_equal(close(file), 0);
+}
+
+static bool drawn(const train_data *data) {
+    int32_t inputs[ROWS], targets[ROWS];
+    return train_data_sample(data, 1, 2, 3, SEQUENCES, TOKENS, inputs, targets);
+}
+
+// Users edit the file, copy another one over it, or clear it, while the run goes on.
+static void test_a_text_that_changes_is_noticed(void **state) {
+    (void)state;
+    const char *path = path_of("edited");
+    braid_error error = {0};
+    write_counting(path, 0, 5000);
+    train_data *data = open_one(path, 0);
+    assert_true(drawn(data));
+    write_at(path, 5000, "more behind its end");
+    assert_true(drawn(data));
+    uint8_t was = (uint8_t)(100 * 31 / 7 + 100);
+    write_at(path, 100, was == 'x' ? "y" : "x");
+    assert_false(drawn(data));
+    assert_false(drawn(data));
+    train_data_why(data, &error);
+    assert_non_null(strstr(error.text, path));
+    assert_non_null(strstr(error.text, "restore it"));
+    write_counting(path, 0, 5000);
+    assert_true(drawn(data));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(drawn(data));
+    train_data_free(data);
 }
 
 int main(void) {
@@ -203,6 +246,7 @@ int main(void) {
         cmocka_unit_test(test_the_whole_text_is_drawn_from),
         cmocka_unit_test(test_several_files_are_one_text),
         cmocka_unit_test(test_bad_text_is_said_kindly),
+        cmocka_unit_test(test_a_text_that_changes_is_noticed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
