@@ -55,7 +55,11 @@ static void put64(uint8_t *at, uint64_t value) {
 static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at + 4) << 32; }
 
 static braid_err fail_io(const log_file *log, const char *what, braid_error *error) {
-    return braid_fail(error, BRAID_IO, "the log %s: cannot %s: %s", log->path, what, strerror(errno));
+    int why = errno;
+    const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space there, and start this peer again with the line that it had"
+                       : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
+                                                      : "";
+    return braid_fail(error, BRAID_IO, "the log %s: cannot %s: %s%s", log->path, what, strerror(why), mend);
 }
 
 static braid_err write_at(log_file *log, const uint8_t *bytes, size_t count, uint64_t offset, braid_error *error) {
@@ -235,10 +239,18 @@ static braid_err log_set_aside(log_file *log, braid_error *error) {
     return log->fd < 0 ? fail_io(log, "open", error) : log_lock(log, error);
 }
 
+// A device or a pipe keeps nothing.
+static braid_err check_plain(const log_file *log, braid_error *error) {
+    struct stat status;
+    if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
+    return S_ISREG(status.st_mode) ? BRAID_OK : braid_fail(error, BRAID_FORMAT, "%s is not a plain file; name another file for the log", log->path);
+}
+
 static braid_err log_begin(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
     uint64_t lies = start;
     struct stat status;
-    braid_err err = log_lock(log, error);
+    braid_err err = check_plain(log, error);
+    if (!err) err = log_lock(log, error);
     if (err) return err;
     if (fstat(log->fd, &status) != 0) return fail_io(log, "look at it", error);
     uint64_t size = (uint64_t)status.st_size;
@@ -281,9 +293,10 @@ braid_err log_file_look(const char *path, const braid_hash *run, bool *there, ui
     *there = false;
     log_file *log = log_new(path);
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    log->fd = open(path, O_RDONLY | O_CLOEXEC);
+    log->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe would be waited for
     braid_err err = log->fd < 0 && errno != ENOENT ? fail_io(log, "open", error) : BRAID_OK;
-    if (log->fd >= 0 && fstat(log->fd, &status) == 0 && (uint64_t)status.st_size >= LOG_HEADER_BYTES) {
+    if (log->fd >= 0) err = check_plain(log, error);
+    if (log->fd >= 0 && !err && fstat(log->fd, &status) == 0 && (uint64_t)status.st_size >= LOG_HEADER_BYTES) {
         err = header_check(log, run, start, &store, error);
         *there = err == BRAID_OK;
     }

@@ -131,6 +131,12 @@ expect 2 "none.yaml': No such file or directory" "$BRAID" up none.yaml
 echo "not a key" >spoilt.key
 expect 1 "spoilt.key" "$BRAID" node --lead --run run.yaml --identity spoilt.key
 
+# a log in the wrong place
+mkfifo pipe
+for place in pipe . /dev/null; do
+    expect 1 "is not a plain file; name another file for the log" timeout -k 1 10 "$BRAID" node --lead --run run.yaml --identity peer.key --log $place
+done
+
 # a disk that is full: the run says so and the older checkpoint stays
 write_run longer.yaml 's/iterations: 4/iterations: 6/'
 before=$(readlink saved/latest)
@@ -152,6 +158,9 @@ cleared() {
 }
 expect 1 "own.txt' is not what the run began with any more" cleared train --solo endless.yaml
 expect 1 "own.txt' is not what the run began with any more" cleared up endless.yaml --relays 2
+
+full_log() { (ulimit -f 0 && exec "$BRAID" node --lead --run run.yaml --identity peer.key --log full.log) 2>&1 | cat; }
+expect 1 "the log full.log: cannot write: File too large; raise the limit on file sizes" full_log
 
 # standard streams that the caller has closed
 without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
