@@ -153,24 +153,30 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
 }
 
 // What is stored belongs to an identity: whoever is to find it again must be known as itself.
-static braid_err identity_open(const node_flags *f, identity **out, braid_error *error) {
+static braid_err identity_take(const char *path, identity **out, int *lock, braid_error *error) {
+    braid_err err = identity_load_or_create(path, out, error);
+    return err ? err : identity_lock(path, lock, error);
+}
+
+static braid_err identity_open(const node_flags *f, identity **out, int *lock, braid_error *error) {
     char path[4096];
-    if (f->identity) return identity_load_or_create(f->identity, out, error);
+    if (f->identity) return identity_take(f->identity, out, lock, error);
     if (!f->log || f->supervised) return identity_new(out, error);
     if (snprintf(path, sizeof path, "%s.key", f->log) >= (int)sizeof path) return braid_fail(error, BRAID_ARGUMENT, "--log %.100s...: the path is too long", f->log);
-    return identity_load_or_create(path, out, error);
+    return identity_take(path, out, lock, error);
 }
 
 static int node_session_run(const node_flags *f, node_config *config) {
     braid_error error = {0};
     identity *own = NULL;
+    int lock = -1;
     node *n = NULL;
     node_session s = {.supervised = f->supervised, .flags = f};
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .tick = on_tick};
-    braid_err err = identity_open(f, &own, &error);
+    braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
@@ -179,6 +185,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     report_free(s.report);
     node_free(n);
     identity_free(own);
+    if (lock >= 0) close(lock);
     if (!err) return CLI_OK;
     return cli_complain(err == BRAID_ARGUMENT || err == BRAID_CONFIG ? CLI_USAGE : CLI_FAILED, "node", "%s", error.text);
 }

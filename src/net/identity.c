@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,4 +268,14 @@ braid_err identity_load_or_create(const char *path, identity **out, braid_error 
     identity_free(id);
     // another process made the file since we looked: its key is ours too
     return e == BRAID_STATE ? identity_load(path, out, error) : e;
+}
+
+braid_err identity_lock(const char *path, int *lock, braid_error *error) {
+    *lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
+    bool held = errno == EWOULDBLOCK;
+    close(*lock);
+    *lock = -1;
+    if (!held) return BRAID_OK;
+    return braid_fail(error, BRAID_STATE, "the key %s is in use: another process of this machine is that peer; stop that one first, or give this one a key of its own (`braid keygen`)", path);
 }

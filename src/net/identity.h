@@ -29,4 +29,8 @@ braid_id identity_id_of(const uint8_t key[IDENTITY_KEY_BYTES]);
 void *identity_key(const identity *id);
 void *identity_certificate(const identity *id);
 
+// So that no other process of this machine is that peer: two of one key push each other out of the run without end. Held until `*lock` is
+// closed; -1 where the file system has no locks.
+braid_err identity_lock(const char *path, int *lock, braid_error *error);
+
 #endif

@@ -2,6 +2,7 @@
 """Peers that cannot take part say why, and leave the run alone: a malformed ticket, a port in use, nobody at the
 address, a leader that is somebody else, a data peer with other text, a checkpoint of another model."""
 
+import os
 import re
 import socket
 
@@ -48,6 +49,13 @@ def main():
         expect_refused(["node", "--data", "--run", other, "--join", ready["ticket"], "--listen", "127.0.0.1:0"], "trains another run")
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
         expect(leader.process.poll() is None, "the leader did not survive its visitors")
+
+        key = os.path.join(directory, "twin.key")
+        twin = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key)
+        twin.wait_for("joined")
+        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key], "twin.key is in use: another process")
+        expect(not leader.of("expelled"), "a second process of one key disturbed the first")
+        twin.stop()
 
         # long enough that it is linked before, though processes may stand still for some seconds
         relay = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--patience", "6s")
