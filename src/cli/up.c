@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const char examples[] =
     "braid up RUN.yaml --relays 6\n"
@@ -260,6 +261,20 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
     return err;
 }
 
+enum { FILES_A_CHILD = 3, OWN_FILES = 16 };
+
+// Said before anybody is started: libuv spins, or ends the process, where it runs out of them half-way.
+static braid_err files_reserve(const swarm *s, braid_error *error) {
+    struct rlimit files;
+    rlim_t wanted = FILES_A_CHILD * (s->data_peers + s->relays) + OWN_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return BRAID_OK;
+    rlim_t most = files.rlim_max;
+    files.rlim_cur = wanted;
+    if (wanted <= most && setrlimit(RLIMIT_NOFILE, &files) == 0) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "%llu processes need %llu open files here, and %llu are allowed; raise the limit (ulimit -n), or ask for fewer relays",
+                      (unsigned long long)(s->data_peers + s->relays), (unsigned long long)wanted, (unsigned long long)most);
+}
+
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
@@ -280,7 +295,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
-    return chaos_fill(s, f, run, error);
+    err = files_reserve(s, error);
+    return err ? err : chaos_fill(s, f, run, error);
 }
 
 int cli_up(int argc, char **argv) {

@@ -162,6 +162,9 @@ expect 1 "own.txt' is not what the run began with any more" cleared up endless.y
 full_log() { (ulimit -f 0 && exec "$BRAID" node --lead --run run.yaml --identity peer.key --log full.log) 2>&1 | cat; }
 expect 1 "the log full.log: cannot write: File too large; raise the limit on file sizes" full_log
 
+few_files() { (ulimit -n "$1" && exec timeout -k 1 10 "$BRAID" up run.yaml --relays 2); }
+for files in 6 8 20; do expect 2 "$files are allowed; raise the limit (ulimit -n)" few_files $files; done
+
 # standard streams that the caller has closed
 without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
 expect 0 "ended well" without_streams
