@@ -200,6 +200,7 @@ void swarm_dial(swarm *w, uint32_t from, const braid_id *id);
 void swarm_hang_up(swarm *w, uint32_t from, const braid_id *id);
 // The links of a peer that is no more. `silent`: nobody is told for a long time.
 void swarm_links_die(swarm *w, uint32_t who, bool silent);
+bool swarm_linked(const swarm *w, uint32_t one, uint32_t other);  // both ends know it
 void swarm_dialed(swarm *w, swarm_item *item);
 // A connection falls though both ends live.
 void swarm_reset(swarm *w, const swarm_item *item);

@@ -25,6 +25,11 @@ static swarm_way *way_of(swarm *w, uint32_t from, uint32_t to) {
     return way;
 }
 
+bool swarm_linked(const swarm *w, uint32_t one, uint32_t other) {
+    const swarm_way *there = *way_slot(w, one, other), *back = *way_slot(w, other, one);
+    return there && back && there->up && back->up;
+}
+
 static uint64_t way_ns(swarm *w, const swarm_way *way) {
     uint64_t jitter = way->link.jitter_ns;
     if (jitter == 0 || w->peer[way->from].node == SWARM_NOBODY) return way->link.latency_ns;

@@ -69,7 +69,11 @@ static void effect_exit(swarm *w, uint32_t who, bool failed) {
     peer_look(n->peer, &n->view);
     if (failed && n->view.member != 0) sim_fail(w->core, "%s gives up", p->name);
     n->exited = true;
-    if (p->leader) w->leader_exit_ns = w->core->now;
+    if (p->leader) {
+        w->leader_exit_ns = w->core->now;
+        for (uint32_t i = 0; i < w->peers; i++)
+            if (w->peer[i].node != SWARM_NOBODY) node_of(w, i)->missed_end = !swarm_linked(w, who, i);
+    }
     else if (!w->leader_exit_ns) w->now.leaves++;
 }
 
