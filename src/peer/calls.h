@@ -114,6 +114,7 @@ void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void on_uncarried(peer *p, const message *msg);
 void parcel_joined(peer *p, const task *t, const job_result *r);
 void parcels_tick(peer *p);
+member_id parcel_anybody(peer *p, member_id to);  // for tests: who might carry something there
 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);
@@ -192,6 +193,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
 bool reduce_counts(const peer *p, const task *t);  // blocks of what is collected now, not of an older iteration or CLOSE
 void reduce_denied(peer *p, pull *q);
+void reduce_again(peer *p, pull *q);   // it was not carried here: it is asked for once more, straight
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);
@@ -230,7 +232,20 @@ pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t
 void pull_send(peer *p, pull *q);
 void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
+void pull_end(peer *p, pull *q);
 void pulls_link_lost(peer *p, member_id from);
+
+// ---- bypass.c: blocks of a reduction that somebody carries ---------------------------------------------------------
+// By which way blocks of that member come soonest, for a GET of now. False: enough are under way on all of them. `straight`: by no carrier.
+bool bypass_choose(peer *p, member_id from, bool straight, bypass_choice *out);
+void bypass_take(peer *p, pull *q, const bypass_choice *way);
+bool bypass_send(peer *p, const task *t, blob_id out);  // what was asked for; false: it is to go straight
+void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void bypass_announced(peer *p, const message *msg);  // DATA without its bytes
+void bypass_refused(peer *p, const message *msg);
+void bypass_link_lost(peer *p, pull *q, member_id to);
+bool bypass_goes_on(peer *p, pull *q);  // false: it needs no more of who asked
+void bypass_joined(peer *p, const task *t, const job_result *r);
 
 // ---- shadow.c: members that keep a stage's state and do none of its work ---------------------------------------------------
 void shadow_promote(peer *p, uint64_t index, member_id who);  // PROMOTE

@@ -19,12 +19,15 @@ enum {
     PEER_MAX_TASKS = 512,           // jobs that wait; more requests of others are denied
     PEER_KEPT_TASKS = 32,           // of these, kept for what is not bulk
     PEER_MAX_TRIED = 8,
-    PEER_MAX_PULLS = 24,            // GETs under way
+    PEER_MAX_PULLS = 96,            // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_ARRIVALS = 32,         // tensors on their way that somebody carries
     PEER_MOST_CARRIED = 32,         // tensors, as bytes that wait on its lines: a carrier takes no more
+    PEER_BYPASSES = 4,              // carriers by whom blocks of one member come at once
+    PEER_KNOWN_BYPASSES = 16,       // members whose blocks' ways are remembered
+    PEER_RESTING_CARRIERS = 16,     // who failed, or was no quicker, lately
     PEER_MAX_SHADOWS = 4,           // of one stage
     PEER_KEPT_FORMER = 64,
     PEER_KEPT_CHECKPOINTS = 4,      // the newest that the log names
@@ -264,7 +267,41 @@ typedef struct pull {
     uint64_t digest;
     uint64_t asked_ns, deadline_ns;
     uint32_t part;          // GET_PART: index of the contributor in the round's list
+    member_id by;           // who carries the answer, as parcel `serial`; 0: nobody
+    uint32_t serial;
+    bool announced, joining;  // its DATA has come, and said `hash`; the bytes are looked at
+    uint64_t hash;
+    blob_id piece;          // the bytes, so many
+    uint64_t bytes;
+    uint64_t patience_ns;   // it is waited for so long
 } pull;
+
+// By which ways a member's blocks may come to me. The first one is straight.
+typedef struct bypass_way {
+    member_id by;
+    uint64_t us;            // of a tensor; 0: not known
+    uint32_t percent;       // of what they may need, blocks needed lately; 0: none came
+    uint64_t came_ns;       // when the last ones did
+} bypass_way;
+
+typedef struct bypass_ways {
+    member_id from;         // 0: nobody
+    uint64_t until_ns;      // they are looked for again then
+    uint64_t fewer_ns;      // since when one of them rests, for all together were slow
+    uint32_t count;
+    bypass_way way[1 + PEER_BYPASSES];
+} bypass_ways;
+
+typedef struct bypass_rest {
+    member_id by;
+    uint64_t until_ns;      // it is not asked to carry before
+} bypass_rest;
+
+// One way, and when what is asked for now should be there.
+typedef struct bypass_choice {
+    member_id by;
+    uint64_t us;            // of tensors, as many as are under way on it already, and one
+} bypass_choice;
 
 // State that is not here yet: which names of blocks the host has, and which blocks it may have already.
 typedef struct fetching {
@@ -294,12 +331,14 @@ typedef enum segment_state { SEGMENT_MISSING, SEGMENT_PULLING, SEGMENT_WORKING, 
 typedef struct segment {
     uint8_t state;
     bool mine;              // I add it up
+    bool straight;          // somebody has failed to carry it
     uint32_t asked;         // whom to ask next when nobody announced it
     member_id holder;       // who announced it
     uint64_t arrived;       // parts, one bit each
     uint64_t asked_ns;
 } segment;
 
+_Static_assert((int)PEER_SEGMENT_BLOCKS <= (int)WIRE_MAX_CARRIED_BLOCKS, "a segment may be carried");
 _Static_assert((int)WIRE_MAX_STAGE_MEMBERS <= 64, "the parts of a segment are bits of one word");
 
 typedef struct aggregation {
@@ -319,6 +358,7 @@ typedef struct aggregation {
     uint64_t calm_wake_ns;  // ... but to wake then
     member_id asked_of;     // in this reduce_tick, of whom it was seen last whether he answers; 0: of nobody
     bool it_answers;
+    member_id full;        // ... and of whom as much as may be is under way
     bool candidates_known;  // in this reduce_tick
     uint32_t candidates;
     member_id candidate[WIRE_MAX_STAGE_MEMBERS];  // of the stage, who could be asked for a result
@@ -556,6 +596,11 @@ struct peer {
     uint64_t starved_ns;    // since when what I took over finds no slot, 0: nothing does
     aggregation aggregation;
     pull pulls[PEER_MAX_PULLS];
+    struct {
+        bypass_ways known[PEER_KNOWN_BYPASSES];
+        bypass_rest rest[PEER_RESTING_CARRIERS];
+        uint32_t next_known, next_rest;
+    } bypass;
 
     task running;
     uint64_t next_job;

@@ -13,7 +13,7 @@ enum { PATIENCE = 6, MOST_FAILURES = 2 };
 // ---- at the sender ------------------------------------------------------------------------------------------------
 
 // For tests: somebody, however quick my own line is.
-static member_id anybody(peer *p, member_id to) {
+member_id parcel_anybody(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->member_count);
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[(start + i) % p->member_count];
@@ -26,7 +26,7 @@ static member_id anybody(peer *p, member_id to) {
 static route_detour carrier_for(peer *p, const sending *s, member_id to, member_id planned) {
     route_detour d;
     if (s->failures == MOST_FAILURES) return (route_detour){0};
-    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = anybody(p, to)};
+    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = parcel_anybody(p, to)};
     return s->failed == 0 && route_carrier_planned(p, to, planned, &d) ? d : route_carrier(p, to, s->failed);
 }
 
@@ -78,7 +78,10 @@ static bool has_serial(const peer *p, const sending *s, uint64_t serial) {
     return s->serial == serial;
 }
 
-void on_uncarried(peer *p, const message *msg) { each_sending(p, has_serial, msg->u.uncarried.serial); }
+void on_uncarried(peer *p, const message *msg) {
+    each_sending(p, has_serial, msg->u.uncarried.serial);
+    bypass_refused(p, msg);
+}
 
 static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
 
@@ -95,7 +98,7 @@ static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) 
     bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
     peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
     if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
-        refuse(p, piece->origin, piece->serial);
+        refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);
         return;
     }
     p->carried_bytes += bytes;
@@ -149,8 +152,22 @@ static void join_if_whole(peer *p, arrival *a) {
     a->joining = true;
 }
 
+static void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry *piece = &msg->u.carry;
+    if (piece->to == p->me) {
+        bypass_piece(p, msg, blob, bytes);
+        return;
+    }
+    if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES) carry_on(p, msg, blob, bytes);
+    peer_release(p, &blob);
+}
+
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
+    if (piece->blocks > 0) {
+        on_carry_blocks(p, msg, blob, bytes);
+        return;
+    }
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
     bool fits = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count);
     arrival *a = alive && fits && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;

@@ -242,6 +242,22 @@ static bool answers(peer *p, member_id id) {
     return a->it_answers;
 }
 
+// All at once they would share the line and all be late; and who is asked for the first ranges would be the only one whose lines are used. NULL: enough
+// are under way.
+static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
+    aggregation *a = &p->aggregation;
+    bool straight = a->segment[g].straight;
+    bypass_choice way;
+    if (a->full == from) return NULL;
+    if (!bypass_choose(p, from, straight, &way)) {
+        if (!straight) a->full = from;
+        return NULL;
+    }
+    pull *q = pull_start(p, what, p->stage, from, segment_first(g), segment_count(p, g), version);
+    if (q != NULL) bypass_take(p, q, &way);
+    return q;
+}
+
 static void collect_parts(peer *p, uint32_t g) {
     aggregation *a = &p->aggregation;
     bool all = true;
@@ -255,7 +271,7 @@ static void collect_parts(peer *p, uint32_t g) {
             reduce_stir(p);
             continue;
         }
-        pull *q = pull_start(p, GET_PART, p->stage, part->member, segment_first(g), segment_count(p, g), p->iteration);
+        pull *q = pull_segment(p, GET_PART, part->member, g, p->iteration);
         if (q == NULL) return;
         reduce_stir(p);
         q->part = i;
@@ -327,7 +343,7 @@ static void fetch_result(peer *p, uint32_t index) {
         from = somebody(p, g);
     }
     if (from == 0) return;
-    pull *q = pull_start(p, GET_RESULT, p->stage, from, segment_first(index), segment_count(p, index), a->results);
+    pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
     if (q == NULL) return;
     reduce_stir(p);
     q->round = a->begin.round;
@@ -336,9 +352,18 @@ static void fetch_result(peer *p, uint32_t index) {
     pull_send(p, q);
 }
 
+void reduce_again(peer *p, pull *q) {
+    segment *g = &p->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
+    g->straight = true;
+    if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    pull_end(p, q);
+    reduce_stir(p);
+    peer_wake_at(p, p->now);
+}
+
 void reduce_denied(peer *p, pull *q) {
     pull was = *q;
-    q->used = false;
+    pull_end(p, q);
     reduce_stir(p);
     if (was.what == GET_STATE || was.what == GET_NAMES) {
         save_denied(p, &was);
@@ -370,7 +395,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
         return;
     }
     uint32_t part = q->part;
-    q->used = false;
+    pull_end(p, q);
     if (get->what == GET_PART) {
         if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING || (g->arrived >> part) & 1) {
             peer_release(p, &blob);
@@ -549,7 +574,7 @@ void reduce_tick(peer *p) {
     if (p->now >= a->calm_until_ns) {
         uint64_t deadline = p->deadline;
         p->deadline = a->calm_until_ns = UINT64_MAX;
-        a->asked_of = 0;
+        a->asked_of = a->full = 0;
         a->candidates_known = false;
         if (!reduce(p)) reduce_stir(p);
         a->calm_wake_ns = p->deadline;

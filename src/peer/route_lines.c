@@ -15,6 +15,7 @@ enum {
     HOPED = 66, HARDLY_LESS = 95, MOST_PERCENT = 180,
     LINES_BAND = 16,                          // a change of less than a part of so many is not told
     PIECE_BYTES = 512 << 10,                  // of a carried tensor, at least
+    SLOWEST_WAY = 3,                          // times the straight one's time: another one brings little
 };
 static const uint64_t quick_ns = 50000000, lost_ns = 20000000000, again_ns = 60000000000;
 static const uint64_t renew_ns = 300000000000, renew_each_ns = 16000000000;  // lines change: each is sounded again, less often among many
@@ -278,6 +279,52 @@ route_detour route_carrier(const peer *p, member_id to, member_id but) {
     d.us = shortest(p, p->me, to, true, but, &d.by);
     d.straight_us = way_in(route_lines_of(p, p->me), to) * (1 + route_on_line(p, to));
     return d;
+}
+
+// The least time that a tensor takes on any line from one, and on any line to me.
+static int64_t quickest_end(const peer *p, const message_lines *first) {
+    int64_t out = INT64_MAX, in = INT64_MAX;
+    for (uint32_t i = 0; i < first->count; i++) {
+        int64_t there = first->line[i].way, on = way_in(route_lines_of(p, first->line[i].member), p->me);
+        if (there != 0 && there < out) out = there;
+        if (on != 0 && on < in) in = on;
+    }
+    return out > in ? out : in;
+}
+
+// One behind the other, so that each line is busy all the time. A way that is no wider than the straight line may share what is narrow with it; so it is
+// gone only as far as all together carry no more than one line out of there and one line to me are known to.
+uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_detour *way, uint32_t most) {
+    const message_lines *first = small_enough(p) ? route_lines_of(p, from) : NULL;
+    route_detour found[ROUTE_MAX_WAYS];
+    uint32_t count = 0, kept = 0;
+    int64_t straight = *straight_us = way_in(first, p->me);
+    for (uint32_t i = 0; straight > 0 && i < first->count; i++) {
+        member_id by = first->line[i].member;
+        int64_t there = first->line[i].way, on = there == 0 || by == p->me ? 0 : way_in(route_lines_of(p, by), p->me), time = there > on ? there : on;
+        const member *m = on == 0 || time > SLOWEST_WAY * straight ? NULL : member_find(p, by);
+        if (m == NULL || member_is_shadow(m) || !member_answers(p, by)) continue;
+        uint32_t at = count < ROUTE_MAX_WAYS ? count++ : ROUTE_MAX_WAYS;
+        while (at > 0 && found[at - 1].us > time) {
+            if (at < ROUTE_MAX_WAYS) found[at] = found[at - 1];
+            at--;
+        }
+        if (at < ROUTE_MAX_WAYS) found[at] = (route_detour){by, time, straight};
+    }
+    if (count == 0) return 0;
+    double seen = 1 / (double)quickest_end(p, first), used = 1 / (double)straight;
+    for (uint32_t i = 0; i < count && kept < most; i++) {
+        double rate = 1 / (double)found[i].us;
+        if (!detour_pays(found[i].us, straight, true) && used + rate > seen) continue;
+        used += rate;
+        way[kept++] = found[i];
+    }
+    return kept;
+}
+
+uint64_t route_round_trip(const peer *p, member_id to) {
+    const route_line *l = line_find(p, to);
+    return l == NULL ? 0 : (uint64_t)l->round_trip_ns;
 }
 
 bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d) {

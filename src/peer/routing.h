@@ -16,6 +16,7 @@ enum {
     ROUTE_MAX_LINKS = 2 * WIRE_MAX_STAGE_MEMBERS,  // a data peer has all of both its stages
     ROUTE_MAX_KNOWN = 3 * WIRE_MAX_STAGE_MEMBERS,  // among whom a view chooses, and those of the own stage
     ROUTE_MAX_UNITS = 512,          // entries of router_units that are looked at
+    ROUTE_MAX_WAYS = 16,            // between two members, that are looked at
     ROUTE_MAX_FLOWS = 32,           // told to the user
 };
 
@@ -148,6 +149,10 @@ int64_t route_on_line(const peer *p, member_id to);  // tensors of mine that are
 route_detour route_carrier(const peer *p, member_id to, member_id but);
 // The same as was planned: by way of `by`, or straight if that is `to`. False: it cannot be.
 bool route_carrier_planned(const peer *p, member_id to, member_id by, route_detour *d);
+// What a tensor takes straight from that member to me, in microseconds (0: not known), and who, at most so many, might carry others at the same time: the
+// quickest first.
+uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, route_detour *way, uint32_t most);
+uint64_t route_round_trip(const peer *p, member_id to);  // 0: not known
 int64_t route_best_hop(const peer *p, const route_link *l);  // its cost by the best ways
 uint16_t route_pieces(const peer *p);  // of a carried tensor
 void on_sound(peer *p, const message *msg);

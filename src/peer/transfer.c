@@ -4,7 +4,7 @@
 #include <string.h>
 
 // Of a smaller tensor the time to its ACCEPT is the line's delay rather than its rate.
-enum { TELLING_BYTES = 256 << 10, PULLS_OF_ONE = 4 };
+enum { TELLING_BYTES = 256 << 10 };
 static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 
 // ---- serving ------------------------------------------------------------------------------------------------------
@@ -139,27 +139,20 @@ void serve_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         return;
     }
+    bool carried = bypass_send(p, t, out);
     message_data *data = &peer_compose(p, MESSAGE_DATA)->u.data;
     data->get = t->get;
+    if (!carried) data->get.by = data->get.serial = 0;
     data->get.version = t->work.kind == JOB_STATE_GET ? r->version : t->work.version;  // it may have moved on meanwhile
     data->hash = r->hash64;
-    peer_send(p, t->contact, out);
+    peer_send(p, t->contact, carried ? 0 : out);
     peer_release(p, &out);
 }
 
 // ---- asking -------------------------------------------------------------------------------------------------------
 
-// Of a reduction. All at once they would share the line and all be late; and who is asked for the first ranges would be the only
-// one whose line is used.
-static bool has_enough_to_send(const peer *p, uint8_t what, member_id from) {
-    uint32_t open = 0;
-    if (what != GET_PART && what != GET_RESULT) return false;
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) open += p->pulls[i].used && p->pulls[i].from == from && (p->pulls[i].what == GET_PART || p->pulls[i].what == GET_RESULT);
-    return open >= PULLS_OF_ONE;
-}
-
 pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version) {
-    if (!shadow_may_pull(p) || has_enough_to_send(p, what, from)) return NULL;
+    if (!shadow_may_pull(p)) return NULL;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (q->used) continue;
@@ -183,17 +176,25 @@ void pull_send(peer *p, pull *q) {
     get->first = q->first;
     get->count = q->count;
     get->digest = q->digest;
+    get->by = q->by;
+    get->serial = q->serial;
     const member *m = member_find(p, q->from);
     const timing_link none = {0};
     q->asked_ns = p->now;
     q->deadline_ns = p->now + timing_get_limit(m == NULL || m->contact == NO_CONTACT ? &none : &p->contacts[m->contact].timing);
+    if (q->by != 0) q->deadline_ns = p->now + q->patience_ns;
     if (!peer_send_member(p, q->from, 0)) q->deadline_ns = p->now + TIMING_REPEAT_NS / 10;
     peer_wake_at(p, q->deadline_ns);
 }
 
 void pulls_drop(peer *p, uint8_t what) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].what == what) p->pulls[i].used = false;
+        if (p->pulls[i].what == what) pull_end(p, &p->pulls[i]);
+}
+
+void pull_end(peer *p, pull *q) {
+    peer_release(p, &q->piece);
+    q->used = false;
 }
 
 static bool waits_for_the_dead(const peer *p, const pull *q) { return peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD) && q->what == GET_STATE; }
@@ -202,7 +203,8 @@ static bool waits_for_the_dead(const peer *p, const pull *q) { return peer_break
 void pulls_link_lost(peer *p, member_id from) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
-        if (!q->used || q->from != from || waits_for_the_dead(p, q)) continue;
+        if (q->used && q->by != 0) bypass_link_lost(p, q, from);
+        if (!q->used || q->by != 0 || q->from != from || waits_for_the_dead(p, q)) continue;
         q->asked_ns = q->deadline_ns = p->now;
         peer_wake_at(p, p->now);
     }
@@ -221,7 +223,7 @@ static void pull_timed(peer *p, const message *msg) {
     const member *m = member_find(p, msg->sender);
     for (uint32_t i = 0; i < PEER_MAX_PULLS && m != NULL && m->contact != NO_CONTACT; i++) {
         const pull *q = &p->pulls[i];
-        bool mine = q->used && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
+        bool mine = q->used && q->by == 0 && q->what == get->what && q->from == msg->sender && q->stage == get->stage && q->first == get->first;
         if (!mine) continue;
         timing_got(&p->contacts[m->contact].timing, p->now - q->asked_ns);
         shadow_pulled(p, p->now - q->asked_ns);
@@ -232,6 +234,7 @@ void pulls_tick(peer *p) {
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];
         if (!q->used || waits_for_the_dead(p, q)) continue;
+        if (q->by != 0 && !bypass_goes_on(p, q)) continue;
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
         if (q->deadline_ns <= p->now || !member_answers(p, q->from)) reduce_denied(p, q);
         else peer_wake_at(p, q->deadline_ns);
@@ -320,6 +323,7 @@ void transfer_check_ready(peer *p) {
 void on_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     if (!member_live(p, msg->sender) || blob == 0 || p->me == 0) {
+        if (blob == 0 && p->me != 0) bypass_announced(p, msg);
         peer_release(p, &blob);
         return;
     }

@@ -193,7 +193,7 @@ void work_done(peer *p, const job_result *r) {
     case JOB_STATE_PUT: case JOB_NAMES_PUT: case JOB_STATE_KEEP: fetch_job_done(p, &t, r); break;
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
     case JOB_DECIDE: leader_decided(p, &t, r); break;
-    case JOB_JOIN: parcel_joined(p, &t, r); break;
+    case JOB_JOIN: (t.get.count > 0 ? bypass_joined : parcel_joined)(p, &t, r); break;
     case JOB_SAVE_NAMES: case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
     case JOB_SAVE_FIND: rollback_found(p, &t, r); break;
     default: break;

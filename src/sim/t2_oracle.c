@@ -211,7 +211,22 @@ braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid
     return err;
 }
 
-// Each member adds up an equal share of its stage: first sums go to it, then its results to the others.
+// Bits a second from one to the other by all ways at once: straight, and by way of each who is there.
+static uint64_t all_ways_bps(const search *q, const scenario *s, uint32_t from, uint32_t to) {
+    scenario_link straight, there, on;
+    scenario_link_of(s, from, to, &straight);
+    uint64_t bps = straight.bps;
+    for (uint32_t by = 0; by < T2_PEERS; by++) {
+        if (by == from || by == to || q->peer[by].forward_ns == 0) continue;
+        scenario_link_of(s, from, by, &there);
+        scenario_link_of(s, by, to, &on);
+        bps += there.bps < on.bps ? there.bps : on.bps;
+    }
+    return bps;
+}
+
+// Each member adds up an equal share of its stage: first sums go to it, then its results to the others; between any two by all ways at once, as if nobody
+// else used their lines.
 static int64_t exchange_ns(const search *q, const scenario *s) {
     int64_t longest = 0;
     for (uint32_t stage = 0; stage < T2_STAGES; stage++) {
@@ -219,9 +234,10 @@ static int64_t exchange_ns(const search *q, const scenario *s) {
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t k = 0; k < n; k++) {
                 scenario_link link;
+                uint32_t from = q->member[stage][i], to = q->member[stage][k];
                 if (i == k) continue;
-                scenario_link_of(s, q->member[stage][i], q->member[stage][k], &link);
-                int64_t once = (int64_t)link.latency_ns + send_ns(s->stage[stage].parameters * SUM_BYTES / n, link.bps);
+                scenario_link_of(s, from, to, &link);
+                int64_t once = (int64_t)link.latency_ns + send_ns(s->stage[stage].parameters * SUM_BYTES / n, all_ways_bps(q, s, from, to));
                 longest = 2 * once > longest ? 2 * once : longest;
             }
     }

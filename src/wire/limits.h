@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 10,
+    WIRE_VERSION = 11,
     WIRE_MAX_STAGES = 64,
     WIRE_MAX_MICROBATCHES = 1024,            // planned in one iteration
     WIRE_SET_WORDS = WIRE_MAX_MICROBATCHES / 64,
@@ -23,6 +23,8 @@ enum {
     WIRE_MAX_LINES = 64,                     // in one LINES
     WIRE_MAX_SOUND_BYTES = 16 * 1024,        // of zeros in one SOUND
     WIRE_MAX_PIECES = 16,                    // of a tensor that somebody carries
+    WIRE_MAX_CARRIED_BLOCKS = 8,             // of a reduction, in one CARRY
+    WIRE_CARRIED_BLOCK_BYTES = 9 << 16,      // of each of them at most: 2^16 elements of 8 bytes, and their widths
     WIRE_MAX_AHEAD = 16,                     // members that a FORWARD names for its way on
     WIRE_MAX_CONTROL_BYTES = 64 * 1024,      // one encoded message without its payload
     WIRE_MAX_PAYLOAD_BYTES = 1 << 30,        // one tensor

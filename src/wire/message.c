@@ -190,6 +190,10 @@ static void code_get(codec *c, message_get *get) {
     codec_u64(c, &get->version);
     codec_range(c, &get->first, &get->count);
     codec_u64(c, &get->digest);
+    codec_u64(c, &get->by);
+    codec_u32(c, &get->serial);
+    bool sums = get->what == GET_PART || get->what == GET_RESULT;
+    codec_require(c, get->by == 0 ? get->serial == 0 : sums && get->count <= WIRE_MAX_CARRIED_BLOCKS);
 }
 
 static void code_data(codec *c, message_data *data) {
@@ -344,6 +348,11 @@ static void code_carry(codec *c, message_carry *carry) {
     codec_u16(c, &carry->index);
     codec_u16_below(c, &carry->count, WIRE_MAX_PIECES + 1);
     codec_require(c, carry->index < carry->count);
+    codec_u8_below(c, &carry->what, GET_KINDS);
+    codec_u16_below(c, &carry->stage, WIRE_MAX_STAGES);
+    codec_u16_below(c, &carry->blocks, WIRE_MAX_CARRIED_BLOCKS + 1);
+    bool blocks = carry->blocks > 0, sums = carry->what == GET_PART || carry->what == GET_RESULT;
+    codec_require(c, blocks ? sums && carry->count == 1 : carry->what == 0 && carry->stage == 0);
 }
 
 static void code_uncarried(codec *c, message_uncarried *uncarried) { codec_u32(c, &uncarried->serial); }
@@ -388,7 +397,8 @@ bool message_has_payload(const message *msg) {
     switch (msg->kind) {
     case MESSAGE_FORWARD: return msg->u.forward.parcel.pieces == 0;
     case MESSAGE_BACKWARD: return msg->u.backward.parcel.pieces == 0;
-    default: return msg->kind == MESSAGE_DATA || msg->kind == MESSAGE_CARRY;
+    case MESSAGE_DATA: return msg->u.data.get.by == 0;
+    default: return msg->kind == MESSAGE_CARRY;
     }
 }
 

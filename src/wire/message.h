@@ -250,9 +250,11 @@ typedef struct message_get {
     uint64_t version;      // the iteration for parts and results
     uint32_t first, count;
     uint64_t digest;       // of the part's set; of a result, the log index of the CLOSE that it is the sum of
+    member_id by;          // who may carry the answer, a part or a result; 0: nobody
+    uint32_t serial;       // ... as this parcel; names it among those of the asker
 } message_get;
 
-// The answer, with the bytes as payload.
+// The answer, with the bytes as payload; or, `get.by` not 0, with their hash alone, while the bytes come by way of that one.
 typedef struct message_data {
     message_get get;
     uint64_t hash;
@@ -497,14 +499,17 @@ typedef struct message_sounded {
     uint64_t ns;
 } message_sounded;
 
-// Payload: piece `index` of a tensor that goes from `origin` to `to`, who knows it by FORWARD or BACKWARD.
+// Payload: piece `index` of a tensor that goes from `origin` to `to`, who knows it by FORWARD or BACKWARD; or all blocks of a reduction that
+// `to` asked for by GET.
 typedef struct message_carry {
     member_id origin, to;
     uint32_t serial;
-    uint16_t index, count;  // index < count
+    uint16_t index, count;  // index < count; one piece, if it is blocks
+    uint8_t what;           // get_what, if it is blocks
+    uint16_t stage, blocks; // of that stage so many; 0: a tensor
 } message_carry;
 
-// To the origin: the parcel was not carried, or not whole. It is to be sent without help.
+// To the origin, of blocks to who asked for them: the parcel was not carried, or not whole. It is to be sent without help.
 typedef struct message_uncarried {
     uint32_t serial;
 } message_uncarried;
@@ -676,7 +681,7 @@ bool log_entry_decode(const uint8_t *bytes, size_t count, log_entry *entry);
 
 // Bytes of a kind's body in `u`; 0: there is no such kind.
 size_t message_body_bytes(uint8_t kind);
-// DATA and CARRY have a payload, and FORWARD and BACKWARD unless somebody carries it.
+// CARRY has a payload, and DATA, FORWARD and BACKWARD unless somebody carries it.
 bool message_has_payload(const message *msg);
 
 #endif

@@ -87,6 +87,15 @@ static void answer_backward(const answers *a, member_id by) {
     if (b->subject.stage < STAGES - 1) answer(a, b->owner, &commit);
 }
 
+// What somebody carries comes by way of him.
+static void answer_get(const answers *a, member_id by) {
+    const message_get *get = &a->sent->u.get;
+    message data = {.kind = MESSAGE_DATA, .u.data = {.get = *get, .hash = 8}};
+    message piece = {.kind = MESSAGE_CARRY, .u.carry = {.origin = by, .to = a->sent->sender, .serial = get->serial, .count = 1, .what = get->what, .stage = get->stage, .blocks = (uint16_t)get->count}};
+    answer(a, by, &data);
+    if (get->by != 0) answer(a, get->by, &piece);
+}
+
 static void answer_reduction(const answers *a, member_id by) {
     const message_begin *b = &a->sent->u.begin;
     message result = {.kind = MESSAGE_RESULT,
@@ -157,7 +166,7 @@ static void answer_sent(const answers *a) {
         reply = (message){.kind = MESSAGE_COUNTED,
                           .u.counted = {.subject = sent->u.commit.subject, .rev = sent->u.commit.rev}};
         break;
-    case MESSAGE_GET: reply = (message){.kind = MESSAGE_DATA, .u.data = {.get = sent->u.get, .hash = 8}}; break;
+    case MESSAGE_GET: answer_get(a, by); return;
     case MESSAGE_SURVEY:  // a member that holds all, and was told to count half
         reply.kind = MESSAGE_HOLDINGS;
         memset(&reply.u.holdings, 0xff, sizeof reply.u.holdings);

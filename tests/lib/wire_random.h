@@ -276,8 +276,12 @@ static inline void random_carry(wire_random *w, message_carry *b) {
     b->origin = random_u64(w);
     b->to = random_u64(w);
     b->serial = random_u32(w);
-    b->count = (uint16_t)(1 + rng_below(w->r, WIRE_MAX_PIECES));
+    b->blocks = random_bool(w) ? 0 : (uint16_t)(1 + rng_below(w->r, WIRE_MAX_CARRIED_BLOCKS));
+    b->count = b->blocks > 0 ? 1 : (uint16_t)(1 + rng_below(w->r, WIRE_MAX_PIECES));
     b->index = (uint16_t)rng_below(w->r, b->count);
+    if (b->blocks == 0) return;
+    b->what = random_bool(w) ? GET_PART : GET_RESULT;
+    b->stage = random_stage(w);
 }
 
 static inline void random_uncarried(wire_random *w, message_uncarried *b) { b->serial = random_u32(w); }
@@ -390,6 +394,12 @@ static inline void random_get(wire_random *w, message_get *b) {
     b->version = random_u64(w);
     random_range(w, &b->first, &b->count);
     b->digest = random_u64(w);
+    bool sums = b->what == GET_PART || b->what == GET_RESULT;
+    if (!sums || (!w->full && random_bool(w))) return;
+    b->count = (uint32_t)rng_below(w->r, WIRE_MAX_CARRIED_BLOCKS + 1);
+    if (b->first > UINT32_MAX - b->count) b->first = UINT32_MAX - b->count;
+    b->by = random_u64(w);
+    b->serial = b->by == 0 ? 0 : random_u32(w);
 }
 
 static inline void random_data(wire_random *w, message_data *b) {

@@ -11,7 +11,8 @@
 
 typedef struct outcome {
     uint64_t hash;
-    double share;   // of the oracle's time in the time of all iterations but the first
+    double share;   // of the oracle's time until CLOSE in the time of all iterations but the first
+    double exchange;  // from CLOSE to FINAL, over what the oracle's exchange takes, likewise
     double longest_s;  // of all iterations
     double double_work;  // compute that was done twice though nobody had died with it, of what is needed
     double fewer_s;  // that the oracle needs more without those that died
@@ -61,7 +62,7 @@ static outcome run(const t2_case *c, t2_system system) {
     braid_error error = {0};
     sim_swarm_options how = {.check = SIM_CHECK_LIVENESS};
     outcome out = {0};
-    double oracle_s = 0, seconds = 0, computed = 0;
+    double oracle_s = 0, seconds = 0, exchange_s = 0, sums_s = 0, computed = 0;
     if (t2_run(c, system, &how, &r, &error) != BRAID_OK) fail_msg("%s", error.text);
     if (r.report.failed) fail_msg("%s", r.report.text);
     assert_int_equal(r.report.iterations, c->iterations);
@@ -75,10 +76,14 @@ static outcome run(const t2_case *c, t2_system system) {
         out.fewer_s += (double)r.account[i].fewer_ns / 1e9;
         out.counted_s += (double)it->lost_counted_ns / 1e9;
         out.held_s += (double)it->lost_held_ns / 1e9;
-        oracle_s += i > 0 ? (double)oracle_ns / 1e9 : 0;
         double lasted_s = (double)(it->end_ns - it->start_ns) / 1e9;
         if (lasted_s > out.longest_s) out.longest_s = lasted_s;
-        seconds += i > 0 ? lasted_s : 0;
+        if (i > 0) {
+            oracle_s += (double)r.account[i].oracle.ways_ns / 1e9;
+            seconds += (double)(it->close_ns - it->start_ns) / 1e9;
+            exchange_s += (double)r.account[i].oracle.exchange_ns / 1e9;
+            sums_s += (double)(it->end_ns - it->close_ns) / 1e9;
+        }
         computed += (double)(it->useful_ns + it->wasted_ns) - (double)t2_lost_ns(it);
         // in the first one lines are not known yet, and relays help that came after it had begun
         // the oracle's exchange begins when all is computed, a swarm's a little before
@@ -88,6 +93,7 @@ static outcome run(const t2_case *c, t2_system system) {
     }
     out.hash = r.report.hash;
     out.share = oracle_s / seconds;
+    out.exchange = sums_s / exchange_s;
     out.double_work = computed / ((double)r.needed_ns * c->iterations) - 1;
     t2_result_close(&r);
     return out;
@@ -105,8 +111,9 @@ static void test_a_quiet_swarm_repairs_nothing(void **state) {
     (void)state;
     t2_case c = {.iterations = 3, .seed = 1};
     outcome o = run(&c, T2_BRAID);
-    print_message("%.3f of the oracle\n", o.share);
-    assert_true(o.share > 0.92);  // it is 0.937: data peers plan the ways, and whose lines carry what; 0.905 if each sender chooses a carrier
+    print_message("%.3f of the oracle, sums %.1f times its time\n", o.share, o.exchange);
+    assert_true(o.share > 0.92);  // it is 0.937 of the time until CLOSE: data peers plan the ways, and whose lines carry what; 0.905 of all if each sender chooses a carrier
+    assert_true(o.exchange < 4);  // it is 3.1; 12 if sums go straight only
     assert_int_equal(o.repairs, 0);
     assert_true(o.double_work < 0.001);
 }
@@ -117,16 +124,16 @@ static void test_no_slot_stays_empty(void **state) {
     (void)state;
     t2_case c = {.iterations = 2, .heterogeneous = true, .seed = 1};
     outcome o = run(&c, T2_BRAID);
-    print_message("%.3f of the oracle\n", o.share);
+    print_message("%.3f of the oracle, sums %.1f times its time\n", o.share, o.exchange);
     assert_true(o.share > 0.93);
     assert_int_equal(o.repairs, 0);
 }
 
-// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies: when that was mended this took 262 s, and 289 s
-// with it (in an earlier state of the routing it was 2,200 s). It is 266 s now.
+// Repairs ordered what was on a slow line once more, again and again, until the line was full of copies. It is 225 s; where a gradient that is on its way is
+// ordered again the fifth iteration never ends.
 static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
     (void)state;
-    t2_case c = {.iterations = 6, .churn = 20, .seed = 4};
+    t2_case c = {.iterations = 6, .churn = 20, .seed = 1};
     outcome o = run(&c, T2_BRAID);
     print_message("the longest iteration: %.0f s\n", o.longest_s);
     assert_true(o.longest_s < 275);
@@ -136,7 +143,7 @@ static void test_nothing_is_sent_twice_that_is_on_its_way(void **state) {
 // The relay dies after CLOSE, when it has handed its sum on: nothing is lost, and nothing computed again.
 static void test_who_has_handed_on_its_sum_loses_nothing(void **state) {
     (void)state;
-    t2_case c = {.iterations = 1, .churn = 20, .seed = 7};
+    t2_case c = {.iterations = 1, .churn = 20, .seed = 37};
     outcome o = run(&c, T2_BRAID);
     assert_int_equal(o.dead_after_close, 1);
     assert_true(o.counted_s == 0 && o.held_s == 0);

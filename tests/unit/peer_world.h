@@ -38,6 +38,8 @@ typedef struct world {
     message get[MOST_GETS];
     bool carries_nothing;
     uint32_t refused;  // whom it has sent UNCARRIED last
+    uint32_t sent_to[MESSAGE_KINDS];  // whom each kind last
+    bool with_blob[MESSAGE_KINDS];    // ... and whether with a tensor
     uint64_t waiting_bytes;  // in the host
     uint32_t evicted;  // DENYs that say so
     uint32_t sent[MESSAGE_KINDS], told[TELL_KINDS];
@@ -105,6 +107,8 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;
         if (out.kind != EFFECT_SEND) continue;
         w->sent[out.message_kind]++;
+        w->sent_to[out.message_kind] = out.id.bytes[0];
+        w->with_blob[out.message_kind] = out.blob != 0;
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->said));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
         if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 10);
+    assert_int_equal(WIRE_VERSION, 11);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
@@ -197,10 +197,24 @@ static void test_lines_and_sounds(void **state) {
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "22" HEADER_HEX "05000000 06000000 0700000000000000");
     m = header(MESSAGE_CARRY);
     m.u.carry = (message_carry){.origin = 5, .to = 6, .serial = 7, .index = 1, .count = 8};
-    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0100 0800");
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0100 0800 00 0000 0000");
+    m.u.carry = (message_carry){.origin = 5, .to = 6, .serial = 7, .count = 1, .what = GET_RESULT, .stage = 2, .blocks = 8};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes), "23" HEADER_HEX "0500000000000000 0600000000000000 07000000 0000 0100 01 0200 0800");
     m = header(MESSAGE_UNCARRIED);
     m.u.uncarried.serial = 7;
     assert_bytes(message_encode(&m, bytes, sizeof bytes), "24" HEADER_HEX "07000000");
+}
+
+static void test_get_and_data(void **state) {
+    (void)state;
+    message m = header(MESSAGE_GET);
+    m.u.get = (message_get){.what = GET_RESULT, .stage = 2, .term = 3, .round = 4, .version = 5, .first = 8, .count = 6, .digest = 7, .by = 0x0b, .serial = 0x0c};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "14" HEADER_HEX "01 0200 0300000000000000 0400000000000000 0500000000000000 08000000 06000000 0700000000000000 0b00000000000000 0c000000");
+    m = header(MESSAGE_DATA);
+    m.u.data = (message_data){.get = {.what = GET_STATE, .stage = 2, .count = 100}, .hash = 9};
+    assert_bytes(message_encode(&m, bytes, sizeof bytes),
+                 "15" HEADER_HEX "02 0200 0000000000000000 0000000000000000 0000000000000000 00000000 64000000 0000000000000000 0000000000000000 00000000 0900000000000000");
 }
 
 static void test_final_in_the_log_file(void **state) {
@@ -229,10 +243,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0a00 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0b00 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0a00 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0b00 03 0200 6e6f");
 }
 
 int main(void) {
@@ -247,7 +261,7 @@ int main(void) {
         cmocka_unit_test(test_log_of_a_member),
         cmocka_unit_test(test_log_of_a_shadow_and_its_promotion), cmocka_unit_test(test_append_of_voters), cmocka_unit_test(test_route),
         cmocka_unit_test(test_view), cmocka_unit_test(test_survey_and_holdings),
-        cmocka_unit_test(test_lines_and_sounds),
+        cmocka_unit_test(test_lines_and_sounds), cmocka_unit_test(test_get_and_data),
         cmocka_unit_test(test_final_in_the_log_file),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_handshake),

@@ -160,6 +160,20 @@ static void test_limits_hold_when_encoding(void **state) {
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_GET, .u.get = {.first = 2, .count = UINT32_MAX - 1}};
     assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .count = 1, .by = 2, .serial = 3}};  // only a reduction's blocks are carried
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .count = WIRE_MAX_CARRIED_BLOCKS + 1, .by = 2, .serial = 3}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_GET, .u.get = {.what = GET_RESULT, .count = 1, .serial = 3}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_PART, .blocks = WIRE_MAX_CARRIED_BLOCKS + 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 2, .what = GET_PART, .blocks = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .what = GET_NAMES, .blocks = 1}};
+    assert_not_encoded(&m);
+    m = (message){.kind = MESSAGE_CARRY, .u.carry = {.count = 1, .stage = 1}};
+    assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_DENY, .u.deny.reason = DENY_REASONS};
     assert_not_encoded(&m);
     m = (message){.kind = MESSAGE_LOG, .u.log.entry.kind = LOG_NONE};
@@ -435,6 +449,7 @@ static void test_names(void **state) {
     message carried = {.kind = MESSAGE_BACKWARD};
     carried.u.backward.parcel.pieces = 2;
     assert_false(message_has_payload(&carried));
+    assert_false(message_has_payload(&(message){.kind = MESSAGE_DATA, .u.data.get.by = 1}));
 }
 
 // Every message fits in one frame at its fullest.

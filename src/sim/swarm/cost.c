@@ -64,16 +64,18 @@ uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work) {
     case JOB_LOSS: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_LOSS);
     case JOB_BACKWARD: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_BACKWARD);
     case JOB_WEIGHT: return JOB_OVERHEAD_NS + scenario_cost_ns(w->s, index, work->stage, WORK_WEIGHT);
-    case JOB_JOIN: return JOB_OVERHEAD_NS + w->s->activation_bytes / JOIN_BYTES_PER_NS;
+    case JOB_JOIN: return JOB_OVERHEAD_NS + (work->count > 0 ? elements_of(w, work->stage, work->count) * RESULT_BYTES : w->s->activation_bytes) / JOIN_BYTES_PER_NS;
     default: return JOB_OVERHEAD_NS + update_ns(w, who, work);
     }
 }
 
+bool swarm_carries_blocks(const message *msg) { return msg->kind == MESSAGE_CARRY && msg->u.carry.blocks > 0; }
+
 uint64_t swarm_payload_bytes(const swarm *w, const message *msg) {
     const message_carry *piece = &msg->u.carry;
-    if (msg->kind == MESSAGE_CARRY) return message_piece_bytes(w->s->activation_bytes, piece->index, piece->count);
-    if (msg->kind != MESSAGE_DATA) return w->s->activation_bytes;
-    const message_get *get = &msg->u.data.get;
+    bool blocks = msg->kind == MESSAGE_DATA || swarm_carries_blocks(msg);
+    if (!blocks) return msg->kind == MESSAGE_CARRY ? message_piece_bytes(w->s->activation_bytes, piece->index, piece->count) : w->s->activation_bytes;
+    const message_get carried = {.what = piece->what, .stage = piece->stage, .count = piece->blocks}, *get = msg->kind == MESSAGE_DATA ? &msg->u.data.get : &carried;
     if (get->stage >= w->s->stages) return 0;
     uint64_t elements = elements_of(w, get->stage, get->count);
     switch (get->what) {

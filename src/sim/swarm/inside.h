@@ -224,6 +224,7 @@ void swarm_machine_item(swarm *w, const swarm_item *item);
 
 // --- cost.c
 uint64_t swarm_job_ns(const swarm *w, uint32_t who, const job *work);
+bool swarm_carries_blocks(const message *msg);
 uint64_t swarm_payload_bytes(const swarm *w, const message *msg);
 uint32_t swarm_stage_blocks(const scenario *s, uint16_t index);
 // A rough time for one microbatch through all stages and back, alone.

@@ -110,8 +110,8 @@ void swarm_send(swarm *w, uint32_t from, const effect *e) {
     bool piece = e->blob_bytes > 0;
     item->payload = piece ? sim_buffer_part(payload, e->blob_offset, e->blob_bytes, w->core->run.activation_bytes) : sim_buffer_hold(payload);
     uint64_t bytes = swarm_payload_bytes(w, &w->core->sent);
-    item->tensor = w->core->sent.kind != MESSAGE_DATA;
-    item->payload_bytes = item->tensor ? bytes : item->payload->bytes;
+    item->tensor = w->core->sent.kind != MESSAGE_DATA && !swarm_carries_blocks(&w->core->sent);
+    item->payload_bytes = w->core->sent.kind != MESSAGE_DATA ? bytes : item->payload->bytes;
     item->wire_bytes += bytes;
     swarm_flow_add(w, way, item);
 }
