@@ -1,5 +1,5 @@
 // braid: one peer's step. The counters are in braid_ledger.c, the labels in braid_label.c, the tokens in braid_token.c, the
-// words to neighbours in braid_speak.c; with several data peers prices in braid_price.c, their labels in braid_share.c.
+// words to neighbours in braid_speak.c; of several data peers are braid_mode.c, braid_map.c and braid_draft.c.
 #include "flow/braid.h"
 
 #include "base/err.h"
@@ -27,18 +27,23 @@ static void give_room(braid_label *label, uint32_t limit, int64_t **at, router_h
 static void lay_out(router *r, const router_config *config, arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
     uint32_t limit = label_limit_of(config);
+    bool shares = braid_shares(config);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
     braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
     int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
     router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
+    braid_map *map = shares ? arena_take(a, sizeof *map) : NULL;
+    uint32_t *way_word = shares ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
+    void *planned = shares && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
     if (r == NULL) return;
     braid *b = self_of(r);
+    b->map = map;
+    b->way_word = way_word;
+    if (planned != NULL) b->ways = ways_init(planned, config->objective);
     b->up = up;
     b->down = down;
     b->commodity = commodity;
-    b->label_room = limit;
-    b->shared_limit = limit < BRAID_SHARED_PATH ? limit : BRAID_SHARED_PATH;
     b->label_limit = limit;
     for (size_t i = 0; i < links; i++) {
         give_room(&down[i].label, limit, &at, &half);
@@ -50,12 +55,12 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     }
 }
 
-// For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and another label or that
-// units go back) and three to a next one (cancelled, pushed or a bid, watched or labelled); a quarter of the queue may wait already
-// (router_receive). A death ends every visit, in two words; what tokens hold may be said twice, and each data peer's
-// units are booked and looked after once more. A new era is said to everybody, and one that restores a flow all counts.
+// For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and that units go back) and three to
+// a next one (cancelled, pushed or a bid, labelled); a quarter of the queue may wait already (router_receive). A death ends every visit,
+// in two words, and what tokens hold may be said twice. With several data peers a new era is said to everybody, and one that restores a
+// flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer.
 static uint32_t queue_max(const router_config *c) {
-    uint32_t eras = braid_shares(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0;
+    uint32_t eras = braid_shares(c) ? (2 + commodities_of(c) + BRAID_MAP_AT_ONCE) * c->max_neighbours + WAYS_MAX_UNITS : 0;
     return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras;
 }
 
@@ -77,8 +82,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
     *d = (braid_down){.distance = BRAID_NOWHERE,
                       .news_since = BRAID_NEVER_SINCE,
                       .virtual_time = head == INT64_MAX ? 0 : head,
-                      .label = emptied(d->label),
-                      .stay = emptied(d->stay)};
+                      .label = emptied(d->label)};
 }
 
 static void braid_init(router *r) {
@@ -91,9 +95,11 @@ static void braid_init(router *r) {
     b->placed_since = b->placed_at = b->repaired_since = b->repaired_at = BRAID_NEVER_SINCE;
     b->rests_since = r->now;
     b->tries = BRAID_TRIES;
+    b->planned_at = b->in_force = -1;
+    if (b->map != NULL) b->map->tell_at = ROUTER_NEVER;
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
-        c->stuck_since = c->deficit_since = c->shift_at = BRAID_NEVER_SINCE;
+        c->stuck_since = c->deficit_since = BRAID_NEVER_SINCE;
     }
 }
 
@@ -103,8 +109,8 @@ static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.co
 static void link_up(router *r, router_side side, uint32_t slot) {
     builds(self_of(r));
     self_of(r)->settlings = 0;
-    braid_unsettle_price(self_of(r));
     braid_mode_link_up(self_of(r), side, slot);
+    braid_map_link_up(self_of(r), side);
     for (uint32_t k = 0; k < r->commodities; k++) {
         if (side == ROUTER_PREVIOUS) forget_up(self_of(r), k, slot);
         if (side == ROUTER_NEXT) forget_down(self_of(r), k, slot);
@@ -116,19 +122,20 @@ static void link_gone(router *r, router_peer peer) {
     builds(b);
     b->settlings = 0;
     braid_repairs(b);
-    braid_unsettle_price(b);
     braid_tokens_link_gone(b, peer);
     int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);
-    bool kept = false;
+    bool kept = false, used = false;
     for (uint32_t k = 0; k < r->commodities; k++) {
         kept |= previous >= 0 && up_of(b, k, (uint32_t)previous)->kept > 0;
         kept |= next >= 0 && down_of(b, k, (uint32_t)next)->kept > 0;
+        used |= next >= 0 && (b->drafts ? down_of(b, k, (uint32_t)next)->kept : down_of(b, k, (uint32_t)next)->out) > 0;
         if (previous >= 0) forget_up(b, k, (uint32_t)previous);
         if (next >= 0) forget_down(b, k, (uint32_t)next);
     }
     for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
         if (previous >= 0 && b->going[i].slot == (uint32_t)previous) b->going[i].units = 0;
     }
+    if (used) braid_map_cut(b);
     braid_mode_link_gone(b, kept);
     braid_keep_capacity(b);
 }
@@ -139,8 +146,7 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     if (m->length > b->label_limit) return;
     braid_label *label = NULL;
     if (m->side == ROUTER_PREVIOUS && next >= 0) label = &down_of(b, k, (uint32_t)next)->label;
-    if (m->side == ROUTER_NEXT && previous >= 0 && !b->shared) label = &up_of(b, k, (uint32_t)previous)->label;
-    if (m->side == ROUTER_SAME && next >= 0 && b->shared) label = &down_of(b, k, (uint32_t)next)->stay;
+    if (m->side == ROUTER_NEXT && previous >= 0) label = &up_of(b, k, (uint32_t)previous)->label;
     if (label == NULL) return;
     if (m->side == ROUTER_NEXT && m->length == 1) up_of(b, k, (uint32_t)previous)->floor = m->cost;
     label->cost = m->cost;
@@ -163,8 +169,8 @@ static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
 static void receive_about(braid *b, uint32_t k, const router_message *m, int previous, int next) {
     if (m->kind == ROUTER_LABEL) on_label(b, k, m, previous, next);
     if (m->kind == ROUTER_ADVERT) on_advert(b, k, m, next);
-    if (m->kind == ROUTER_QUERY && previous >= 0) up_of(b, k, (uint32_t)previous)->watches = m->why == BRAID_WATCH;
     if (m->kind == ROUTER_FLOW && previous >= 0) braid_on_flow(b, k, (uint32_t)previous, m);
+    if (m->kind == ROUTER_WAY && previous >= 0) braid_on_way(b, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_DENY && next >= 0) braid_on_deny(b, k, (uint32_t)next, m);
     bool places = m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= BRAID_CANCELLED);
     if (places) builds(b);
@@ -180,18 +186,19 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) b->settlings = 0;
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
+    if (m->kind == ROUTER_MAP && next >= 0) braid_on_map(b, m);
     if (m->kind == ROUTER_QUERY && m->why == BRAID_ERA)
         braid_mode_heard(b, m, previous, next);
     else if (k >= 0)
         receive_about(b, (uint32_t)k, m, previous, next);
-    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT) braid_keep_capacity(b);  // those change no counter
+    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT && m->kind != ROUTER_MAP) braid_keep_capacity(b);  // those change no counter
 }
 // --- Ticks -------------------------------------------------------------------------------------------------------------
 
 static void look_for_cycles(braid *b) {
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         router_half cycle[ROUTER_MAX_CYCLE];
-        uint32_t length = b->shared ? braid_share(b, k, cycle) : braid_labels(b, k, cycle);
+        uint32_t length = braid_labels(b, k, cycle);
         if (length == 0) continue;
         if (!b->out && b->r.now >= b->back_off_until) braid_launch(b, k, cycle, length);
         b->cycle_waits = true;
@@ -201,13 +208,15 @@ static void look_for_cycles(braid *b) {
 static void tick(router *r) {
     braid *b = self_of(r);
     braid_expire(b);
-    braid_balance(b);
-    braid_adjust_price(b);
+    if (!b->drafts) braid_balance(b);
+    braid_follow_mean(b);
     braid_mode_tick(b);
+    braid_map_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
     if (!b->greedy && !braid_still(b)) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
+    if (b->drafts) return;
     if (r->now >= b->speak_at) {
         braid_speak(b);
     } else {
@@ -232,6 +241,8 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
     braid *b = self_of(r);
     if (from->kind == ROUTER_LABEL) compose_label(b, from, out);
     if (from->kind == ROUTER_COMMIT) out->u.word[0] = from->extra;
+    if (from->kind == ROUTER_MAP) braid_map_compose(b, from, out);
+    if (from->kind == ROUTER_WAY) braid_compose_way(b, from, out);
     if (from->kind != ROUTER_LOCK) return true;
     const braid_visit *v = braid_find_visit(b, from->token, from->extra);
     if (v == NULL) return false;  // aborted before it left
@@ -242,10 +253,7 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
 
 static uint32_t load(const router *r) {
     const braid *b = (const braid *)r;
-    if (b->shared) return (uint32_t)braid_kept_load(b);
-    int32_t booked = braid_load(b) + b->add;
-    bool waits = r->is_source && braid_shares(&r->config);  // what is beyond the capacity
-    return (uint32_t)(waits ? least(booked, (int32_t)r->config.capacity) : booked);
+    return (uint32_t)(b->drafts ? braid_kept_load(b) : braid_load(b) + b->add);
 }
 
 bool braid_settled(const braid *b) {
@@ -270,7 +278,7 @@ bool braid_settled(const braid *b) {
 // Of a draft the host knows nothing.
 static bool settled(const router *r) {
     const braid *b = (const braid *)r;
-    return b->shared || braid_settled(b);
+    return b->drafts || braid_settled(b);
 }
 
 const router_rules braid_rules = {.state_bytes = sizeof(braid),

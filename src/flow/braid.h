@@ -7,13 +7,17 @@
 #define BRAID_FLOW_BRAID_H
 
 #include "flow/inside.h"
+#include "flow/ways.h"
 
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
-    BRAID_SHARED_PATH = 16,   // halves in a label when data peers share: those nearest
-    BRAID_TRIES = 2,          // drafts that may be begun in vain until neighbours come or go
-    BRAID_SHIFT_WAIT = 24,    // delays that a small gain waits, so that who gains most goes first
-    BRAID_SPAN = 1 << 10,     // eras from one restored flow to the next (braid_mode.c)
+    BRAID_CROWD = 128,        // relays of the run; with more of them nobody drafts
+    BRAID_TRIES = 2,          // drafts that may be begun in vain on one map
+    BRAID_SPAN = 1 << 9,      // eras that are about one flow at most (braid_mode.c)
+    BRAID_MAP_LINKS = 64,     // that a peer says of itself
+    BRAID_MAP_AT_ONCE = 4,    // messages of it to one neighbour in a delay
+    BRAID_MAP_WORDS = 6144,   // of the map: 128 relays with 16 links each, and 8 data peers with 64
+    BRAID_WAY_WORDS = 1024,   // of ways that are about to go on from here
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
@@ -25,13 +29,14 @@ enum {
 #define BRAID_NOWHERE   ((int64_t)1 << 56)     // no way
 #define BRAID_TOTALS    ((uint32_t)1 << 31)    // what counts for as long as a link lives goes round here
 #define BRAID_LAST_ERA  ((int64_t)1 << 30)
+#define BRAID_LAST_PLAN ((uint32_t)INT32_MAX)
 #define BRAID_NO_BID    ((int64_t)0)           // there is no other way, or none is known
 #define BRAID_UNTOLD    (-((int64_t)1 << 57))  // the next advert goes out whatever it says
 
 enum { BRAID_AS_IT_IS, BRAID_NO_GAIN };  // outgoing.extra of a LABEL: what it will say
-// Why a FLOW was sent.
-enum { BRAID_UNWATCH, BRAID_WATCH, BRAID_ERA };  // why a QUERY was
-enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BOOKED, BRAID_BID };
+enum { BRAID_ERA = 2 };                   // why a QUERY was sent
+// Why a FLOW was.
+enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFUSED, BRAID_BID = 6 };
 
 // The cheapest residual walk from a half, never above 0 (the empty walk). Costs are from each half of the path on.
 typedef struct braid_label {
@@ -53,15 +58,14 @@ typedef struct braid_up {
     int64_t bid;  // what the way home from here may cost before it sends its units elsewhere
     uint32_t said_scale;
     uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
-    uint64_t said, said_stay;  // hashes of the labels it has from me
-    int64_t said_cost;         // of the label it has from me
-    bool said_way;             // ... which says more than its first half
-    int64_t floor;             // its O half's label settled at that, and is never above it again
-    int64_t said_stay_cost, said_at, said_stay_at;
+    uint64_t said;       // hash of the label it has from me
+    int64_t said_cost;   // of that label
+    bool said_way;       // ... which says more than its first half
+    int64_t floor;       // its O half's label settled at that, and is never above it again
+    int64_t said_at;
     int64_t news_since;  // with one data peer: my label is not what it has from me; BRAID_NEVER_SINCE: it is
-    bool watches;       // ... and it wants to hear of every change
-    bool drafts_alone;  // it is in a draft that I am not in, or no more
-    int32_t kept;       // ... units that come from it while there is a draft
+    int32_t kept;        // units that come from it while there is a draft
+    uint32_t told;       // braid_map.c: it has heard all that came until then
     braid_label label;  // its O half's
 } braid_up;
 
@@ -81,12 +85,9 @@ typedef struct braid_down {
     bool said_way;
     int64_t news_since;        // as in braid_up
     int64_t said_floor;        // it knows that my O half's label settled at that
-    braid_label label;         // its I half's; with several data peers: what one more unit costs from there
-    braid_label stay;          // with several data peers: what the dearest unit there costs
-    bool watched;              // ... and I asked it to tell me every change
-    bool drafts_alone;         // it is in a draft that I am not in, or no more
+    braid_label label;         // its I half's
     int32_t adding;            // units that tokens reserved to put on it
-    int32_t kept;              // ... units that go there while there is a draft
+    int32_t kept;              // units that go there while there is a draft
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
 } braid_down;
 
@@ -123,43 +124,52 @@ typedef struct braid_commodity {
     router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
     int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
     bool cancelled;                      // the deficit comes from a cancel: no use in waiting
-    int64_t shift_at;                    // braid_share.c: when the detour that is known may be tried
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN
+
+// What is known of peers (braid_map.c).
+typedef struct braid_map {
+    uint32_t used, news;  // words; changes so far
+    uint32_t cuts;        // next neighbours that went while units went there
+    int64_t tell_at;      // ROUTER_NEVER: all has been told
+    int64_t changed_at;
+    uint32_t word[BRAID_MAP_WORDS];
+} braid_map;
 
 typedef struct braid {
     router r;
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
-    uint32_t label_room;       // halves that a label here can hold
-    uint32_t label_limit;      // ... and may
-    uint32_t shared_limit;     // ... with prices
-    bool shared;               // several data peers draft: prices, and labels that know forward ways only
+    uint32_t label_limit;      // halves in a label here
     bool worst;                // the objective: what a unit on a link costs depends on how many there are
     uint16_t scale, heaviest;  // ... braid_worst.c
-    bool scale_fell;
-    uint32_t scale_turns;
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
 
-    // braid_mode.c
-    uint32_t era, tries, drafts;  // tries: drafts that may still be begun; drafts: eras that this one has lasted
-    int64_t era_since;            // it began
-    int64_t changed_since;        // the last neighbour came or went, or the mean cost changed
-    bool prolongs;                // the draft goes on, and some neighbours may not know
-    bool rests;                   // a data peer: all that it wants is under way and comes home
-    int64_t rests_since;          // ... or not
+    int64_t mean;       // cost of a link here, at the last tick
 
-    // braid_price.c
-    int64_t price, step;  // of a unit through here; the last change
-    int64_t mean;         // cost of a link here, at the last tick
-    int64_t tends_since;
-    int32_t tended_load;
-    uint32_t rises;           // of it since links or costs changed
-    uint32_t flips;           // times that it turned round
-    int8_t tends, last_turn;  // -1: to fall, 1: to rise
+    // braid_mode.c
+    uint32_t era, tries, plan;  // tries: drafts that may still be begun; plan: whose ways it is about, 0: none
+    int64_t era_since;          // it began
+    int64_t changed_since;      // the last neighbour came or went
+    bool drafts, keeps;         // counters are a draft's; the flow that was in force before it has been kept
+    bool tells;                 // some neighbours may not know of the era
+    bool rests;                 // a data peer: nothing is under way, and what leaves comes home
+    int64_t rests_since;        // ... or not
+    int32_t rested_out, wished; // units that left then; that it wanted when the draft began
+
+    // braid_map.c, braid_draft.c
+    braid_map *map;        // NULL: one data peer
+    ways *ways;            // NULL: no data peer
+    int64_t planned_at;    // of the map for which ways were looked for
+    uint32_t planned;      // names that map; 0: none were found
+    int64_t in_force;      // what those in force are worth on it; -1: not all are there
+    bool worth_it;
+    uint32_t tried, attempts;
+    uint32_t *way_word, way_words;
+
     uint32_t visits;          // in use
     braid_visit visit[BRAID_RESERVATIONS];
     braid_going going[BRAID_RESERVATIONS];
@@ -208,7 +218,7 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot);
 void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);  // false: nonsense
-void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived, bool booked);
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived);
 void braid_keep_capacity(braid *b);
 void braid_balance(braid *b);
 bool braid_wants_detour(const braid *b);
@@ -243,18 +253,36 @@ static inline int64_t worth_of_unit(const braid *b) { return b->worst ? BRAID_BI
 static inline int64_t slack_of(const braid *b) { return b->worst ? braid_worst_slack(b) : braid_coarse_slack(b); }
 
 // It changes a counter or holds units, so it is about one span.
-static inline bool braid_is_count(router_kind kind) { return kind >= ROUTER_FLOW && kind <= ROUTER_ABORT; }
+static inline bool braid_is_count(router_kind kind) { return kind >= ROUTER_FLOW && kind <= ROUTER_WAY; }
 
 // braid_mode.c
-bool braid_shares(const router_config *c);  // whether several data peers share relays here, with prices or without
+int64_t braid_mean_cost(const braid *b);    // of the links here, at least 1
+void braid_follow_mean(braid *b);
+bool braid_shares(const router_config *c);  // whether several data peers share relays here
 bool braid_still(const braid *b);           // no token may be launched
 bool braid_settled(const braid *b);
 int32_t braid_kept_load(const braid *b);
 void braid_mode_tick(braid *b);
 void braid_mode_link_up(braid *b, router_side side, uint32_t slot);
 void braid_mode_link_gone(braid *b, bool kept);
-bool braid_mode_deaf(const braid *b, int previous, int next);  // its counts are of another flow
+bool braid_mode_deaf(const braid *b, int previous, int next);
 void braid_mode_heard(braid *b, const router_message *m, int previous, int next);
+
+// braid_map.c
+void braid_map_tick(braid *b);
+void braid_map_link_up(braid *b, router_side side);
+void braid_map_cut(braid *b);
+void braid_on_map(braid *b, const router_message *m);
+void braid_map_compose(const braid *b, const outgoing *from, router_message *out);
+int64_t braid_map_changed_at(const braid *b);
+bool braid_map_draw(braid *b);
+
+// braid_draft.c
+void braid_plan(braid *b);
+int32_t braid_planned_units(const braid *b);  // of my own
+void braid_send_ways(braid *b);
+void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m);
+void braid_compose_way(const braid *b, const outgoing *from, router_message *out);
 
 // braid_speak.c
 void braid_speak(braid *b);
@@ -270,21 +298,6 @@ int braid_lowest_bid(const braid *b, uint32_t k);               // the previous 
 int32_t braid_offer(const braid *b, uint32_t k, int64_t *distance);  // places whose tenants may be outbid, and the way home with the price
 bool braid_outbids(const braid *b, uint32_t k, int64_t way, int *lowest);  // that way home costs more than the lowest bid
 bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot);
-
-// braid_price.c: the inner arcs
-int64_t braid_mean_cost(const braid *b);  // of the links here, at least 1
-bool braid_priced(const braid *b);
-int32_t braid_bookable(const braid *b);                    // units that could still be booked
-int64_t braid_one_more(const braid *b, int32_t reserved);  // cost of I -> O beside so many; BRAID_NOWHERE: shut
-int64_t braid_one_less(const braid *b, int32_t reserved);  // cost of O -> I, not above 0
-void braid_adjust_price(braid *b);
-void braid_unsettle_price(braid *b);  // neighbours came or went: look for the price anew
-int64_t braid_grain(const braid *b);  // of costs, while prices move: a difference that is small
-
-// braid_share.c
-bool braid_share_open(const braid *b, uint32_t k, uint32_t slot);
-void braid_share_watch(braid *b, uint32_t k);
-uint32_t braid_share(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
 
 // braid_token.c
 void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t length);

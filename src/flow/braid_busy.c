@@ -16,9 +16,9 @@ bool braid_link_busy(const router *r, router_side side, router_peer peer) {
     for (uint32_t k = 0; k < r->commodities; k++) {
         const braid_up *u = up_of(b, k, (uint32_t)slot);
         const braid_down *d = down_of(b, k, (uint32_t)slot);
-        if (side == ROUTER_NEXT && (d->out != 0 || d->owed != 0 || d->reserved != 0 || (b->shared && d->kept != 0)))
+        if (side == ROUTER_NEXT && (d->out != 0 || d->owed != 0 || d->reserved != 0 || (b->drafts && d->kept != 0)))
             return true;
-        if (side == ROUTER_PREVIOUS && (u->in != 0 || u->reserved != 0 || u->going != 0 || (b->shared && u->kept != 0)))
+        if (side == ROUTER_PREVIOUS && (u->in != 0 || u->reserved != 0 || u->going != 0 || (b->drafts && u->kept != 0)))
             return true;
     }
     return crossed(b, peer);

@@ -4,7 +4,6 @@
 enum {
     TRY_EXCESS = 5,
     TRY_DEFICIT = 7,
-    TRY_BOOKING = 3,
     TRY_PLAIN = 24
 };  // delays to wait: excess or deficit for a mend near by, ...
 
@@ -66,15 +65,11 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
     return o;
 }
 
-// It will think that I have no room and forget my label, so my next words go out whatever they say.
+// It will think that I have no room, so my next words of that go out whatever they say.
 void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
     braid_up *u = up_of(b, k, slot);
     u->denied = (u->denied + (uint32_t)units) % BRAID_TOTALS;
     u->said_distance = BRAID_UNTOLD;
-    if (b->shared) {
-        u->said = 0;
-        u->said_cost = BRAID_NOWHERE;
-    }
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
     if (o == NULL) o = router_post(&b->r, to, ROUTER_DENY);
@@ -98,9 +93,8 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
 }
 
 // Units pushed at me beyond what I may take go back at once.
-void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived, bool booked) {
-    int32_t over = booked ? -braid_bookable(b) : -braid_room(b);
-    if (b->r.is_source) over = braid_sum_in(b, k) - (int32_t)b->r.config.capacity * (b->shared ? 2 : 1);
+void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arrived) {
+    int32_t over = b->r.is_source ? braid_sum_in(b, k) - (int32_t)b->r.config.capacity : -braid_room(b);
     int32_t units = least(least(arrived, over), braid_free_in(b, k, slot));
     if (units > 0) braid_deny(b, k, slot, units);
 }
@@ -131,7 +125,7 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
     if (m->why == BRAID_PUSHED || m->why == BRAID_BID) up_of(b, k, slot)->bid = m->cost;
     bool auctioned = m->why == BRAID_PUSHED && !b->r.is_source && braid_auctions(b);  // the bids say who makes room (braid_keep_capacity)
-    if (!auctioned) braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before, m->why == BRAID_BOOKED);
+    if (!auctioned) braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
     if (m->why == BRAID_CANCELLED) b->commodity[k].cancelled = true;
 }
 
@@ -140,7 +134,6 @@ void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     if (d->owed > ROUTER_MAX_UNITS) return;
     d->owed += (int32_t)m->units;
     d->room = 0;
-    if (b->shared) d->label.length = 0;
     braid_take_back(b, k, slot);
 }
 
@@ -184,11 +177,11 @@ static void cancel(braid *b, uint32_t k, int32_t units) {
 // (a token that would have taken it off was cut) is cancelled.
 void braid_keep_capacity(braid *b) {
     if (b->r.is_source) return;
-    for (uint32_t k = 0; k < b->r.commodities && braid_bookable(b) < 0; k++) {
+    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
         int32_t excess = braid_excess(b, k);
-        hand_back(b, k, least(-braid_bookable(b), excess));
-        cancel(b, k, least(-braid_bookable(b), -excess));
-        int32_t held = least(-braid_bookable(b), braid_excess(b, k));
+        hand_back(b, k, least(-braid_room(b), excess));
+        cancel(b, k, least(-braid_room(b), -excess));
+        int32_t held = least(-braid_room(b), braid_excess(b, k));
         if (held <= 0) continue;
         braid_let_in_go(b, k, held);
         hand_back(b, k, held);
@@ -198,9 +191,9 @@ void braid_keep_capacity(braid *b) {
 
 // The capacity was lowered: of what passes here the costliest is given up, at both ends.
 static void give_up_passing(braid *b) {
-    for (uint32_t k = 0; k < b->r.commodities && braid_bookable(b) < 0; k++) {
+    for (uint32_t k = 0; k < b->r.commodities && braid_room(b) < 0; k++) {
         int32_t passing = least(braid_sum_in(b, k), braid_sum_out(b, k));
-        int32_t units = least(-braid_bookable(b), most(0, passing));
+        int32_t units = least(-braid_room(b), most(0, passing));
         hand_back(b, k, units);
         cancel(b, k, units);
     }
@@ -252,28 +245,10 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
     return units;
 }
 
-// With several data peers a unit that finds no room is booked where it costs least.
-static int32_t book(braid *b, uint32_t k, int32_t units) {
-    int best = -1;
-    int64_t best_cost = BRAID_NOWHERE;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        int64_t cost = cost_of_more(b, s) + down_of(b, k, s)->label.cost;
-        if (!braid_share_open(b, k, s) || cost >= best_cost) continue;
-        best_cost = cost;
-        best = (int)s;
-    }
-    if (best < 0) return units;
-    down_of(b, k, (uint32_t)best)->out++;
-    braid_say_flow(b, k, (uint32_t)best, BRAID_BOOKED);
-    return units - 1;
-}
-
 static void mend_excess(braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
     int32_t excess = most(0, braid_excess(b, k));
     int32_t left = push(b, k, excess);
-    bool waited = c->stuck_since != BRAID_NEVER_SINCE && b->r.now - c->stuck_since >= TRY_BOOKING * b->r.config.delay;
-    if (b->shared && left > 0 && waited) left = book(b, k, left);
     if (left == 0) {
         c->stuck_since = BRAID_NEVER_SINCE;
         return;
@@ -299,7 +274,6 @@ static void mend_deficit(braid *b, uint32_t k) {
 static void balance_source(braid *b) {
     int32_t spare = (int32_t)b->r.config.capacity - braid_sum_out(b, 0) - b->add;
     int32_t left = push(b, 0, spare);
-    if (b->shared && left > 0 && braid_wants_detour(b)) left = book(b, 0, left);
     cancel(b, 0, -spare);
     braid_commodity *c = &b->commodity[0];
     if (left <= 0)
@@ -356,7 +330,7 @@ void braid_ledger_deadlines(braid *b) {
 static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_PREVIOUS]; (*i)++) {
         uint32_t s = b->r.order[ROUTER_PREVIOUS][*i];
-        if (*left < 0) *left = most(0, b->shared ? up_of(b, k, s)->kept : braid_in(b, k, s));
+        if (*left < 0) *left = most(0, b->drafts ? up_of(b, k, s)->kept : braid_in(b, k, s));
         if (*left > 0) return b->r.slot[ROUTER_PREVIOUS][s].peer;
         *left = -1;
     }
@@ -366,7 +340,7 @@ static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *lef
 static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_NEXT]; (*i)++) {
         uint32_t s = b->r.order[ROUTER_NEXT][*i];
-        if (*left < 0) *left = most(0, b->shared ? down_of(b, k, s)->kept : down_of(b, k, s)->out);
+        if (*left < 0) *left = most(0, b->drafts ? down_of(b, k, s)->kept : down_of(b, k, s)->out);
         if (*left > 0) return b->r.slot[ROUTER_NEXT][s].peer;
         *left = -1;
     }
@@ -393,8 +367,8 @@ static void view_commodity(const braid *b, uint32_t k, int32_t *room, router_uni
 uint32_t braid_view(const router *r, router_unit *units, uint32_t max) {
     const braid *b = (const braid *)r;
     uint32_t n = 0;
-    bool waits = braid_shares(&r->config) && !r->is_source;  // what is booked beyond the capacity
-    int32_t room = waits ? (int32_t)r->config.capacity : INT32_MAX;
+    bool capped = braid_shares(&r->config) && !r->is_source;  // hand-backs under way, or in a draft another capacity
+    int32_t room = capped ? (int32_t)r->config.capacity : INT32_MAX;
     for (uint32_t k = 0; k < r->commodities; k++) view_commodity(b, k, &room, units, max, &n);
     return n;
 }

@@ -2,7 +2,6 @@
 #include "flow/braid.h"
 
 enum {
-    LAZY = 48,     // delays that a small change of a label may wait, with several data peers
     LAZY_FREE = 5  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
 };
 
@@ -16,10 +15,7 @@ static bool concerns(const router *r, router_peer peer, uint32_t k) {
 // How far the sink is through me and peers with room, and how much I would take.
 static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
     *room = most(0, b->r.is_source ? (int32_t)b->r.config.capacity - braid_sum_in(b, k) : braid_room(b));
-    if (b->r.is_source) {
-        if (b->shared) *room = most(*room, 1);  // a unit that changes its way may come home before it left
-        return 0;
-    }
+    if (b->r.is_source) return 0;
     int32_t deficit = -braid_excess(b, k);
     if (deficit > 0 && !b->greedy) {
         *room = deficit;
@@ -44,26 +40,6 @@ static outgoing *post_label(braid *b, uint32_t k, router_peer to, router_side si
     o->k = (uint8_t)k;
     o->side = (uint8_t)side;
     return o;
-}
-
-// With one data peer the empty walk costs nothing; with prices there is no way.
-static int64_t label_value(const braid *b, const braid_label *label) {
-    return b->shared && label->length == 0 ? BRAID_NOWHERE : label->cost;
-}
-
-// Of a label's small changes others hear later, together.
-static bool news(braid *b, int64_t value, int64_t said, int64_t at) {
-    int64_t small = braid_grain(b), until = at + LAZY * b->r.config.delay;
-    if (value > said + small || value < said - small || b->r.now >= until) return true;
-    router_want(&b->r, until);
-    return false;
-}
-
-// Who does not watch me hears of my label only when it became cheaper: until then it takes other ways anyhow.
-static bool in_is_news(braid *b, uint32_t k, const braid_up *u) {
-    int64_t value = label_value(b, &b->commodity[k].in);
-    if (u->watches) return news(b, value, u->said_cost, u->said_at);
-    return value < u->said_cost - braid_grain(b);
 }
 
 // With several data peers only a way that became dearer waits: it is tried in vain at worst, so who hears of it may do so later, with
@@ -137,30 +113,6 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency
     return true;
 }
 
-static bool tell_in_at_prices(braid *b, uint32_t k, uint32_t slot, router_peer to) {
-    const braid_commodity *c = &b->commodity[k];
-    braid_up *u = up_of(b, k, slot);
-    if (u->said == c->in_hash || !in_is_news(b, k, u)) return false;
-    post_label(b, k, to, ROUTER_PREVIOUS);
-    u->said = c->in_hash;
-    u->said_cost = label_value(b, &c->in);
-    u->said_at = b->r.now;
-    return true;
-}
-
-static bool tell_stay(braid *b, uint32_t k, uint32_t slot, router_peer to) {
-    const braid_commodity *c = &b->commodity[k];
-    braid_up *u = up_of(b, k, slot);
-    int64_t value = label_value(b, &c->out);
-    if (!b->shared || u->said_stay == c->out_hash || braid_in(b, k, slot) <= 0) return false;
-    if (!news(b, value, u->said_stay_cost, u->said_stay_at)) return false;
-    post_label(b, k, to, ROUTER_SAME);
-    u->said_stay = c->out_hash;
-    u->said_stay_cost = value;
-    u->said_stay_at = b->r.now;
-    return true;
-}
-
 // 1: there is a way home for one unit more; 0: there is none; -1: units are missing here.
 static int advertises(int64_t distance, int32_t room) {
     if (distance == BRAID_DEFICIT) return -1;
@@ -197,8 +149,7 @@ static bool speak_to_previous(braid *b, uint32_t k) {
         braid_up *u = up_of(b, k, slot);
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!concerns(&b->r, to, k)) continue;
-        if (!rest) spoke |= b->shared ? tell_in_at_prices(b, k, slot, to) : tell_in(b, k, slot, to, ALL_NEWS);
-        spoke |= tell_stay(b, k, slot, to);
+        if (!rest) spoke |= tell_in(b, k, slot, to, ALL_NEWS);
         spoke |= tell_advert(b, k, u, to, distance, room);
     }
     return spoke;
@@ -267,10 +218,7 @@ void braid_speak(braid *b) {
     bool spoke = false;
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         spoke |= speak_to_previous(b, k);
-        if (b->shared)
-            braid_share_watch(b, k);
-        else
-            spoke |= speak_to_next(b, k);
+        spoke |= speak_to_next(b, k);
     }
     if (spoke) notice_flapping(b);
     uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;

@@ -88,15 +88,11 @@ static bool cross(braid *b, braid_visit *v, int64_t *cost) {
     if (next != in && next != out) return true;
     if (next == at) return false;
     v->last++;
-    if (b->r.is_source || braid_priced(b)) v->units = least(v->units, 1);  // the next one would cost something else
+    if (b->r.is_source) v->units = least(v->units, 1);  // the next one would cost something else
     v->adds = next == out;
     v->drops = next == in && !b->r.is_source;
-    if (b->r.is_source)
-        *cost += v->adds ? -worth_of_unit(b) : worth_of_unit(b);
-    else
-        *cost += v->adds ? braid_one_more(b, b->add) : braid_one_less(b, b->drop);
-    if (v->adds && braid_priced(b) && b->add > 0) return false;  // or all that want a place would outbid each other
-    if (v->adds) v->units = least(v->units, braid_bookable(b));
+    if (b->r.is_source) *cost += v->adds ? -worth_of_unit(b) : worth_of_unit(b);
+    if (v->adds) v->units = least(v->units, braid_room(b));
     return v->units > 0;
 }
 
@@ -267,7 +263,7 @@ void braid_on_lock(braid *b, const router_message *m) {
                           .units = (int32_t)m->units};
     for (uint32_t i = 0; i < m->length; i++) wanted.cycle[i] = m->u.cycle[i];
     int64_t cost = m->cost;
-    braid_visit *v = reserve(b, &wanted, &cost);
+    braid_visit *v = b->drafts ? NULL : reserve(b, &wanted, &cost);  // whose sender's draft is over already
     if (v != NULL && v->exit != BRAID_ENDS) {
         send_lock(b, v, cost);
         return;
@@ -297,7 +293,7 @@ void braid_on_commit(braid *b, const router_message *m, int previous, int next) 
         int32_t before = braid_in(b, (uint32_t)k, (uint32_t)previous);
         if (!braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
         braid_hand_back_overflow(b, (uint32_t)k, (uint32_t)previous,
-                                 braid_in(b, (uint32_t)k, (uint32_t)previous) - before, b->shared);
+                                 braid_in(b, (uint32_t)k, (uint32_t)previous) - before);
         return;
     }
     outgoing *o = braid_say_flow(b, (uint32_t)k, (uint32_t)next, BRAID_REFUSED);
@@ -389,7 +385,7 @@ void braid_let_in_go(braid *b, uint32_t k, int32_t units) {
 // What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
 // as many of those were over.
 void braid_give_way(braid *b) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS && braid_bookable(b) < 0; i++) {
+    for (uint32_t i = 0; i < BRAID_RESERVATIONS && braid_room(b) < 0; i++) {
         braid_visit *v = &b->visit[i];
         if (v->token.origin == 0 || !v->adds) continue;
         bool own = is_own(b, v->token);

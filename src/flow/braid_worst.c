@@ -8,10 +8,6 @@
 //        for any other next to nothing. The scale is the heaviest load that there is now, rounded up;
 //     2. what it costs with the objective `sum`: among flows with an equally heavy heaviest link the cheap one.
 //
-// Several data peers with prices (braid_price.c): costs stay as they are, and rule 1 adds to them up to the scale: so much
-// that prices can still outbid it, and with a power of 16, so that they find a way between. Then the heaviest link is nearly as
-// light as it can be.
-//
 // The scale comes in adverts. Each peer tells its previous neighbours the heaviest load from there home, so that a data
 // peer knows it of all links; it tells the scale to the last stage, and that one to the stage before.
 #include "flow/braid.h"
@@ -20,8 +16,6 @@ enum {
     STEPS = 16,            // of the scale, in a doubling
     LAST_STEP = 43 * STEPS,
     SQUARINGS = 6,         // of load / scale: the power is 64
-    SQUARINGS_SHARED = 4,  // ... with prices 16
-    SCALE_TURNS = 16,      // that it rises after it fell; then it falls no more, until links or costs change
     POWER_BITS = 37,       // of rule 1 at the scale
     SUM_BITS = 25,         // of rule 2, if the unit's load is the scale rounded down to a power of two
 };
@@ -75,23 +69,11 @@ static uint16_t heaviest(const braid *b, bool far) {
     return own_step > step ? own_step : step;
 }
 
-// With prices a token may make a link heavier than the scale. Would the lower scale then undo that, again and again, it stays.
-static void decide_scale(braid *b) {
-    if (b->heaviest > b->scale) {
-        b->scale_turns += b->scale_fell;
-        b->scale_fell = false;
-    } else if (b->heaviest < b->scale) {
-        if (b->shared && b->scale_turns >= SCALE_TURNS) return;
-        b->scale_fell = true;
-    }
-    b->scale = b->heaviest;
-}
-
 // Data peers decide, and find the same; the others follow those before whom they stand. Once all is said, all have the same.
 void braid_follow_scale(braid *b) {
     b->heaviest = heaviest(b, true);
     if (b->r.is_source) {
-        decide_scale(b);
+        b->scale = b->heaviest;
         return;
     }
     b->scale = 0;
@@ -116,10 +98,10 @@ void braid_hear_scale(braid_down *d, uint32_t word) {
 // --- Costs -------------------------------------------------------------------------------------------------------------
 
 // (load / scale) ^ 64 of a load up to the scale.
-static int64_t power(int64_t load, int64_t scale, int squarings) {
+static int64_t power(int64_t load, int64_t scale) {
     uint64_t high = ((uint64_t)load << 16) / (uint64_t)scale, rest = ((uint64_t)load << 16) % (uint64_t)scale;
     uint64_t x = high << 16 | (rest << 16) / (uint64_t)scale;  // load / scale, in 2^-32
-    for (int i = 0; i < squarings; i++) x = (x >> 1) * (x >> 1) >> 30;
+    for (int i = 0; i < SQUARINGS; i++) x = (x >> 1) * (x >> 1) >> 30;
     return (int64_t)(x << (POWER_BITS - 32));
 }
 
@@ -128,18 +110,10 @@ static int64_t by_sum(const braid *b, int64_t cost) {
     return cost >= scale ? (int64_t)1 << SUM_BITS : (cost << SUM_BITS) / scale;
 }
 
-// With prices, which could not outbid so much: beside its own cost up to the scale, and above that up to twice the scale.
-static int64_t surcharge(int64_t from, int64_t to, int64_t scale) {
-    if (to > scale) return 2 * scale - (scale * ((scale << 20) / to) >> 20);
-    int64_t growth = power(to, scale, SQUARINGS_SHARED) - power(from, scale, SQUARINGS_SHARED);
-    return scale * (growth >> (POWER_BITS - 20)) >> 20;
-}
-
 // Of a unit that makes the load `to` of `from`. Above the scale it still rises with the load, so that all is convex.
 static int64_t unit_cost(const braid *b, int64_t from, int64_t to) {
     int64_t scale = load_of_step(b->scale);
-    if (b->shared) return to - from + surcharge(from, to, scale);
-    if (to <= scale) return power(to, scale, SQUARINGS) - power(from, scale, SQUARINGS) + by_sum(b, to - from);
+    if (to <= scale) return power(to, scale) - power(from, scale) + by_sum(b, to - from);
     return DEAREST - (DEAREST >> 21) * ((scale << 20) / to);
 }
 
@@ -151,4 +125,4 @@ int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot) {
     return unit_cost(b, braid_link_load(b, side, slot, -1), braid_link_load(b, side, slot, 0));
 }
 
-int64_t braid_worst_slack(const braid *b) { return b->shared ? b->r.config.slack : by_sum(b, b->r.config.slack); }
+int64_t braid_worst_slack(const braid *b) { return by_sum(b, b->r.config.slack); }

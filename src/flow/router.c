@@ -279,6 +279,8 @@ static uint32_t body_bytes(const router_message *m) {
     case ROUTER_LOCK: return 26 + 4u * m->length;             // token, source, position, cost, units; cycle
     case ROUTER_COMMIT: return 24;                            // token, position, units, two counts
     case ROUTER_ABORT: return 10;                             // token, position
+    case ROUTER_WAY: return 16 + 4u * m->length;              // source, two counts, units that go it; peers
+    case ROUTER_MAP: return 2 + 4u * m->length;               // entries
     default: return 16 + 4u * m->length;
     }
 }

@@ -69,7 +69,7 @@ typedef struct router_config {
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
     int64_t lazy;         // delays that news of a way waits at most (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
-    uint32_t relays;      // of the run, as far as is known: very many that several data peers share go without prices
+    uint32_t relays;      // of the run, as far as is known: with very many that several data peers share nothing is planned
 
     // swarm
     bool weighted;  // stochastic wiring: the next peer by virtual time (a unit adds the link's cost); else the closest
@@ -109,6 +109,8 @@ void router_relays(router *r, int64_t now, uint32_t relays);
     X(LOCK, "lock")       /* braid: reserve on a cycle */                                     \
     X(COMMIT, "commit")   /* braid: apply the cycle */                                        \
     X(ABORT, "abort")     /* braid: release it */                                             \
+    X(WAY, "way")         /* braid: units that I send you now, and where they go on */        \
+    X(MAP, "map")         /* braid: what peers can carry, and what their links cost */        \
     X(OFFER, "offer")     /* gwtf: my unpaired outflows; swarm: a unit */                     \
     X(REQUEST, "request") /* gwtf: Request Flow, Change, Redirect */                          \
     X(ANSWER, "answer")   /* gwtf: to a request */                                            \
@@ -147,17 +149,17 @@ typedef struct router_message {
     bool joined;          // travels in the same frame as the message before it: same `to`, same arrival
     uint8_t side;         // LABEL: router_side of the receiver, as the sender sees it
     uint8_t why;          // FLOW, REQUEST, ANSWER, RELINK: see the algorithm
-    uint16_t position;    // LOCK, COMMIT, ABORT: on the cycle
-    uint16_t length;      // of steps or of the cycle
+    uint16_t position;    // LOCK, COMMIT, ABORT: on the cycle; WAY: units that go it
+    uint16_t length;      // of steps, of the cycle or in words
     router_peer source;   // whose units
     int64_t cost;         // LABEL, ADVERT, LOCK
     uint32_t units;       // room, absolute count, or number of units
-    uint32_t taken_back;  // FLOW, COMMIT: handed-back units taken note of, in total; ADVERT: the scale of loads
+    uint32_t taken_back;  // FLOW, WAY, COMMIT: handed-back units taken note of, in total; ADVERT: the scale of loads
     router_token token;   // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
         router_half cycle[ROUTER_MAX_CYCLE];  // LOCK
-        uint32_t word[4 * ROUTER_MAX_PATH];   // gwtf
+        uint32_t word[4 * ROUTER_MAX_PATH];   // WAY: the peers behind the receiver; MAP: entries (braid_map.c); gwtf
     } u;
 } router_message;
 

@@ -100,7 +100,8 @@ static void put_words(const router_message *m, uint32_t *word) {
 
 static route_part part_of(const router_message *m) {
     route_part p = {.kind = kind_on_the_wire(m), .words = (uint16_t)words_of(m)};
-    bool others = m->kind > ROUTER_ABORT;
+    if (m->kind == ROUTER_MAP) return p;
+    bool others = m->kind > ROUTER_MAP;
     bool counts = others || m->kind == ROUTER_FLOW || m->kind == ROUTER_COMMIT;
     bool token = others || p.kind == ROUTE_FLOW_OF_TOKEN || (m->kind >= ROUTER_LOCK && m->kind <= ROUTER_ABORT);
     bool cost = others || m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_LOCK || p.kind == ROUTE_FLOW_OF_BID;
@@ -111,6 +112,10 @@ static route_part part_of(const router_message *m) {
     if (counts || p.kind == ROUTE_ADVERT_OF_LOADS) p.taken_back = m->taken_back;
     if (cost) p.cost = m->cost;
     if (m->kind == ROUTER_COMMIT) p.moved = m->u.word[0];
+    if (m->kind == ROUTER_WAY) {
+        p.taken_back = m->taken_back;
+        p.position = m->position;
+    }
     if (token) {
         p.position = m->position;
         p.origin = m->token.origin;

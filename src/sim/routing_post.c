@@ -49,6 +49,8 @@ static size_t text_bytes(const router_message *m) {
     case ROUTER_FLOW:
     case ROUTER_DENY:
     case ROUTER_ABORT: return 0;
+    case ROUTER_WAY:
+    case ROUTER_MAP: return m->length * sizeof m->u.word[0];
     default: return (int)m->kind >= ROUTER_KINDS ? 0 : sizeof m->u;
     }
 }
@@ -60,6 +62,8 @@ static uint64_t text_hash(const router_message *m) {
             hash = rng_mix(hash ^ m->u.step[i].half) + rng_mix((uint64_t)m->u.step[i].cost);
     if (m->kind == ROUTER_LOCK)
         for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.cycle[i]);
+    if (m->kind == ROUTER_WAY || m->kind == ROUTER_MAP)
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.word[i]);
     return hash;
 }
 
@@ -120,7 +124,7 @@ uint32_t routing_wire_between(const routing_net *n, uint32_t from, uint32_t to) 
 }
 
 bool routing_moves(const routing_net *n, router_kind kind) {
-    return (kind != ROUTER_LABEL && kind != ROUTER_ADVERT) || n->settings->algorithm == ROUTER_GWTF;
+    return (kind != ROUTER_LABEL && kind != ROUTER_ADVERT && kind != ROUTER_MAP) || n->settings->algorithm == ROUTER_GWTF;
 }
 
 static void send(routing_net *n, uint32_t wire, const router_message *m) {

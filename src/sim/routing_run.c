@@ -57,7 +57,7 @@ static void take_tick(routing_net *n, routing_node *node) {
     routing_fold(n, (uint64_t)n->now);
     routing_fold(n, peer);
     router_tick(node->router, n->now);
-    n->touched |= n->settings->algorithm == ROUTER_GWTF;
+    n->touched |= n->settings->algorithm == ROUTER_GWTF || n->instance->sources > 1;  // drafts end by the clock
     routing_collect(n, peer, true);
 }
 

@@ -18,6 +18,7 @@ enum {
     STEP_WORDS = 3,
     LABEL_WORDS = 40 * STEP_WORDS,
     CYCLE_WORDS = 44,
+    WAY_WORDS = 63,
     OTHER_WORDS = 160,
 };
 
@@ -38,6 +39,8 @@ static const layout layouts[ROUTE_KINDS] = {
     [ROUTE_LOCK] = {POSITION | SOURCE | COST | UNITS | TOKEN, CYCLE_WORDS, "lock"},
     [ROUTE_COMMIT] = {WHY | POSITION | SOURCE | UNITS | TAKEN_BACK | TOKEN | MOVED, 0, "commit"},
     [ROUTE_ABORT] = {WHY | POSITION | TOKEN, 0, "abort"},
+    [ROUTE_WAY] = {POSITION | SOURCE | UNITS | TAKEN_BACK, WAY_WORDS, "way"},
+    [ROUTE_MAP] = {0, OTHER_WORDS, "map"},
     [ROUTE_OFFER] = {ANYTHING, OTHER_WORDS, "offer"},
     [ROUTE_REQUEST] = {ANYTHING, OTHER_WORDS, "request"},
     [ROUTE_ANSWER] = {ANYTHING, OTHER_WORDS, "answer"},

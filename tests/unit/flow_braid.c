@@ -84,16 +84,15 @@ static void several_with_crashes(uint64_t seed, int cases, uint32_t relays) {
     }
 }
 
-// Each of the two seeds notices rules of braid_share.c that the other does not.
 static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     several_with_crashes(9, 80, 0);
     several_with_crashes(6, 80, 0);
 }
 
-static uint32_t with_prices(const net *n) {
+static uint32_t in_draft(const net *n) {
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && ((const braid *)n->router[p])->shared;
+    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && ((const braid *)n->router[p])->drafts;
     return count;
 }
 
@@ -115,13 +114,13 @@ static int64_t until_all_have(net *n, uint32_t units) {
 static int64_t until_drafts(net *n, bool wanted) {
     for (int64_t round = 1; round <= 30000; round++) {
         bool quiet = net_run(n, 1);
-        if (with_prices(n) == (wanted ? n->peers : 0)) return round;
+        if (in_draft(n) == (wanted ? n->peers : 0)) return round;
         if (quiet) return 0;
     }
     return 0;
 }
 
-// So many that nobody tries prices.
+// So many that nobody drafts.
 static void test_several_data_peers_in_a_crowd(void **state) {
     (void)state;
     net_case c = two_data_peers;
@@ -145,48 +144,42 @@ static void expect_one_era(const net *n) {
         assert_int_equal(((const braid *)n->router[p])->era, ((const braid *)n->router[1])->era);
 }
 
-// Nobody came or went since the last try, so another would end the same.
-static void test_without_news_nobody_tries_again(void **state) {
+// The map is what it was, so ways on it would be the same again.
+static void test_without_news_nobody_drafts_again(void **state) {
     (void)state;
     net *n = net_new(&two_data_peers);
-    assert_int_equal(until_drafts(n, true), 0);
+    net_settle(n, "planned ways are in force");
     uint32_t era = ((const braid *)n->router[1])->era;
     n->now += 10000 * NET_DELAY;
     wish(n, n->capacity[1]);
     net_settle(n, "the same is wanted");
     assert_int_equal(((const braid *)n->router[1])->era, era);
+    expect_one_era(n);
     net_free(n);
 }
 
-// Two data peers that want twice of what fits: nobody drafts. When there is room, and somebody came, all do at the next occasion
-// after a long time: data peers that stay may never have what they want.
-static void test_without_room_for_all_nobody_drafts(void **state) {
+// Two data peers that want twice of what fits draft all the same, for what fits; and again for less, and when somebody came.
+static void test_without_room_for_all_they_draft_for_what_fits(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         net_case c = two_data_peers;
         c.delays = (net_delays)(seed % 4);
         c.seed = seed;
         net *n = net_new(&c);
-        assert_int_equal(until_drafts(n, true), 0);
-        net_settle(n, "too much is wanted");
+        assert_in_range(until_drafts(n, true), 100, 800);
+        net_result r = net_settle(n, "too much is wanted");
+        uint32_t fits = net_fits(n);
+        assert_int_equal(r.units, fits);
         for (router_peer p = 1; p <= n->peers; p++)
             assert_int_equal(((const braid *)n->router[p])->tries, 0);  // small gains count now
-        uint32_t fits = net_fits(n);
         wish(n, fits / 2);
-        net_settle(n, "less is wanted");
-        router_peer newcomer = n->peers;
-        net_crash(n, newcomer);
+        assert_int_equal(net_settle(n, "less is wanted").units, fits / 2 * 2);
+        net_crash(n, n->peers);
         net_run(n, 20);
-        net_restart(n, newcomer);
-        assert_int_equal(until_drafts(n, true), 0);
+        net_restart(n, n->peers);
+        assert_int_equal(net_settle(n, "somebody came").units, fits / 2 * 2);
+        assert_int_equal(in_draft(n), 0);
         expect_one_era(n);
-        n->now += 10000 * NET_DELAY;
-        wish(n, fits / 2);
-        assert_in_range(until_drafts(n, true), 100, 800);
-        assert_true(all_have(n, fits / 2 * 2));
-        net_result r = net_settle(n, "a draft at last");
-        assert_int_equal(with_prices(n), 0);
-        assert_int_equal(r.units, fits / 2 * 2);
         net_free(n);
     }
 }
@@ -204,27 +197,26 @@ static net *drafting(uint64_t seed, uint32_t spare) {
     return n;
 }
 
-// What prices do is none of the hosts' business until it is done: from the draft's beginning on every unit has a way at every
-// moment, and in the end nothing is dearer than before.
+// What a draft does to counters is none of the hosts' business until it is done: from its beginning on every unit has a way at every
+// moment, and in the end all is cheaper than before.
 static void test_a_draft_disturbs_nobody(void **state) {
     (void)state;
-    int64_t before = 0, after = 0, longest = 0;
+    int64_t before = 0, after = 0;
     for (uint64_t seed = 0; seed < 9; seed++) {
         net *n = drafting(seed, 0);
         uint32_t wanted = 2 * n->capacity[1];
         before += net_measure(n).cost;
         int64_t round = 0;
-        for (; round < 15000 && with_prices(n) == n->peers; round++) {
+        for (; round < 200 && in_draft(n) == n->peers; round++) {
             assert_true(all_have(n, wanted));
             net_run(n, 1);
         }
-        longest = round > longest ? round : longest;
+        assert_in_range(round, 60, 110);
         assert_in_range(until_drafts(n, false), 1, 40);
         after += net_settle(n, "after the draft").cost;
         net_free(n);
     }
-    assert_true(after * 100 < before * 98);
-    assert_in_range(longest, 700, 12000);  // one went on while prices moved
+    assert_true(after * 100 < before * 96);
 }
 
 static router_peer a_carrier(const net *n) {
@@ -241,9 +233,9 @@ static uint32_t others_than(const net *n, const uint64_t *before) {
 
 // Words that left before their senders restored the flow, too, and come to who already has: they are about the draft.
 static void say_of_the_draft(net *n) {
-    while (with_prices(n) == n->peers - 1) assert_true(net_step(n));
+    while (in_draft(n) == n->peers - 1) assert_true(net_step(n));
     for (router_peer p = 1; p <= n->peers; p++) {
-        if (!n->alive[p] || ((const braid *)n->router[p])->shared) continue;
+        if (!n->alive[p] || ((const braid *)n->router[p])->drafts) continue;
         router_message m = {.to = p, .kind = ROUTER_DENY, .source = n->stage[p] == 0 ? p : 1, .units = 1};
         for (m.from = 1; m.from <= n->peers; m.from++)
             if (n->alive[m.from] && net_linked(n, p, m.from)) router_receive(n->router[p], n->now, &m);
@@ -257,7 +249,7 @@ static void test_a_death_ends_the_draft(void **state) {
     for (uint64_t seed = 0; seed < 9; seed++) {
         net *n = drafting(seed, 0);
         uint32_t wanted = 2 * n->capacity[1];
-        net_run(n, 300);
+        net_run(n, 30);
         uint64_t before[NET_PEERS];
         memcpy(before, n->view_hash, sizeof before);
         net_crash(n, a_carrier(n));
@@ -270,35 +262,124 @@ static void test_a_death_ends_the_draft(void **state) {
     }
 }
 
-static router_peer an_overbooked(const net *n) {
-    for (router_peer p = n->c.sources + 1; p <= n->peers; p++)
-        if (braid_load((const braid *)n->router[p]) > (int32_t)n->capacity[p]) return p;
-    return 0;
-}
+static bool lose_ways(net *n, router_message *m) { return m->kind != ROUTER_WAY || n->tampered++ != 3; }
 
-// A draft that ends at its worst: whoever is booked for too much keeps what it can carry, at once.
-static void test_a_draft_may_end_overbooked(void **state) {
+// A unit of the draft gets lost: at the end of the draft somebody notices, and what was in force before is in force again.
+static void test_a_draft_that_misses_a_unit_is_given_up(void **state) {
     (void)state;
-    uint32_t ended = 0;
     for (uint64_t seed = 0; seed < 6; seed++) {
-        net *n = drafting(seed, 0);
+        net_case c = two_data_peers;
+        c.equal = true;
+        c.relays = 24;
+        c.delays = (net_delays)(seed % 3);
+        c.seed = seed;
+        net *n = net_new(&c);
         uint32_t wanted = 2 * n->capacity[1];
-        for (int round = 0; round < 300 && an_overbooked(n) == 0; round++) net_run(n, 1);
-        router_peer p = an_overbooked(n);
-        router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = BRAID_ERA};
-        while (p != 0 && !net_linked(n, m.from, p)) m.from++;
-        if (p != 0) {
-            m.cost = ((const braid *)n->router[p])->era + 1;
-            router_receive(n->router[p], n->now, &m);
-            net_after(n, p);
-            assert_in_range(until_drafts(n, false), 1, 40);
-            assert_in_range(until_all_have(n, wanted), 0, 300);
-            net_settle(n, "after an overbooked draft");
-            ended++;
-        }
+        n->tamper = lose_ways;
+        assert_in_range(until_drafts(n, true), 100, 800);
+        uint64_t before[NET_PEERS];
+        memcpy(before, n->view_hash, sizeof before);
+        assert_in_range(until_drafts(n, false), 60, 140);
+        assert_in_range(n->tampered, 4, 1000);
+        assert_int_equal(others_than(n, before), 0);
+        assert_true(all_have(n, wanted));
+        net_settle(n, "a draft given up");
         net_free(n);
     }
-    assert_true(ended > 0);
+}
+
+static bool lose_all_ways(net *n, router_message *m) {
+    (void)n;
+    return m->kind != ROUTER_WAY;
+}
+
+// A draft that fails is tried again, twice for one map and not for ever.
+static void test_drafts_in_vain_are_few(void **state) {
+    (void)state;
+    net_case c = two_data_peers;
+    c.equal = true;
+    net *n = net_new(&c);
+    n->tamper = lose_all_ways;
+    net_settle(n, "no draft succeeds");
+    uint32_t spans = ((const braid *)n->router[1])->era / BRAID_SPAN;
+    assert_in_range(spans, 2 * BRAID_TRIES, 4 * BRAID_TRIES);
+    n->tamper = NULL;
+    n->now += 10000 * NET_DELAY;
+    wish(n, n->capacity[1]);
+    net_settle(n, "the same map");
+    assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN, spans);
+    net_free(n);
+}
+
+static uint32_t drafts_begun(const net *n) { return (((const braid *)n->router[1])->era / BRAID_SPAN + 1) / 2; }
+
+static void raise_costs(net *n, router_peer p, int64_t percent) {
+    for (router_peer q = 1; q <= n->peers; q++) {
+        if (n->cost[p][q] < 0) continue;
+        n->cost[p][q] += n->cost[p][q] * percent / 100;
+        router_cost(n->router[p], n->now, q, ROUTER_NEXT, n->cost[p][q]);
+        router_cost(n->router[q], n->now, p, ROUTER_PREVIOUS, n->cost[p][q]);
+        net_after(n, q);
+    }
+    net_after(n, p);
+}
+
+// A draft takes messages of everybody: not for a gain below 2 per cent.
+static void test_a_draft_must_be_worth_it(void **state) {
+    (void)state;
+    net_case c = two_data_peers;
+    c.equal = true;
+    c.relays = 24;
+    net *n = net_new(&c);
+    net_settle(n, "a draft");
+    assert_int_equal(drafts_begun(n), 1);
+    for (router_peer p = 1; p <= n->peers; p++) raise_costs(n, p, p % 2);
+    net_settle(n, "costs changed a little");
+    assert_int_equal(drafts_begun(n), 1);
+    raise_costs(n, a_carrier(n), 900);
+    net_settle(n, "a relay is hardly of use any more");
+    assert_int_equal(drafts_begun(n), 2);
+    net_free(n);
+}
+
+// Who dies and comes back at once, the same as it was, has lost its units: what mends that is dearer than what was planned, so all is planned anew.
+static void test_who_comes_back_is_planned_anew(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        net *n = drafting(seed, 0);
+        int64_t planned = net_settle(n, "planned").cost;
+        assert_int_equal(drafts_begun(n), 1);
+        router_peer p = a_carrier(n);
+        net_crash(n, p);
+        net_restart(n, p);
+        int64_t again = net_settle(n, "planned again").cost;
+        assert_int_equal(drafts_begun(n), 2);
+        assert_true(again * 100 <= planned * 103);
+        net_free(n);
+    }
+}
+
+static bool count_locks(net *n, router_message *m) {
+    n->tampered += m->kind == ROUTER_LOCK;
+    return true;
+}
+
+// Whose draft is over looks for cycles at once; who is still in it takes part in none, or it would not be at rest and give the draft up.
+static void test_a_draft_ends_bit_by_bit(void **state) {
+    (void)state;
+    uint32_t locks = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        net_case c = {.sources = 3, .relays = 60, .stages = 6, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20,
+                      .seed = seed, .equal = true};
+        net *n = net_new(&c);
+        assert_in_range(until_drafts(n, true), 100, 800);
+        n->tamper = count_locks;
+        net_settle(n, "the draft is over");
+        locks += n->tampered;
+        assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN, 1);  // no flow was restored
+        net_free(n);
+    }
+    assert_in_range(locks, 1, 1000000);
 }
 
 // Who hears that the flow is restored, and who at the same time hears of a later era by another way, without ever hearing of
@@ -308,9 +389,9 @@ static void test_a_restored_flow_may_be_missed(void **state) {
     for (uint64_t seed = 0; seed < 12; seed++) {
         net *n = drafting(seed, 0);
         uint32_t wanted = 2 * n->capacity[1];
-        net_run(n, 100 + (int)seed * 20);
+        net_run(n, 5 + (int)seed * 6);
         for (router_peer p = 1; p <= n->peers; p += n->peers - 1) {
-            router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = BRAID_SPAN + (p == 1 ? 0 : 3)};
+            router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = 2 * BRAID_SPAN + (p == 1 ? 0 : 2)};
             while (!net_linked(n, m.from, p)) m.from++;
             router_receive(n->router[p], n->now, &m);
             net_after(n, p);
@@ -332,7 +413,7 @@ static void test_hand_backs_of_two_spans_are_two(void **state) {
     router *relay = n->router[3];
     const router_message flow = {.from = 1, .to = 3, .kind = ROUTER_FLOW, .why = BRAID_PUSHED, .source = 1, .units = 2};
     router_receive(relay, n->now, &flow);
-    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = BRAID_SPAN};
+    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = 2 * BRAID_SPAN};
     router_receive(relay, n->now, &era);
     router_receive(relay, n->now, &flow);
     router_tick(relay, n->now);
@@ -346,7 +427,7 @@ static void test_hand_backs_of_two_spans_are_two(void **state) {
     net_free(n);
 }
 
-// Somebody has heard that the flow is restored, from a neighbour that is no more.
+// Somebody has heard of another span, from a neighbour that is no more: of a draft, or that the flow is restored.
 static void restore_somewhere(net *n, rng *r, uint32_t span) {
     router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = BRAID_ERA};
     while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
@@ -362,7 +443,7 @@ static void restore_somewhere(net *n, rng *r, uint32_t span) {
     net_after(n, m.to);
 }
 
-// The flow is restored at any moment, also while units are pushed and handed back, and again before all have heard of it.
+// A draft that nobody else is in begins, or the flow is restored, at any moment, also while units are pushed and handed back, and again before all have heard of it.
 static void test_flows_restored_at_any_moment(void **state) {
     (void)state;
     rng r = seeded_rng("restored", 11);
@@ -743,16 +824,16 @@ static void test_who_hears_at_once(void **state) {
     assert_int_equal(tells_where_a_unit_goes_after(150), 4);
 }
 
-// How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `ways` ways in turn, of one every 21
+// How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `choices` ways in turn, of one every 21
 // delays, and tells the three of each at different times, for news waits by what links cost.
-static int64_t longest_wait(int64_t ways) {
+static int64_t longest_wait(int64_t choices) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
     router_neighbour_add(r, 0, SECOND, ROUTER_PREVIOUS, LINK / 100);
     router_neighbour_add(r, 0, THIRD, ROUTER_PREVIOUS, LINK / 4);
     int64_t longest = 0;
     for (int64_t i = 0; i < 16; i++) {
-        int64_t cost = -(9 + i % ways) * LINK, waited = 0, start = (1 + 21 * i) * NET_DELAY;
+        int64_t cost = -(9 + i % choices) * LINK, waited = 0, start = (1 + 21 * i) * NET_DELAY;
         router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = cost};
         way.u.step[0] = (router_step){router_in(BEHIND), cost};
         way.u.step[1] = (router_step){router_out(BEYOND), cost};
@@ -836,11 +917,15 @@ int main(int count, char **argument) {
         cmocka_unit_test(test_labels_rest_in_repairs),
         cmocka_unit_test(test_adverts_rest_when_nothing_is_built),
         cmocka_unit_test(test_one_word_to_many_is_no_repetition),
-        cmocka_unit_test(test_without_news_nobody_tries_again),
-        cmocka_unit_test(test_without_room_for_all_nobody_drafts),
+        cmocka_unit_test(test_without_news_nobody_drafts_again),
+        cmocka_unit_test(test_without_room_for_all_they_draft_for_what_fits),
         cmocka_unit_test(test_a_draft_disturbs_nobody),
         cmocka_unit_test(test_a_death_ends_the_draft),
-        cmocka_unit_test(test_a_draft_may_end_overbooked),
+        cmocka_unit_test(test_a_draft_that_misses_a_unit_is_given_up),
+        cmocka_unit_test(test_drafts_in_vain_are_few),
+        cmocka_unit_test(test_a_draft_must_be_worth_it),
+        cmocka_unit_test(test_who_comes_back_is_planned_anew),
+        cmocka_unit_test(test_a_draft_ends_bit_by_bit),
         cmocka_unit_test(test_a_restored_flow_may_be_missed),
         cmocka_unit_test(test_hand_backs_of_two_spans_are_two),
         cmocka_unit_test(test_flows_restored_at_any_moment),

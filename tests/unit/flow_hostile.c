@@ -99,6 +99,30 @@ static void some_era(world *w, router_message *m) {
     if (m->cost > w->era && m->cost < BRAID_LAST_ERA - 8) w->era = m->cost;
 }
 
+// A map that leads from before me to behind me, now and then with what no peer would say.
+static void some_map(world *w, router_message *m) {
+    uint32_t n = 0, entries = 1 + below(w, 5);
+    for (uint32_t i = 0; i < entries; i++) {
+        uint32_t links = chance(w, 20) ? below(w, 128) : below(w, 4);
+        m->u.word[n++] = chance(w, 50) ? below(w, UINT32_MAX) : 1 + below(w, 3 * OTHERS);
+        m->u.word[n++] = chance(w, 20) ? (uint32_t)rng_next(&w->random) : (uint32_t)(w->now / DELAY) + below(w, 4);
+        m->u.word[n++] = some_count(w, ROUTER_MAX_UNITS) << 16 | below(w, 4) << 7 | links;
+        for (uint32_t j = 0; j < links && n + 2 <= 4 * ROUTER_MAX_PATH; j++) {
+            m->u.word[n++] = 1 + below(w, 3 * OTHERS);
+            m->u.word[n++] = chance(w, 20) ? (uint32_t)rng_next(&w->random) : below(w, 3000);
+        }
+        if (n + 3 > 4 * ROUTER_MAX_PATH) break;
+    }
+    m->length = (uint16_t)(chance(w, 20) ? below(w, n + 1) : n);
+}
+
+// Units of a draft: over me, to whom I may know.
+static void some_way(world *w, router_message *m) {
+    m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
+    m->length = (uint16_t)(chance(w, 20) ? below(w, WAYS_MAX_HOPS + 2) : below(w, 4));
+    if (m->length > 0 && !chance(w, 4)) m->u.word[0] = 1 + SIDE_PEERS + below(w, SIDE_PEERS);
+}
+
 static void any_message(world *w, router_message *m) {
     m->kind = (router_kind)below(w, ROUTER_KINDS);
     m->side = (uint8_t)below(w, ROUTER_SIDES);
@@ -117,6 +141,8 @@ static void any_message(world *w, router_message *m) {
     if (m->kind == ROUTER_COMMIT) m->u.word[0] = some_count(w, ROUTER_MAX_UNITS);
     if (m->kind == ROUTER_UNITS && !chance(w, 4)) some_units(w, m);
     if (m->kind == ROUTER_QUERY && chance(w, 2)) some_era(w, m);
+    if (m->kind == ROUTER_MAP && !chance(w, 8)) some_map(w, m);
+    if (m->kind == ROUTER_WAY) some_way(w, m);
 }
 
 // An answer to what was heard, or something that looks like one.
@@ -125,7 +151,7 @@ static void answer(world *w, router_message *m) {
     router_peer from = chance(w, 10) ? m->from : h->to;
     static const router_kind reply[ROUTER_KINDS] = {
         [ROUTER_LABEL] = ROUTER_LABEL, [ROUTER_ADVERT] = ROUTER_FLOW, [ROUTER_FLOW] = ROUTER_DENY, [ROUTER_DENY] = ROUTER_FLOW,
-        [ROUTER_LOCK] = ROUTER_COMMIT, [ROUTER_COMMIT] = ROUTER_FLOW, [ROUTER_ABORT] = ROUTER_LOCK, [ROUTER_OFFER] = ROUTER_REQUEST,
+        [ROUTER_WAY] = ROUTER_DENY, [ROUTER_MAP] = ROUTER_MAP, [ROUTER_LOCK] = ROUTER_COMMIT, [ROUTER_COMMIT] = ROUTER_FLOW, [ROUTER_ABORT] = ROUTER_LOCK, [ROUTER_OFFER] = ROUTER_REQUEST,
         [ROUTER_REQUEST] = ROUTER_ANSWER, [ROUTER_ANSWER] = ROUTER_RELINK, [ROUTER_QUERY] = ROUTER_UNITS,
         [ROUTER_UNITS] = ROUTER_REQUEST, [ROUTER_RELINK] = ROUTER_RELINK};
     if (h->kind == ROUTER_LOCK && chance(w, 3)) {  // sends the token home over another way, or at once
@@ -147,6 +173,8 @@ static void answer(world *w, router_message *m) {
         if (m->kind == ROUTER_LOCK) some_cycle(w, m);
         if (m->kind == ROUTER_COMMIT) m->u.word[0] = some_count(w, ROUTER_MAX_UNITS);
         if (m->kind == ROUTER_UNITS) some_units(w, m);
+        if (m->kind == ROUTER_MAP) some_map(w, m);
+        if (m->kind == ROUTER_WAY) some_way(w, m);
     }
     m->from = from;
     m->to = SELF;
@@ -162,6 +190,8 @@ static void take_out(world *w) {
         assert_true(is_neighbour(w, m.to));
         assert_true(m.kind != ROUTER_LABEL || m.length <= ROUTER_MAX_PATH);
         assert_true(m.kind != ROUTER_LOCK || m.length <= ROUTER_MAX_CYCLE);
+        assert_true(m.kind != ROUTER_WAY || m.length < WAYS_MAX_HOPS);
+        assert_true(m.kind != ROUTER_MAP || m.length <= 4 * ROUTER_MAX_PATH);
         bool known = false;
         for (uint32_t k = 0; k < w->config.source_count; k++) known |= w->config.source[k] == m.source;
         assert_true(known);
