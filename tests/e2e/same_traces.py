@@ -10,7 +10,7 @@ import sys
 SOURCE = os.environ["SOURCE"]
 OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "unit_sim_traces")
 PARTS = [
-    "src/base/err.c", "src/flow/router.c", "src/flow/braid*.c", "src/flow/gwtf*.c", "src/flow/view*.c",
+    "src/base/err.c", "src/flow/router.c", "src/flow/braid*.c", "src/flow/gwtf*.c", "src/flow/view*.c", "src/flow/ways.c",
     "src/plan/min_cost.c", "src/plan/problem.c", "src/sim/queue.c", "src/sim/blocks.c", "src/sim/places.c",
     "src/sim/routing_[!d]*.c", "src/sim/scale*.c", "src/sim/views*.c", "tests/unit/sim_traces.c",
 ]
