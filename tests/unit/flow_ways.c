@@ -192,7 +192,11 @@ static void test_what_is_in_force_is_known(void **state) {
     n->capacity[4] = 4;
     draw(w, n, 0, 0);
     assert_int_equal(ways_in_force(w), -1);  // one more would fit
-    n->capacity[4] = 3;
+    n->capacity[3] = 4;
+    n->capacity[4] = 2;
+    draw(w, n, 0, 0);
+    assert_int_equal(ways_in_force(w), -1);  // as many fit as before, but one relay has one too many
+    n->capacity[3] = n->capacity[4] = 3;
     n->cost[1][4] = -1;
     n->cost[2][4] = -1;
     draw(w, n, 0, 0);
