@@ -438,10 +438,8 @@ static void lighten(ways *w, const int64_t *price) {
     }
 }
 
-bool ways_search(ways *w) {
+static bool search(ways *w) {
     int64_t price[WAYS_MAX_PEERS];
-    w->units = most_units(w);
-    if (w->units == 0 || w->units > WAYS_MAX_UNITS) return false;
     w->random.state = w->hash;
     w->budget = (int64_t)EFFORT * w->units * w->links;
     if (w->budget > WAYS_EFFORT) w->budget = WAYS_EFFORT;
@@ -459,6 +457,13 @@ bool ways_search(ways *w) {
         go_back(w);
     }
     return true;
+}
+
+bool ways_search(ways *w) {
+    w->units = most_units(w);
+    bool found = w->units > 0 && w->units <= WAYS_MAX_UNITS && search(w);
+    if (!found) w->units = 0;
+    return found;
 }
 
 // --- What was found ----------------------------------------------------------------------------------------------------
@@ -491,11 +496,12 @@ void ways_enforce(ways *w) {
     }
 }
 
-// Puts the unit on a way that was in force; false: a link of it is no more, or not what it was.
+// Puts the unit on a way that was in force; false: a link of it is no more, or not what it was, or its data peer wants fewer.
 static bool put_again(ways *w, const past *p) {
     uint32_t at = find(w, p->home);
     if (at == WAYS_MAX_PEERS || w->peer[at].source < 0) return false;
     course v = {.source = (uint8_t)w->peer[at].source, .hops = p->hops};
+    if (w->sent[v.source] >= w->peer[at].capacity) return false;
     for (uint32_t i = 0; i < p->hops; i++) {
         const node *n = &w->peer[at];
         uint32_t l = n->first;

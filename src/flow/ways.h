@@ -36,7 +36,7 @@ bool ways_peer(ways *w, router_peer peer, uint32_t capacity, uint32_t life, bool
 bool ways_link(ways *w, router_peer to, int64_t cost);  // from the peer that was added last
 uint64_t ways_arrange(ways *w);
 
-// Looks for the ways. False: not all units that relays have room for find one, or there are too many.
+// Looks for the ways. False: not all units that relays have room for find one, or there are too many; then none are found.
 bool ways_search(ways *w);
 // After a search: the sum of costs, or with ROUTER_WORST the heaviest load of a link.
 int64_t ways_value(const ways *w);
