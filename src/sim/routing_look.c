@@ -163,7 +163,7 @@ void routing_look_until(routing_net *n, int64_t at) {
 void routing_look_end(routing_net *n) {
     size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
     bool kept = !n->out->quiet && n->last_whole.whole;
-    if (kept) n->out->end = n->last_whole;
+    if (kept && !(n->settings->seldom && n->out->end.placed)) n->out->end = n->last_whole;
     n->out->flow = calloc(cells, sizeof *n->out->flow);
     if (n->out->flow == NULL)
         routing_net_fail(n, BRAID_MEMORY, "no memory for a flow of %zu links", cells);
