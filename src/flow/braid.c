@@ -70,6 +70,7 @@ static void forget_up(braid *b, uint32_t k, uint32_t slot) {
     braid_up *u = up_of(b, k, slot);
     *u = (braid_up){.said_distance = BRAID_NOWHERE, .said_cost = BRAID_NOWHERE, .news_since = BRAID_NEVER_SINCE,
                      .label = emptied(u->label)};
+    recount(b, k);
 }
 
 static void forget_down(braid *b, uint32_t k, uint32_t slot) {
@@ -83,6 +84,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
                       .news_since = BRAID_NEVER_SINCE,
                       .virtual_time = head == INT64_MAX ? 0 : head,
                       .label = emptied(d->label)};
+    recount(b, k);
 }
 
 static void braid_init(router *r) {
@@ -152,7 +154,9 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     label->cost = m->cost;
     label->since = b->r.now;
     label->length = m->length;
+    label->owners = 0;
     for (uint32_t i = 0; i < m->length; i++) {
+        label->owners |= router_bit(router_owner(m->u.step[i].half));
         label->half[i] = m->u.step[i].half;
         label->at[i] = m->u.step[i].cost;
     }

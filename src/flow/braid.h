@@ -42,6 +42,7 @@ enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFU
 typedef struct braid_label {
     int64_t cost;
     uint32_t length;
+    uint64_t owners;    // of its halves, a bit for each (router_bit): most walks do not lead over a peer, and this says so
     router_half *half;  // [braid.label_limit], in the router's memory
     int64_t *at;
     int64_t since;  // it came, or mine became what it is
@@ -118,6 +119,8 @@ typedef struct braid_going {
 } braid_going;
 
 typedef struct braid_commodity {
+    bool counted;                 // the next two are what the links' counters add up to
+    int32_t links_in, links_out;
     braid_label in, out;          // labels of my halves
     int64_t in_floor, out_floor;  // what these have been for so long that no walk needs to show it
     uint64_t in_hash, out_hash;
@@ -199,6 +202,8 @@ static inline braid_up *up_of(const braid *b, uint32_t k, uint32_t slot) {
 static inline braid_down *down_of(const braid *b, uint32_t k, uint32_t slot) {
     return &b->down[k * b->r.config.max_neighbours + slot];
 }
+// What the links of a commodity carry is another number now.
+static inline void recount(braid *b, uint32_t k) { b->commodity[k].counted = false; }
 static inline int64_t link_cost(const braid *b, router_side side, uint32_t slot) { return b->r.slot[side][slot].cost; }
 static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }

@@ -56,6 +56,7 @@ static bool send(braid *b, uint32_t k, const router_peer *path, uint32_t length,
     memcpy(words, path + 1, (length - 1) * sizeof *words);
     braid_down *d = down_of(b, k, (uint32_t)slot);
     d->out += units;
+    recount(b, k);
     outgoing *o = router_post(&b->r, path[0], ROUTER_WAY);
     o->k = (uint8_t)k;
     o->units = (uint32_t)d->out;

@@ -22,12 +22,14 @@ typedef struct walk {
 typedef struct search {
     braid *b;
     bool settled;  // labels settle here
+    int64_t slack;
     int64_t best;  // cost of the most negative cycle so far
     router_half *cycle;
     uint32_t length;
 } search;
 
 int braid_find_half(const braid_label *label, router_half half) {
+    if ((label->owners & router_bit(router_owner(half))) == 0) return -1;
     for (uint32_t i = 0; i < label->length; i++) {
         if (label->half[i] == half) return (int)i;
     }
@@ -94,7 +96,7 @@ static bool is_contradicted(braid *b, const braid_label *far) {
 // the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
                      const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
-    int64_t cost = link + far->cost + slack_of(s->b);
+    int64_t cost = link + far->cost + s->slack;
     int at = braid_find_half(far, here);
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
     if (at >= 0) {
@@ -118,9 +120,11 @@ static void set_label(braid_label *label, int64_t floor, uint32_t limit, const w
     label->cost = label->at[0] = floor;
     label->length = floor < 0;
     label->half[0] = halves[0];
+    label->owners = router_bit(router_owner(halves[0]));
     if (at[0] >= floor || far + count > limit) return;
     label->cost = at[0];
     label->length = count + far;
+    if (far > 0) label->owners |= w->far->owners;
     for (uint32_t i = 0; i < count; i++) {
         label->half[i] = halves[i];
         label->at[i] = at[i];
@@ -146,7 +150,7 @@ uint64_t braid_label_hash(const braid_label *label) {
     if (label->length == 0) return 0;
     uint64_t hash = rng_seed(label->length, (uint64_t)label->cost);
     for (uint32_t i = 0; i < label->length; i++)
-        hash = rng_seed(rng_seed(hash, label->half[i]), (uint64_t)label->at[i]);
+        hash = rng_seed(hash, (uint64_t)label->at[i] ^ (uint64_t)label->half[i] << 32);
     return hash | 1;
 }
 
@@ -231,7 +235,7 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
     int64_t minus = b->r.is_source ? worth_of_unit(b) : 0, plus = -minus;
     if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
-    search s = {b, can_settle(b), 0, cycle, 0};
+    search s = {b, can_settle(b), slack_of(b), 0, cycle, 0};
     if (s.settled) settle(b, k);
     const former in_was = {c->in.cost, c->in.length, c->in_hash, c->in_choice};
     const former out_was = {c->out.cost, c->out.length, c->out_hash, c->out_choice};

@@ -25,17 +25,20 @@ int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot) {
     return d->out - d->reserved - d->owed;
 }
 
-int32_t braid_sum_in(const braid *b, uint32_t k) {
-    int32_t sum = b->own_k == k ? b->coming_in : 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) sum += braid_in(b, k, s);
-    return sum;
+// The sums are asked for again and again in a step, and change seldom.
+static const braid_commodity *counted(const braid *b, uint32_t k) {
+    braid_commodity *c = &b->commodity[k];
+    if (c->counted) return c;
+    c->links_in = c->links_out = 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) c->links_in += braid_in(b, k, s);
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) c->links_out += down_of(b, k, s)->out;
+    c->counted = true;
+    return c;
 }
 
-int32_t braid_sum_out(const braid *b, uint32_t k) {
-    int32_t sum = b->own_k == k ? -b->coming_out : 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) sum += down_of(b, k, s)->out;
-    return sum;
-}
+int32_t braid_sum_in(const braid *b, uint32_t k) { return counted(b, k)->links_in + (b->own_k == k ? b->coming_in : 0); }
+
+int32_t braid_sum_out(const braid *b, uint32_t k) { return counted(b, k)->links_out - (b->own_k == k ? b->coming_out : 0); }
 
 int32_t braid_excess(const braid *b, uint32_t k) { return braid_sum_in(b, k) - braid_sum_out(b, k); }
 
@@ -69,6 +72,7 @@ outgoing *braid_say_flow(braid *b, uint32_t k, uint32_t slot, uint8_t why) {
 void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
     braid_up *u = up_of(b, k, slot);
     u->denied = (u->denied + (uint32_t)units) % BRAID_TOTALS;
+    recount(b, k);
     u->said_distance = BRAID_UNTOLD;
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
@@ -87,6 +91,7 @@ void braid_take_back(braid *b, uint32_t k, uint32_t slot) {
     d->owed -= gone + now;
     d->denied_done = (d->denied_done + (uint32_t)(gone + now)) % BRAID_TOTALS;
     d->out -= now;
+    recount(b, k);
     braid_say_flow(b, k, slot, BRAID_TOOK_BACK);
     if (now > 0 && !b->r.is_source)  // one delay to find another way, then it goes back further
         b->commodity[k].stuck_since = b->r.now - (TRY_EXCESS - 1) * b->r.config.delay;
@@ -104,6 +109,7 @@ bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32
     braid_up *u = up_of(b, k, slot);
     if ((u->denied - taken_back) % BRAID_TOTALS > (uint32_t)open_denials(u)) return false;
     u->in = (int32_t)units;
+    recount(b, k);
     u->denied_ack = taken_back % BRAID_TOTALS;
     return true;
 }
@@ -114,6 +120,7 @@ static void confirm_going(braid *b, uint32_t k, uint32_t slot, const router_mess
         if (g->units == 0 || g->position != m->position || g->k != k || g->slot != slot) continue;
         if (g->token.origin != m->token.origin || g->token.serial != m->token.serial) continue;
         up_of(b, k, slot)->going -= g->units;
+        recount(b, k);
         g->units = 0;
     }
 }
@@ -169,6 +176,7 @@ static void cancel(braid *b, uint32_t k, int32_t units) {
         int s = costliest(b, k, ROUTER_NEXT, braid_free_out);
         if (s < 0) return;
         down_of(b, k, (uint32_t)s)->out--;
+        recount(b, k);
         braid_say_flow(b, k, (uint32_t)s, BRAID_CANCELLED);
     }
 }
@@ -239,6 +247,7 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
         d->virtual_time += link_cost(b, ROUTER_NEXT, (uint32_t)s);
         d->room -= n;
         d->out += n;
+        recount(b, k);
         units -= n;
         braid_say_flow(b, k, (uint32_t)s, BRAID_PUSHED);
     }

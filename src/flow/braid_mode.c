@@ -131,6 +131,7 @@ static void begin_counts(braid *b, bool from_nothing, bool from_kept) {
         }
         b->commodity[k].stuck_since = b->commodity[k].deficit_since = BRAID_NEVER_SINCE;
         b->commodity[k].cancelled = false;
+        recount(b, k);
     }
 }
 

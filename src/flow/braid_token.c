@@ -182,6 +182,7 @@ static void note_going(braid *b, const braid_visit *v, uint32_t slot, int32_t un
         if (b->going[i].units != 0) continue;
         b->going[i] = (braid_going){v->token, v->last, v->k, (uint16_t)slot, units};
         up_of(b, v->k, slot)->going += units;
+        recount(b, v->k);
         return;
     }
 }
@@ -189,6 +190,7 @@ static void note_going(braid *b, const braid_visit *v, uint32_t slot, int32_t un
 static void take_off_out(braid *b, const braid_visit *v, int32_t units) {
     uint32_t slot = (uint32_t)router_slot(&b->r, ROUTER_NEXT, v->before);
     down_of(b, v->k, slot)->out -= units;
+    recount(b, v->k);
     outgoing *o = braid_say_flow(b, v->k, slot, BRAID_APPLIED);
     o->token = v->token;
     o->position = (uint16_t)(v->first - 1);
@@ -214,6 +216,7 @@ static void apply(braid *b, braid_visit *place, int32_t units) {
     place->token = (router_token){0, 0};
     b->visits--;
     if (v.exit == BRAID_TO_NEXT) down_of(b, v.k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v.after))->out += units;
+    recount(b, v.k);
     if (v.exit == BRAID_TO_PREVIOUS) note_going(b, &v, (uint32_t)router_slot(&b->r, ROUTER_PREVIOUS, v.after), units);
     if (v.entry == BRAID_FROM_NEXT) {
         take_off_out(b, &v, units);
@@ -364,6 +367,7 @@ void braid_drop_tokens(braid *b) {
         if (v->token.origin != 0) hold(b, v, -v->units);
         v->token = (router_token){0, 0};
         if (b->going[i].units != 0) up_of(b, b->going[i].k, b->going[i].slot)->going -= b->going[i].units;
+        recount(b, b->going[i].k);
         b->going[i].units = 0;
     }
     b->visits = 0;

@@ -35,6 +35,7 @@ typedef struct outgoing {
 struct router {
     int64_t now, deadline;
     uint32_t count[ROUTER_SIDES];
+    uint64_t bits[ROUTER_SIDES];        // of the peers there: most others have none of these
     router_peer *sorted[ROUTER_SIDES];  // the peers, rising: nothing depends on who came first
     uint16_t *order[ROUTER_SIDES];      // the slots in which they are
     neighbour *slot[ROUTER_SIDES];
@@ -43,7 +44,8 @@ struct router {
     bool flush;           // the step is over: messages may leave
     router_peer last_to;  // of the frame that is leaving
     bool is_source;
-    bool looked, rules_settled;  // looked: what `load` and `settled` of the rules say, since nothing has happened
+    bool load_known, settled_known;  // what `load` and `settled` of the rules say, since nothing has happened
+    bool rules_settled;
     uint32_t rules_load;
     uint32_t commodities;                    // a data peer knows only its own
     router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
@@ -70,6 +72,9 @@ typedef struct router_rules {
 extern const router_rules braid_rules, gwtf_rules;
 
 bool braid_link_busy(const router *r, router_side side, router_peer peer);
+
+// One of 64, so that a set of peers fits a word, and most who are not in it can be told by that.
+static inline uint64_t router_bit(router_peer peer) { return (uint64_t)1 << (peer * 0x9e3779b9u >> 26); }
 
 static inline void router_want(router *r, int64_t at) {
     if (at < r->deadline) r->deadline = at;

@@ -86,6 +86,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
 // --- Neighbours --------------------------------------------------------------------------------------------------------
 
 int router_slot(const router *r, router_side side, router_peer peer) {
+    if ((r->bits[side] & router_bit(peer)) == 0) return -1;
     uint32_t low = 0, high = r->count[side];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -105,7 +106,7 @@ int router_commodity(const router *r, router_peer source) {
 }
 
 static void changed(router *r, int64_t now) {
-    r->looked = false;
+    r->load_known = r->settled_known = false;
     r->now = now;
     router_want(r, now + r->config.gather);
 }
@@ -122,6 +123,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     }
     r->order[side][at] = (uint16_t)slot;
     r->sorted[side][at] = peer;
+    r->bits[side] |= router_bit(peer);
     r->count[side]++;
     r->slot[side][slot] = (neighbour){peer, cost};
     changed(r, now);
@@ -131,12 +133,14 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
 
 static void remove_neighbour(router *r, router_side side, router_peer peer) {
     uint32_t kept = 0;
+    r->bits[side] = 0;
     for (uint32_t i = 0; i < r->count[side]; i++) {
         uint16_t slot = r->order[side][i];
         if (r->slot[side][slot].peer == peer) {
             r->slot[side][slot].peer = 0;
             continue;
         }
+        r->bits[side] |= router_bit(r->sorted[side][i]);
         r->sorted[side][kept] = r->sorted[side][i];
         r->order[side][kept++] = slot;
     }
@@ -200,7 +204,7 @@ void router_receive(router *r, int64_t now, const router_message *m) {
 }
 
 void router_tick(router *r, int64_t now) {
-    r->looked = false;
+    r->load_known = r->settled_known = false;
     r->now = now;
     r->deadline = ROUTER_NEVER;
     rules_of(r)->tick(r);
@@ -237,20 +241,26 @@ static void sort_queue(router *r) {
     }
 }
 
+// All but what is long: what of that counts is for compose to write (gwtf leaves words out that are 0).
+static void begin_message(const router *r, const outgoing *o, router_message *out) {
+    memset(out, 0, r->config.algorithm == ROUTER_GWTF ? sizeof *out : offsetof(router_message, u));
+    out->from = r->config.self;
+    out->to = o->to;
+    out->kind = (router_kind)o->kind;
+    out->side = o->side;
+    out->why = o->why;
+    out->position = o->position;
+    out->cost = o->cost;
+    out->units = o->units;
+    out->taken_back = o->taken_back;
+    out->token = o->token;
+    out->source = r->source[o->k];
+}
+
 static bool next_message(router *r, router_message *out) {
     while (r->queue_next < r->queue_count) {
         const outgoing *o = &r->queue[r->queue_next++];
-        *out = (router_message){.from = r->config.self,
-                                .to = o->to,
-                                .kind = (router_kind)o->kind,
-                                .side = o->side,
-                                .why = o->why,
-                                .position = o->position,
-                                .cost = o->cost,
-                                .units = o->units,
-                                .taken_back = o->taken_back,
-                                .token = o->token,
-                                .source = r->source[o->k]};
+        begin_message(r, o, out);
         if (!rules_of(r)->compose(r, o, out)) continue;
         out->joined = o->to == r->last_to;
         r->last_to = o->to;
@@ -261,7 +271,7 @@ static bool next_message(router *r, router_message *out) {
 
 bool router_next(router *r, router_message *out) {
     if (!r->flush) return false;
-    r->looked = false;
+    r->load_known = r->settled_known = false;
     if (r->queue_next == 0) sort_queue(r);
     if (next_message(r, out)) return true;
     r->queue_count = r->queue_next = 0;
@@ -308,17 +318,20 @@ void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit 
 uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return rules_of(r)->units(r, units, max); }
 
 // Hosts ask after every step, and most steps are not the router's.
-static const router *looked_at(const router *r) {
-    if (r->looked) return r;
+uint32_t router_load(const router *r) {
     router *mine = (router *)r;  // no router is const where it lies
-    mine->rules_load = rules_of(r)->load(r);
-    mine->rules_settled = rules_of(r)->settled(r);
-    mine->looked = true;
-    return r;
+    if (!r->load_known) mine->rules_load = rules_of(r)->load(r);
+    mine->load_known = true;
+    return r->rules_load;
 }
 
-uint32_t router_load(const router *r) { return looked_at(r)->rules_load; }
-bool router_settled(const router *r) { return r->queue_count == 0 && looked_at(r)->rules_settled; }
+bool router_settled(const router *r) {
+    router *mine = (router *)r;
+    if (r->queue_count > 0) return false;
+    if (!r->settled_known) mine->rules_settled = rules_of(r)->settled(r);
+    mine->settled_known = true;
+    return r->rules_settled;
+}
 
 bool router_link_busy(const router *r, router_side side, router_peer peer) {
     return r->config.algorithm == ROUTER_GWTF || braid_link_busy(r, side, peer);
