@@ -53,14 +53,14 @@ static void add_gossip(views_row *row, const views_swarm *s, const views_gossip 
 // A ratio counts only when all units that were wanted flow.
 static void add_routing(views_row *row, const views_swarm *s, const views_optimum *global, const plan_answer *best,
                         const routing_result *r) {
-    bool carried = best->units == s->units, whole = carried && r->end.whole;
+    bool carried = best->units == s->units, whole = carried && r->end.placed;
     row->quiet += r->quiet;
     row->whole += whole;
     row->over_capacity += r->over_capacity > 0;
     if (carried) figures_add(&row->views, (double)best->cost / (double)global->cost);
     if (whole) {
-        figures_add(&row->braid, (double)r->end.cost / (double)best->cost);
-        figures_add(&row->product, (double)r->end.cost / (double)global->cost);
+        figures_add(&row->braid, (double)r->end.paid / (double)best->cost);
+        figures_add(&row->product, (double)r->end.paid / (double)global->cost);
     }
     if (r->near >= 0) {
         figures_add(&row->near_rounds, (double)r->near);
