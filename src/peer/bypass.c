@@ -7,18 +7,16 @@
 #include <string.h>
 
 enum {
-    OF_ONE_WAY = 4,
-    MOST_OF_ONE_WAY =
-        12,  // GETs under way on the quickest way from one member, and of so many more the time of a round trip is
-    HOPED = 66,
+    OF_ONE_WAY = 4,        // GETs under way on the quickest way from one member
+    MOST_OF_ONE_WAY = 12,  // ... where the time of a round trip is that of more of them
+    HOPED = 66,            // the next three as for tensors (route_lines.c)
     HARDLY_LESS = 95,
-    MOST_PERCENT = 180,  // as for tensors (route_lines.c)
-    PATIENCE = 6,
+    MOST_PERCENT = 180,
+    PATIENCE = 6,            // times what it should take, and floor_ns, until what is carried is taken for lost
     BLOCK_BYTES = 4 << 16,  // about
 };
 static const uint64_t look_ns = 500 * TIMING_MS;  // how often ways are looked for
-static const uint64_t floor_ns =
-    5 * TIMING_S;  // until what is carried is taken for lost, and PATIENCE times what it should take
+static const uint64_t floor_ns = 5 * TIMING_S;
 static const uint64_t rest_ns = 60 * TIMING_S;       // for which a carrier who failed is not asked
 static const uint64_t straight_ns = 600 * TIMING_S;  // ... and one by whom it was hardly quicker
 
