@@ -2,6 +2,7 @@
 #include "peer_world.h"
 
 #include "base/rng.h"
+#include "peer/internal.h"
 
 enum { HASH = 99, SERIAL = 7, MOST_CARRIED = 32 };
 
@@ -16,15 +17,17 @@ static void beats(world *w) {
 }
 
 // One of a stage's three members adds up one segment; both others have a part. Everything is to be carried.
-static void open_reduction(world *w) {
+static void open_stage(world *w) {
     w->run = run_of(2, 2, 1);
-    w->carried_percent = 100;
     open_world(w, 4, MEMBER_RELAY);
     admit(w, 1, MEMBER_DATA, 0);
     for (uint32_t i = 2; i <= 4; i++) admit(w, i, MEMBER_RELAY, 1);
     own(w, 0, 1);
     append(w, (log_entry){.kind = LOG_RUN});
     beats(w);
+}
+
+static void open_parts(world *w) {
     uint64_t close = append(w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}});
     message begin = {
         .kind = MESSAGE_BEGIN_AGGREGATION,
@@ -35,6 +38,12 @@ static void open_reduction(world *w) {
     pass(w, 300 * MILLISECOND);
     assert_int_equal(w->get_count, 2);
     w->busy = true;
+}
+
+static void open_reduction(world *w) {
+    w->carried_percent = 100;
+    open_stage(w);
+    open_parts(w);
 }
 
 static const message_get *got(const world *w, uint32_t i) { return &w->get[i].u.get; }
@@ -223,6 +232,112 @@ static void test_a_link_that_falls_takes_what_was_on_it(void **state) {
     free(w.p);
 }
 
+// ---- who may carry ------------------------------------------------------------------------------------------------
+
+enum { STRAIGHT_MS = 9000, CARRIED_MS = 900, NOBODY = 99 };
+
+// Member 1 has quick lines to all, and that is known for ever.
+static void open_quick(world *w) {
+    open_stage(w);
+    for (uint32_t i = 0; i < 2; i++)
+        w->p->bypass.known[i] = (bypass_ways){.from = 2 + i,
+                                              .until_ns = UINT64_MAX,
+                                              .count = 2,
+                                              .way = {{.us = STRAIGHT_MS * 1000}, {.by = 1, .us = CARRIED_MS * 1000}}};
+    open_parts(w);
+}
+
+static member_id chosen(world *w, bool straight) {
+    bypass_choice way;
+    return bypass_choose(w->p, 2, straight, &way) ? way.by : NOBODY;
+}
+
+static void beat(world *w, uint32_t who) {
+    deliver(w, who, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+}
+
+static void test_the_quicker_way_is_taken(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    for (uint32_t i = 0; i < 2; i++) assert_int_equal(got(&w, i)->by, 1);
+    assert_int_equal(chosen(&w, false), 1);
+    assert_int_equal(chosen(&w, true), 0);
+    w.p->shadow = true;  // who works for another stage waits for none
+    assert_int_equal(chosen(&w, false), 0);
+    free(w.p);
+}
+
+static void test_who_failed_is_not_asked_for_a_minute(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    deliver(&w, 1, &(message){.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial}, false);
+    for (uint32_t i = 0; i < 118; i++) {
+        beats(&w);
+        pass(&w, 500 * MILLISECOND);
+        assert_int_not_equal(chosen(&w, false), 1);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        beats(&w);
+        pass(&w, 500 * MILLISECOND);
+    }
+    assert_int_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+static void test_who_is_silent_is_not_asked_and_not_waited_for(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    for (uint32_t i = 0; i < 2; i++) say(&w, i);
+    for (uint32_t i = 0; i < 9; i++) {  // before patience with what is carried is at an end
+        for (uint32_t who = 2; who <= 3; who++) beat(&w, who);
+        pass(&w, 500 * MILLISECOND);
+    }
+    assert_int_equal(w.get_count, 4);
+    for (uint32_t i = 2; i < 4; i++) assert_int_equal(got(&w, i)->by, 0);
+    memset(w.p->bypass.rest, 0, sizeof w.p->bypass.rest);  // not only because it failed
+    assert_int_not_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+// Whose link fell was not slow: as soon as it is back, it is asked again.
+static void test_whose_link_fell_has_not_failed(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_quick(&w);
+    fall(&w, 1);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+    beats(&w);
+    assert_int_equal(chosen(&w, false), 1);
+    free(w.p);
+}
+
+// It comes, again and again, but hardly sooner than it would have come straight.
+static void test_who_is_hardly_quicker_rests(void **state) {
+    (void)state;
+    static const uint64_t late_ms[] = {1, 4000};
+    for (uint32_t i = 0; i < 2; i++) {
+        world w = {.self = 0};
+        open_quick(&w);
+        w.p->run.activation_bytes = 4 * BYTES;  // straight, what comes would need 2.25 s
+        for (uint32_t k = 0; k < 2; k++) w.p->bypass.known[k].way[1].percent = 94;
+        for (uint64_t passed = 0; passed < late_ms[i]; passed += 500) {
+            beats(&w);
+            pass(&w, (late_ms[i] < 500 ? late_ms[i] : 500) * MILLISECOND);
+        }
+        assert_int_equal(w.get_count, 2);
+        say(&w, 0);
+        bring(&w, 0);
+        done(&w, JOB_JOIN, HASH);
+        bypass_choice way;
+        assert_true(bypass_choose(w.p, w.get_to[0], false, &way));
+        assert_int_equal(way.by, i == 0 ? 1 : 0);
+        free(w.p);
+    }
+}
+
 // ---- at who answers -----------------------------------------------------------------------------------------------
 
 static message question(member_id by) {
@@ -327,6 +442,11 @@ int main(void) {
         cmocka_unit_test(test_strangers_bring_nothing),
         cmocka_unit_test(test_what_nobody_asked_for_is_not_joined),
         cmocka_unit_test(test_a_link_that_falls_takes_what_was_on_it),
+        cmocka_unit_test(test_the_quicker_way_is_taken),
+        cmocka_unit_test(test_who_failed_is_not_asked_for_a_minute),
+        cmocka_unit_test(test_who_is_silent_is_not_asked_and_not_waited_for),
+        cmocka_unit_test(test_whose_link_fell_has_not_failed),
+        cmocka_unit_test(test_who_is_hardly_quicker_rests),
         cmocka_unit_test(test_the_answer_goes_as_was_asked),
         cmocka_unit_test(test_a_carrier_passes_blocks_on),
         cmocka_unit_test(test_who_waits_hears_that_nothing_comes),
