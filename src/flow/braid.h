@@ -21,6 +21,8 @@ enum {
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
+    BRAID_EARLY = 40,         // delays
+    BRAID_MATURE = 80,        // delays after the early ones
 };
 
 #define BRAID_BIG       ((int64_t)1 << 40)     // what one more unit is worth: more than any cycle of links can cost
@@ -208,6 +210,15 @@ static inline int64_t link_cost(const braid *b, router_side side, uint32_t slot)
 static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
+// Whether several data peers share relays here.
+static inline bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
+// With one data peer small gains are left alone until then.
+static inline int64_t braid_early_until(const braid *b) { return b->era_since + BRAID_EARLY * b->r.config.delay; }
+// It has been there for so long that it says less.
+static inline bool braid_mature(const braid *b) {
+    return !b->worst && !braid_shares(&b->r.config) && b->r.now >= braid_early_until(b) + BRAID_MATURE * b->r.config.delay;
+}
+
 // braid_ledger.c: counters
 int32_t braid_in(const braid *b, uint32_t k, uint32_t slot);        // effective inflow from there
 int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot);   // ... that no token reserved
@@ -233,8 +244,10 @@ uint32_t braid_view(const router *r, router_unit *units, uint32_t max);
 void braid_fit(braid *b);
 
 // braid_label.c
-bool braid_mature(const braid *b);  // it has been there for so long that it says less
-int braid_find_half(const braid_label *label, router_half half);  // -1: the walk does not lead over it
+int braid_place_of_half(const braid_label *label, router_half half);
+static inline int braid_find_half(const braid_label *label, router_half half) {  // -1: the walk does not lead over it
+    return (label->owners & router_bit(router_owner(half))) == 0 ? -1 : braid_place_of_half(label, half);
+}
 
 // braid_worst.c: the objective worst
 int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more);  // if so many units were added
@@ -242,7 +255,6 @@ int64_t braid_worst_more(const braid *b, uint32_t slot);
 int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot);
 int64_t braid_worst_slack(const braid *b);
 int64_t braid_coarse_slack(const braid *b);  // braid_mode.c
-int64_t braid_early_until(const braid *b);   // with one data peer: small gains are left alone
 void braid_follow_scale(braid *b);
 uint32_t braid_scale_word(const braid *b);
 void braid_hear_scale(braid_down *d, uint32_t word);
@@ -263,7 +275,6 @@ static inline bool braid_is_count(router_kind kind) { return kind >= ROUTER_FLOW
 // braid_mode.c
 int64_t braid_mean_cost(const braid *b);    // of the links here, at least 1
 void braid_follow_mean(braid *b);
-bool braid_shares(const router_config *c);  // whether several data peers share relays here
 bool braid_still(const braid *b);           // no token may be launched
 bool braid_settled(const braid *b);
 int32_t braid_kept_load(const braid *b);
@@ -302,7 +313,7 @@ int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot);   // mine for a pl
 int braid_lowest_bid(const braid *b, uint32_t k);               // the previous neighbour's; -1: no unit here could go
 int32_t braid_offer(const braid *b, uint32_t k, int64_t *distance);  // places whose tenants may be outbid, and the way home with the price
 bool braid_outbids(const braid *b, uint32_t k, int64_t way, int *lowest);  // that way home costs more than the lowest bid
-bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot);
+bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot);  // in an auction, of a relay
 
 // braid_token.c
 void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t length);

@@ -96,7 +96,7 @@ bool braid_outbids(const braid *b, uint32_t k, int64_t way, int *lowest) {
 
 bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot) {
     braid_down *d = down_of(b, k, slot);
-    if (b->r.is_source || d->out <= 0 || !braid_auctions(b)) return false;
+    if (d->out <= 0) return false;
     int64_t bid = braid_bid(b, k, slot);
     if (d->said_bid == bid) return false;
     outgoing *pushed = router_waiting(&b->r, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_FLOW, k);

@@ -7,8 +7,7 @@ enum {
     LOOKED = 30,    // delays after the early ones before labels settle at all
     SETTLES = 40,   // delays that a label has been the same when it settles
     SETTLINGS = 4,  // ... so often for each label, while nothing changes here: then a negative cycle shows itself whole
-    SETTLED = 8,    // ... unless it is lower than this part of what one more unit is worth
-    MATURE = 80     // delays after the early ones
+    SETTLED = 8     // ... unless it is lower than this part of what one more unit is worth
 };
 
 // A walk that goes on from one of my halves over a link: its cost from there, and the far label it continues with.
@@ -22,14 +21,14 @@ typedef struct walk {
 typedef struct search {
     braid *b;
     bool settled;  // labels settle here
+    uint64_t mine;  // my bit in labels' owners
     int64_t slack;
     int64_t best;  // cost of the most negative cycle so far
     router_half *cycle;
     uint32_t length;
 } search;
 
-int braid_find_half(const braid_label *label, router_half half) {
-    if ((label->owners & router_bit(router_owner(half))) == 0) return -1;
+int braid_place_of_half(const braid_label *label, router_half half) {
     for (uint32_t i = 0; i < label->length; i++) {
         if (label->half[i] == half) return (int)i;
     }
@@ -59,10 +58,6 @@ static bool can_settle(braid *b) {
     int64_t at = braid_early_until(b) + LOOKED * b->r.config.delay;
     if (b->r.now < at) router_want(&b->r, at);  // others may have settled what they told me
     return b->r.now >= at;
-}
-
-bool braid_mature(const braid *b) {
-    return !b->worst && !braid_shares(&b->r.config) && b->r.now >= braid_early_until(b) + MATURE * b->r.config.delay;
 }
 
 // Whether a neighbour at that place of the walk would say what it is there: not a walk that is no use to me, nor one that comes back to me.
@@ -97,13 +92,15 @@ static bool is_contradicted(braid *b, const braid_label *far) {
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
                      const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
     int64_t cost = link + far->cost + s->slack;
-    int at = braid_find_half(far, here);
+    bool over_me = (far->owners & s->mine) != 0;
+    if (!over_me && cost > direct->cost && cost > through->cost) return;
+    int at = over_me ? braid_place_of_half(far, here) : -1;
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
     if (at >= 0) {
         found_cycle(s, cost - far->at[at], 0, here, far, at);
         return;
     }
-    int closes = braid_find_half(far, other);
+    int closes = over_me ? braid_place_of_half(far, other) : -1;
     if (closes < 0 && cost > direct->cost && cost > through->cost) return;
     if (s->settled && is_contradicted(s->b, far)) return;
     offer(direct, cost, far, over, was_choice);
@@ -113,37 +110,46 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
         found_cycle(s, inner + cost - far->at[closes], other, here, far, closes);
 }
 
-// `halves` with their costs `at`, then the walk's far path. A walk that gains nothing or grows too long is the empty one.
-static void set_label(braid_label *label, int64_t floor, uint32_t limit, const walk *w, const router_half *halves,
+static bool put_half(braid_label *label, uint32_t i, router_half half, int64_t at) {
+    bool another = label->half[i] != half || label->at[i] != at;
+    label->half[i] = half;
+    label->at[i] = at;
+    return another;
+}
+
+static uint32_t far_length(const walk *w) { return w->far == NULL ? 0 : w->far->length; }
+
+// A walk that gains nothing or grows too long is the empty one.
+static bool is_label(const walk *w, int64_t cost, int64_t floor, uint32_t count, uint32_t limit) {
+    return cost < floor && far_length(w) + count <= limit;
+}
+
+// `halves` with their costs `at`, then the walk's far path. True: it is another label than before.
+static bool set_label(braid_label *label, int64_t floor, uint32_t limit, const walk *w, const router_half *halves,
                       const int64_t *at, uint32_t count) {
-    uint32_t far = w->far == NULL ? 0 : w->far->length;
-    label->cost = label->at[0] = floor;
-    label->length = floor < 0;
-    label->half[0] = halves[0];
-    label->owners = router_bit(router_owner(halves[0]));
-    if (at[0] >= floor || far + count > limit) return;
-    label->cost = at[0];
-    label->length = count + far;
-    if (far > 0) label->owners |= w->far->owners;
-    for (uint32_t i = 0; i < count; i++) {
-        label->half[i] = halves[i];
-        label->at[i] = at[i];
-    }
-    for (uint32_t i = 0; i < far; i++) {
-        label->half[count + i] = w->far->half[i];
-        label->at[count + i] = w->far->at[i];
-    }
+    bool walks = is_label(w, at[0], floor, count, limit);
+    uint32_t far = walks ? far_length(w) : 0, length = walks ? count + far : floor < 0;
+    int64_t cost = walks ? at[0] : floor;
+    bool another = label->cost != cost || label->length != length;
+    label->cost = cost;
+    label->length = length;
+    label->owners = router_bit(router_owner(halves[0])) | (far > 0 ? w->far->owners : 0);
+    if (!walks) return put_half(label, 0, halves[0], floor) || another;
+    for (uint32_t i = 0; i < count; i++) another |= put_half(label, i, halves[i], at[i]);
+    for (uint32_t i = 0; i < far; i++) another |= put_half(label, count + i, w->far->half[i], w->far->at[i]);
+    return another;
 }
 
 // The label of one half: its own best walk, or, over the inner arc, the other half's (which may be empty: a data peer
-// gains by one more unit before anybody knows its way).
-static void choose_label(braid_label *label, int64_t floor, uint32_t limit, router_half here, router_half other,
+// gains by one more unit before anybody knows its way). True: it is another one than before.
+static bool choose_label(braid_label *label, int64_t floor, uint32_t limit, router_half here, router_half other,
                          const walk *direct, const walk *through, int64_t inner) {
-    set_label(label, floor, limit, direct, &here, &direct->cost, 1);
-    if (inner >= BRAID_NOWHERE || inner + through->cost >= label->cost) return;
+    int64_t cost = is_label(direct, direct->cost, floor, 1, limit) ? direct->cost : floor;
+    if (inner >= BRAID_NOWHERE || inner + through->cost >= cost)
+        return set_label(label, floor, limit, direct, &here, &direct->cost, 1);
     router_half halves[2] = {here, other};
     int64_t at[2] = {inner + through->cost, through->cost};
-    set_label(label, floor, limit, through, halves, at, 2);
+    return set_label(label, floor, limit, through, halves, at, 2);
 }
 
 uint64_t braid_label_hash(const braid_label *label) {
@@ -235,7 +241,7 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
     int64_t minus = b->r.is_source ? worth_of_unit(b) : 0, plus = -minus;
     if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
-    search s = {b, can_settle(b), slack_of(b), 0, cycle, 0};
+    search s = {b, can_settle(b), router_bit(b->r.config.self), slack_of(b), 0, cycle, 0};
     if (s.settled) settle(b, k);
     const former in_was = {c->in.cost, c->in.length, c->in_hash, c->in_choice};
     const former out_was = {c->out.cost, c->out.length, c->out_hash, c->out_choice};
@@ -255,9 +261,10 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
     c->out_choice = out_direct.over;
     c->in_choice = in_direct.over;
     // A walk from O over O -> I continues with I's own walk, and the other way round.
-    choose_label(&c->out, c->out_floor, b->r.config.path_limit, out, in, &out_direct, &in_through, minus);
-    choose_label(&c->in, c->in_floor, b->r.config.path_limit, in, out, &in_direct, &out_through, plus);
-    note_in(b, k, &in_was, s.settled);
-    note_out(b, k, &out_was, s.settled);
+    uint32_t limit = b->r.config.path_limit;
+    bool another_out = choose_label(&c->out, c->out_floor, limit, out, in, &out_direct, &in_through, minus);
+    bool another_in = choose_label(&c->in, c->in_floor, limit, in, out, &in_direct, &out_through, plus);
+    if (another_in) note_in(b, k, &in_was, s.settled);
+    if (another_out) note_out(b, k, &out_was, s.settled);
     return s.length;
 }

@@ -13,9 +13,8 @@
 
 enum {
     COARSE = 8,   // per cent of a link's mean cost: gains left alone while a draft is to come
-    LARGE = 8,    // ... with one data peer, for the first EARLY delays: small changes before large ones are mostly undone by them
+    LARGE = 8,    // ... with one data peer, for the first BRAID_EARLY delays: small changes before large ones are mostly undone by them
     // Delays.
-    EARLY = 40,
     CALM = 50,      // nothing has happened at a data peer for so long before it asks for a draft ...
     MISSING = 150,  // ... if it has not all that it wants, for that may come yet
     SETTLED = 30,   // ... and the map has been the same for so long
@@ -50,10 +49,6 @@ static uint32_t next_of(uint32_t era, era_kind kind) {
     return era;
 }
 
-bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
-
-int64_t braid_early_until(const braid *b) { return b->era_since + EARLY * b->r.config.delay; }
-
 int64_t braid_coarse_slack(const braid *b) {
     int64_t share = 0;
     if (!braid_shares(&b->r.config))
@@ -75,6 +70,8 @@ int64_t braid_mean_cost(const braid *b) {
 }
 
 void braid_follow_mean(braid *b) {
+    if (!b->r.costs_changed) return;
+    b->r.costs_changed = false;
     int64_t mean = braid_mean_cost(b);
     if (mean != b->mean) b->settlings = 0;
     b->mean = mean;

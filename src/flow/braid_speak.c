@@ -191,9 +191,9 @@ static bool tell_out(braid *b, uint32_t k, uint32_t slot, urgency what) {
 }
 
 static bool speak_to_next(braid *b, uint32_t k) {
-    bool spoke = false, rest = braid_labels_rest(b);
+    bool spoke = false, rest = braid_labels_rest(b), bids = !b->r.is_source && braid_auctions(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        spoke |= braid_bids_anew(b, k, slot);
+        if (bids) spoke |= braid_bids_anew(b, k, slot);
         if (!rest) spoke |= tell_out(b, k, slot, ALL_NEWS);
     }
     return spoke;

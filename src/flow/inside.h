@@ -36,6 +36,7 @@ struct router {
     int64_t now, deadline;
     uint32_t count[ROUTER_SIDES];
     uint64_t bits[ROUTER_SIDES];        // of the peers there: most others have none of these
+    bool costs_changed;                 // or neighbours, since the algorithm took note
     router_peer *sorted[ROUTER_SIDES];  // the peers, rising: nothing depends on who came first
     uint16_t *order[ROUTER_SIDES];      // the slots in which they are
     neighbour *slot[ROUTER_SIDES];
@@ -81,12 +82,15 @@ static inline void router_want(router *r, int64_t at) {
 }
 
 bool router_names_source(const router_config *config, router_peer peer);
-int router_slot(const router *r, router_side side, router_peer peer);
+int router_find_slot(const router *r, router_side side, router_peer peer);
 int router_commodity(const router *r, router_peer source);
 // A place for a message; only `to` and `kind` are set.
 outgoing *router_post(router *r, router_peer to, router_kind kind);
 // The last waiting message of this kind to that peer about commodity k; NULL if there is none.
 outgoing *router_waiting(router *r, router_peer to, router_kind kind, uint32_t k);
+static inline int router_slot(const router *r, router_side side, router_peer peer) {
+    return (r->bits[side] & router_bit(peer)) == 0 ? -1 : router_find_slot(r, side, peer);
+}
 void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit);
 
 #define EACH_NEIGHBOUR(r, side, slot)                       \

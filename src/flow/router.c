@@ -75,6 +75,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     if (r->config.path_limit == 0) r->config.path_limit = ROUTER_MAX_PATH;
     r->random.state = rng_seed(config->seed, config->self);
     r->now = r->deadline = now;
+    r->costs_changed = true;
     find_commodities(r);
     arena a = {memory, 0};
     lay_out(r, config, &a);
@@ -85,8 +86,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------
 
-int router_slot(const router *r, router_side side, router_peer peer) {
-    if ((r->bits[side] & router_bit(peer)) == 0) return -1;
+int router_find_slot(const router *r, router_side side, router_peer peer) {
     uint32_t low = 0, high = r->count[side];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -126,6 +126,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     r->bits[side] |= router_bit(peer);
     r->count[side]++;
     r->slot[side][slot] = (neighbour){peer, cost};
+    r->costs_changed = true;
     changed(r, now);
     rules_of(r)->link_up(r, side, slot);
     return true;
@@ -158,6 +159,7 @@ static void forget_messages(router *r, router_peer peer) {
 
 void router_neighbour_gone(router *r, int64_t now, router_peer peer) {
     changed(r, now);
+    r->costs_changed = true;
     rules_of(r)->link_gone(r, peer);
     for (int side = 0; side < ROUTER_SIDES; side++) remove_neighbour(r, (router_side)side, peer);
     forget_messages(r, peer);
@@ -167,6 +169,7 @@ void router_cost(router *r, int64_t now, router_peer peer, router_side side, int
     int slot = router_slot(r, side, peer);
     if (slot < 0) return;
     r->slot[side][slot].cost = cost;
+    r->costs_changed = true;
     changed(r, now);
 }
 
