@@ -50,45 +50,49 @@ typedef struct braid_label {
     int64_t since;  // it came, or mine became what it is
 } braid_label;
 
-// A previous neighbour and one commodity.
+// A previous neighbour and one commodity. What each tick reads of all neighbours is in one line of memory, what words to them need in the next.
 typedef struct braid_up {
+    braid_label label;            // its O half's
     int32_t in;                   // what it says it sends me
     uint32_t denied, denied_ack;  // handed back in total; of which it has taken note (both modulo BRAID_TOTALS)
-    int32_t reserved;             // by tokens, to be taken off
     int32_t going;                // removals I committed that it has not confirmed
-    int32_t said_room;
-    int64_t said_distance;
-    int64_t bid;  // what the way home from here may cost before it sends its units elsewhere
-    uint32_t said_scale;
-    uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
+
     uint64_t said;       // hash of the label it has from me
     int64_t said_cost;   // of that label
-    bool said_way;       // ... which says more than its first half
-    int64_t floor;       // its O half's label settled at that, and is never above it again
     int64_t said_at;
     int64_t news_since;  // with one data peer: my label is not what it has from me; BRAID_NEVER_SINCE: it is
+    int64_t floor;       // its O half's label settled at that, and is never above it again
+    int64_t said_distance;
+    int32_t said_room;
+    uint32_t said_scale;
+    bool said_way;       // the label it has says more than its first half
+    int32_t reserved;    // by tokens, to be taken off
+
+    int64_t bid;         // what the way home from here may cost before it sends its units elsewhere
+    uint32_t era;        // braid_mode.c: it says that it is in (of commodity 0)
     int32_t kept;        // units that come from it while there is a draft
     uint32_t told;       // braid_map.c: it has heard all that came until then
-    braid_label label;  // its O half's
 } braid_up;
 
 // A next neighbour and one commodity.
 typedef struct braid_down {
+    braid_label label;     // its I half's
     int32_t out;           // units I send it: I own this number
-    int64_t said_bid;
     int32_t owed;          // hand-backs still to do
-    uint32_t denied_done;  // done in total, modulo BRAID_TOTALS
-    int32_t reserved;      // by tokens, to be taken off
     int32_t room;          // what it would take
-    uint32_t era;          // braid_mode.c: it says that it is in (of commodity 0)
-    int64_t virtual_time;  // swarm's, if weighted
+    int32_t reserved;      // by tokens, to be taken off
+
     int64_t distance;      // from it to the sink through free peers
-    uint64_t said;              // as in braid_up
+    uint64_t said;         // as in braid_up
     int64_t said_cost;
+    int64_t news_since;    // as in braid_up
+    int64_t said_floor;    // it knows that my O half's label settled at that
+    int64_t said_bid;
+    int64_t virtual_time;  // swarm's, if weighted
     bool said_way;
-    int64_t news_since;        // as in braid_up
-    int64_t said_floor;        // it knows that my O half's label settled at that
-    braid_label label;         // its I half's
+
+    uint32_t denied_done;      // done in total, modulo BRAID_TOTALS
+    uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
     int32_t adding;            // units that tokens reserved to put on it
     int32_t kept;              // units that go there while there is a draft
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
