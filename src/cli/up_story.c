@@ -92,6 +92,12 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     }
 }
 
+// A run that failed has nothing more for the others to do, who could not know of it for a while.
+static void end_others(const swarm *s, const child *who) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i] != who) child_kill(s->children[i]);
+}
+
 // A run is over when somebody has its weights. Who only left, or found no place, ends without; what somebody failed at who
 // led may be the reason if nobody else ends well.
 static void child_ended(swarm *s, child *c, const report_event *news) {
@@ -107,6 +113,7 @@ static void child_ended(swarm *s, child *c, const report_event *news) {
     }
     s->ending = true;
     s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+    if (news->failed) end_others(s, c);
 }
 
 static void note_promoted(swarm *s, const report_event *news) {
