@@ -38,12 +38,23 @@ static braid_err open_data(node *n, braid_error *error) {
     return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
 }
 
+// Who leads must be able to save. Others may come to lead, and until then their text and their work are worth having.
+static braid_err try_to_save(node *n, braid_error *error) {
+    braid_error why;
+    braid_err err = n->run.checkpoint[0] ? checkpoint_try(n->run.checkpoint, &why) : BRAID_OK;
+    if (!err) return BRAID_OK;
+    if (n->config.role == NODE_LEADER) return braid_fail(error, err, "%s", why.text);
+    node_note(n, "should this peer come to lead, the run could not be saved: %s", why.text);
+    return BRAID_OK;
+}
+
 // A peer with the text knows the run by itself; a relay has to ask.
 static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
     if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
     braid_err err = open_data(n, error);
+    if (!err) err = try_to_save(n, error);
     if (err) return err;
     braid_hash data = train_data_hash(n->data);
     n->run_hash = run_config_hash(&n->run, &data);

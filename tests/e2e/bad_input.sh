@@ -111,6 +111,16 @@ expect 2 "optimizer-00001-of-00001.safetensors' has" "$BRAID" train --solo run.y
 write_run wider.yaml 's/dim: 32/dim: 64/'
 expect 2 "is of another model: its dim is 32, the run's is 64" "$BRAID" train --solo wider.yaml --resume saved
 
+# a place for checkpoints that is none: said before anything is computed
+write_run endless.yaml 's/iterations: 4/iterations: 100000/'
+touch plain
+expect 1 "cannot open the directory 'plain' for checkpoints: Not a directory; choose another" timeout 8 "$BRAID" train --solo endless.yaml --save plain
+expect 1 "cannot make the directory 'no/where' for checkpoints: No such file or directory; make the folder" timeout 8 "$BRAID" train --solo endless.yaml --save no/where
+for where in plain no/where; do
+    write_run unsaved.yaml 's/iterations: 4/iterations: 100000/' 's|slots: 4|slots: 4\n  data_peers: 2|' "\$a checkpoint: {dir: $where}"
+    expect 1 "/$where' for checkpoints:" timeout 8 "$BRAID" up unsaved.yaml --relays 2
+done
+
 # sampling and keys
 expect 2 "--top-p: 2 is too large: at most 1" "$BRAID" generate saved --top-p 2
 expect 2 "--temperature: -1 is too small: at least 0" "$BRAID" generate saved --temperature=-1
@@ -152,6 +162,9 @@ expect 0 "" "$BRAID" generate saved --tokens 10
 leave_full_disk() { (ulimit -f 4 && exec "$BRAID" up run.yaml --relays 2 --voters 1); }
 write_run run.yaml '$a checkpoint: {dir: swarm-saved}'
 expect 1 "File too large" leave_full_disk
+write_run two.yaml 's|slots: 4|slots: 4\n  data_peers: 2|' '$a checkpoint: {dir: swarm-saved}'
+leave_full_disk_to_others() { (ulimit -f 4 && exec "$BRAID" up two.yaml --relays 2) 2>&1 >/dev/null; }  # the last word alone
+expect 1 "File too large" leave_full_disk_to_others
 
 # a text that is cleared while the run goes on
 write_run endless.yaml 's/iterations: 4/iterations: 100000/'

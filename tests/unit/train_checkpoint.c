@@ -481,6 +481,29 @@ static void test_a_directory_that_cannot_be_made(void **state) {
     tiny_close(&l);
 }
 
+static void expect_unusable(const char *directory, const char *cause, const char *mend) {
+    braid_error error = {0};
+    assert_int_equal(checkpoint_try(directory, &error), BRAID_IO);
+    if (!strstr(error.text, directory) || !strstr(error.text, cause) || !strstr(error.text, mend))
+        fail_msg("'%s' does not name %s, '%s' and '%s'", error.text, directory, cause, mend);
+}
+
+static void test_a_directory_is_tried(void **state) {
+    fixture *f = *state;
+    char file[128], latest[256];
+    snprintf(file, sizeof file, "%s/text.txt", f->directory);
+    expect_unusable(file, "Not a directory", "choose another");
+    expect_unusable("/nowhere/at/all", "No such file", "make the folder that it is to lie in");
+    expect_unusable("/proc/self", "cannot write into", "choose another");  // not root's either
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(checkpoint_try(f->saved, NULL), BRAID_OK);
+        assert_int_equal(count_entries(f->saved, ".tmp"), 0);
+    }
+    snprintf(latest, sizeof latest, "%s/latest", f->saved);
+    assert_int_equal(mkdir(latest, 0777), 0);
+    expect_unusable(f->saved, "latest' is a directory", "move it away");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -499,6 +522,7 @@ int main(void) {
         TEST(test_a_killed_writer_leaves_the_old_checkpoint),
         TEST(test_a_full_disk_leaves_the_old_checkpoint),
         TEST(test_a_directory_that_cannot_be_made),
+        TEST(test_a_directory_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
