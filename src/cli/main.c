@@ -1,6 +1,7 @@
 // braid VERB ...: finds the verb's function and calls it.
 #include "cli/cli.h"
 #include "format/suggest.h"
+#include "tensor/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,6 +97,11 @@ int main(int argc, char **argv) {
     if (!open_standard_streams()) {
         fprintf(stderr,
                 "braid: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n");
+        return CLI_FAILED;
+    }
+    braid_error error;
+    if (tensor_stack_reserve(&error)) {
+        fprintf(stderr, "braid: %s\n", error.text);
         return CLI_FAILED;
     }
     // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.

@@ -51,6 +51,7 @@ struct node {
     uint32_t capacity;
 
     uv_loop_t loop;
+    uv_work_t first_work;    // of threads_begin
     uv_timer_t deadline, ticking, retry;
     uv_signal_t interrupt, terminate, hangup;
     uv_pipe_t commands;

@@ -4,6 +4,7 @@
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
+#include "node/threads.h"
 #include "train/checkpoint.h"
 #include "train/kernel_class.h"
 
@@ -129,7 +130,8 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
-    braid_err err = open_timers(n, error);
+    braid_err err = threads_begin(&n->loop, &n->first_work, error);
+    if (!err) err = open_timers(n, error);
     if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
@@ -186,7 +188,7 @@ static braid_err begin_core(node *n, braid_error *error) {
     n->core_memory = mmap(NULL, n->core_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (n->core_memory == MAP_FAILED) {
         n->core_memory = NULL;
-        return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB", n->core_bytes >> 20);
+        return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB; make some free, or raise the limit (ulimit -v)", n->core_bytes >> 20);
     }
     n->core = peer_init(n->core_memory, &n->plan, &config, clock_now_ns());
     log_file_recall(n->log_file, recall, n);

@@ -156,6 +156,7 @@ done
 write_run longer.yaml 's/iterations: 4/iterations: 6/'
 before=$(readlink saved/latest)
 full_disk() { (ulimit -f 16 && exec "$BRAID" train --solo longer.yaml --resume saved --save saved); }
+expect 1 "braid train: the last checkpoint could not be written: cannot write" full_disk
 expect 1 "/$weights': File too large" full_disk
 [ "$(readlink saved/latest)" = "$before" ] || { echo "FAILED: latest moved"; failures=$((failures + 1)); }
 expect 0 "" "$BRAID" generate saved --tokens 10
@@ -182,6 +183,29 @@ expect 1 "the log full.log: cannot write: File too large; raise the limit on fil
 
 few_files() { (ulimit -n "$1" && exec timeout -k 1 10 "$BRAID" up run.yaml --relays 2); }
 for files in 6 8 20; do expect 2 "$files are allowed; raise the limit (ulimit -n)" few_files $files; done
+
+# too little memory, or stack: a sentence and a code, wherever it ends. A sanitizer's own memory does not fit in any limit.
+write_run lean.yaml
+within() { (ulimit "$1" "$2" && shift 2 && exec timeout -k 1 10 "$BRAID" "$@"); }
+said_so() {  # limit kilobytes words...
+    local status=0
+    within "$@" >output 2>complaint || status=$?
+    case $status in
+    0) ;;
+    1 | 2 | 127) grep -q -e memory -e thread -e stack -e 'shared librar' complaint || status=silent ;;
+    esac
+    case $status in 0 | 1 | 2 | 127) return ;; esac
+    echo "FAILED: within $*: $status and: $(cat complaint)"
+    failures=$((failures + 1))
+}
+if within -v 300000 --version >/dev/null 2>&1; then
+    for limit in 14000 16000 17000 18000 20000 24000 28000; do said_so -v $limit train --solo lean.yaml --threads 1; done
+    for limit in 16000 20000 30000 40000 50000 60000 70000; do said_so -v $limit up lean.yaml --relays 2; done
+    expect 1 "bytes more were wanted; make some free, raise the limit (ulimit -v)" within -v 40000 sim "$SOURCE"/examples/sim/partition.yaml --iterations 1
+    expect 1 "a stack may have 1024 KiB here" within -s 1024 train --solo lean.yaml
+    expect 0 "weights " within -Ss 200 train --solo lean.yaml --threads 2
+    expect 0 "weights " within -Ss 200 up lean.yaml --relays 2
+fi
 
 # standard streams that the caller has closed
 without_streams() { (exec "$BRAID" up run.yaml --relays 2 <&- >&- 2>&-) && echo "ended well"; }
