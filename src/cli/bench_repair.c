@@ -15,7 +15,7 @@ static void value_add(repair_values *v, double value) {
     if (v->count == v->room) {
         v->room = v->room ? 2 * v->room : 256;
         v->value = realloc(v->value, v->room * sizeof *v->value);
-        BRAID_ASSERT(v->value);
+        BRAID_ALLOCATED(v->value, v->room * sizeof *v->value);
     }
     v->value[v->count++] = value;
 }
