@@ -53,6 +53,7 @@ static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;
     bool was_up = links_remove(n, id);
+    if (is_leader(n, id)) snprintf(n->leader_lost, sizeof n->leader_lost, "%s", reason);
     if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns && !n->by_log) {
         n->leader_lost_ns = clock_now_ns();
         node_note(n, "lost the leader at %s: %s; trying again", n->config.leader.address, reason);

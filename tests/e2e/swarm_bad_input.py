@@ -4,6 +4,7 @@ address, a leader that is somebody else, a data peer with other text, a checkpoi
 
 import os
 import re
+import shutil
 import socket
 
 from swarmlib import Braid, expect, free_ports, ticket, workplace, write_run
@@ -54,6 +55,9 @@ def main():
         twin = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key)
         twin.wait_for("joined")
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key], "twin.key is in use: another process")
+        elsewhere = shutil.copy(key, os.path.join(directory, "copy.key"))  # as on another machine
+        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", elsewhere, "--patience", "1s"],
+                       "has not answered for 1 s: .* another process with this peer's key is linked here and alive.*every peer needs a key of its own")
         expect(not leader.of("expelled"), "a second process of one key disturbed the first")
         twin.stop()
 
