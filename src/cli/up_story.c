@@ -183,6 +183,21 @@ static void story_go_on(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
 }
 
+// Whoever votes says so, for nobody leads. Nobody starts the dead again here, but for those who alone have a text.
+static void story_unled(swarm *s, const report_event *news) {
+    char text[256];
+    uint64_t dead = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) dead += s->children[i]->exited && s->children[i]->voted && s->children[i]->listed;
+    if (s->ending) return;
+    if (s->private_data || dead <= (news->total - 1) / 2) {
+        report_tell(s->report, news);
+        return;
+    }
+    snprintf(text, sizeof text, "nobody can lead the run any more: %llu of the %llu peers that kept its log are dead, and more than half must live; go on from a checkpoint with --resume",
+             (unsigned long long)dead, (unsigned long long)news->total);
+    swarm_fail(s, text);
+}
+
 // What is due may have waited for this.
 void swarm_advanced(swarm *s, child *c, uint64_t version) {
     c->ready = true;
@@ -201,6 +216,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
         losses_note(s, news);
     }
     if (news->kind == REPORT_END) child_ended(s, c, news);
+    else if (news->kind == REPORT_UNLED) story_unled(s, news);
     else if (own) report_tell(s->report, news);
     else if (is_news(s, c, news)) story_go_on(s, c, news);
 }
