@@ -91,6 +91,8 @@ struct node {
     uint64_t start_ns, enquire_start_ns, retry_ms;
     uint64_t leader_lost_ns;  // 0: there is a link to it
     char leader_lost[NET_MAX_REASON];  // why there is none
+    uint32_t turned;          // away, since
+    uint64_t turned_since_ns;
     uint64_t advanced_version;
     bool advanced_told;
     uint32_t idle_ticks;
