@@ -328,6 +328,25 @@ static void test_no_checkpoint_is_said_kindly(void **state) {
     fixture *f = *state;
     expect_refused("/nowhere/at/all", "no checkpoint at");
     expect_refused(f->directory, "is no checkpoint");
+    char file[128], latest[128];
+    snprintf(file, sizeof file, "%s/text.txt", f->directory);
+    expect_refused(file, "is no checkpoint");
+    snprintf(latest, sizeof latest, "%s/latest", f->directory);
+    assert_int_equal(symlink("step-000009", latest), 0);
+    expect_refused(f->directory, "latest' leads to a checkpoint that is gone");
+}
+
+// As somebody who may not, which root is only when it says so.
+static void test_a_closed_directory_is_no_missing_checkpoint(void **state) {
+    fixture *f = *state;
+    bool root = geteuid() == 0;
+    assert_int_equal(mkdir(f->saved, 0), 0);
+    assert_int_equal(chmod(f->directory, 0711), 0);
+    if (root) assert_int_equal(seteuid(65534), 0);
+    expect_refused(f->saved, "cannot look into");
+    expect_refused(f->saved, "Permission denied");
+    if (root) assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(f->saved, 0700), 0);
 }
 
 static void test_another_model_is_refused(void **state) {
@@ -516,6 +535,7 @@ int main(void) {
         TEST(test_every_altered_field_of_the_manifest_is_noticed_and_named),
         TEST(test_an_unlisted_file_is_not_trusted),
         TEST(test_no_checkpoint_is_said_kindly),
+        TEST(test_a_closed_directory_is_no_missing_checkpoint),
         TEST(test_another_model_is_refused),
         TEST(test_what_does_not_belong_is_not_taken),
         TEST(test_two_writers_do_not_share_a_directory),
