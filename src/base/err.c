@@ -25,6 +25,11 @@ braid_err braid_fail(braid_error *error, braid_err code, const char *format, ...
     return code;
 }
 
+_Noreturn void braid_memory_is_short(size_t bytes) {
+    fprintf(stderr, "braid: out of memory: %zu bytes more were wanted; make some free, raise the limit (ulimit -v), or ask for something smaller\n", bytes);
+    _Exit(1);
+}
+
 _Noreturn void braid_assert_failed(const char *condition, const char *file, int line) {
     fprintf(stderr, "braid: a bug: (%s) does not hold at %s:%d\n", condition, file, line);
     fflush(stderr);

@@ -42,4 +42,8 @@ braid_err braid_fail(braid_error *error, braid_err code, const char *format, ...
 #define BRAID_ASSERT(condition) ((condition) ? (void)0 : braid_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void braid_assert_failed(const char *condition, const char *file, int line);
 
+// Stops it when an allocation failed and nobody could go on without it, as in the simulators; says what was wanted and ends with code 1.
+#define BRAID_ALLOCATED(condition, bytes) ((condition) ? (void)0 : braid_memory_is_short(bytes))
+_Noreturn void braid_memory_is_short(size_t bytes);
+
 #endif

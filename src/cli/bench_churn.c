@@ -225,8 +225,7 @@ static int run(churn_bench *b, const char *tests, const char *delay, const char 
         int code = run_test(b, (uint32_t)(*t - '0'));
         if (code != CLI_OK) return code;
     }
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench churn", "cannot write the results");
+    return CLI_OK;
 }
 
 int bench_churn(int argc, char **argv) {

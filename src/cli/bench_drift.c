@@ -143,8 +143,7 @@ static int run(drift_bench *b, const char *tests, const char *told, const char *
         int code = run_test(b, (uint32_t)(*t - '0'));
         if (code != CLI_OK) return code;
     }
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench drift", "cannot write the results");
+    return CLI_OK;
 }
 
 static uint32_t seconds_of(uint64_t ns) { return ns < SECOND_NS ? 1 : (uint32_t)(ns / SECOND_NS); }

@@ -184,8 +184,7 @@ static int run(f7_bench *b) {
         fflush(stdout);
     }
     if (b->plot != NULL && f7_plot(b, &error)) return cli_complain(CLI_FAILED, "bench f7", "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench f7", "cannot write the results");
+    return CLI_OK;
 }
 
 int bench_f7(int argc, char **argv) {

@@ -15,7 +15,7 @@ static void value_add(repair_values *v, double value) {
     if (v->count == v->room) {
         v->room = v->room ? 2 * v->room : 256;
         v->value = realloc(v->value, v->room * sizeof *v->value);
-        BRAID_ASSERT(v->value);
+        BRAID_ALLOCATED(v->value, v->room * sizeof *v->value);
     }
     v->value[v->count++] = value;
 }
@@ -86,8 +86,7 @@ static int run(repair_bench *b) {
     else repair_print_table(b);
     braid_error error = {0};
     if (b->plot != NULL && repair_plot(b, &error)) return cli_complain(CLI_FAILED, "bench repair", "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench repair", "cannot write the results");
+    return CLI_OK;
 }
 
 int bench_repair(int argc, char **argv) {

@@ -120,8 +120,7 @@ static int run(scale_bench *b) {
         fflush(stdout);
     }
     if (b->plot != NULL && scale_plot(b, &error)) return cli_complain(CLI_FAILED, "bench scale", "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench scale", "cannot write the results");
+    return CLI_OK;
 }
 
 int bench_scale(int argc, char **argv) {

@@ -175,8 +175,7 @@ static int run_bench(step_bench *b, const char *model, const char *products) {
     braid_error error = {0};
     if (!choose_model(b, model) || !choose_products(b, products)) return CLI_USAGE;
     if (measure(b, &error)) return cli_complain(CLI_FAILED, "bench step", "%s", error.text);
-    if (step_print(b) && fflush(stdout) == 0) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench step", "cannot write the results");
+    return step_print(b) ? CLI_OK : cli_complain(CLI_FAILED, "bench step", "out of memory");
 }
 
 int bench_step(int argc, char **argv) {

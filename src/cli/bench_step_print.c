@@ -146,5 +146,5 @@ bool step_print(const step_bench *b) {
     qsort(loops, b->loops, sizeof *loops, longest_first);
     if (b->json) return print_json(b, loops);
     print_text(b, loops);
-    return !ferror(stdout);
+    return true;
 }

@@ -115,8 +115,7 @@ static int run(t2_bench *b) {
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\x1b[K");
     t2_print(b);
     if (b->plot != NULL && t2_plot(b, &error)) return cli_complain(CLI_FAILED, b->verb, "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, b->verb, "cannot write the results");
+    return CLI_OK;
 }
 
 // --- what is asked for

@@ -162,8 +162,7 @@ static int run(t6_bench *b) {
     if (progress) fprintf(stderr, "\r\x1b[K");
     t6_print(b);
     if (b->plot != NULL && t6_plot(b, &error)) return cli_complain(CLI_FAILED, "bench t6", "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench t6", "cannot write the results");
+    return CLI_OK;
 }
 
 // --- what is asked for

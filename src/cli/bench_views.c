@@ -156,8 +156,7 @@ static int run(views_bench *b) {
             if (code != CLI_OK) return code;
         }
     if (b->plot != NULL && views_plot(b, &error)) return cli_complain(CLI_FAILED, "bench views", "%s", error.text);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "bench views", "cannot write the results");
+    return CLI_OK;
 }
 
 int bench_views(int argc, char **argv) {

@@ -1,7 +1,9 @@
 // braid VERB ...: finds the verb's function and calls it.
 #include "cli/cli.h"
 #include "format/suggest.h"
+#include "tensor/thread.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -55,14 +57,7 @@ static bool open_standard_streams(void) {
     return fd >= 0 && close(fd) == 0;
 }
 
-int main(int argc, char **argv) {
-    if (!open_standard_streams()) {
-        fprintf(stderr, "braid: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n");
-        return CLI_FAILED;
-    }
-    // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
+static int run_verb(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
@@ -79,4 +74,38 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1);
     }
     return unknown_verb(argv[1]);
+}
+
+// Nobody is to get half a result and "all is well". When a write that failed is long over, ending its broken line says why.
+static int all_written(int code) {
+    bool lost = ferror(stdout) != 0;
+    lost = fflush(stdout) != 0 || lost;
+    if (!lost || code != CLI_OK) return code;
+    errno = 0;
+    putchar('\n');
+    fflush(stdout);
+    int why = errno;
+    const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space, or write to another place"
+                       : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
+                                                      : "";
+    fprintf(stderr, "braid: not all of the output could be written%s%s%s\n", why ? ": " : "", why ? strerror(why) : "",
+            mend);
+    return CLI_FAILED;
+}
+
+int main(int argc, char **argv) {
+    if (!open_standard_streams()) {
+        fprintf(stderr,
+                "braid: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n");
+        return CLI_FAILED;
+    }
+    braid_error error;
+    if (tensor_stack_reserve(&error)) {
+        fprintf(stderr, "braid: %s\n", error.text);
+        return CLI_FAILED;
+    }
+    // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    return all_written(run_verb(argc, argv));
 }

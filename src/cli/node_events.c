@@ -126,8 +126,11 @@ static void tell_spoilt(node_events *e, const tell *t) {
 }
 
 static void tell_unled(node_events *e, const tell *t) {
-    report_event news = event_of(REPORT_NOTE);
+    report_event news = event_of(REPORT_UNLED);
     peer_text(&t->id, news.peer);
+    news.done = t->done;
+    news.total = t->total;
+    snprintf(news.address, sizeof news.address, "%s", t->text ? t->text : "");
     unsigned long long here = t->done, all = t->total, others = all - here - 1;
     char more[32] = "";
     if (others > 0) snprintf(more, sizeof more, ", and %llu more", others);

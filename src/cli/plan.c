@@ -160,12 +160,11 @@ static int show(plan *p, const char *path) {
     if (run_config_load(path, &p->run, &error)) return cli_complain(CLI_USAGE, "plan", "%s", error.text);
     if (!p->flags.max_memory) p->flags.max_memory = p->run.max_memory;
     if (measure(p, &error)) return cli_complain(CLI_FAILED, "plan", "%s", error.text);
-    bool written = true;
-    if (p->flags.json)
-        written = put_plan(p);
-    else
+    if (!p->flags.json)
         print_plan(p);
-    return written && fflush(stdout) == 0 ? CLI_OK : cli_complain(CLI_FAILED, "plan", "cannot write the plan");
+    else if (!put_plan(p))
+        return cli_complain(CLI_FAILED, "plan", "out of memory");
+    return CLI_OK;
 }
 
 int cli_plan(int argc, char **argv) {

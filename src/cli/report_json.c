@@ -27,6 +27,7 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
     [REPORT_PROMOTED] = "promoted",     [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
     [REPORT_BACK] = "back",             [REPORT_ROLLED_BACK] = "rolled_back",
+    [REPORT_UNLED] = "unled",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
@@ -55,8 +56,8 @@ static const report_field fields[] = {
     FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(TAKEOVER) | MEMBERS),
     FIELD(changes, FIELD_COUNT, IN(FLOWS)),
     FIELD(process, FIELD_COUNT, IN(READY) | IN(KILLED) | IN(SPAWNED)),
-    FIELD(done, FIELD_COUNT, IN(TRANSFER)),
-    FIELD(total, FIELD_COUNT, IN(TRANSFER) | IN(ROLLED_BACK)),
+    FIELD(done, FIELD_COUNT, IN(TRANSFER) | IN(UNLED)),
+    FIELD(total, FIELD_COUNT, IN(TRANSFER) | IN(ROLLED_BACK) | IN(UNLED)),
     FIELD(generation, FIELD_COUNT, IN(ROLLED_BACK)),
     FIELD(seconds, FIELD_REAL, IN(END) | WAITING),
     FIELD(repairs, FIELD_COUNT, IN(END)),
@@ -70,13 +71,13 @@ static const report_field fields[] = {
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),
     FIELD(role, FIELD_TEXT, IN(JOINED) | IN(LEFT) | IN(EXPELLED) | IN(SPAWNED)),
-    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | WAITING | MEMBERS),
+    FIELD(peer, FIELD_TEXT, IN(FLOWS) | IN(READY) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(TAKEOVER) | IN(LEADER) | IN(UNLED) | WAITING | MEMBERS),
     FIELD(name, FIELD_TEXT, IN(STARTED)),
-    FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER)),
+    FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER) | IN(UNLED)),
     FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),
     FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT)),
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
-    FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(END)),
+    FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
 };
 // clang-format on
 enum { FIELDS = sizeof fields / sizeof *fields };

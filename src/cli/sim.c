@@ -161,8 +161,7 @@ static int show(const sim_flags *f, sim_result *r) {
     if (f->plan && try_plans(f, r, &error) != BRAID_OK) return cli_complain(CLI_FAILED, "sim", "%s", error.text);
     if (!f->json && f->plan) sim_print_plans(r);
     if (f->json && !sim_print_json(r)) return cli_complain(CLI_FAILED, "sim", "out of memory");
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    return cli_complain(CLI_FAILED, "sim", "cannot write the results");
+    return CLI_OK;
 }
 
 static int simulate(const sim_flags *f, scenario *s) {

@@ -27,6 +27,7 @@ typedef struct train_flags {
 typedef struct train_view {
     const run_config *run;
     report *report;
+    char unsaved[512];  // why the last checkpoint could not be written
 } train_view;
 
 // The first Ctrl-C asks for the end after this iteration; the second is the system's own, which ends the process.
@@ -72,6 +73,7 @@ static void show(void *context, const solo_event *event) {
     copy_text(e.text, sizeof e.text, event->text);
     copy_text(e.path, sizeof e.path, event->path);
     copy_text(e.name, sizeof e.name, view->run->name);
+    if (event->kind == SOLO_CHECKPOINT && event->failed) copy_text(view->unsaved, sizeof view->unsaved, event->text);
     report_tell(view->report, &e);
 }
 
@@ -120,7 +122,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
     if (!err) show_end(&view, &result, seconds_now() - start);
     report_free(view.report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);
-    return result.save_failed ? CLI_FAILED : CLI_OK;
+    return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view.unsaved) : CLI_OK;
 }
 
 static int train_file(const char *path, const train_flags *flags) {

@@ -76,11 +76,19 @@ bool stage_is_shadowed(const swarm *s, uint64_t number) {
     return false;
 }
 
+// What somebody failed at who led may have been what the others failed at, too.
+static void fail_without_data(swarm *s, const child *last) {
+    char text[sizeof s->why];
+    const char *why = *s->why ? s->why : last->complaint;
+    snprintf(text, sizeof text, "%.400s%sthe last data peer is gone; go on from a checkpoint with --resume", why, *why ? "; " : "");
+    swarm_fail(s, text);
+}
+
 // What a stage's last peer held nobody can take over: a shadow does its work from then on, or the run goes back and needs other relays. Of
 // stage 0 somebody votes; without any of them nothing is decided any more.
 static void check_survival(swarm *s, const child *gone) {
     if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
-    if (gone->stage == 0) swarm_fail(s, "the last data peer is gone; go on from a checkpoint with --resume");
+    if (gone->stage == 0) fail_without_data(s, gone);
     else s->bereft_ms[gone->stage] = uv_now(&s->loop) + (stage_is_shadowed(s, gone->stage) ? UP_PROMOTE_MS : UP_RESTART_MS);
 }
 

@@ -92,6 +92,12 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     }
 }
 
+// A run that failed has nothing more for the others to do, who could not know of it for a while.
+static void end_others(const swarm *s, const child *who) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i] != who) child_kill(s->children[i]);
+}
+
 // A run is over when somebody has its weights. Who only left, or found no place, ends without; what somebody failed at who
 // led may be the reason if nobody else ends well.
 static void child_ended(swarm *s, child *c, const report_event *news) {
@@ -107,6 +113,7 @@ static void child_ended(swarm *s, child *c, const report_event *news) {
     }
     s->ending = true;
     s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+    if (news->failed) end_others(s, c);
 }
 
 static void note_promoted(swarm *s, const report_event *news) {
@@ -176,6 +183,21 @@ static void story_go_on(swarm *s, child *c, const report_event *news) {
     if (news->kind == REPORT_ITERATION || news->kind == REPORT_STARTED) chaos_step(s);
 }
 
+// Whoever votes says so, for nobody leads. Nobody starts the dead again here, but for those who alone have a text.
+static void story_unled(swarm *s, const report_event *news) {
+    char text[256];
+    uint64_t dead = 0;
+    for (uint32_t i = 0; i < s->child_count; i++) dead += s->children[i]->exited && s->children[i]->voted && s->children[i]->listed;
+    if (s->ending) return;
+    if (s->private_data || dead <= (news->total - 1) / 2) {
+        report_tell(s->report, news);
+        return;
+    }
+    snprintf(text, sizeof text, "nobody can lead the run any more: %llu of the %llu peers that kept its log are dead, and more than half must live; go on from a checkpoint with --resume",
+             (unsigned long long)dead, (unsigned long long)news->total);
+    swarm_fail(s, text);
+}
+
 // What is due may have waited for this.
 void swarm_advanced(swarm *s, child *c, uint64_t version) {
     c->ready = true;
@@ -194,6 +216,7 @@ void swarm_event(swarm *s, child *c, const report_event *news) {
         losses_note(s, news);
     }
     if (news->kind == REPORT_END) child_ended(s, c, news);
+    else if (news->kind == REPORT_UNLED) story_unled(s, news);
     else if (own) report_tell(s->report, news);
     else if (is_news(s, c, news)) story_go_on(s, c, news);
 }

@@ -7,6 +7,10 @@
 // A HELLO that comes while a link is up is either from a peer that lost its end without our noticing (the new connection
 // replaces the old link) or a late copy of such a crossing. Who gave its dial up sent that HELLO before it
 // said WELCOME on the other connection, so a crossing was accepted here before the link came up, and a return after it.
+//
+// Two processes with one key, on two machines, would take each other's place for ever. Who returns says the address that it said before,
+// or is a new process whose old one lives no more. So who says another address while the old link is alive is refused, and a
+// real return whose old end we have not yet seen fall dials again in a moment.
 #include "net/inside.h"
 
 #include <stdio.h>
@@ -84,12 +88,30 @@ static void take_place_of(link *old) {
     if (old != NULL) link_fall(old, "a newer connection from %s took its place", link_name(old));
 }
 
+static bool is_another_process(const link *l, const link *old) {
+    bool moved = l->peer.address[0] != '\0' && old->peer.address[0] != '\0' && strcmp(l->peer.address, old->peer.address) != 0;
+    return moved && uv_now(l->net->loop) - old->heard_ms < l->net->config.alive_ms;
+}
+
+static void refuse_another_process(link *l, const link *old) {
+    char sentence[NET_MAX_REASON];
+    snprintf(sentence, sizeof sentence,
+             "another process with this peer's key is linked here and alive, at %.80s: every peer needs a key of its own "
+             "(`braid keygen`)",
+             old->peer.address);
+    refuse(l, REFUSE_DUPLICATE, sentence);
+}
+
 // The HELLO of `l` was right. Its answer depends on what else there is between the two.
 static void admit(link *l) {
     net *n = l->net;
     link *old = net_find(n, &l->id), *dial = net_find_dial(n, &l->id, false), *held = net_find_held(n, &l->id);
     if (old != NULL && l->begun < old->up) {
         refuse(l, REFUSE_DUPLICATE, "a link between these two peers came up in the meantime");
+        return;
+    }
+    if (old != NULL && is_another_process(l, old)) {
+        refuse_another_process(l, old);
         return;
     }
     if (old == NULL && n->up >= n->config.max_links) {

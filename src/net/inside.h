@@ -62,6 +62,7 @@ typedef struct link {
     bool refused;
     braid_id id;
     uint64_t begun, up;  // net->events when it was accepted or dialed, and when it came up
+    uint64_t heard_ms;   // the loop's time of the last byte from there
     net_peer peer;
     char address[WIRE_MAX_ADDRESS];  // as dialed
     char reason[NET_MAX_REASON];

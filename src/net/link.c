@@ -289,6 +289,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
         return;
     }
     if (l->state == LINK_LEAVING) return;
+    l->heard_ms = uv_now(l->net->loop);
     tls_feed(l->tls, (const uint8_t *)buffer->base, (size_t)count);
     take_input(l);
     if (tls_waiting(l->tls) > 0) link_set_dirty(l);

@@ -149,6 +149,7 @@ static void set_limits(net_config *c) {
     if (c->max_payload == 0 || c->max_payload > WIRE_MAX_PAYLOAD_BYTES) c->max_payload = WIRE_MAX_PAYLOAD_BYTES;
     if (c->max_control_queue == 0) c->max_control_queue = NET_MAX_CONTROL_QUEUE;
     if (c->handshake_ms == 0) c->handshake_ms = NET_HANDSHAKE_MS;
+    if (c->alive_ms == 0) c->alive_ms = NET_ALIVE_MS;
 }
 
 // Handshakes carry printable ASCII only (wire/handshake.h).

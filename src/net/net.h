@@ -32,6 +32,7 @@ enum {
     NET_KERNEL_BYTES = 128 * 1024,            // of one link, handed to the kernel and not yet on the way
     NET_CONNECT_MS = 5000,                    // for resolving a name and for the TCP connection
     NET_HANDSHAKE_MS = 10000,                 // from the first packet to WELCOME
+    NET_ALIVE_MS = 3000,                      // who was heard of so lately lives: longer than between two heartbeats
     NET_CLOSE_MS = 2000,                      // net_close: for the messages that still wait
     NET_MAX_REASON = 256,
 };
@@ -92,6 +93,7 @@ typedef struct net_config {
     uint64_t max_payload;        // bytes, 0: WIRE_MAX_PAYLOAD_BYTES
     uint64_t max_control_queue;  // bytes, 0: NET_MAX_CONTROL_QUEUE
     uint32_t handshake_ms;       // 0: NET_HANDSHAKE_MS
+    uint32_t alive_ms;           // 0: NET_ALIVE_MS
 } net_config;
 
 // `loop` and `id` are borrowed until the net is gone. Ignores SIGPIPE for the process unless it has a handler.

@@ -1,6 +1,7 @@
 #include "node/compute.h"
 
 #include "node/clock.h"
+#include "tensor/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -68,13 +69,13 @@ braid_err compute_new(uv_loop_t *loop, compute_run_fn run, compute_done_fn done,
     pthread_cond_init(&c->posted, NULL);
     bool handle = uv_async_init(loop, &c->answered, compute_answered) == 0;
     c->answered.data = c;
-    if (handle && pthread_create(&c->thread, NULL, compute_main, c) == 0) {
+    if (handle && tensor_thread_start(&c->thread, compute_main, c)) {
         *out = c;
         return BRAID_OK;
     }
     if (handle) uv_close((uv_handle_t *)&c->answered, (uv_close_cb)free);
     else free(c);
-    return braid_fail(error, BRAID_STATE, "the system gives no thread to compute on; raise the limit on processes (ulimit -u)");
+    return braid_fail(error, BRAID_STATE, "the system gives no thread to compute on; raise the limits on memory and processes (ulimit -v, ulimit -u)");
 }
 
 void compute_post(compute *c, const job *work) {

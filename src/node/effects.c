@@ -180,7 +180,8 @@ void node_tick(node *n) {
     bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
     if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
         braid_error error;
-        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s", n->config.leader.address, (double)n->config.patience_ns * 1e-9);
+        braid_fail(&error, BRAID_NETWORK, "the leader at %s has not answered for %.0f s%s%s", n->config.leader.address, (double)n->config.patience_ns * 1e-9, *n->leader_lost ? ": " : "",
+                   n->leader_lost);
         node_fail(n, &error);
     }
 }

@@ -51,6 +51,7 @@ struct node {
     uint32_t capacity;
 
     uv_loop_t loop;
+    uv_work_t first_work;    // of threads_begin
     uv_timer_t deadline, ticking, retry;
     uv_signal_t interrupt, terminate, hangup;
     uv_pipe_t commands;
@@ -89,6 +90,9 @@ struct node {
     measure measure;
     uint64_t start_ns, enquire_start_ns, retry_ms;
     uint64_t leader_lost_ns;  // 0: there is a link to it
+    char leader_lost[NET_MAX_REASON];  // why there is none
+    uint32_t turned;          // away, since
+    uint64_t turned_since_ns;
     uint64_t advanced_version;
     bool advanced_told;
     uint32_t idle_ticks;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { SHORT_HASH = 8 };  // bytes of a hash in sentences
+enum { TURNED_TOLD = 10, TURNED_PERIOD_S = 60 };
 static const uint64_t MILLISECOND = 1000000;
 
 static void links_add(node *n, const braid_id *id) {
@@ -53,6 +54,7 @@ static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;
     bool was_up = links_remove(n, id);
+    if (is_leader(n, id)) snprintf(n->leader_lost, sizeof n->leader_lost, "%s", reason);
     if (n->phase == NODE_RUNNING && is_leader(n, id) && !n->leader_lost_ns && !n->by_log) {
         n->leader_lost_ns = clock_now_ns();
         node_note(n, "lost the leader at %s: %s; trying again", n->config.leader.address, reason);
@@ -176,8 +178,16 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
     describe_begin(n, told);
 }
 
+// Whoever knocks a thousand times is no reason for a thousand lines.
 static void on_turned_away(void *context, const char *endpoint, const char *reason) {
-    node_note(context, "turned away %s: %s", endpoint, reason);
+    node *n = context;
+    uint64_t now = clock_now_ns();
+    if (now - n->turned_since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
+        if (n->turned > TURNED_TOLD) node_note(n, "turned away %u more", n->turned - TURNED_TOLD);
+        n->turned = 0;
+        n->turned_since_ns = now;
+    }
+    if (n->turned++ < TURNED_TOLD) node_note(n, "turned away %s: %s%s", endpoint, reason, n->turned == TURNED_TOLD ? "; more of them are only counted for a while" : "");
 }
 
 static void retry_passed(uv_timer_t *timer) { node_enquire(timer->data); }

@@ -15,10 +15,11 @@
 #include <unistd.h>
 
 enum {
+    LOG_CHECK_AT = 12,
     LOG_RUN_AT = 16,
     LOG_START_AT = LOG_RUN_AT + BRAID_ID_BYTES,
     LOG_STORE_AT = LOG_START_AT + 8,
-    LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, zero, run, start, store
+    LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, checksum, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
     LOG_FILE_VERSION = 5,                           // raised when an entry's layout or the meaning of `start` is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
@@ -99,6 +100,15 @@ static bool sync_directory(const char *path) {
     return good;
 }
 
+// Of the header, with zeros in its place. Never 0, which stands where an older program has made it.
+static uint32_t header_checksum(const uint8_t *header) {
+    uint8_t copy[LOG_HEADER_BYTES];
+    memcpy(copy, header, sizeof copy);
+    put32(copy + LOG_CHECK_AT, 0);
+    uint32_t check = (uint32_t)sha256_short(copy, sizeof copy);
+    return check ? check : 1;
+}
+
 static void header_make(const braid_hash *run, uint64_t start, uint64_t store, uint8_t *header) {
     memset(header, 0, LOG_HEADER_BYTES);
     memcpy(header, log_magic, sizeof log_magic);
@@ -106,6 +116,7 @@ static void header_make(const braid_hash *run, uint64_t start, uint64_t store, u
     memcpy(header + LOG_RUN_AT, run->bytes, BRAID_ID_BYTES);
     put64(header + LOG_START_AT, start);
     put64(header + LOG_STORE_AT, store);
+    put32(header + LOG_CHECK_AT, header_checksum(header));
 }
 
 static braid_err header_write(log_file *log, const braid_hash *run, uint64_t start, log_file_found *found, braid_error *error) {
@@ -128,6 +139,10 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *st
     if (get32(header + 8) != LOG_FILE_VERSION)
         return braid_fail(error, BRAID_FORMAT, "the log %s has version %u, this program knows %d; remove it or name another file", log->path,
                           get32(header + 8), LOG_FILE_VERSION);
+    // a wrong start would set it aside with what was promised in it, a wrong store makes it another voter's
+    uint32_t check = get32(header + LOG_CHECK_AT);
+    if (check && check != header_checksum(header))
+        return braid_fail(error, BRAID_FORMAT, "the log %s is damaged in its first %d bytes; restore it or name another file", log->path, LOG_HEADER_BYTES);
     if (memcmp(header + LOG_RUN_AT, run->bytes, BRAID_ID_BYTES) != 0)
         return braid_fail(error, BRAID_FORMAT, "the log %s is of another run; remove it or name another file", log->path);
     *store = get64(header + LOG_STORE_AT);

@@ -85,7 +85,7 @@ void log_writer_append(log_writer *w, const log_entry *entry, bool more) {
         log_entry *larger = room <= LOG_WRITER_MAX_PENDING ? realloc(w->pending, room * sizeof *larger) : NULL;
         if (!larger) {
             w->failed = true;
-            braid_fail(&w->error, BRAID_MEMORY, "the disk is too slow for the log: %u entries wait", w->pending_count);
+            braid_fail(&w->error, BRAID_MEMORY, room > LOG_WRITER_MAX_PENDING ? "the disk is too slow for the log: %u entries wait" : "no memory for the log: %u entries wait for the disk", w->pending_count);
             w->fail(w->context, &w->error);
             return;
         }

@@ -4,6 +4,7 @@
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
+#include "node/threads.h"
 #include "train/checkpoint.h"
 #include "train/kernel_class.h"
 
@@ -38,12 +39,23 @@ static braid_err open_data(node *n, braid_error *error) {
     return train_data_open(paths, count, n->run.holdout, n->run.tokens, &n->data, error);
 }
 
+// Who leads must be able to save. Others may come to lead, and until then their text and their work are worth having.
+static braid_err try_to_save(node *n, braid_error *error) {
+    braid_error why;
+    braid_err err = n->run.checkpoint[0] ? checkpoint_try(n->run.checkpoint, &why) : BRAID_OK;
+    if (!err) return BRAID_OK;
+    if (n->config.role == NODE_LEADER) return braid_fail(error, err, "%s", why.text);
+    node_note(n, "should this peer come to lead, the run could not be saved: %s", why.text);
+    return BRAID_OK;
+}
+
 // A peer with the text knows the run by itself; a relay has to ask.
 static braid_err open_run(node *n, braid_error *error) {
     if (n->config.role == NODE_RELAY) return BRAID_OK;
     n->run = *n->config.run;
     if (n->config.max_memory == 0) n->config.max_memory = n->run.max_memory;
     braid_err err = open_data(n, error);
+    if (!err) err = try_to_save(n, error);
     if (err) return err;
     braid_hash data = train_data_hash(n->data);
     n->run_hash = run_config_hash(&n->run, &data);
@@ -118,7 +130,8 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
-    braid_err err = open_timers(n, error);
+    braid_err err = threads_begin(&n->loop, &n->first_work, error);
+    if (!err) err = open_timers(n, error);
     if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
     if (!err) err = open_run(n, error);
@@ -175,7 +188,7 @@ static braid_err begin_core(node *n, braid_error *error) {
     n->core_memory = mmap(NULL, n->core_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (n->core_memory == MAP_FAILED) {
         n->core_memory = NULL;
-        return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB", n->core_bytes >> 20);
+        return braid_fail(error, BRAID_MEMORY, "no memory for the protocol: it needs %zu MiB; make some free, or raise the limit (ulimit -v)", n->core_bytes >> 20);
     }
     n->core = peer_init(n->core_memory, &n->plan, &config, clock_now_ns());
     log_file_recall(n->log_file, recall, n);

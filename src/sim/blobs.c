@@ -10,7 +10,7 @@ enum { ID_SLOT_BITS = 24 };
 sim_buffer *sim_buffer_new(uint64_t bytes) {
     size_t size = (sizeof(sim_buffer) + bytes + 63) / 64 * 64;
     sim_buffer *buffer = aligned_alloc(64, size);
-    BRAID_ASSERT(buffer);
+    BRAID_ALLOCATED(buffer, size);
     memset(buffer, 0, size);
     buffer->holders = 1;
     buffer->bytes = bytes;
@@ -46,7 +46,7 @@ static uint32_t slot_free(sim_blobs *t) {
     uint32_t first = t->capacity;
     t->capacity = first ? 2 * first : 32;
     t->blob = realloc(t->blob, t->capacity * sizeof *t->blob);
-    BRAID_ASSERT(t->blob);
+    BRAID_ALLOCATED(t->blob, t->capacity * sizeof *t->blob);
     memset(t->blob + first, 0, (t->capacity - first) * sizeof *t->blob);
     return first;
 }

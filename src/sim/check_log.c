@@ -185,7 +185,7 @@ void sim_check_applied(sim_cluster *s, uint32_t node, const log_entry *entry) {
     if (entry->index >= k->entries_room) {
         k->entries_room = k->entries_room ? 2 * k->entries_room : 256;
         k->entry = realloc(k->entry, k->entries_room * sizeof *k->entry);
-        BRAID_ASSERT(k->entry);
+        BRAID_ALLOCATED(k->entry, k->entries_room * sizeof *k->entry);
     }
     k->entry[entry->index] = content;
     k->committed = entry->index;

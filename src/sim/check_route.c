@@ -56,7 +56,7 @@ static bool look(sim_cluster *s, uint32_t node, member_id source, flow_sight *f)
 static void check_source(sim_cluster *s, uint32_t data) {
     uint32_t pairs = s->nodes * s->nodes;
     uint32_t *counts = calloc(2 * (size_t)pairs, sizeof *counts);
-    BRAID_ASSERT(counts);
+    BRAID_ALLOCATED(counts, (2 * (size_t)pairs) * sizeof *counts);
     flow_sight sight = {counts, counts + pairs, true}, *f = &sight;
     bool there = true;
     for (uint32_t i = 0; i < s->nodes && there; i++)

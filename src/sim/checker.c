@@ -15,7 +15,7 @@ void sim_check_open(sim_cluster *s) {
     k->member = calloc(SIM_MAX_LOG_MEMBERS, sizeof *k->member);
     k->closes = calloc(s->c->iterations, sizeof *k->closes);
     k->finals = calloc(s->c->iterations, sizeof *k->finals);
-    BRAID_ASSERT(k->commit && k->watch && k->member && k->closes && k->finals);
+    BRAID_ALLOCATED(k->commit && k->watch && k->member && k->closes && k->finals, SIM_MAX_LOG_MEMBERS * sizeof *k->member);
 }
 
 void sim_check_life(sim_cluster *s, uint32_t node) {

@@ -18,7 +18,7 @@ enum {
 
 sim_item *sim_item_new(sim_item_kind kind, uint32_t node, size_t bytes) {
     sim_item *item = malloc(sizeof *item + bytes);
-    BRAID_ASSERT(item);
+    BRAID_ALLOCATED(item, sizeof *item + bytes);
     *item = (sim_item){.kind = kind, .node = node, .byte_count = bytes};
     return item;
 }
@@ -190,7 +190,7 @@ static struct {
 static void *memory_new(size_t bytes) {
     if (bytes <= ROOM_BYTES && spare.count > 0) return spare.room[--spare.count];
     void *memory = mmap(NULL, bytes <= ROOM_BYTES ? ROOM_BYTES : bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    BRAID_ASSERT(memory != MAP_FAILED);
+    BRAID_ALLOCATED(memory != MAP_FAILED, bytes);
     return memory;
 }
 
@@ -389,11 +389,12 @@ static void cluster_close(sim_cluster *s) {
 
 void sim_cluster_run(const sim_case *c, const sim_model *model, const sim_reference *reference, FILE *trace, sim_report *report) {
     sim_cluster *s = calloc(1, sizeof *s);
-    BRAID_ASSERT(s && model->stages == c->stages);
+    BRAID_ALLOCATED(s, sizeof *s);
+    BRAID_ASSERT(model->stages == c->stages);
     s->node_capacity = SIM_MAX_NODES;
     s->node = calloc(s->node_capacity, sizeof *s->node);
     s->link = calloc(SIM_MAX_NODES, sizeof *s->link);
-    BRAID_ASSERT(s->node && s->link);
+    BRAID_ALLOCATED(s->node && s->link, SIM_MAX_NODES * sizeof *s->node);
     *report = (sim_report){0};
     s->c = c;
     s->checker.version = c->start_version;

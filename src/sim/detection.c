@@ -50,7 +50,7 @@ void detection_run(detection_line line, const detection_rule *rule, uint64_t see
     rng r = {rng_seed(seed, (uint64_t)line)};
     timing_link link = {0};
     double *latency = calloc(MOST_LOOKS, sizeof *latency);
-    BRAID_ASSERT(latency);
+    BRAID_ALLOCATED(latency, MOST_LOOKS * sizeof *latency);
     uint32_t looks = 0;
     uint64_t alarms = 0, beats = 0;
     double sent_s = 1, heard_s = 0, pause_s = exponential(&r, 60), end_s = 1 + hours * 3600, sum = 0;

@@ -10,7 +10,7 @@ static void disk_put(sim_disk *d, const log_entry *entry) {
     if (d->records == d->room) {
         d->room = d->room ? 2 * d->room : 64;
         d->record = realloc(d->record, d->room * sizeof *d->record);
-        BRAID_ASSERT(d->record);
+        BRAID_ALLOCATED(d->record, d->room * sizeof *d->record);
     }
     d->record[d->records++] = *entry;
 }

@@ -540,7 +540,7 @@ sim_model *sim_fake_new(const sim_fake_config *config) {
                               .open = fake_open, .free = fake_model_free};
     model->base.model_tensors = (uint32_t)config->stages * FAKE_TENSORS_PER_STAGE;
     model->base.tensor_stage = calloc(model->base.model_tensors, sizeof(uint16_t));
-    BRAID_ASSERT(model->base.tensor_stage);
+    BRAID_ALLOCATED(model->base.tensor_stage, model->base.model_tensors * sizeof(uint16_t));
     for (uint16_t s = 0; s < config->stages; s++) {
         model->base.blocks[s] = config->blocks[s] ? config->blocks[s] : 2 + (uint32_t)(mix3(config->seed, 3, s) % (FAKE_SEEDED_BLOCKS - 1));
         BRAID_ASSERT(model->base.blocks[s] <= FAKE_MAX_BLOCKS);

@@ -13,7 +13,7 @@ static void append(sim_queue_bucket *b, sim_queue_entry entry) {
     if (b->count == b->capacity) {
         b->capacity = b->capacity ? 2 * b->capacity : 64;
         b->entry = realloc(b->entry, b->capacity * sizeof *b->entry);
-        BRAID_ASSERT(b->entry);
+        BRAID_ALLOCATED(b->entry, b->capacity * sizeof *b->entry);
     }
     b->entry[b->count++] = entry;
 }

@@ -49,7 +49,7 @@ static worker_config config_of(const real_model *model, uint16_t index, uint32_t
 static sim_worker *real_open(const sim_model *base, uint16_t index, uint32_t capacity) {
     const real_model *model = (const real_model *)base;
     real_worker *w = calloc(1, sizeof *w);
-    BRAID_ASSERT(w);
+    BRAID_ALLOCATED(w, sizeof *w);
     w->base = (sim_worker){.run = real_run, .free = real_free, .stage = index};
     worker_config config = config_of(model, index, capacity);
     braid_error error;
@@ -111,13 +111,13 @@ static void model_measure(real_model *model) {
     }
     model->base.model_tensors = model_tensor_count(&model->config.model);
     model->base.tensor_stage = calloc(model->base.model_tensors, sizeof(uint16_t));
-    BRAID_ASSERT(model->base.tensor_stage);
+    BRAID_ALLOCATED(model->base.tensor_stage, model->base.model_tensors * sizeof(uint16_t));
     model_tensor_stages(&model->config.model, model->layers, model->base.stages, model->base.tensor_stage);
 }
 
 braid_err sim_real_new(uint64_t seed, uint16_t stages, uint32_t microbatches, uint64_t iterations, sim_model **out, braid_error *error) {
     real_model *model = calloc(1, sizeof *model);
-    BRAID_ASSERT(model);
+    BRAID_ALLOCATED(model, sizeof *model);
     model_describe(model, seed, stages, microbatches, iterations);
     braid_err err = text_make(model, seed, error);
     if (err == BRAID_OK) err = tensor_pool_new(1, &model->pool, error);

@@ -8,7 +8,7 @@
 
 static sim_buffer **blocks_new(const sim_cluster *s) {
     sim_buffer **blocks = calloc((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS, sizeof *blocks);
-    BRAID_ASSERT(blocks);
+    BRAID_ALLOCATED(blocks, ((size_t)s->model->stages * SIM_MAX_STAGE_BLOCKS) * sizeof *blocks);
     return blocks;
 }
 

@@ -1,6 +1,7 @@
 #include "tensor/pool.h"
 
 #include "tensor/sizes.h"
+#include "tensor/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -111,7 +112,7 @@ static bool pool_start_worker(tensor_pool *pool, unsigned slot) {
     pool_start *start = malloc(sizeof *start);
     if (!start) return false;
     *start = (pool_start){pool, slot};
-    if (pthread_create(&pool->workers[slot - 1], NULL, pool_work, start) != 0) {
+    if (!tensor_thread_start(&pool->workers[slot - 1], pool_work, start)) {
         free(start);
         return false;
     }
@@ -143,7 +144,7 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     for (unsigned slot = 1; slot < threads; slot++) {
         if (pool_start_worker(pool, slot)) continue;
         tensor_pool_free(pool);
-        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer", slot,
+        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer, or raise the limits on memory and processes (ulimit -v, ulimit -u)", slot,
                           threads);
     }
     *out = pool;

@@ -43,6 +43,8 @@ typedef struct checkpoint_summary {
     char path[FILES_MAX_PATH];  // DIR/step-...
 } checkpoint_summary;
 
+// Whether one could be written into DIR, which is made: so that nobody hears it only when hours of work are to be saved.
+braid_err checkpoint_try(const char *directory, braid_error *error);
 // One writer per DIR at a time (a lock on it); what a killed one left behind is removed.
 braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error);
 // Blocks [first, first + count) of a stage as JOB_STATE_GET gives them, all at the checkpoint's version; in any order.

@@ -46,6 +46,11 @@ static braid_err find_step(const char *path, char out[FILES_MAX_PATH], braid_err
     err = files_join(path, MANIFEST_LATEST, out, error);
     if (err) return err;
     if (stat(out, &info) == 0) return BRAID_OK;
+    if (errno != ENOENT && errno != ENOTDIR)
+        return braid_fail(error, BRAID_IO, "cannot look into '%s': %s", path, strerror(errno));
+    if (lstat(out, &info) == 0)
+        return braid_fail(error, BRAID_IO,
+                          "'%s' leads to a checkpoint that is gone; name another one of that directory", out);
     if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "no checkpoint at '%s': %s", path, strerror(errno));
     return braid_fail(error, BRAID_IO,
                       "'%s' is no checkpoint: it has neither " MANIFEST_FILE " nor " MANIFEST_LATEST
@@ -240,13 +245,15 @@ const braid_hash *checkpoint_run(const checkpoint *c) { return &c->manifest.run;
 const braid_hash *checkpoint_weights(const checkpoint *c) { return &c->manifest.weights; }
 const char *checkpoint_path(const checkpoint *c) { return c->path; }
 
-bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights, char path[FILES_MAX_PATH]) {
+bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights,
+                     char path[FILES_MAX_PATH]) {
     enum { STEP_NAME = 32 };
     char step[STEP_NAME];
     manifest *m = malloc(sizeof *m);
     snprintf(step, sizeof step, CHECKPOINT_STEP, version);
     bool there = m && !files_join(directory, step, path, NULL) && !manifest_read(path, m, NULL);
-    bool found = there && m->version == version && hash_equal(&m->run, run) && (!weights || hash_equal(&m->weights, weights));
+    bool found = there && m->version == version && hash_equal(&m->run, run) &&
+                 (!weights || hash_equal(&m->weights, weights));
     free(m);
     return found;
 }
@@ -331,7 +338,8 @@ braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number,
     for (uint32_t i = 0; i < split_count(s, stage_number) && !err; i++) {
         uint32_t count = s->blocks[split_block(s, stage_number, i)].count;
         err = checkpoint_state(c, s, stage_number, i, 1, bytes, error);
-        const void *const parts[STATE_PARTS] = {state_block_part(bytes, count, 0), state_block_part(bytes, count, 1), state_block_part(bytes, count, 2)};
+        const void *const parts[STATE_PARTS] = {state_block_part(bytes, count, 0), state_block_part(bytes, count, 1),
+                                                state_block_part(bytes, count, 2)};
         if (!err) out[i] = state_name(parts, count);
     }
     free(bytes);

@@ -41,18 +41,58 @@ struct checkpoint_writer {
     manifest manifest;
 };
 
+static const char *mend_of(int why) {
+    switch (why) {
+    case ENOENT: return "; make the folder that it is to lie in, or choose another directory";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; let this user write there, or choose another directory";
+    case ENOSPC:
+    case EDQUOT: return "; free some space or choose another directory";
+    default: return "; choose another directory";
+    }
+}
+
+static braid_err directory_error(const char *verb, const char *path, braid_error *error) {
+    int why = errno;
+    return braid_fail(error, BRAID_IO, "cannot %s the directory '%s' for checkpoints: %s%s", verb, path, strerror(why), mend_of(why));
+}
+
+// Makes it when it is not there; `fd` stays open.
+static braid_err open_or_make(const char *path, int *fd, braid_error *error) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) return directory_error("make", path, error);
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? directory_error("open", path, error) : BRAID_OK;
+}
+
 static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
     const char *path = c->config.directory;
     if (snprintf(c->directory, sizeof c->directory, "%s", path) >= (int)sizeof c->directory)
         return braid_fail(error, BRAID_LIMIT, "the path of the checkpoints is too long");
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return braid_fail(error, BRAID_IO, "cannot make the directory '%s' for checkpoints: %s", path, strerror(errno));
-    c->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->lock < 0)
-        return braid_fail(error, BRAID_IO, "cannot open the directory '%s' for checkpoints: %s", path, strerror(errno));
-    if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return BRAID_OK;
+    braid_err err = open_or_make(path, &c->lock, error);
+    if (err || flock(c->lock, LOCK_EX | LOCK_NB) == 0) return err;
     return braid_fail(error, BRAID_STATE, "another process is writing a checkpoint into '%s'; choose another directory",
                       path);
+}
+
+// Its name is one that the next writer would remove. Without the lock: several peers of one machine may look at the same time.
+static braid_err try_to_make(const char *directory, int fd, braid_error *error) {
+    char name[STEP_NAME];
+    struct stat latest;
+    snprintf(name, sizeof name, "step-trial.tmp-%ld", (long)getpid());
+    if (mkdirat(fd, name, 0777) != 0 && errno != EEXIST) return directory_error("write into", directory, error);
+    unlinkat(fd, name, AT_REMOVEDIR);
+    if (fstatat(fd, MANIFEST_LATEST, &latest, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(latest.st_mode)) return BRAID_OK;
+    return braid_fail(error, BRAID_IO, "'%s/%s' is a directory, where the link to the newest checkpoint belongs; move it away, or choose another directory", directory,
+                      MANIFEST_LATEST);
+}
+
+braid_err checkpoint_try(const char *directory, braid_error *error) {
+    int fd = -1;
+    braid_err err = open_or_make(directory, &fd, error);
+    if (!err) err = try_to_make(directory, fd, error);
+    if (fd >= 0) close(fd);
+    return err;
 }
 
 // What a killed writer left behind; the lock says that none lives.
@@ -74,7 +114,7 @@ static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
     braid_err err = files_join(c->directory, name, c->temporary, error);
     if (err) return err;
     if (mkdir(c->temporary, 0777) == 0) return BRAID_OK;
-    err = braid_fail(error, BRAID_IO, "cannot make the directory '%s': %s", c->temporary, strerror(errno));
+    err = directory_error("make", c->temporary, error);
     c->temporary[0] = 0;
     return err;
 }

@@ -301,7 +301,8 @@ static braid_err solo_open(solo *s, braid_error *error) {
                           (unsigned long long)run->recipe.iterations);
     braid_hash text = train_data_hash(s->config.data);
     s->run_hash = run_config_hash(run, &text);
-    braid_err err = tensor_pool_new(s->config.threads, &s->pool, error);
+    braid_err err = saves(s) ? checkpoint_try(run->checkpoint, error) : BRAID_OK;
+    if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);

@@ -3,7 +3,9 @@
 address, a leader that is somebody else, a data peer with other text, a checkpoint of another model."""
 
 import os
+import random
 import re
+import shutil
 import socket
 
 from swarmlib import Braid, expect, free_ports, ticket, workplace, write_run
@@ -25,6 +27,18 @@ def refuse_words(run):
     expect_refused(["up", run, "--relays", "1"], "--relays 3 or more", [2])
     expect_refused(["up", run, "--relays", "3", "--kill", "everybody"], "relay3@iteration:12", [2])
     expect_refused(["node", "--lead", "--run", run, "--max-memory", "1K"], "needs .* allows", [1, 2])
+
+
+def knock(address, count=120):
+    """Connections of those who are no peers: anything, HTTP, the beginning of a TLS greeting, nothing at all."""
+    host, port = address.rsplit(":", 1)
+    chance = random.Random(1)
+    hello = bytes.fromhex("16030100c8010000c40303")
+    words = [chance.randbytes(2000), b"GET / HTTP/1.1\r\n\r\n", hello, hello + chance.randbytes(5000), b""]
+    for i in range(count):
+        with socket.create_connection((host, int(port)), 20) as visitor:
+            visitor.sendall(words[i % len(words)])
+    return [socket.create_connection((host, int(port)), 20) for _ in range(count)]  # who stay, and say nothing
 
 
 def main():
@@ -50,10 +64,19 @@ def main():
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--max-memory", "1K"], "needs .* allows")
         expect(leader.process.poll() is None, "the leader did not survive its visitors")
 
+        silent = knock(address)
         key = os.path.join(directory, "twin.key")
         twin = Braid("node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key)
         twin.wait_for("joined")
         expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", key], "twin.key is in use: another process")
+        told = [event["text"] for event in leader.of("note") if "turned away" in event["text"]]
+        expect(5 < len(told) <= 12 and "more of them are only counted" in " ".join(told), f"{len(told)} lines about visitors: {told[:3]}")
+        for visitor in silent:
+            visitor.close()
+
+        elsewhere = shutil.copy(key, os.path.join(directory, "copy.key"))  # as on another machine
+        expect_refused(["node", "--join", ready["ticket"], "--listen", "127.0.0.1:0", "--identity", elsewhere, "--patience", "1s"],
+                       "has not answered for 1 s: .* another process with this peer's key is linked here and alive.*every peer needs a key of its own")
         expect(not leader.of("expelled"), "a second process of one key disturbed the first")
         twin.stop()
 

@@ -68,6 +68,12 @@ def main():
         swarm.interrupt()
         expect_ended(swarm, "", code=0)
 
+        three = write_run(directory, iterations=ENDLESS, data_peers=3, name="three.yaml")
+        swarm, processes = running(three)
+        for who in "leader", "data2":  # of three that vote
+            os.kill(processes[who], signal.SIGKILL)
+        expect_ended(swarm, "nobody can lead the run any more: 2 of the 3 peers that kept its log are dead")
+
         swarm, _ = running(run)
         swarm.process.kill()
         swarm.finish()

@@ -395,6 +395,70 @@ static void test_return_replaces_a_dead_link(void **state) {
     harness_until(&loop, &b.downs, 2);
 }
 
+// Another process with a's key, which says that it is elsewhere; b takes a for alive so long after a word of it.
+static void twin_start(tester *twin, uint32_t alive_ms) {
+    tester_stop(&b);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    tester_end(&b);
+    memset(&b, 0, sizeof b);
+    net_config patient = tester_config(&b), config = tester_config(twin);
+    patient.alive_ms = alive_ms;
+    tester_start_with(&b, &loop, &patient);
+    assert_int_equal(net_advertise(a.net, "192.0.2.1:4000", NULL), BRAID_OK);
+    harness_link(&a, &b);
+    assert_int_equal(net_new(&loop, a.identity, &config, &twin->net, NULL), BRAID_OK);
+    twin->loop = &loop;
+    twin->id = a.id;
+    net_run run = tester_run(7);
+    assert_int_equal(net_set_run(twin->net, &run, NULL), BRAID_OK);
+}
+
+static void twin_stop(tester *twin) {
+    tester_stop(twin);
+    uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static void test_a_living_peer_keeps_its_place(void **state) {
+    (void)state;
+    tester twin = {0};
+    twin_start(&twin, HARNESS_LIMIT_MS);
+    assert_int_equal(net_advertise(twin.net, "192.0.2.2:4000", NULL), BRAID_OK);
+    for (unsigned i = 1; i <= 3; i++) {
+        tester_dial(&twin, &b);
+        harness_until(&loop, &twin.downs, i);
+        assert_non_null(strstr(twin.reason, "alive, at 192.0.2.1:4000: every peer needs a key of its own"));
+    }
+    tester_say(&a, &b, "still here");
+    harness_until(&loop, &b.messages, 1);
+    assert_int_equal(a.downs + b.downs + twin.ups, 0);
+    twin_stop(&twin);
+}
+
+static void test_who_is_silent_gives_way(void **state) {
+    (void)state;
+    tester twin = {0};
+    twin_start(&twin, 20);
+    assert_int_equal(net_advertise(twin.net, "192.0.2.2:4000", NULL), BRAID_OK);
+    for (unsigned i = 1; twin.ups == 0; i++) {
+        assert_true(i < 5000);
+        tester_dial(&twin, &b);
+        while (twin.ups == 0 && twin.downs < i) uv_run(&loop, UV_RUN_ONCE);
+    }
+    assert_non_null(strstr(b.reason, "took its place"));
+    twin_stop(&twin);
+}
+
+static void test_who_says_the_same_address_has_returned(void **state) {
+    (void)state;
+    tester twin = {0};
+    twin_start(&twin, HARNESS_LIMIT_MS);
+    assert_int_equal(net_advertise(twin.net, "192.0.2.1:4000", NULL), BRAID_OK);
+    tester_dial(&twin, &b);
+    harness_until(&loop, &b.ups, 2);
+    assert_non_null(strstr(b.reason, "took its place"));
+    twin_stop(&twin);
+}
+
 static void test_own_key_is_turned_away(void **state) {
     (void)state;
     tester twin = {.loop = &loop};
@@ -617,6 +681,9 @@ int main(void) {
         PAIR_TEST(test_simultaneous_dials),
         PAIR_TEST(test_crossing_where_one_direction_is_blocked),
         PAIR_TEST(test_return_replaces_a_dead_link),
+        PAIR_TEST(test_a_living_peer_keeps_its_place),
+        PAIR_TEST(test_who_is_silent_gives_way),
+        PAIR_TEST(test_who_says_the_same_address_has_returned),
         PAIR_TEST(test_own_key_is_turned_away),
         PAIR_TEST(test_death_in_the_middle_of_a_payload),
         PAIR_TEST(test_death_of_the_receiver),

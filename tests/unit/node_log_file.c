@@ -135,6 +135,21 @@ static void damage_before_the_end_is_refused(void **state) {
     expect_refused(&run_a, "damaged");
 }
 
+static void a_damaged_header_is_refused(void **state) {
+    (void)state;
+    enum { MAGIC_AND_VERSION = 12, HEADER = 64 };
+    write_entries(1, 2);
+    for (int i = MAGIC_AND_VERSION; i < HEADER; i++) {
+        flip_byte(i);
+        expect_refused(&run_a, "damaged in its first 64 bytes");
+        flip_byte(i);
+    }
+    FILE *file = fopen(path, "r+");  // as older programs wrote it
+    assert_non_null(file);
+    assert_true(fseek(file, MAGIC_AND_VERSION, SEEK_SET) == 0 && fwrite("\0\0\0", 4, 1, file) == 1 && fclose(file) == 0);
+    expect_entries(2);
+}
+
 // Written by a program that knows another layout: nothing of it is torn, and it may have been acted on.
 static void an_unknown_last_record_is_refused(void **state) {
     (void)state;
@@ -432,7 +447,7 @@ static void a_look_changes_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
-        TEST(damage_before_the_end_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
+        TEST(damage_before_the_end_is_refused), TEST(a_damaged_header_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
         TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),

@@ -328,6 +328,25 @@ static void test_no_checkpoint_is_said_kindly(void **state) {
     fixture *f = *state;
     expect_refused("/nowhere/at/all", "no checkpoint at");
     expect_refused(f->directory, "is no checkpoint");
+    char file[128], latest[128];
+    snprintf(file, sizeof file, "%s/text.txt", f->directory);
+    expect_refused(file, "is no checkpoint");
+    snprintf(latest, sizeof latest, "%s/latest", f->directory);
+    assert_int_equal(symlink("step-000009", latest), 0);
+    expect_refused(f->directory, "latest' leads to a checkpoint that is gone");
+}
+
+// As somebody who may not, which root is only when it says so.
+static void test_a_closed_directory_is_no_missing_checkpoint(void **state) {
+    fixture *f = *state;
+    bool root = geteuid() == 0;
+    assert_int_equal(mkdir(f->saved, 0), 0);
+    assert_int_equal(chmod(f->directory, 0711), 0);
+    if (root) assert_int_equal(seteuid(65534), 0);
+    expect_refused(f->saved, "cannot look into");
+    expect_refused(f->saved, "Permission denied");
+    if (root) assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(f->saved, 0700), 0);
 }
 
 static void test_another_model_is_refused(void **state) {
@@ -481,6 +500,29 @@ static void test_a_directory_that_cannot_be_made(void **state) {
     tiny_close(&l);
 }
 
+static void expect_unusable(const char *directory, const char *cause, const char *mend) {
+    braid_error error = {0};
+    assert_int_equal(checkpoint_try(directory, &error), BRAID_IO);
+    if (!strstr(error.text, directory) || !strstr(error.text, cause) || !strstr(error.text, mend))
+        fail_msg("'%s' does not name %s, '%s' and '%s'", error.text, directory, cause, mend);
+}
+
+static void test_a_directory_is_tried(void **state) {
+    fixture *f = *state;
+    char file[128], latest[256];
+    snprintf(file, sizeof file, "%s/text.txt", f->directory);
+    expect_unusable(file, "Not a directory", "choose another");
+    expect_unusable("/nowhere/at/all", "No such file", "make the folder that it is to lie in");
+    expect_unusable("/proc/self", "cannot write into", "choose another");  // not root's either
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(checkpoint_try(f->saved, NULL), BRAID_OK);
+        assert_int_equal(count_entries(f->saved, ".tmp"), 0);
+    }
+    snprintf(latest, sizeof latest, "%s/latest", f->saved);
+    assert_int_equal(mkdir(latest, 0777), 0);
+    expect_unusable(f->saved, "latest' is a directory", "move it away");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -493,12 +535,14 @@ int main(void) {
         TEST(test_every_altered_field_of_the_manifest_is_noticed_and_named),
         TEST(test_an_unlisted_file_is_not_trusted),
         TEST(test_no_checkpoint_is_said_kindly),
+        TEST(test_a_closed_directory_is_no_missing_checkpoint),
         TEST(test_another_model_is_refused),
         TEST(test_what_does_not_belong_is_not_taken),
         TEST(test_two_writers_do_not_share_a_directory),
         TEST(test_a_killed_writer_leaves_the_old_checkpoint),
         TEST(test_a_full_disk_leaves_the_old_checkpoint),
         TEST(test_a_directory_that_cannot_be_made),
+        TEST(test_a_directory_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "train/sample.h"
 #include "train_tiny.h"
 
+#include <fcntl.h>
 #include <math.h>
 
 typedef struct fixture {
@@ -47,7 +48,15 @@ typedef struct diary {
     double first, last, held_out;
     uint64_t stop_at, now;
     char note[256];
+    const char *spoils;  // this directory, when the run has begun
 } diary;
+
+// A file takes the place of the empty directory.
+static void spoil(const char *directory) {
+    assert_int_equal(rmdir(directory), 0);
+    int fd = open(directory, O_CREAT | O_WRONLY, 0666);
+    assert_true(fd >= 0 && close(fd) == 0);
+}
 
 static void note(void *context, const solo_event *event) {
     diary *d = context;
@@ -60,6 +69,7 @@ static void note(void *context, const solo_event *event) {
         assert_true(event->tokens == TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && event->norm > 0 &&
                     !event->skip);
     }
+    if (event->kind == SOLO_STARTED && d->spoils) spoil(d->spoils);
     if (event->kind == SOLO_EVAL) d->held_out = event->loss;
     if (event->kind == SOLO_NOTE) snprintf(d->note, sizeof d->note, "%s", event->text);
 }
@@ -164,9 +174,9 @@ static void test_going_on_with_another_description_is_said(void **state) {
 
 static void test_a_failing_save_does_not_end_the_run(void **state) {
     fixture *f = *state;
-    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/text.txt", f->directory);  // a file, not a directory
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     f->run.checkpoint_every = 1;
-    diary d = {0};
+    diary d = {.spoils = f->run.checkpoint};
     solo_result result = run_solo(f, &d, 1, NULL, 2);
     assert_true(result.save_failed && result.version == 2);
     assert_int_equal(d.count[SOLO_ITERATION], 2);
@@ -184,6 +194,8 @@ static void test_what_cannot_be_is_refused(void **state) {
     fixture *f = *state;
     expect_refused(f, NULL, 13, "ends after 12 iterations");
     expect_refused(f, "/nowhere", 0, "no checkpoint at");
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/text.txt", f->directory);
+    expect_refused(f, NULL, 0, "Not a directory");
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
     diary d = {0};
     run_solo(f, &d, 1, NULL, 4);

@@ -81,7 +81,7 @@ static void *grown(void *array, uint32_t *room, uint32_t wanted, size_t size) {
     if (wanted <= *room) return array;
     *room = 2 * wanted + 64;
     void *larger = realloc(array, *room * size);
-    BRAID_ASSERT(larger);
+    BRAID_ALLOCATED(larger, *room * size);
     return larger;
 }
 

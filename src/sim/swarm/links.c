@@ -17,7 +17,7 @@ static swarm_way *way_of(swarm *w, uint32_t from, uint32_t to) {
     swarm_way **slot = way_slot(w, from, to);
     if (*slot) return *slot;
     swarm_way *way = *slot = calloc(1, sizeof *way);
-    BRAID_ASSERT(way);
+    BRAID_ALLOCATED(way, sizeof *way);
     way->from = from;
     way->to = to;
     way->local = w->peer[from].s->machine == w->peer[to].s->machine;

@@ -19,7 +19,7 @@ static void effect_append(swarm *w, uint32_t who, const log_entry *entry) {
     swarm_item *item = swarm_item_new(SWARM_STORED, who, 0);
     item->life = w->peer[who].life;
     item->entry = malloc(sizeof *entry);
-    BRAID_ASSERT(item->entry);
+    BRAID_ALLOCATED(item->entry, sizeof *entry);
     *item->entry = *entry;
     uint64_t at = core->now + SWARM_MS + rng_below(&n->random, 2 * SWARM_MS);  // a disk that syncs
     if (at > n->disk.stored_ns) n->disk.stored_ns = at;
@@ -235,7 +235,7 @@ void swarm_loop_done(swarm *w, uint32_t who) {
 
 static void *memory_new(size_t bytes, void **allocation) {
     *allocation = calloc(1, bytes + 64);  // fresh pages: what a peer never touches costs nothing
-    BRAID_ASSERT(*allocation);
+    BRAID_ALLOCATED(*allocation, bytes + 64);
     return (void *)(((uintptr_t)*allocation + 63) & ~(uintptr_t)63);
 }
 

@@ -69,7 +69,7 @@ void swarm_note_weight(swarm *w, uint32_t who, const job *work) {
 
 static uint16_t *who_is_there(const swarm *w) {
     uint16_t *there = malloc(w->peers * sizeof *there);
-    BRAID_ASSERT(there);
+    BRAID_ALLOCATED(there, w->peers * sizeof *there);
     for (uint32_t i = 0; i < w->peers; i++) {
         const swarm_peer *p = &w->peer[i];
         bool member = p->alive && w->core->node[p->node].view.member != 0;
@@ -81,7 +81,7 @@ static uint16_t *who_is_there(const swarm *w) {
 // Of each peer: SIM_SWARM_ABSENT, or never.
 static void *of_nobody(const swarm *w, size_t bytes) {
     void *each = malloc(w->peers * bytes);
-    BRAID_ASSERT(each);
+    BRAID_ALLOCATED(each, w->peers * bytes);
     return memset(each, 0xff, w->peers * bytes);
 }
 
@@ -113,7 +113,7 @@ static void iteration_ends(swarm *w, const log_final *final) {
     if (out->iterations == w->iteration_room) {
         w->iteration_room = w->iteration_room ? 2 * w->iteration_room : 16;
         out->iteration = realloc(out->iteration, w->iteration_room * sizeof *out->iteration);
-        BRAID_ASSERT(out->iteration);
+        BRAID_ALLOCATED(out->iteration, w->iteration_room * sizeof *out->iteration);
     }
     book(w, &w->now);
     w->now.end_ns = w->core->now - SWARM_BEGIN_NS;
@@ -208,7 +208,7 @@ static void flows_report(const swarm *w, sim_swarm_report *out) {
     for (uint32_t i = 0; i < w->peers; i++) {
         uint32_t count = w->peer[i].alive ? peer_flows(w->core->node[w->peer[i].node].peer, flow, MOST) : 0;
         out->flow = realloc(out->flow, (out->flows + count + 1) * sizeof *out->flow);
-        BRAID_ASSERT(out->flow);
+        BRAID_ALLOCATED(out->flow, (out->flows + count + 1) * sizeof *out->flow);
         for (uint32_t k = 0; k < count && k < MOST; k++) {
             uint32_t to = flow[k].to ? whose(w, flow[k].to) : w->peers;
             if (to < w->peers) out->flow[out->flows++] = (sim_swarm_flow){i, to, flow[k].units, flow[k].cost};
@@ -218,7 +218,7 @@ static void flows_report(const swarm *w, sim_swarm_report *out) {
 
 static void peers_report(const swarm *w, sim_swarm_report *out) {
     out->peer = calloc(w->peers ? w->peers : 1, sizeof *out->peer);
-    BRAID_ASSERT(out->peer);
+    BRAID_ALLOCATED(out->peer, (w->peers ? w->peers : 1) * sizeof *out->peer);
     out->peers = w->peers;
     for (uint32_t i = 0; i < w->peers; i++) {
         peer_report(w, i, &out->peer[i]);

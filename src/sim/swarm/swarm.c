@@ -22,7 +22,7 @@ static double wall_s(void) {
 
 swarm_item *swarm_item_new(swarm_item_kind kind, uint32_t who, uint32_t bytes) {
     swarm_item *item = malloc(sizeof *item + bytes);
-    BRAID_ASSERT(item);
+    BRAID_ALLOCATED(item, sizeof *item + bytes);
     *item = (swarm_item){.kind = kind, .peer = who, .byte_count = bytes};
     return item;
 }
@@ -88,7 +88,7 @@ static void peers_open(swarm *w) {
     w->dead_ns = calloc((size_t)s->stages * s->microbatches, sizeof *w->dead_ns);
     for (w->slots = 16; w->slots < 4 * s->peers;) w->slots *= 2;
     w->at = malloc(w->slots * sizeof *w->at);
-    BRAID_ASSERT(sorted && w->peer && w->by_index && w->way && w->dead_ns && w->at);
+    BRAID_ALLOCATED(sorted && w->peer && w->by_index && w->way && w->dead_ns && w->at, (size_t)s->peers * s->peers * sizeof(swarm_way *));
     memset(w->at, 0xff, w->slots * sizeof *w->at);
     for (uint32_t i = 0; i < s->peers; i++) sorted[i] = &s->peer[i];
     qsort(sorted, s->peers, sizeof *sorted, by_name);
@@ -113,7 +113,7 @@ static void peers_open(swarm *w) {
 static void machines_open(swarm *w) {
     const scenario *s = w->s;
     w->machine = calloc(s->machines, sizeof *w->machine);
-    BRAID_ASSERT(w->machine);
+    BRAID_ALLOCATED(w->machine, s->machines * sizeof *w->machine);
     for (uint32_t i = 0; i < s->machines; i++) {
         swarm_machine *m = &w->machine[i];
         m->cores_milli = (uint64_t)(s->machine[i].cores * 1000 + 0.5);
@@ -121,7 +121,7 @@ static void machines_open(swarm *w) {
         m->down_bps = s->machine[i].down_bps;
         m->at_ns = SWARM_BEGIN_NS;
         m->peer = calloc(w->peers, sizeof *m->peer);
-        BRAID_ASSERT(m->peer);
+        BRAID_ALLOCATED(m->peer, w->peers * sizeof *m->peer);
     }
     for (uint32_t i = 0; i < w->peers; i++) {
         swarm_machine *m = &w->machine[w->peer[i].s->machine];
@@ -183,14 +183,14 @@ static braid_err model_open(const scenario *s, sim_model **out, braid_error *err
 
 static void core_open(swarm *w, sim_model *model) {
     sim_cluster *core = w->core = calloc(1, sizeof *core);
-    BRAID_ASSERT(core);
+    BRAID_ALLOCATED(core, sizeof *core);
     core->c = &w->shape;
     core->model = model;
     core->report = calloc(1, sizeof *core->report);
     // the living, and the dead who are still members: of each peer one at most
     core->node_capacity = 2 * w->peers + 1;
     core->node = calloc(core->node_capacity, sizeof *core->node);
-    BRAID_ASSERT(core->report && core->node);
+    BRAID_ALLOCATED(core->report && core->node, core->node_capacity * sizeof *core->node);
     core->stats = &core->report->stats;
     if (w->options->check == SIM_CHECK_RULES) core->reference = sim_reference_new(model, 0, w->s->iterations, w->s->microbatches);
     core->now = SWARM_BEGIN_NS;
@@ -355,7 +355,7 @@ braid_err sim_swarm_run(const scenario *s, const sim_swarm_options *options, sim
     braid_err err = check_limits(s, error);
     if (err || (err = model_open(s, &model, error))) return err;
     swarm *w = calloc(1, sizeof *w);
-    BRAID_ASSERT(w);
+    BRAID_ALLOCATED(w, sizeof *w);
     w->s = s;
     w->options = options;
     w->out = out;

@@ -47,7 +47,7 @@ static void name_track(timeline *t, const char *what, uint32_t pid, uint32_t tid
 
 braid_err timeline_open(swarm *w, const char *path, timeline **out, braid_error *error) {
     timeline *t = calloc(1, sizeof *t);
-    BRAID_ASSERT(t);
+    BRAID_ALLOCATED(t, sizeof *t);
     t->file = fopen(path, "w");
     if (!t->file) {
         free(t);
@@ -55,7 +55,7 @@ braid_err timeline_open(swarm *w, const char *path, timeline **out, braid_error 
     }
     snprintf(t->path, sizeof t->path, "%s", path);
     t->arrow = calloc(w->s->microbatches, sizeof *t->arrow);
-    BRAID_ASSERT(t->arrow);
+    BRAID_ALLOCATED(t->arrow, w->s->microbatches * sizeof *t->arrow);
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", t->file);
     name_track(t, "process_name", PEERS_PID, 0, "peers");
     name_track(t, "process_name", TENSORS_PID, 0, "tensors on their way");
