@@ -97,6 +97,7 @@ void send_backward(peer *p, uint32_t m);
 bool send_is_under_way(peer *p, sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_retry_waiting(peer *p);
+void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
 void send_member_gone(peer *p, member_id gone);
 // No ACCEPT within its limit.
 void send_overdue(peer *p, const sending *s);

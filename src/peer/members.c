@@ -94,6 +94,7 @@ void contact_up(peer *p, const braid_id *id) {
     p->routing.stale = true;
     send_leader(p, index);
     member_refresh_flow(p);
+    if (c->member != 0) send_link_back(p, c->member);
     send_retry_waiting(p);
 }
 

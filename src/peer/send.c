@@ -322,6 +322,21 @@ void send_retry_waiting(peer *p) {
         if (p->held[m].on.state == SEND_WAITING) send_forward(p, m);
 }
 
+// It went over a link that has fallen since: it did not arrive, or the answer was lost.
+static bool fell(const peer *p, const sending *s, member_id to) {
+    return s->state == SEND_SENT && s->by == 0 && s->to == to && s->links != links_of(p, to);
+}
+
+void send_link_back(peer *p, member_id to) {
+    if (p->me == 0) return;
+    EACH_HELD(p, m) {
+        held *h = &p->held[m];
+        if (fell(p, &h->on, to)) send_forward_again(p, m);
+        if (h->used && fell(p, &h->back, to)) send_backward(p, m);
+        if (owns(p, m) && fell(p, &p->owned[m].back, to)) own_send_gradient(p, m);
+    }
+}
+
 void send_member_gone(peer *p, member_id gone) {
     if (p->me == 0) return;
     EACH_HELD(p, m) {
@@ -358,9 +373,9 @@ static bool nobody_left(peer *p, uint32_t m) {
     return true;
 }
 
-// Who answers heartbeats and has not accepted has a slow line, or waits behind others on it.
+// Who answers heartbeats and has not accepted has a slow line, or waits behind others on it; not whose link fell.
 void send_overdue(peer *p, const sending *s) {
-    timing_link *link = s->state == SEND_SENT ? link_of(p, s->to) : NULL;
+    timing_link *link = s->state == SEND_SENT && s->links == links_of(p, s->to) ? link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
 }
 
