@@ -97,8 +97,9 @@ static void braid_init(router *r) {
     b->placed_since = b->placed_at = b->repaired_since = b->repaired_at = BRAID_NEVER_SINCE;
     b->rests_since = r->now;
     b->tries = BRAID_TRIES;
-    b->planned_at = b->in_force = -1;
+    b->in_force = -1;
     if (b->map != NULL) b->map->tell_at = ROUTER_NEVER;
+    if (b->map != NULL) b->map->changes = 1;
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
         c->stuck_since = c->deficit_since = BRAID_NEVER_SINCE;

@@ -143,6 +143,8 @@ typedef struct braid_map {
     uint32_t cuts;        // next neighbours that went while units went there
     int64_t tell_at;      // ROUTER_NEVER: all has been told
     int64_t changed_at;
+    uint32_t changes, pruned_of;  // of what is known, at least 1; when it was last tidied up
+    bool crowded;         // nothing was told for a while
     uint32_t word[BRAID_MAP_WORDS];
 } braid_map;
 
@@ -172,7 +174,7 @@ typedef struct braid {
     // braid_map.c, braid_draft.c
     braid_map *map;        // NULL: one data peer
     ways *ways;            // NULL: no data peer
-    int64_t planned_at;    // of the map for which ways were looked for
+    uint32_t planned_of;   // of map->changes, when ways were looked for
     uint32_t planned;      // names that map; 0: none were found
     int64_t in_force;      // what those in force are worth on it; -1: not all are there
     bool worth_it;

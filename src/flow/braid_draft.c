@@ -18,15 +18,27 @@ static bool gains(braid *b) {
     return ways_value(b->ways) < b->in_force - b->in_force * GAIN / 100;
 }
 
+// Whether each data peer's units with their ways can wait to leave.
+static bool can_be_sent(const braid *b) {
+    router_peer path[WAYS_MAX_HOPS];
+    for (uint32_t i = 0; i < b->r.config.source_count; i++) {
+        uint32_t words = 0;
+        for (uint32_t v = 0; v < ways_count(b->ways); v++)
+            if (ways_home(b->ways, v) == b->r.config.source[i]) words += ways_path(b->ways, v, path) - 1;
+        if (words > BRAID_WAY_WORDS) return false;
+    }
+    return true;
+}
+
 // Looks for ways on the map as it is. It takes long, so only when the map is another one.
 void braid_plan(braid *b) {
-    if (b->planned_at == braid_map_changed_at(b)) return;
-    b->planned_at = braid_map_changed_at(b);
+    if (b->planned_of == b->map->changes) return;
+    b->planned_of = b->map->changes;
     b->planned = 0;
     if (!braid_map_draw(b)) return;
     uint64_t hash = ways_arrange(b->ways);
     b->in_force = ways_in_force(b->ways);
-    if (!ways_search(b->ways)) return;
+    if (!ways_search(b->ways) || !can_be_sent(b)) return;
     b->planned = (uint32_t)(hash % (BRAID_LAST_PLAN - 1)) + 1;
     b->worth_it = gains(b);
 }
@@ -69,6 +81,7 @@ static bool send(braid *b, uint32_t k, const router_peer *path, uint32_t length,
 
 void braid_send_ways(braid *b) {
     router_peer path[WAYS_MAX_HOPS];
+    if (b->planned != b->plan) return;  // it is somebody else's, and will not be in force
     for (uint32_t i = 0; i < ways_count(b->ways); i++) {
         if (ways_home(b->ways, i) == b->r.config.self) send(b, 0, path, ways_path(b->ways, i, path), 1);
     }

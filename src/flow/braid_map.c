@@ -21,6 +21,7 @@ enum {
     SIZES,  // what it can carry, how often links went that carried units, and how many links it names
     HEAD,   // then next neighbour and cost of each; in the map one word before them, when it came
     NEWS = HEAD,
+    TABLE = 4096,
 };
 
 _Static_assert(BRAID_MAP_LINKS <= 0x7f && ROUTER_MAX_UNITS <= 0xffff, "sizes fit a word");
@@ -53,35 +54,71 @@ static void take_out(braid_map *map, uint32_t *entry) {
 
 // --- Who is still there ------------------------------------------------------------------------------------------------
 
-static bool is_led_to(const braid *b, router_peer peer) {
-    if (peer == b->r.config.self || router_slot(&b->r, ROUTER_NEXT, peer) >= 0) return true;
-    EACH_ENTRY(b->map, e) {
-        for (uint32_t i = 0; e[PEER] != peer && i < links_of(e); i++)
-            if (*link_of(e, i) == peer) return true;
-    }
-    return false;
+// Where each peer's entry is, 1 + its first word, by a hash of the peer; and which entries can be reached.
+typedef struct reach {
+    uint16_t place[TABLE];
+    uint16_t queue[BRAID_MAP_WORDS / (HEAD + 1)];
+    uint32_t head, tail;
+    uint64_t reached[BRAID_MAP_WORDS / 64];
+} reach;
+
+_Static_assert(TABLE > 2 * BRAID_MAP_WORDS / (HEAD + 1) && BRAID_MAP_WORDS % 64 == 0, "the table is never full");
+
+static uint16_t *place_of(reach *r, const braid_map *map, router_peer peer) {
+    uint32_t at = peer * 0x9e3779b9u % TABLE;
+    while (r->place[at] != 0 && map->word[r->place[at] - 1 + PEER] != peer) at = (at + 1) % TABLE;
+    return &r->place[at];
 }
 
-// Takes out whom nobody names as a neighbour, and then whom only those have named.
-static void prune(braid *b) {
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t at = 0; at < b->map->used;) {
-            uint32_t *e = &b->map->word[at];
-            if (is_led_to(b, e[PEER])) {
-                at += words_of(e);
-                continue;
-            }
-            take_out(b->map, e);
-            again = true;
-        }
+static bool is_reached(const reach *r, uint32_t word) { return r->reached[word / 64] >> word % 64 & 1; }
+
+static void reach_peer(reach *r, const braid_map *map, router_peer peer) {
+    uint16_t place = *place_of(r, map, peer);
+    if (place == 0 || is_reached(r, place - 1u)) return;
+    r->reached[(place - 1) / 64] |= (uint64_t)1 << (place - 1) % 64;
+    r->queue[r->tail++] = (uint16_t)(place - 1);
+}
+
+// Over links from here. The dead may go on naming each other, and whoever makes peers up names them, too.
+static void find_reached(const braid *b, reach *r) {
+    const braid_map *map = b->map;
+    memset(r, 0, sizeof *r);
+    for (uint32_t at = 0; at < map->used; at += words_of(&map->word[at])) *place_of(r, map, map->word[at + PEER]) = (uint16_t)(at + 1);
+    reach_peer(r, map, b->r.config.self);
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) reach_peer(r, map, b->r.slot[ROUTER_NEXT][s].peer);
+    while (r->head < r->tail) {
+        const uint32_t *e = &map->word[r->queue[r->head++]];
+        for (uint32_t i = 0; i < links_of(e); i++) reach_peer(r, map, *link_of(e, i));
     }
+}
+
+// Takes out whom no link leads to.
+static void prune(braid *b) {
+    braid_map *map = b->map;
+    if (map->pruned_of == map->changes) return;
+    reach r;
+    find_reached(b, &r);
+    uint32_t kept = 0;
+    for (uint32_t at = 0, words; at < map->used; at += words) {
+        words = words_of(&map->word[at]);
+        if (!is_reached(&r, at)) continue;
+        memmove(&map->word[kept], &map->word[at], words * sizeof *map->word);
+        kept += words;
+    }
+    if (kept != map->used) map->changes++;
+    map->used = kept;
+    map->pruned_of = map->changes;
 }
 
 // --- What is known -----------------------------------------------------------------------------------------------------
 
 static void tell_by(braid *b, int64_t at) {
     if (at < b->map->tell_at) b->map->tell_at = at;
+}
+
+static void changed(braid *b) {
+    b->map->changes++;
+    b->map->changed_at = b->r.now;
 }
 
 // `said`: an entry as in a message.
@@ -91,6 +128,7 @@ static void keep(braid *b, const uint32_t *said, int64_t delays) {
     if (e != NULL && links_of(e) != links) {
         take_out(map, e);
         e = NULL;
+        changed(b);  // whether or not there is room for what is said now
     }
     if (e == NULL) {
         uint32_t words = HEAD + 1 + 2 * links;
@@ -102,7 +140,7 @@ static void keep(braid *b, const uint32_t *said, int64_t delays) {
     memcpy(e, said, HEAD * sizeof *e);
     memcpy(e + HEAD + 1, said + HEAD, (size_t)links * 2 * sizeof *e);
     e[NEWS] = ++map->news;
-    map->changed_at = b->r.now;
+    changed(b);
     tell_by(b, b->r.now + delays * b->r.config.delay);
 }
 
@@ -116,7 +154,7 @@ static bool is_entry(const uint32_t *said, uint32_t words) {
 
 // Who says it of itself, over a link to it, is right whatever was known.
 void braid_on_map(braid *b, const router_message *m) {
-    if (!maps(b)) return;
+    if (b->map == NULL) return;
     for (uint32_t at = 0; at < m->length;) {
         const uint32_t *said = &m->u.word[at];
         if (!is_entry(said, m->length - at)) return;
@@ -221,8 +259,21 @@ static int64_t telling_at(const braid *b) {
     return all || b->map->tell_at >= listen ? b->map->tell_at : listen;
 }
 
+// In a crowd nothing is told, not even again: afterwards all is.
+static bool may_tell(braid *b) {
+    if (b->map == NULL) return false;
+    bool before = b->map->crowded;
+    b->map->crowded = !maps(b);
+    if (before && !b->map->crowded) {
+        EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) up_of(b, 0, s)->told = 0;
+        tell_by(b, b->r.now + GATHER * b->r.config.delay);
+        changed(b);
+    }
+    return !b->map->crowded;
+}
+
 void braid_map_tick(braid *b) {
-    if (!maps(b)) return;
+    if (!may_tell(b)) return;
     look_at_myself(b);
     if (b->map->tell_at == ROUTER_NEVER) return;
     int64_t at = telling_at(b);
@@ -257,14 +308,16 @@ static bool draw_entry(const braid *b, const uint32_t *e) {
     return true;
 }
 
-// Gives all that is known to b->ways, by rising peers. False: it is too much.
+// Gives all that can be reached to b->ways, by rising peers. False: it is too much.
 bool braid_map_draw(braid *b) {
-    prune(b);
     ways_clear(b->ways);
+    if (!maps(b)) return false;
+    reach r;
+    find_reached(b, &r);
     for (router_peer last = 0;;) {
         const uint32_t *next = NULL;
         EACH_ENTRY(b->map, e) {
-            if (e[PEER] > last && (next == NULL || e[PEER] < next[PEER])) next = e;
+            if (e[PEER] > last && (next == NULL || e[PEER] < next[PEER]) && is_reached(&r, (uint32_t)(e - b->map->word))) next = e;
         }
         if (next == NULL) return true;
         if (!draw_entry(b, next)) return false;

@@ -46,7 +46,7 @@ static uint32_t next_of(uint32_t era, era_kind kind) {
     if (kind == ERA_DRAFT) return (span + (span + 1) % 2) * BRAID_SPAN;
     do era++;
     while (kind_of(era) != kind);
-    return era;
+    return era / BRAID_SPAN < span ? era : next_of(era - BRAID_SPAN, ERA_RESTORED);  // a span is over: what there is goes on in the next even one
 }
 
 int64_t braid_coarse_slack(const braid *b) {
@@ -146,7 +146,7 @@ static void say_counts(braid *b) {
 
 // Whether the kept flow is what comes back here: also if I thought a moment ago that the draft is in force.
 static bool kept_comes_back(const braid *b, uint32_t era) {
-    bool late = kind_of(b->era) == ERA_PLAIN && b->r.now < b->era_since + DRAFT * b->r.config.delay;
+    bool late = b->era == next_of(b->era - b->era % BRAID_SPAN, ERA_PLAIN) && b->r.now < b->era_since + DRAFT * b->r.config.delay;
     return b->keeps && span_of(era) == span_of(b->era) + 1 && (b->drafts || late);
 }
 
@@ -165,7 +165,8 @@ static void enter_span(braid *b, uint32_t era, bool from_kept) {
 }
 
 static void enter(braid *b, uint32_t era, uint32_t tries, uint32_t plan) {
-    if (era > BRAID_LAST_ERA) return;  // which somebody made up; it is one without drafts
+    if (era > BRAID_LAST_ERA) era = BRAID_LAST_ERA;  // somebody made eras up; it is one without drafts
+    if (era == b->era && era != 0) return;
     bool begins = era == 0 || span_of(era) != span_of(b->era), from_kept = begins && kept_comes_back(b, era);
     b->era = era;
     b->tries = tries;

@@ -19,10 +19,11 @@ enum {
     EFFORT = 2000,  // for each unit and link
 };
 
-#define OVERLOADED ((int64_t)1 << 40)  // of a unit too many: all ways together cost less
+#define OVERLOADED ((int64_t)1 << 45)  // of a unit too many: all ways together cost less
 #define BARRED     ((int64_t)1 << 60)
 #define NOWHERE    INT64_MAX
-_Static_assert((int64_t)WAYS_MAX_HOPS *ROUTER_MAX_COST < OVERLOADED, "a way");
+_Static_assert((int64_t)WAYS_MAX_UNITS *WAYS_MAX_HOPS *ROUTER_MAX_COST < OVERLOADED, "all ways");
+_Static_assert((int64_t)2 * WAYS_MAX_HOPS < BARRED / OVERLOADED, "a way where all is overloaded");
 
 typedef struct link {
     int64_t cost;
@@ -55,6 +56,7 @@ struct ways {
     bool worst;
     // The map.
     uint32_t peers, links, sources, ordered, wanted;
+    uint32_t useful;  // links that a unit may go
     node peer[WAYS_MAX_PEERS];
     link link[WAYS_MAX_LINKS];
     uint16_t order[WAYS_MAX_PEERS];  // relays that can be reached, by level
@@ -86,7 +88,7 @@ ways *ways_init(void *memory, router_objective objective) {
 
 // --- The map -----------------------------------------------------------------------------------------------------------
 
-void ways_clear(ways *w) { w->peers = w->links = w->sources = w->ordered = w->wanted = w->units = 0; }
+void ways_clear(ways *w) { w->peers = w->links = w->sources = w->ordered = w->wanted = w->useful = w->units = 0; }
 
 bool ways_peer(ways *w, router_peer peer, uint32_t capacity, uint32_t life, bool is_source) {
     if (w->peers == WAYS_MAX_PEERS || (is_source && w->sources == ROUTER_MAX_SOURCES)) return false;
@@ -155,6 +157,23 @@ static void fold_peer(ways *w, const node *n) {
         fold(&w->hash, (uint64_t)w->link[i].peer << 32 | (uint64_t)w->link[i].cost);
 }
 
+static void keep_useful(ways *w, node *n) {
+    uint16_t kept = 0;
+    for (uint32_t i = 0; i < n->links; i++) {
+        link l = w->link[n->first + i];
+        if (w->peer[l.to].source >= 0 || w->peer[l.to].links > 0) w->link[n->first + kept++] = l;
+    }
+    n->links = kept;
+    w->useful += kept;
+}
+
+// From whom no link goes on has no room for anybody, nor has who leads to such only.
+static void leave_out_dead_ends(ways *w) {
+    for (uint32_t i = w->ordered; i > 0; i--) keep_useful(w, &w->peer[w->order[i - 1]]);
+    for (uint32_t k = 0; k < w->sources; k++)
+        if (w->peer[w->source[k]].home) keep_useful(w, &w->peer[w->source[k]]);
+}
+
 // Levels count from the data peers on. A data peer to whom no link leads has gone.
 uint64_t ways_arrange(ways *w) {
     uint16_t queue[WAYS_MAX_PEERS];
@@ -175,13 +194,15 @@ uint64_t ways_arrange(ways *w) {
         keep_links(w, n, queue, &tail);
         fold_peer(w, n);
     }
+    leave_out_dead_ends(w);
     return w->hash;
 }
 
 // How many units find room at most: what the narrowest level takes.
 static uint32_t most_units(const ways *w) {
     uint32_t room[WAYS_MAX_HOPS] = {0}, most = w->wanted;
-    for (uint32_t i = 0; i < w->ordered; i++) room[w->peer[w->order[i]].level] += w->peer[w->order[i]].capacity;
+    for (uint32_t i = 0; i < w->ordered; i++)
+        if (w->peer[w->order[i]].links > 0) room[w->peer[w->order[i]].level] += w->peer[w->order[i]].capacity;
     for (uint32_t level = 1; level < WAYS_MAX_HOPS && room[level] > 0; level++)
         most = room[level] < most ? room[level] : most;
     return w->ordered > 0 ? most : 0;
@@ -441,7 +462,7 @@ static void lighten(ways *w, const int64_t *price) {
 static bool search(ways *w) {
     int64_t price[WAYS_MAX_PEERS];
     w->random.state = w->hash;
-    w->budget = (int64_t)EFFORT * w->units * w->links;
+    w->budget = (int64_t)EFFORT * w->units * w->useful;
     if (w->budget > WAYS_EFFORT) w->budget = WAYS_EFFORT;
     w->effort = w->budget;
     memset(w->price, 0, sizeof w->price);

@@ -21,7 +21,7 @@ enum {
     WAYS_MAX_LINKS = 4096,
     WAYS_MAX_UNITS = 256,    // of all data peers
     WAYS_MAX_HOPS = 64,      // links of a way
-    WAYS_EFFORT = 20000000,  // links looked at in a search: some 50 milliseconds
+    WAYS_EFFORT = 20000000,  // links looked at in a search: some 80 milliseconds
 };
 
 typedef struct ways ways;

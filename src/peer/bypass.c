@@ -184,7 +184,8 @@ static void join_if_whole(peer *p, pull *q) {
 void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     pull *q = pull_of(p, piece->origin, msg->sender, piece->serial);
-    if (q == NULL || q->piece != 0 || q->joining || q->count != piece->blocks) {
+    bool fits = bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES;
+    if (q == NULL || q->piece != 0 || q->joining || q->count != piece->blocks || !fits) {
         peer_release(p, &blob);
         return;
     }

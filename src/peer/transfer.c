@@ -83,7 +83,7 @@ static bool line_is_wanted(const peer *p) {
 }
 
 // Those who fetch get a share of the line while the iteration wants it, so that it is not held up by them. A checkpoint's reader
-// gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked.
+// gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked where there is a share.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const member *to = member_find(p, p->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;

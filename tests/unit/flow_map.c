@@ -239,6 +239,21 @@ static void test_a_crowd_tells_nothing(void **state) {
     assert_int_equal(hears(r, 0, 50 * rounds, FIRST).messages, 0);
 }
 
+// Whoever takes it for a crowd a little longer, or sooner, than others misses nothing in the end.
+static void test_after_a_crowd_all_is_told(void **state) {
+    (void)state;
+    router *r = new_router(HERE, BRAID_CROWD + 1);
+    say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
+    say(r, 0, BESIDE, BESIDE, 5, 2, FAR);
+    for (int64_t now = 50 * rounds; now <= 250 * rounds; now += 200 * rounds) {
+        assert_int_equal(hears(r, now - 50 * rounds, now, FIRST).messages, 0);
+        router_relays(r, now, BRAID_CROWD);
+        heard h = hears(r, now, now + 50 * rounds, FIRST);
+        assert_true(find(&h, HERE) != NULL && find(&h, BEHIND) != NULL && find(&h, BESIDE) != NULL);
+        router_relays(r, now + 50 * rounds, BRAID_CROWD + 1);
+    }
+}
+
 // From the first entry on that is none the message says nothing.
 static void test_nonsense_is_not_read(void **state) {
     (void)state;
@@ -275,6 +290,25 @@ static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
     assert_in_range(h.messages, 1, 2);
 }
 
+// ... nor is room kept for those who name each other.
+static void test_a_full_map_forgets_whom_only_such_know(void **state) {
+    (void)state;
+    router *r = new_router(HERE, 4);
+    int64_t now = told_all(r);
+    for (uint32_t i = 0; i < 3000; i++) say(r, now, BEHIND, 1000 + i, 1, 1, 1000 + (i ^ 1));
+    hears(r, now, now + 200 * rounds, FIRST);
+    now += 200 * rounds;
+    router_neighbour_add(r, now, 7, ROUTER_NEXT, LINK);
+    router_neighbour_gone(r, now, FIRST);
+    router_neighbour_add(r, now, FIRST, ROUTER_PREVIOUS, LINK);
+    say(r, now, BEHIND, 20, 5, 2, 1);
+    say(r, now, BEHIND, BEHIND, 6, 2, 20);
+    say(r, now, BEHIND, 20, 6, 2, 1);
+    heard h = hears(r, now, now + 100 * rounds, FIRST);
+    const entry *mine = find(&h, HERE);
+    assert_true(mine != NULL && mine->links == 3 && find(&h, BEHIND) != NULL && find(&h, 20) != NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_news_goes_upstream_once),
@@ -286,8 +320,10 @@ int main(void) {
         cmocka_unit_test(test_who_comes_hears_all),
         cmocka_unit_test(test_a_data_peer_tells_of_itself),
         cmocka_unit_test(test_a_crowd_tells_nothing),
+        cmocka_unit_test(test_after_a_crowd_all_is_told),
         cmocka_unit_test(test_nonsense_is_not_read),
         cmocka_unit_test(test_a_full_map_forgets_whom_nobody_knows),
+        cmocka_unit_test(test_a_full_map_forgets_whom_only_such_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

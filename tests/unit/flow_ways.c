@@ -240,6 +240,66 @@ static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
     free(w);
 }
 
+// What no unit can go makes no difference, or two who know of it and not would find other ways and call them the same.
+static void test_who_cannot_be_reached_changes_nothing(void **state) {
+    (void)state;
+    rng r = seeded_rng("reached", 6);
+    ways *a = new_ways(ROUTER_WORST), *b = new_ways(ROUTER_WORST);
+    for (int i = 0; i < 10; i++) {
+        net_case c = some_case(&r, 2);
+        net *n = net_new(&c);
+        uint64_t hash = draw(a, n, 0, 0);
+        ways_clear(b);
+        for (router_peer p = 1; p <= n->peers; p++) {
+            assert_true(ways_peer(b, p, n->capacity[p], 0, n->stage[p] == 0));
+            for (router_peer q = 1; q <= n->peers; q++)
+                if (n->cost[p][q] >= 0) assert_true(ways_link(b, q, n->cost[p][q]));
+        }
+        assert_true(ways_peer(b, n->peers + 1, 9, 0, false));  // nobody leads there
+        for (router_peer q = 1; q <= n->peers; q++) assert_true(ways_link(b, q, NET_COST));
+        assert_true(ways_arrange(b) == hash);
+        assert_int_equal(ways_search(a), ways_search(b));
+        for (uint32_t j = 0; j < ways_count(a); j++) {
+            router_peer one[WAYS_MAX_HOPS], other[WAYS_MAX_HOPS];
+            uint32_t hops = ways_path(a, j, one);
+            assert_int_equal(ways_path(b, j, other), hops);
+            assert_memory_equal(one, other, hops * sizeof *one);
+        }
+        net_free(n);
+    }
+    free(a);
+    free(b);
+}
+
+// A relay from which no link goes on yet has no room, however much it says it has.
+static void test_dead_ends_have_no_room(void **state) {
+    (void)state;
+    ways *w = new_ways(ROUTER_SUM);
+    net *n = through_two();
+    for (router_peer q = 1; q <= 2; q++) n->cost[4][q] = -1;
+    draw(w, n, 0, 0);
+    assert_true(ways_search(w));
+    assert_int_equal(ways_count(w), n->capacity[3]);
+    net_free(n);
+    free(w);
+}
+
+static void test_dear_links_are_no_overload(void **state) {
+    (void)state;
+    ways *w = new_ways(ROUTER_SUM);
+    for (uint32_t stages = 1; stages <= 8; stages++) {
+        ways_clear(w);
+        for (router_peer p = 1; p <= 1 + stages; p++) {
+            assert_true(ways_peer(w, p, WAYS_MAX_UNITS, 0, p == 1));
+            assert_true(ways_link(w, p % (1 + stages) + 1, ROUTER_MAX_COST));
+        }
+        ways_arrange(w);
+        assert_true(ways_search(w));
+        assert_int_equal(ways_count(w), WAYS_MAX_UNITS);
+    }
+    free(w);
+}
+
 static void test_where_nobody_comes_home(void **state) {
     (void)state;
     ways *w = new_ways(ROUTER_SUM);
@@ -304,6 +364,9 @@ int main(void) {
         cmocka_unit_test(test_what_is_in_force_is_known),
         cmocka_unit_test(test_ways_of_a_data_peer_that_has_gone),
         cmocka_unit_test(test_ways_of_a_data_peer_that_wants_fewer),
+        cmocka_unit_test(test_who_cannot_be_reached_changes_nothing),
+        cmocka_unit_test(test_dead_ends_have_no_room),
+        cmocka_unit_test(test_dear_links_are_no_overload),
         cmocka_unit_test(test_where_nobody_comes_home),
         cmocka_unit_test(test_maps_may_say_anything),
     };

@@ -174,6 +174,8 @@ static void test_strangers_bring_nothing(void **state) {
     piece.u.carry.serial++;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     piece = piece_of(&w, 0);
+    deliver_bytes(&w, (uint32_t)got(&w, 0)->by, &piece, (uint64_t)piece.u.carry.blocks * WIRE_CARRIED_BLOCK_BYTES + 1);
+    piece = piece_of(&w, 0);
     piece.u.carry.origin = 1 + w.get_to[0] % 3;
     deliver(&w, (uint32_t)got(&w, 0)->by, &piece, true);
     assert_int_equal(w.work.id, 0);
