@@ -127,6 +127,16 @@ static void test_the_heaviest_link_is_light(void **state) {
     free(cheap);
 }
 
+static void assert_same_search(ways *a, ways *b) {
+    assert_int_equal(ways_search(a), ways_search(b));
+    for (uint32_t j = 0; j < ways_count(a); j++) {
+        router_peer one[WAYS_MAX_HOPS], other[WAYS_MAX_HOPS];
+        uint32_t hops = ways_path(a, j, one);
+        assert_int_equal(ways_path(b, j, other), hops);
+        assert_memory_equal(one, other, hops * sizeof *one);
+    }
+}
+
 // Whoever has the same map finds the same ways, whatever it had before.
 static void test_the_same_map_gives_the_same_ways(void **state) {
     (void)state;
@@ -145,13 +155,7 @@ static void test_the_same_map_gives_the_same_ways(void **state) {
         assert_true(draw(b, n, 1, 0) != hash || n->stage[n->peers] == 0);
         assert_true(draw(b, n, 0, 1) != hash);
         draw(b, n, 0, 0);
-        assert_int_equal(ways_search(a), ways_search(b));
-        for (uint32_t j = 0; j < ways_count(a); j++) {
-            router_peer one[WAYS_MAX_HOPS], other[WAYS_MAX_HOPS];
-            uint32_t hops = ways_path(a, j, one);
-            assert_int_equal(ways_path(b, j, other), hops);
-            assert_memory_equal(one, other, hops * sizeof *one);
-        }
+        assert_same_search(a, b);
         net_free(n);
     }
     free(a);
@@ -258,13 +262,7 @@ static void test_who_cannot_be_reached_changes_nothing(void **state) {
         assert_true(ways_peer(b, n->peers + 1, 9, 0, false));  // nobody leads there
         for (router_peer q = 1; q <= n->peers; q++) assert_true(ways_link(b, q, NET_COST));
         assert_true(ways_arrange(b) == hash);
-        assert_int_equal(ways_search(a), ways_search(b));
-        for (uint32_t j = 0; j < ways_count(a); j++) {
-            router_peer one[WAYS_MAX_HOPS], other[WAYS_MAX_HOPS];
-            uint32_t hops = ways_path(a, j, one);
-            assert_int_equal(ways_path(b, j, other), hops);
-            assert_memory_equal(one, other, hops * sizeof *one);
-        }
+        assert_same_search(a, b);
         net_free(n);
     }
     free(a);
