@@ -209,7 +209,6 @@ static void test_what_is_in_force_is_known(void **state) {
     free(w);
 }
 
-// A data peer that nobody can come home to wants nothing; where nothing fits there are no ways.
 // A data peer has gone once no relay has a link to it: its ways are not in force any more, whatever else its links say.
 static void test_ways_of_a_data_peer_that_has_gone(void **state) {
     (void)state;
@@ -298,6 +297,7 @@ static void test_dear_links_are_no_overload(void **state) {
     free(w);
 }
 
+// A data peer that nobody can come home to wants nothing; where nothing fits there are no ways.
 static void test_where_nobody_comes_home(void **state) {
     (void)state;
     ways *w = new_ways(ROUTER_SUM);
