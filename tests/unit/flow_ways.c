@@ -209,15 +209,21 @@ static void test_what_is_in_force_is_known(void **state) {
     free(w);
 }
 
-// A data peer has gone once no relay has a link to it: its ways are not in force any more, whatever else its links say.
-static void test_ways_of_a_data_peer_that_has_gone(void **state) {
-    (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+static net *three_each_in_force(ways *w) {
     net *n = through_two();
     n->capacity[1] = n->capacity[2] = 3;
     draw(w, n, 0, 0);
     assert_true(ways_search(w));
     ways_enforce(w);
+    assert_true(ways_in_force(w) > 0);
+    return n;
+}
+
+// A data peer has gone once no relay has a link to it: its ways are not in force any more, whatever else its links say.
+static void test_ways_of_a_data_peer_that_has_gone(void **state) {
+    (void)state;
+    ways *w = new_ways(ROUTER_SUM);
+    net *n = three_each_in_force(w);
     for (router_peer relay = 3; relay <= 4; relay++) n->cost[relay][2] = -1;
     n->capacity[1] = 6;  // as many units as before
     draw(w, n, 0, 0);
@@ -229,12 +235,7 @@ static void test_ways_of_a_data_peer_that_has_gone(void **state) {
 static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
     (void)state;
     ways *w = new_ways(ROUTER_SUM);
-    net *n = through_two();
-    n->capacity[1] = n->capacity[2] = 3;
-    draw(w, n, 0, 0);
-    assert_true(ways_search(w));
-    ways_enforce(w);
-    assert_true(ways_in_force(w) > 0);
+    net *n = three_each_in_force(w);
     n->capacity[1] = 2;
     n->capacity[2] = 4;  // the same in all
     draw(w, n, 0, 0);
