@@ -223,7 +223,7 @@ static bool is_over(const peer *p, const pull *q) {
 }
 
 bool bypass_goes_on(peer *p, pull *q) {
-    if (is_over(p, q)) pull_end(p, q);
+    if (is_over(p, q)) reduce_needless(p, q);
     if (!q->used || q->joining) return false;
     if (q->deadline_ns <= p->now || (q->piece == 0 && !member_answers(p, q->by))) {
         if (!q->announced && member_answers(p, q->by))

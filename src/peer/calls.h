@@ -195,6 +195,7 @@ void reduce_job_done(peer *p, const task *t, const job_result *r);
 bool reduce_counts(const peer *p, const task *t);  // blocks of what is collected now, not of an older iteration or CLOSE
 void reduce_denied(peer *p, pull *q);
 void reduce_again(peer *p, pull *q);   // it was not carried here: it is asked for once more, straight
+void reduce_needless(peer *p, pull *q);  // its state came in another way
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);

@@ -361,6 +361,15 @@ void reduce_again(peer *p, pull *q) {
     peer_wake_at(p, p->now);
 }
 
+// Should a state come that is older after all, it is asked for again.
+void reduce_needless(peer *p, pull *q) {
+    aggregation *a = &p->aggregation;
+    segment *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
+    if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    pull_end(p, q);
+    reduce_stir(p);
+}
+
 void reduce_denied(peer *p, pull *q) {
     pull was = *q;
     pull_end(p, q);
