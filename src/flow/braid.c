@@ -111,6 +111,7 @@ static void builds(braid *b) { b->building_until = b->r.now + BUILDING * b->r.co
 
 static void link_up(router *r, router_side side, uint32_t slot) {
     builds(self_of(r));
+    braid_stir(self_of(r));
     self_of(r)->settlings = 0;
     braid_mode_link_up(self_of(r), side, slot);
     braid_map_link_up(self_of(r), side);
@@ -123,6 +124,7 @@ static void link_up(router *r, router_side side, uint32_t slot) {
 static void link_gone(router *r, router_peer peer) {
     braid *b = self_of(r);
     builds(b);
+    braid_stir(b);
     b->settlings = 0;
     braid_repairs(b);
     braid_tokens_link_gone(b, peer);
@@ -147,11 +149,15 @@ static void link_gone(router *r, router_peer peer) {
 
 static void on_label(braid *b, uint32_t k, const router_message *m, int previous, int next) {
     if (m->length > b->label_limit) return;
-    braid_label *label = NULL;
-    if (m->side == ROUTER_PREVIOUS && next >= 0) label = &down_of(b, k, (uint32_t)next)->label;
-    if (m->side == ROUTER_NEXT && previous >= 0) label = &up_of(b, k, (uint32_t)previous)->label;
-    if (label == NULL) return;
-    if (m->side == ROUTER_NEXT && m->length == 1) up_of(b, k, (uint32_t)previous)->floor = m->cost;
+    router_side side = m->side == ROUTER_PREVIOUS ? ROUTER_NEXT : ROUTER_PREVIOUS;  // where it comes from
+    int slot = side == ROUTER_NEXT ? next : previous;
+    if (slot < 0 || (m->side != ROUTER_PREVIOUS && m->side != ROUTER_NEXT)) return;
+    braid_label *label = side == ROUTER_NEXT ? &down_of(b, k, (uint32_t)slot)->label : &up_of(b, k, (uint32_t)slot)->label;
+    const braid_label was = *label;
+    if (m->side == ROUTER_NEXT && m->length == 1) {
+        up_of(b, k, (uint32_t)previous)->floor = m->cost;
+        b->commodity[k].news = BRAID_MAYBE_NEWS;
+    }
     label->cost = m->cost;
     label->since = b->r.now;
     label->length = m->length;
@@ -161,10 +167,12 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
         label->half[i] = m->u.step[i].half;
         label->at[i] = m->u.step[i].cost;
     }
+    braid_label_came(b, k, side, (uint32_t)slot, &was);
 }
 
 static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
     if (next < 0) return;
+    b->commodity[k].news = BRAID_MAYBE_NEWS;
     down_of(b, k, (uint32_t)next)->distance = m->cost;
     down_of(b, k, (uint32_t)next)->room = (int32_t)m->units;
     braid_hear_scale(down_of(b, k, (uint32_t)next), m->taken_back);
@@ -196,7 +204,9 @@ static void receive(router *r, const router_message *m, int previous, int next, 
         braid_mode_heard(b, m, previous, next);
     else if (k >= 0)
         receive_about(b, (uint32_t)k, m, previous, next);
-    if (m->kind != ROUTER_LABEL && m->kind != ROUTER_ADVERT && m->kind != ROUTER_MAP) braid_keep_capacity(b);  // those change no counter
+    if (m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_MAP) return;  // those change no counter
+    braid_stir(b);
+    braid_keep_capacity(b);
 }
 // --- Ticks -------------------------------------------------------------------------------------------------------------
 

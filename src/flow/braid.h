@@ -124,6 +124,27 @@ typedef struct braid_going {
     int32_t units;  // 0: free
 } braid_going;
 
+// What was found when labels were looked for last (braid_calm.c). While all that it depends on is as it was the same would be found.
+typedef struct braid_calm {
+    bool known;
+    bool room, settled, mature;  // what it depends on, apart from what has to tell (braid_stir, braid_calm_heard)
+    uint32_t settlings;
+    int64_t slack;
+    int64_t until;     // then some label may settle
+    uint64_t watched;  // peers whose labels may contradict a walk that was considered (router_bit)
+    struct {
+        router_peer direct, through;  // the neighbours over which the best walks from my half on that side go
+        int64_t direct_cost, through_cost;
+    } best[2];         // by side
+} braid_calm;
+
+// What a mature router has for its neighbours, as was seen when it spoke last.
+typedef enum braid_news {
+    BRAID_MAYBE_NEWS,
+    BRAID_NO_WARNING,  // no way became dearer
+    BRAID_NO_NEWS      // nothing before hush_until
+} braid_news;
+
 typedef struct braid_commodity {
     bool counted;                 // the next two are what the links' counters add up to
     int32_t links_in, links_out;
@@ -133,6 +154,9 @@ typedef struct braid_commodity {
     router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
     int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
     bool cancelled;                      // the deficit comes from a cancel: no use in waiting
+    braid_calm calm;
+    braid_news news;
+    int64_t hush_until;
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN
@@ -211,7 +235,17 @@ static inline braid_down *down_of(const braid *b, uint32_t k, uint32_t slot) {
     return &b->down[k * b->r.config.max_neighbours + slot];
 }
 // What the links of a commodity carry is another number now.
-static inline void recount(braid *b, uint32_t k) { b->commodity[k].counted = false; }
+static inline void recount(braid *b, uint32_t k) {
+    b->commodity[k].counted = b->commodity[k].calm.known = false;
+    b->commodity[k].news = BRAID_MAYBE_NEWS;
+}
+// So are links, what they cost, what tokens hold, or what neighbours may be told.
+static inline void braid_stir(braid *b) {
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        b->commodity[k].calm.known = false;
+        b->commodity[k].news = BRAID_MAYBE_NEWS;
+    }
+}
 static inline int64_t link_cost(const braid *b, router_side side, uint32_t slot) { return b->r.slot[side][slot].cost; }
 static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
@@ -336,5 +370,6 @@ braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
 // braid_label.c: both labels of commodity k; returns the length of the most negative cycle, 0 if there is none
 uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
 uint64_t braid_label_hash(const braid_label *label);
+void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was);  // from the neighbour on that side
 
 #endif

@@ -2,6 +2,8 @@
 // neighbour's walk comes back to me.
 #include "flow/braid.h"
 
+#include "base/err.h"
+
 enum {
     STAYS = -2,     // walk.rank of the walk that ends where it begins
     LOOKED = 30,    // delays after the early ones before labels settle at all
@@ -23,6 +25,7 @@ typedef struct search {
     bool settled;  // labels settle here
     uint64_t mine;  // my bit in labels' owners
     int64_t slack;
+    uint64_t watched;  // owners of the walks that could be contradicted
     int64_t best;  // cost of the most negative cycle so far
     router_half *cycle;
     uint32_t length;
@@ -60,6 +63,14 @@ static bool can_settle(braid *b) {
     return b->r.now >= at;
 }
 
+// When it will have been the same for long. A walk that one more unit would take does not settle.
+static int64_t settles_at(const braid *b, const braid_label *label) {
+    if (label->cost <= -worth_of_unit(b) / SETTLED) return ROUTER_NEVER;
+    uint32_t labels = 2 + b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT];
+    if (b->settlings >= SETTLINGS * labels) return ROUTER_NEVER;
+    return label->since + SETTLES * b->r.config.delay;
+}
+
 // Whether a neighbour at that place of the walk would say what it is there: not a walk that is no use to me, nor one that comes back to me.
 static bool would_say(const braid *b, const braid_label *far, uint32_t place, bool next, uint32_t slot) {
     if (next && link_cost(b, ROUTER_NEXT, slot) + far->at[place] >= down_of(b, 0, slot)->said_floor) return false;
@@ -69,9 +80,11 @@ static bool would_say(const braid *b, const braid_label *far, uint32_t place, bo
 
 // The walk leads over a neighbour that says by itself that it has become dearer from there: whoever told me has not heard of it yet, or will
 // not, when it has settled.
-static bool is_contradicted(braid *b, const braid_label *far) {
+static bool is_contradicted(search *s, const braid_label *far) {
+    braid *b = s->b;
     int64_t until = far->since + SETTLES * b->r.config.delay;
     if (b->r.now >= until) return false;
+    if (settles_at(b, far) != until) s->watched |= far->owners;  // else a tick is wanted then in any case
     for (uint32_t i = 1; i < far->length; i++) {
         router_peer over = router_owner(far->half[i]);
         bool next = far->half[i] == router_in(over);
@@ -81,10 +94,16 @@ static bool is_contradicted(braid *b, const braid_label *far) {
         const braid_label *says = next ? &down_of(b, 0, (uint32_t)slot)->label : &up_of(b, 0, (uint32_t)slot)->label;
         if (says->length > 0 && says->cost > far->at[i]) {
             router_want(&b->r, until);
+            s->watched |= far->owners;
             return true;
         }
     }
     return false;
+}
+
+// What a best walk goes on with, if it may be contradicted yet.
+static void watch(search *s, const walk *best) {
+    if (best->far != NULL && s->b->r.now < best->far->since + SETTLES * s->b->r.config.delay) s->watched |= best->far->owners;
 }
 
 // One residual arc from `here` to a far half. `direct` gathers walks from `here`, `through` those that my other half, with
@@ -102,7 +121,7 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
     }
     int closes = over_me ? braid_place_of_half(far, other) : -1;
     if (closes < 0 && cost > direct->cost && cost > through->cost) return;
-    if (s->settled && is_contradicted(s->b, far)) return;
+    if (s->settled && is_contradicted(s, far)) return;
     offer(direct, cost, far, over, was_choice);
     if (closes < 0)
         offer(through, cost, far, over, was_choice);
@@ -162,12 +181,8 @@ uint64_t braid_label_hash(const braid_label *label) {
 
 // --- Settling ----------------------------------------------------------------------------------------------------------
 
-// Whether it has been the same for long. A walk that one more unit would take does not settle.
 static bool settles(braid *b, const braid_label *label) {
-    if (label->cost <= -worth_of_unit(b) / SETTLED) return false;
-    uint32_t labels = 2 + b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT];
-    if (b->settlings >= SETTLINGS * labels) return false;
-    int64_t at = label->since + SETTLES * b->r.config.delay;
+    int64_t at = settles_at(b, label);
     if (b->r.now < at) {
         router_want(&b->r, at);
         return false;
@@ -180,11 +195,19 @@ static void settle_far(braid *b, braid_label *label) {
     if (label->length > 1 && settles(b, label)) label->length = 1;
 }
 
+static int64_t own_settles_at(const braid *b, const braid_commodity *c) {
+    int64_t in = c->in.cost < c->in_floor ? settles_at(b, &c->in) : ROUTER_NEVER;
+    int64_t out = c->out.cost < c->out_floor ? settles_at(b, &c->out) : ROUTER_NEVER;
+    return in < out ? in : out;
+}
+
 // What has settled stays true whatever becomes of the walk: any costs of halves do, if no arc shows a gain against them.
-static void settle(braid *b, uint32_t k) {
-    braid_commodity *c = &b->commodity[k];
+static void settle_neighbours(braid *b, uint32_t k) {
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) settle_far(b, &down_of(b, k, n)->label);
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) settle_far(b, &up_of(b, k, p)->label);
+}
+
+static void settle_own(braid *b, braid_commodity *c) {
     if (c->in.cost < c->in_floor && settles(b, &c->in)) c->in_floor = c->in.cost;
     if (c->out.cost < c->out_floor && settles(b, &c->out)) c->out_floor = c->out.cost;
 }
@@ -236,13 +259,22 @@ static void note_out(braid *b, uint32_t k, const former *was, bool settled) {
     }
 }
 
-uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
+// The same would be chosen again: of walks that cost the same none has lost what put it before the others.
+static bool is_kept(router_peer was, const walk *direct, const walk *through) { return direct->over == was || through->over != was; }
+
+static void keep_best(braid_calm *found, router_side side, const walk *direct, const walk *through) {
+    found->best[side].direct = direct->over;
+    found->best[side].direct_cost = direct->cost;
+    found->best[side].through = through->over;
+    found->best[side].through_cost = through->cost;
+}
+
+static uint32_t look(braid *b, uint32_t k, braid_calm *found, router_half cycle[ROUTER_MAX_CYCLE]) {
     braid_commodity *c = &b->commodity[k];
     router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
     int64_t minus = b->r.is_source ? worth_of_unit(b) : 0, plus = -minus;
-    if (braid_room(b) < 1 || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
-    search s = {b, can_settle(b), router_bit(b->r.config.self), slack_of(b), 0, cycle, 0};
-    if (s.settled) settle(b, k);
+    if (!found->room || (b->r.is_source && !braid_wants_detour(b))) plus = BRAID_NOWHERE;
+    search s = {b, found->settled, router_bit(b->r.config.self), found->slack, 0, 0, cycle, 0};
     const former in_was = {c->in.cost, c->in.length, c->in_hash, c->in_choice};
     const former out_was = {c->out.cost, c->out.length, c->out_hash, c->out_choice};
     walk out_direct = {.cost = c->out_floor, .rank = STAYS}, out_through = out_direct;
@@ -264,7 +296,89 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
     uint32_t limit = b->r.config.path_limit;
     bool another_out = choose_label(&c->out, c->out_floor, limit, out, in, &out_direct, &in_through, minus);
     bool another_in = choose_label(&c->in, c->in_floor, limit, in, out, &in_direct, &out_through, plus);
+    if (another_in || another_out) c->news = BRAID_MAYBE_NEWS;
     if (another_in) note_in(b, k, &in_was, s.settled);
     if (another_out) note_out(b, k, &out_was, s.settled);
+    found->known = s.length == 0 && is_kept(in_was.choice, &in_direct, &in_through) && is_kept(out_was.choice, &out_direct, &out_through);
+    keep_best(found, ROUTER_NEXT, &out_direct, &out_through);
+    keep_best(found, ROUTER_PREVIOUS, &in_direct, &in_through);
+    const walk *best[] = {&out_direct, &out_through, &in_direct, &in_through};
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) watch(&s, best[i]);
+    found->watched = s.watched;
     return s.length;
+}
+
+// --- What need not be looked for again ---------------------------------------------------------------------------------
+
+// As they were found last time, with the same that there is now.
+static bool is_calm(const braid *b, const braid_calm *was, const braid_calm *now) {
+    return was->known && b->r.now < was->until && was->room == now->room && was->settled == now->settled && was->mature == now->mature &&
+           was->settlings == now->settlings && was->slack == now->slack;
+}
+
+static uint32_t look_anew(braid *b, uint32_t k, braid_calm *now, router_half cycle[ROUTER_MAX_CYCLE]) {
+    braid_commodity *c = &b->commodity[k];
+    int64_t others = b->r.deadline, own = ROUTER_NEVER;
+    b->r.deadline = ROUTER_NEVER;
+    if (now->settled) settle_neighbours(b, k);
+    int64_t neighbours = b->r.deadline;
+    if (now->settled) settle_own(b, c);
+    if (b->r.deadline < others) others = b->r.deadline;  // that of labels which may be others in a moment
+    b->r.deadline = neighbours;
+    uint32_t length = look(b, k, now, cycle);
+    if (now->settled) own = own_settles_at(b, c);
+    now->until = b->r.deadline < own ? b->r.deadline : own;
+    now->known &= b->settlings == now->settlings && !b->worst && !b->r.is_source;  // what links cost there depends on more
+    router_want(&b->r, others);
+    return length;
+}
+
+// BRAID_CHECKED: it is looked for all the same.
+static void check_calm(braid *b, uint32_t k, braid_calm *now, router_half *cycle) {
+#ifdef BRAID_CHECKED
+    const braid_commodity *c = &b->commodity[k], was = *c;
+    uint32_t length = look_anew(b, k, now, cycle);
+    BRAID_ASSERT(length == 0 && now->known && now->until == was.calm.until && c->in_hash == was.in_hash && c->out_hash == was.out_hash);
+    BRAID_ASSERT(c->in_choice == was.in_choice && c->out_choice == was.out_choice);
+#endif
+    (void)b, (void)k, (void)now, (void)cycle;
+}
+
+uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
+    braid_commodity *c = &b->commodity[k];
+    braid_calm now = {.settled = can_settle(b), .room = braid_room(b) >= 1, .mature = braid_mature(b), .settlings = b->settlings, .slack = slack_of(b)};
+    if (is_calm(b, &c->calm, &now)) {
+        check_calm(b, k, &now, cycle);
+        router_want(&b->r, c->calm.until);
+        return 0;
+    }
+    uint32_t length = look_anew(b, k, &now, cycle);
+    c->calm = now;
+    return length;
+}
+
+// Whether a walk that goes on with the label could be one of the best, or close a cycle.
+static bool may_count(const braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *label) {
+    const braid_calm *c = &b->commodity[k].calm;
+    router_peer self = b->r.config.self;
+    if (side == ROUTER_PREVIOUS && braid_free_in(b, k, slot) <= 0) return false;
+    int64_t cost = (side == ROUTER_NEXT ? 1 : -1) * link_cost(b, side, slot) + label->cost + c->slack;
+    if (cost <= c->best[side].direct_cost || cost <= c->best[side].through_cost) return true;
+    int here = braid_find_half(label, side == ROUTER_NEXT ? router_out(self) : router_in(self));
+    if (here >= 0) return here != 1 && cost < label->at[here];
+    return braid_find_half(label, side == ROUTER_NEXT ? router_in(self) : router_out(self)) >= 0;
+}
+
+void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was) {
+    braid_calm *c = &b->commodity[k].calm;
+    const braid_label *label = side == ROUTER_NEXT ? &down_of(b, k, slot)->label : &up_of(b, k, slot)->label;
+    router_peer peer = b->r.slot[side][slot].peer;
+    if (!c->known) return;
+    c->known = peer != c->best[side].direct && peer != c->best[side].through && !may_count(b, k, side, slot, label);
+    if (!c->known || !c->settled) return;
+    c->known = (c->watched & router_bit(peer)) == 0 && (was->length <= 1 || was->since + SETTLES * b->r.config.delay > c->until);
+    if (label->length <= 1) return;
+    int64_t at = settles_at(b, label);
+    c->known &= at != ROUTER_NEVER;  // one that does not settle may be contradicted, and is looked at again when that is over
+    if (at < c->until) c->until = at;
 }

@@ -70,8 +70,9 @@ int64_t braid_mean_cost(const braid *b) {
 }
 
 void braid_follow_mean(braid *b) {
-    if (!b->r.costs_changed) return;
-    b->r.costs_changed = false;
+    if (!b->r.terms_changed) return;
+    b->r.terms_changed = false;
+    braid_stir(b);
     int64_t mean = braid_mean_cost(b);
     if (mean != b->mean) b->settlings = 0;
     b->mean = mean;

@@ -1,6 +1,8 @@
 // braid's words to its neighbours: what they hear of my labels and of my room, and how often.
 #include "flow/braid.h"
 
+#include "base/err.h"
+
 enum {
     LAZY_FREE = 5  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
 };
@@ -162,7 +164,9 @@ static void post_out(braid *b, uint32_t k, uint32_t slot, bool useless) {
     d->said = useless ? 0 : c->out_hash;
     d->said_cost = c->out.cost;
     d->said_way = !useless && c->out.length > 1;
-    if (!useless && c->out.length == 1) d->said_floor = c->out.cost;
+    if (useless || c->out.length != 1 || d->said_floor == c->out.cost) return;
+    d->said_floor = c->out.cost;
+    braid_stir(b);
 }
 
 // Whom I send nothing hears where my label settled, when that is lower than it knows by a link's mean cost: it need not tell me of what
@@ -214,13 +218,46 @@ static void notice_flapping(braid *b) {
     b->said[b->said_next++ % BRAID_SAID] = hash;
 }
 
-void braid_speak(braid *b) {
+static bool speak_to_all(braid *b) {
     bool spoke = false;
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         spoke |= speak_to_previous(b, k);
         spoke |= speak_to_next(b, k);
     }
+    return spoke;
+}
+
+// Where one word follows from another, or from the time, there is no knowing: while much is built, and before a router is mature.
+static bool may_hush(braid *b) {
+    return braid_mature(b) && !b->greedy && b->r.now >= b->building_until && !braid_auctions(b) && !braid_labels_rest(b);
+}
+
+static void speak(braid *b) {
+    int64_t others = b->r.deadline;
+    b->r.deadline = ROUTER_NEVER;
+    bool spoke = speak_to_all(b);
     if (spoke) notice_flapping(b);
+    b->commodity[0].hush_until = b->r.deadline;
+    b->commodity[0].news = !spoke && may_hush(b) ? BRAID_NO_NEWS : BRAID_MAYBE_NEWS;
+    router_want(&b->r, others);
+}
+
+// True: the same as last time, and that was nothing. BRAID_CHECKED: it is said all the same.
+static bool is_hushed(braid *b) {
+    const braid_commodity *c = &b->commodity[0];
+    if (c->news != BRAID_NO_NEWS || b->r.now >= c->hush_until || !may_hush(b)) return false;
+#ifdef BRAID_CHECKED
+    int64_t until = c->hush_until;
+    uint32_t said = b->r.queue_count;
+    speak(b);
+    BRAID_ASSERT(b->r.queue_count == said && c->news == BRAID_NO_NEWS && c->hush_until == until);
+#endif
+    router_want(&b->r, c->hush_until);
+    return true;
+}
+
+void braid_speak(braid *b) {
+    if (!is_hushed(b)) speak(b);
     uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
     b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
 }
@@ -228,9 +265,10 @@ void braid_speak(braid *b) {
 // Whoever has not heard that a way is dearer, or no more, goes on telling of it, and all that must be taken back. In a mature router that
 // waits for nothing, unless it repeats itself.
 void braid_warn(braid *b) {
-    if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b)) return;
+    if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b) || b->commodity[0].news != BRAID_MAYBE_NEWS) return;
     bool spoke = false;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
     if (spoke) notice_flapping(b);
+    if (!spoke && !b->greedy) b->commodity[0].news = BRAID_NO_WARNING;
 }

@@ -40,6 +40,7 @@ static bool is_own(const braid *b, router_token token) {
 // --- Reserving ---------------------------------------------------------------------------------------------------------
 
 static void hold(braid *b, const braid_visit *v, int32_t units) {
+    braid_stir(b);
     int from = router_slot(&b->r, ROUTER_NEXT, v->before), to = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
     if (v->entry == BRAID_FROM_NEXT && from >= 0) down_of(b, v->k, (uint32_t)from)->reserved += units;
     if (v->exit == BRAID_TO_PREVIOUS && to >= 0) up_of(b, v->k, (uint32_t)to)->reserved += units;

@@ -36,7 +36,7 @@ struct router {
     int64_t now, deadline;
     uint32_t count[ROUTER_SIDES];
     uint64_t bits[ROUTER_SIDES];        // of the peers there: most others have none of these
-    bool costs_changed;                 // or neighbours, since the algorithm took note
+    bool terms_changed;                 // neighbours, their costs or what I may carry, since the algorithm took note
     router_peer *sorted[ROUTER_SIDES];  // the peers, rising: nothing depends on who came first
     uint16_t *order[ROUTER_SIDES];      // the slots in which they are
     neighbour *slot[ROUTER_SIDES];

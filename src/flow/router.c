@@ -75,7 +75,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     if (r->config.path_limit == 0) r->config.path_limit = ROUTER_MAX_PATH;
     r->random.state = rng_seed(config->seed, config->self);
     r->now = r->deadline = now;
-    r->costs_changed = true;
+    r->terms_changed = true;
     find_commodities(r);
     arena a = {memory, 0};
     lay_out(r, config, &a);
@@ -126,7 +126,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     r->bits[side] |= router_bit(peer);
     r->count[side]++;
     r->slot[side][slot] = (neighbour){peer, cost};
-    r->costs_changed = true;
+    r->terms_changed = true;
     changed(r, now);
     rules_of(r)->link_up(r, side, slot);
     return true;
@@ -159,7 +159,7 @@ static void forget_messages(router *r, router_peer peer) {
 
 void router_neighbour_gone(router *r, int64_t now, router_peer peer) {
     changed(r, now);
-    r->costs_changed = true;
+    r->terms_changed = true;
     rules_of(r)->link_gone(r, peer);
     for (int side = 0; side < ROUTER_SIDES; side++) remove_neighbour(r, (router_side)side, peer);
     forget_messages(r, peer);
@@ -169,12 +169,13 @@ void router_cost(router *r, int64_t now, router_peer peer, router_side side, int
     int slot = router_slot(r, side, peer);
     if (slot < 0) return;
     r->slot[side][slot].cost = cost;
-    r->costs_changed = true;
+    r->terms_changed = true;
     changed(r, now);
 }
 
 void router_capacity(router *r, int64_t now, uint32_t capacity) {
     r->config.capacity = capacity > ROUTER_MAX_UNITS ? ROUTER_MAX_UNITS : capacity;
+    r->terms_changed = true;
     changed(r, now);
 }
 
