@@ -256,6 +256,8 @@ bool shadow_may_pull(peer *p);
 void shadow_pulled(peer *p, uint64_t took_ns);
 // The leader. Which stage it is to keep; false: none needs it just now.
 bool shadow_place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage);
+bool shadow_keeps(const peer *p, uint16_t stage);       // somebody does, or is about to
+bool shadow_could_work(const peer *p, uint16_t stage);  // now: its shadow is here, with the state
 void shadow_lead(peer *p);
 // FINAL need not wait for this stage's shadows.
 bool shadow_follows(peer *p, uint16_t stage);

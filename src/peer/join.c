@@ -57,8 +57,8 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
         if (count >= WIRE_MAX_STAGE_MEMBERS) continue;
         wished |= s == join->stage;
         nobody |= count == 0;
-        // of stages where nobody answers, the one that has nobody: the others may come back
-        capacity = 2 * capacity + (count > 0);
+        // of stages where nobody answers, the one that has nobody: the others may come back; and of those one that no shadow could work for
+        capacity = 4 * capacity + 2u * (count > 0) + (capacity == 0 && shadow_keeps(p, s));
         if (capacity < least) {
             least = capacity;
             *stage = s;

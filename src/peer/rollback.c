@@ -271,7 +271,7 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// The newest relay of the stage that has most of them, if it has two.
+// The newest relay of the stage that has most of them, if it has two; else one whose work a shadow could take.
 static member_id most_easily_spared(const peer *p) {
     uint32_t most = 1;
     member_id newest = 0;
@@ -279,7 +279,7 @@ static member_id most_easily_spared(const peer *p) {
         const member *m = &p->members[i];
         if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling) continue;
         uint32_t count = member_count_stage(p, m->stage);
-        if (count < most || (count == most && most == 1)) continue;
+        if (count < most || (count == 1 && !shadow_could_work(p, m->stage))) continue;
         most = count;
         newest = m->id;
     }

@@ -62,6 +62,8 @@ static uint32_t shadows_of(const peer *p, uint16_t stage, uint32_t but) {
     return count;
 }
 
+bool shadow_keeps(const peer *p, uint16_t stage) { return shadows_of(p, stage, NO_CONTACT) > 0; }
+
 static const member *member_of(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
     if (id_equal(id, &p->config.self)) return member_find(p, p->me);
@@ -102,6 +104,14 @@ bool stage_has_workers(const peer *p, uint16_t stage) {
 static bool fresh(const peer *p, const member *m) {
     const contact *c = &p->contacts[m->contact];
     return !m->expelling && leader_sees_at_version(p, m) && p->now - c->timing.heard_ns < TIMING_FRESH_NS;
+}
+
+bool shadow_could_work(const peer *p, uint16_t stage) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (member_is_shadow(m) && m->keeps == stage && m->contact != NO_CONTACT && fresh(p, m)) return true;
+    }
+    return false;
 }
 
 // A machine whose worker has come into the stage that it keeps would die with it.

@@ -224,6 +224,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 10061133, .real = true, .stage_deaths = true, .flaps = true, .partitions = true, .data_deaths = true},
         // the harness removed a checkpoint when the next was written, of which the log never said a word: a host keeps the one before
         {.first = 10107624, .real = true, .stage_losses = true, .partitions = true, .leader_deaths = true},
+        // all but one of each stage died at once; a relay went back to the empty stage that a shadow was about to work for, and not to the other one
+        {.first = 1023644, .stage_deaths = true, .flaps = true, .partitions = true, .odd = true},
         // a carried result was given up before any of the state was there, which then came as it was before that result, and nobody asked again
         {.first = 838931, .carried = true, .flaps = true, .partitions = true, .odd = true},
     };
