@@ -28,9 +28,9 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
     uint32_t limit = label_limit_of(config);
     bool shares = braid_shares(config);
+    braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
-    braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
     int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
     router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
     braid_map *map = shares ? arena_take(a, sizeof *map) : NULL;

@@ -206,8 +206,6 @@ typedef struct braid {
     uint32_t *way_word, way_words;
 
     uint32_t visits;          // in use
-    braid_visit visit[BRAID_RESERVATIONS];
-    braid_going going[BRAID_RESERVATIONS];
 
     // my own token, one at a time
     bool out;
@@ -226,6 +224,10 @@ typedef struct braid {
     uint64_t said[BRAID_SAID];
     uint32_t said_next;
     bool cycle_waits;  // a negative cycle is known, and my token or the back-off is in the way
+
+    // What most steps do not touch comes last.
+    braid_visit visit[BRAID_RESERVATIONS];
+    braid_going going[BRAID_RESERVATIONS];
 } braid;
 
 static inline braid_up *up_of(const braid *b, uint32_t k, uint32_t slot) {

@@ -358,6 +358,8 @@ static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *le
 
 // Pairs the links in with the links out, both by rising peer. A data peer pairs nothing: its units end and begin.
 static void view_commodity(const braid *b, uint32_t k, int32_t *room, router_unit *units, uint32_t max, uint32_t *n) {
+    const braid_commodity *c = counted(b, k);
+    if (!b->drafts && c->links_in == 0 && c->links_out == 0) return;
     uint32_t i = 0, j = 0;
     int32_t in_left = -1, out_left = -1;
     for (;;) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORESIGHT = 4, LINES = 4 };  // events from one step of foreseeing to the next; what they need of a router first
+enum { FORESIGHT = 4, LINES = 12 };  // events from one step of foreseeing to the next; what they need of a router first
 
 const char *routing_delay_name(routing_delay delay) {
     static const char *const names[ROUTING_DELAYS] = {"lockstep", "uniform", "exponential", "heavy-tailed"};
