@@ -312,6 +312,7 @@ void send_leader(peer *p, uint32_t contact_index);
 void lead_tick(peer *p);
 bool lead_is_voter(const peer *p, const braid_id *id);
 void lead_ask(peer *p);
+void lead_strange(peer *p);  // a stranger speaks as one that leads
 bool lead_may_be_in(const peer *p, uint64_t term);
 bool lead_may_come_from(const peer *p, uint32_t contact_index);
 bool lead_has_gone_home(const peer *p);

@@ -536,6 +536,7 @@ struct peer {
         uint64_t asked_ns;  // when somebody was last asked who it is
         uint32_t asked;     // how many of them
         uint64_t miss_ns;   // when it is told who is missing, unless somebody leads by then
+        uint64_t strange_ns;  // since when only strangers speak as if they led; 0: whom I know may
     } lead;                 // who leads, as far as this peer knows
     bool run_started;
     uint64_t run_index;

@@ -37,6 +37,28 @@ void lead_ask(peer *p) {
     }
 }
 
+static bool somebody_may_lead(const peer *p, const braid_id *id) {
+    uint32_t at = contact_find(p, id);
+    return at != NO_CONTACT && p->now < contact_awaited_until(p, &p->contacts[at], 0, TIMING_HOME_NS);
+}
+
+static bool nobody_known_leads(const peer *p) {
+    if (p->me == 0 || raft_votes(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
+    for (uint32_t i = 0; i < p->voters.count; i++)
+        if (somebody_may_lead(p, &p->voters.voter[i].id)) return false;
+    return true;
+}
+
+// All who voted may have been replaced while I was cut off, and then died: whoever is left knows no more than I do. When that has gone on for
+// long I am nobody's member any more, and let in like anybody: a joiner believes whoever leads.
+void lead_strange(peer *p) {
+    lead_ask(p);
+    if (p->lead.strange_ns == 0) p->lead.strange_ns = p->now;
+    if (p->now - p->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
+    p->lead.strange_ns = 0;
+    member_remove(p, p->me, p->leaving ? EXPEL_LEFT : EXPEL_DEAD);
+}
+
 bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->lead.term + RAFT_TERM_STEP; }
 
 // ---- hearing of it ------------------------------------------------------------------------------------------------
@@ -61,6 +83,7 @@ static void tell_all_again(peer *p) {
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     bool newer = term > p->lead.term;
     if (p->leader.active || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
+    p->lead.strange_ns = 0;
     if (newer) {
         contact_add(p, id, NULL);
         p->lead.heard = false;

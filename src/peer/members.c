@@ -358,7 +358,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     contact *c = &p->contacts[from];
     const message_heartbeat *beat = &msg->u.heartbeat;
-    if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_ask(p);
+    if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
     else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
     if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0 || rollback_is_past(p, msg)) return;  // of an earlier life, or of before the run went back

@@ -312,7 +312,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     }
     if (leads_others(msg->kind) && !lead_may_come_from(p, from)) {
         peer_release(p, &blob);
-        lead_ask(p);
+        lead_strange(p);
         return;
     }
     if (speaks_of_microbatch(msg->kind)) {
