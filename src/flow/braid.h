@@ -124,10 +124,10 @@ typedef struct braid_going {
     int32_t units;  // 0: free
 } braid_going;
 
-// What was found when labels were looked for last (braid_calm.c). While all that it depends on is as it was the same would be found.
+// What was found when labels were looked for last (braid_label.c). While all that it depends on is as it was the same would be found.
 typedef struct braid_calm {
     bool known;
-    bool room, settled, mature;  // what it depends on, apart from what has to tell (braid_stir, braid_calm_heard)
+    bool room, settled, mature;  // what it depends on, apart from what has to tell (braid_stir, braid_label_came)
     uint32_t settlings;
     int64_t slack;
     int64_t until;     // then some label may settle

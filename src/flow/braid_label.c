@@ -376,9 +376,10 @@ void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, con
     if (!c->known) return;
     c->known = peer != c->best[side].direct && peer != c->best[side].through && !may_count(b, k, side, slot, label);
     if (!c->known || !c->settled) return;
-    c->known = (c->watched & router_bit(peer)) == 0 && (was->length <= 1 || was->since + SETTLES * b->r.config.delay > c->until);
-    if (label->length <= 1) return;
+    // What does not settle is looked at again when it is contradicted no more, if it is considered at all, and that depends on the others.
     int64_t at = settles_at(b, label);
-    c->known &= at != ROUTER_NEVER;  // one that does not settle may be contradicted, and is looked at again when that is over
-    if (at < c->until) c->until = at;
+    bool settle = at != ROUTER_NEVER && settles_at(b, was) != ROUTER_NEVER;
+    bool wanted = was->length > 1 && was->since + SETTLES * b->r.config.delay <= c->until;
+    c->known = settle && !wanted && (c->watched & router_bit(peer)) == 0;
+    if (label->length > 1 && at < c->until) c->until = at;
 }

@@ -271,15 +271,20 @@ bool rollback_nears(const peer *p) {
     return false;
 }
 
-// The newest relay of the stage that has most of them, if it has two; else one whose work a shadow could take.
-static member_id most_easily_spared(const peer *p) {
+// One that works alone, whose work a shadow could take. Who was a shadow itself comes back as one, which the empty stage may not need.
+static bool has_stand_in(const peer *p, const member *m, uint16_t empty) {
+    return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
+}
+
+// But for who leads, the newest relay of the stage that has most of them, if it has two; else one with a stand-in.
+static member_id most_easily_spared(const peer *p, uint16_t empty) {
     uint32_t most = 1;
     member_id newest = 0;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling) continue;
+        if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
         uint32_t count = member_count_stage(p, m->stage);
-        if (count < most || (count == 1 && !shadow_could_work(p, m->stage))) continue;
+        if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
         most = count;
         newest = m->id;
     }
@@ -298,7 +303,7 @@ static void fill_the_empty(peer *p) {
         peer_wake_at(p, b->lost_ns[s] + TIMING_LOST_NS);
         if (p->now < b->lost_ns[s] + TIMING_LOST_NS) continue;
         b->lost_ns[s] = p->now;
-        leader_expel(p, most_easily_spared(p), EXPEL_MOVED);
+        leader_expel(p, most_easily_spared(p, s), EXPEL_MOVED);
         return;
     }
 }
