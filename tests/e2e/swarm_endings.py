@@ -73,6 +73,8 @@ def main():
         for who in "leader", "data2":  # of three that vote, or of four while data3 takes over from a relay that came before it
             os.kill(processes[who], signal.SIGKILL)
         expect_ended(swarm, "nobody can lead the run any more: 2 of the ")
+        kept = [count for count in (3, 4) if f": 2 of the {count} peers that kept its log are dead, and more than half must live" in "".join(swarm.complaints)]
+        expect(len(kept) == 1, f"it says {''.join(swarm.complaints)}")
 
         swarm, _ = running(run)
         swarm.process.kill()
