@@ -152,7 +152,7 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     router_side side = m->side == ROUTER_PREVIOUS ? ROUTER_NEXT : ROUTER_PREVIOUS;  // where it comes from
     int slot = side == ROUTER_NEXT ? next : previous;
     if (slot < 0 || (m->side != ROUTER_PREVIOUS && m->side != ROUTER_NEXT)) return;
-    braid_label *label = side == ROUTER_NEXT ? &down_of(b, k, (uint32_t)slot)->label : &up_of(b, k, (uint32_t)slot)->label;
+    braid_label *label = label_from(b, k, side, (uint32_t)slot);
     const braid_label was = *label;
     if (m->side == ROUTER_NEXT && m->length == 1) {
         up_of(b, k, (uint32_t)previous)->floor = m->cost;

@@ -236,17 +236,21 @@ static inline braid_up *up_of(const braid *b, uint32_t k, uint32_t slot) {
 static inline braid_down *down_of(const braid *b, uint32_t k, uint32_t slot) {
     return &b->down[k * b->r.config.max_neighbours + slot];
 }
+static inline braid_label *label_from(const braid *b, uint32_t k, router_side side, uint32_t slot) {
+    return side == ROUTER_NEXT ? &down_of(b, k, slot)->label : &up_of(b, k, slot)->label;
+}
+static inline void stir_one(braid *b, uint32_t k) {
+    b->commodity[k].calm.known = false;
+    b->commodity[k].news = BRAID_MAYBE_NEWS;
+}
 // What the links of a commodity carry is another number now.
 static inline void recount(braid *b, uint32_t k) {
-    b->commodity[k].counted = b->commodity[k].calm.known = false;
-    b->commodity[k].news = BRAID_MAYBE_NEWS;
+    b->commodity[k].counted = false;
+    stir_one(b, k);
 }
 // So are links, what they cost, what tokens hold, or what neighbours may be told.
 static inline void braid_stir(braid *b) {
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        b->commodity[k].calm.known = false;
-        b->commodity[k].news = BRAID_MAYBE_NEWS;
-    }
+    for (uint32_t k = 0; k < b->r.commodities; k++) stir_one(b, k);
 }
 static inline int64_t link_cost(const braid *b, router_side side, uint32_t slot) { return b->r.slot[side][slot].cost; }
 static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }

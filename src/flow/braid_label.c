@@ -91,7 +91,7 @@ static bool is_contradicted(search *s, const braid_label *far) {
         int slot = router_slot(&b->r, next ? ROUTER_NEXT : ROUTER_PREVIOUS, over);
         if (slot < 0 || (!next && braid_in(b, 0, (uint32_t)slot) <= 0)) continue;
         if (!would_say(b, far, i, next, (uint32_t)slot)) continue;
-        const braid_label *says = next ? &down_of(b, 0, (uint32_t)slot)->label : &up_of(b, 0, (uint32_t)slot)->label;
+        const braid_label *says = label_from(b, 0, next ? ROUTER_NEXT : ROUTER_PREVIOUS, (uint32_t)slot);
         if (says->length > 0 && says->cost > far->at[i]) {
             router_want(&b->r, until);
             s->watched |= far->owners;
@@ -371,7 +371,7 @@ static bool may_count(const braid *b, uint32_t k, router_side side, uint32_t slo
 
 void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was) {
     braid_calm *c = &b->commodity[k].calm;
-    const braid_label *label = side == ROUTER_NEXT ? &down_of(b, k, slot)->label : &up_of(b, k, slot)->label;
+    const braid_label *label = label_from(b, k, side, slot);
     router_peer peer = b->r.slot[side][slot].peer;
     if (!c->known) return;
     c->known = peer != c->best[side].direct && peer != c->best[side].through && !may_count(b, k, side, slot, label);
