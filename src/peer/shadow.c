@@ -106,11 +106,11 @@ static bool fresh(const peer *p, const member *m) {
     return !m->expelling && leader_sees_at_version(p, m) && p->now - c->timing.heard_ns < TIMING_FRESH_NS;
 }
 
+static bool could_work(const peer *p, const member *m) { return member_is_shadow(m) && m->contact != NO_CONTACT && fresh(p, m); }
+
 bool shadow_could_work(const peer *p, uint16_t stage) {
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
-        if (member_is_shadow(m) && m->keeps == stage && m->contact != NO_CONTACT && fresh(p, m)) return true;
-    }
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].keeps == stage && could_work(p, &p->members[i])) return true;
     return false;
 }
 
@@ -126,7 +126,7 @@ void shadow_lead(peer *p) {
     if (p->run.shadows == 0 || !p->run_started || p->raft.last != p->log_position) return;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (!member_is_shadow(m) || m->contact == NO_CONTACT || !fresh(p, m)) continue;
+        if (!could_work(p, m)) continue;
         if (!stage_has_workers(p, m->keeps) || peer_breaks(p, PEER_MUTANT_PROMOTES_EARLY)) {
             log_entry entry = {.kind = LOG_PROMOTE, .u.promote.member = m->id};
             log_append(p, &entry);
@@ -170,7 +170,7 @@ bool shadow_follows(peer *p, uint16_t stage) {
     if (p->now >= until) return true;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (!member_is_shadow(m) || m->keeps != stage || m->contact == NO_CONTACT || !fresh(p, m)) continue;
+        if (m->keeps != stage || !could_work(p, m)) continue;
         if (has_results(r, m->id)) return true;
         waits = true;
     }
