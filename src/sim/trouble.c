@@ -45,6 +45,11 @@ uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to) {
     return s->parted.until_ns;
 }
 
+// A second trouble of a kind never ends the first one: what came meanwhile has been put off until that one's end.
+static void not_before(uint64_t *until_ns, uint64_t end_ns) {
+    if (*until_ns < end_ns) *until_ns = end_ns;
+}
+
 void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     const sim_trouble *t = &s->c->trouble[index];
     if (t->kind == SIM_PARTITION || t->kind == SIM_PARTITION_ONE_WAY) {
@@ -57,19 +62,23 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     if (count == 0) return;
     uint32_t node = candidates[rng_below(&s->random, count)];
     sim_node *n = &s->node[node];
+    uint64_t until_ns = s->now + t->for_ns;
     sim_trace(s, node, "XX %s", sim_trouble_name(t->kind));
     switch (t->kind) {
     case SIM_SLOW:
-        n->slow_until_ns = s->now + t->for_ns;
+        n->slow_until_ns = until_ns;
         n->slow_factor = t->factor;
         break;
     case SIM_DRAIN:
     case SIM_DRAIN_DATA:
     case SIM_DRAIN_LEADER: drain(s, node); break;
-    case SIM_CUT: n->sends_cut_until_ns = n->hears_cut_until_ns = s->now + t->for_ns; break;
-    case SIM_CUT_ONE_WAY: *(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns) = s->now + t->for_ns; break;
+    case SIM_CUT:
+        not_before(&n->sends_cut_until_ns, until_ns);
+        not_before(&n->hears_cut_until_ns, until_ns);
+        break;
+    case SIM_CUT_ONE_WAY: not_before(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns, until_ns); break;
     case SIM_CLOCK_JUMPS: n->clock_ahead_ns += t->for_ns; break;
-    default: n->paused_until_ns = s->now + t->for_ns;
+    default: not_before(&n->paused_until_ns, until_ns);
     }
 }
 
