@@ -35,6 +35,7 @@ typedef struct routing_node {
     bool away;        // dead, or not here yet
     int64_t armed;    // when its next tick is due; INT64_MAX: never
     int64_t ticked;   // when its latest one was
+    uint64_t trace;   // hash of all that it heard, and of its ticks, in order
 } routing_node;
 
 typedef struct routing_net {
@@ -98,10 +99,8 @@ void routing_mourn(routing_net *n, uint32_t peer);
 // A flight ends: its message as a router takes it, good until the next one; NULL if it never arrives.
 const router_message *routing_arrival(routing_net *n, routing_flight *flight);
 void routing_drop(routing_net *n, routing_flight *flight);
-// Into the hash of the trace.
-static inline void routing_fold(routing_net *n, uint64_t value) {
-    n->out->hash = rng_mix(n->out->hash ^ value) + 0x9e3779b97f4a7c15u;
-}
+// Into a hash.
+static inline void routing_fold(uint64_t *hash, uint64_t value) { *hash = rng_mix(*hash ^ value) + 0x9e3779b97f4a7c15u; }
 // Whether who sends or gets such a message may have other units afterwards.
 bool routing_moves(const routing_net *n, router_kind kind);
 
@@ -113,6 +112,8 @@ void routing_events(routing_net *n);
 // All that happens until then, which becomes the time it is; without looks.
 void routing_events_until(routing_net *n, int64_t until);
 void routing_drain(routing_net *n);
+// The traces of all peers go into the hash of the result, and begin anew.
+void routing_end_traces(routing_net *n);
 
 // --- routing_look.c
 // Looks at all peers at the end of every round before `at`, or of some of them (settings.seldom).

@@ -167,16 +167,16 @@ void routing_mourn(routing_net *n, uint32_t peer) {
 
 // --- arrivals
 
-static void fold_message(routing_net *n, const router_message *m, const routing_text *text) {
-    routing_fold(n, (uint64_t)n->now);
-    routing_fold(n, (uint64_t)m->from << 32 | m->to);
-    routing_fold(n, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
-                (uint64_t)m->position << 16 | m->length);
-    routing_fold(n, (uint64_t)m->cost);
-    routing_fold(n, (uint64_t)m->units << 32 | m->taken_back);
-    routing_fold(n, (uint64_t)m->token.origin << 32 | m->token.serial);
-    routing_fold(n, m->source);
-    if (text != NULL) routing_fold(n, text->hash);
+static void fold_message(uint64_t *trace, int64_t now, const router_message *m, const routing_text *text) {
+    routing_fold(trace, (uint64_t)now);
+    routing_fold(trace, m->from);
+    routing_fold(trace, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
+                            (uint64_t)m->position << 16 | m->length);
+    routing_fold(trace, (uint64_t)m->cost);
+    routing_fold(trace, (uint64_t)m->units << 32 | m->taken_back);
+    routing_fold(trace, (uint64_t)m->token.origin << 32 | m->token.serial);
+    routing_fold(trace, m->source);
+    if (text != NULL) routing_fold(trace, text->hash);
 }
 
 const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
@@ -187,7 +187,7 @@ const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
         memcpy(&m->u, text->of, text->bytes);
         n->read = text;
     }
-    fold_message(n, m, text);
+    fold_message(&n->node[m->to - 1].trace, n->now, m, text);
     if (m->kind == ROUTER_COMMIT) n->moving -= m->u.word[0];
     if (n->node[m->to - 1].away || n->fallen[flight->wire]) return NULL;
     if ((int)m->kind == ROUTING_NOTICE) n->fallen[flight->wire] = true;

@@ -54,8 +54,7 @@ static void take_tick(routing_net *n, routing_node *node) {
     node->armed = INT64_MAX;
     if (node->away) return;
     node->ticked = n->now;
-    routing_fold(n, (uint64_t)n->now);
-    routing_fold(n, peer);
+    routing_fold(&node->trace, (uint64_t)n->now);
     router_tick(node->router, n->now);
     n->touched |= n->settings->algorithm == ROUTER_GWTF || n->instance->sources > 1;  // drafts end by the clock
     routing_collect(n, peer, true);
@@ -67,6 +66,13 @@ static void take_event(routing_net *n, bool tick, void *item) {
         take_tick(n, item);
     else
         take_message(n, item);
+}
+
+void routing_end_traces(routing_net *n) {
+    for (uint32_t i = 0; i < n->peers; i++) {
+        routing_fold(&n->out->hash, n->node[i].trace);
+        n->node[i].trace = 0;
+    }
 }
 
 void routing_drain(routing_net *n) {
