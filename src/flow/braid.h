@@ -242,6 +242,7 @@ static inline braid_label *label_from(const braid *b, uint32_t k, router_side si
 static inline void stir_one(braid *b, uint32_t k) {
     b->commodity[k].calm.known = false;
     b->commodity[k].news = BRAID_MAYBE_NEWS;
+    b->r.moves++;
 }
 // What the links of a commodity carry is another number now.
 static inline void recount(braid *b, uint32_t k) {

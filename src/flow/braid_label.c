@@ -175,7 +175,7 @@ uint64_t braid_label_hash(const braid_label *label) {
     if (label->length == 0) return 0;
     uint64_t hash = rng_seed(label->length, (uint64_t)label->cost);
     for (uint32_t i = 0; i < label->length; i++)
-        hash = rng_seed(hash, (uint64_t)label->at[i] ^ (uint64_t)label->half[i] << 32);
+        hash = rng_fold(rng_fold(hash, (uint64_t)label->at[i]), label->half[i]);
     return hash | 1;
 }
 

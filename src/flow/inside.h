@@ -45,9 +45,10 @@ struct router {
     bool flush;           // the step is over: messages may leave
     router_peer last_to;  // of the frame that is leaving
     bool is_source;
-    bool load_known, settled_known;  // what `load` and `settled` of the rules say, since nothing has happened
-    bool rules_settled;
+    uint64_t moves;      // router_moves
+    uint64_t loaded_at;  // `moves` when the rules said what the load is
     uint32_t rules_load;
+    bool settled_known, rules_settled;  // what the rules say, since nothing has happened
     uint32_t commodities;                    // a data peer knows only its own
     router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
     rng random;

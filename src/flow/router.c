@@ -76,6 +76,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     r->random.state = rng_seed(config->seed, config->self);
     r->now = r->deadline = now;
     r->terms_changed = true;
+    r->moves = 1;
     find_commodities(r);
     arena a = {memory, 0};
     lay_out(r, config, &a);
@@ -87,15 +88,12 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
 // --- Neighbours --------------------------------------------------------------------------------------------------------
 
 int router_find_slot(const router *r, router_side side, router_peer peer) {
-    uint32_t low = 0, high = r->count[side];
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (r->sorted[side][middle] < peer)
-            low = middle + 1;
-        else
-            high = middle;
+    const router_peer *first = r->sorted[side];  // of those that may be it; no branch depends on which half it is in
+    for (uint32_t left = r->count[side], half; left > 1; left -= half) {
+        half = left / 2;
+        first += half & -(uint32_t)(first[half - 1] < peer);
     }
-    return low < r->count[side] && r->sorted[side][low] == peer ? r->order[side][low] : -1;
+    return r->count[side] > 0 && *first == peer ? r->order[side][first - r->sorted[side]] : -1;
 }
 
 int router_commodity(const router *r, router_peer source) {
@@ -105,8 +103,12 @@ int router_commodity(const router *r, router_peer source) {
     return -1;
 }
 
+// Of gwtf, and of drafts, which begin and end by the clock, every step counts (for the rest stir_one of braid.h says so).
+static void note_moves(router *r) { r->moves += r->config.algorithm == ROUTER_GWTF || r->config.source_count > 1; }
+
 static void changed(router *r, int64_t now) {
-    r->load_known = r->settled_known = false;
+    note_moves(r);
+    r->settled_known = false;
     r->now = now;
     router_want(r, now + r->config.gather);
 }
@@ -208,10 +210,11 @@ void router_receive(router *r, int64_t now, const router_message *m) {
 }
 
 void router_tick(router *r, int64_t now) {
-    r->load_known = r->settled_known = false;
+    r->settled_known = false;
     r->now = now;
     r->deadline = ROUTER_NEVER;
     rules_of(r)->tick(r);
+    note_moves(r);
     r->flush = true;
 }
 
@@ -275,7 +278,7 @@ static bool next_message(router *r, router_message *out) {
 
 bool router_next(router *r, router_message *out) {
     if (!r->flush) return false;
-    r->load_known = r->settled_known = false;
+    r->settled_known = false;
     if (r->queue_next == 0) sort_queue(r);
     if (next_message(r, out)) return true;
     r->queue_count = r->queue_next = 0;
@@ -324,10 +327,15 @@ uint32_t router_units(const router *r, router_unit *units, uint32_t max) { retur
 // Hosts ask after every step, and most steps are not the router's.
 uint32_t router_load(const router *r) {
     router *mine = (router *)r;  // no router is const where it lies
-    if (!r->load_known) mine->rules_load = rules_of(r)->load(r);
-    mine->load_known = true;
+    if (r->loaded_at != r->moves) mine->rules_load = rules_of(r)->load(r);
+    mine->loaded_at = r->moves;
+#ifdef BRAID_CHECKED
+    BRAID_ASSERT(r->rules_load == rules_of(r)->load(r));
+#endif
     return r->rules_load;
 }
+
+uint64_t router_moves(const router *r) { return r->moves; }
 
 bool router_settled(const router *r) {
     router *mine = (router *)r;

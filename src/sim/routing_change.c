@@ -52,7 +52,7 @@ static void arrive(routing_net *n, const routing_change *change, int64_t units) 
     if (n->instance->sources > 1) return;
     n->node[0].capacity = (uint32_t)units;
     router_capacity(n->node[0].router, n->now, (uint32_t)units);
-    routing_collect(n, 0, true);
+    routing_collect(n, 0);
 }
 
 // They die without a word. What they had sent still arrives until a neighbour notices.
@@ -69,7 +69,7 @@ static void run_both(routing_net *n, const routing_change *change, int64_t units
         router_capacity(n->node[0].router, 0, (uint32_t)n->units);
     }
     for (uint32_t i = 0; i < n->peers; i++)
-        if (!n->node[i].away) routing_collect(n, i, true);
+        if (!n->node[i].away) routing_collect(n, i);
     routing_events(n);
     routing_look_end(n);
     if (n->failed || !n->out->quiet) return;

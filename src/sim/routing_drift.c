@@ -94,7 +94,7 @@ static void tell(drift_run *d, uint32_t l, int64_t cost) {
     d->link[l].told = cost;
     d->out->told++;
     router_cost(n->node[k->from].router, n->now, k->to + 1, ROUTER_NEXT, cost);
-    routing_collect(n, k->from, true);
+    routing_collect(n, k->from);
     router_message m = {.from = k->from + 1, .to = k->to + 1, .kind = (router_kind)ROUTING_TOLD, .cost = cost};
     routing_deliver(n, n->now + ROUTING_ROUND, routing_wire_between(n, k->from, k->to), &m);
 }
@@ -282,7 +282,7 @@ braid_err routing_run_drift(const routing_instance *instance, const routing_sett
     routing_net *n = &d.net;
     err = routing_net_open(n, instance, settings, NULL, units, &out->before, error);
     if (!err) {
-        for (uint32_t i = 0; i < n->peers; i++) routing_collect(n, i, true);
+        for (uint32_t i = 0; i < n->peers; i++) routing_collect(n, i);
         routing_events(n);
         routing_look_end(n);
         if (!n->failed && !(out->before.quiet && out->before.end.whole))

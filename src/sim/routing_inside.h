@@ -28,6 +28,14 @@ typedef struct routing_flight {
     uint32_t wire;
 } routing_flight;
 
+// A peer's unit as it was seen: the links by which it comes and goes, UINT32_MAX: none.
+typedef struct routing_seen {
+    uint32_t source;  // 0-based
+    uint32_t in, out;
+    uint32_t count;
+    bool sends;  // nobody sends it to this peer
+} routing_seen;
+
 typedef struct routing_node {
     router *router;
     uint32_t capacity;
@@ -35,6 +43,10 @@ typedef struct routing_node {
     bool away;        // dead, or not here yet
     int64_t armed;    // when its next tick is due; INT64_MAX: never
     int64_t ticked;   // when its latest one was
+    uint64_t moves;   // of the router (router_moves), when it was collected last
+    bool unseen;      // what it carries may be something else than `seen`
+    routing_seen *seen;  // [seen_count], owned
+    uint32_t seen_count, seen_room;
     uint64_t trace;   // hash of all that it heard, and of its ticks, in order
 } routing_node;
 
@@ -63,14 +75,14 @@ typedef struct routing_net {
     int64_t moving;        // units of the COMMITs in flight
     // --- routing_look.c
     int64_t look;              // time of the next look
-    bool touched;              // somebody's units may be others than at the last look
+    bool touched;              // somebody's units, or what commits move, may be others than at the last look
     uint32_t *first_link;      // [peers + 1]
     int64_t *sent, *taken;     // [sources][links] as the sender and as the receiver of a link say
     int64_t *real, *arrived;   // of that, what comes from a data peer; and what of it the receiver knows
     int64_t *previous, *kept;  // `real` at the last look, and at the last that was whole
     routing_sight latest, last_whole;
-    router_unit *seen;  // scratch
-    uint32_t seen_capacity;
+    router_unit *units_of;  // scratch: what one router says
+    uint32_t units_room;
 } routing_net;
 
 // --- routing_net.c: routers, links, memory. After a failed open, close is still right.
@@ -99,14 +111,10 @@ void routing_mourn(routing_net *n, uint32_t peer);
 // A flight ends: its message as a router takes it, good until the next one; NULL if it never arrives.
 const router_message *routing_arrival(routing_net *n, routing_flight *flight);
 void routing_drop(routing_net *n, routing_flight *flight);
-// Into a hash.
-static inline void routing_fold(uint64_t *hash, uint64_t value) { *hash = rng_mix(*hash ^ value) + 0x9e3779b97f4a7c15u; }
-// Whether who sends or gets such a message may have other units afterwards.
-bool routing_moves(const routing_net *n, router_kind kind);
 
 // --- routing_run.c
-// After every call of a router that may have changed what it carries (`moved`): its messages, its load, its next tick.
-void routing_collect(routing_net *n, uint32_t peer, bool moved);
+// After every call of a router: its messages, its load, its next tick.
+void routing_collect(routing_net *n, uint32_t peer);
 // Until the run is quiet or at its limit.
 void routing_events(routing_net *n);
 // All that happens until then, which becomes the time it is; without looks.

@@ -17,61 +17,86 @@ static uint32_t link_between(const routing_net *n, uint32_t from, uint32_t to) {
     return low < n->first_link[from + 1] && p->link[low].to == to ? low : UINT32_MAX;
 }
 
+// What the router says it carries, all of it.
 static uint32_t ask(routing_net *n, uint32_t peer) {
-    uint32_t count = router_units(n->node[peer].router, n->seen, n->seen_capacity);
-    if (count <= n->seen_capacity) return count;
-    router_unit *larger = realloc(n->seen, count * sizeof *larger);
+    uint32_t count = router_units(n->node[peer].router, n->units_of, n->units_room);
+    if (count <= n->units_room) return count;
+    router_unit *larger = realloc(n->units_of, count * sizeof *larger);
     if (larger == NULL) {
         routing_net_fail(n, BRAID_MEMORY, "no memory to look at %u units", count);
         return 0;
     }
-    n->seen = larger;
-    n->seen_capacity = count;
-    return router_units(n->node[peer].router, n->seen, n->seen_capacity);
+    n->units_of = larger;
+    n->units_room = count;
+    return router_units(n->node[peer].router, n->units_of, n->units_room);
 }
 
-// One entry of a peer's list. Peers are asked in the order of their stages, so what comes in by a link is known before
-// the receiver is asked. A unit that nobody sends (gwtf's unpaired outflow) is no unit on its way.
-static void book(routing_net *n, uint32_t peer, const router_unit *u, routing_sight *s) {
+// What has not changed since it was asked is not asked again: most of a large swarm.
+static void see(routing_net *n, uint32_t peer) {
+    routing_node *node = &n->node[peer];
+    if (!node->unseen) return;
+    uint32_t count = ask(n, peer);
+    if (count > node->seen_room) {
+        routing_seen *larger = realloc(node->seen, count * sizeof *larger);
+        if (larger == NULL) {
+            routing_net_fail(n, BRAID_MEMORY, "no memory to see %u units", count);
+            return;
+        }
+        node->seen = larger;
+        node->seen_room = count;
+    }
+    node->unseen = false;
+    node->seen_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const router_unit *u = &n->units_of[i];
+        if (u->count == 0) continue;
+        uint32_t in = u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX;
+        uint32_t out = u->downstream != 0 ? link_between(n, peer, u->downstream - 1) : UINT32_MAX;
+        node->seen[node->seen_count++] = (routing_seen){u->source - 1, in, out, u->count, u->upstream == 0};
+    }
+}
+
+// One entry of a peer's list. Peers are taken in the order of their stages, so what comes in by a link is known before
+// its receiver's turn. A unit that nobody sends (gwtf's unpaired outflow) is no unit on its way.
+static void book(routing_net *n, uint32_t peer, const routing_seen *u, bool sends, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
-    if (u->source == 0 || u->source > n->instance->sources) {
+    if (u->source >= n->instance->sources) {
         s->consistent = false;
         return;
     }
-    size_t row = (size_t)(u->source - 1) * p->links;
+    size_t row = (size_t)u->source * p->links;
     bool data = p->peer[peer].stage == 0;
-    uint32_t in = u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX;
-    uint32_t out = u->downstream != 0 ? link_between(n, peer, u->downstream - 1) : UINT32_MAX;
-    int64_t real = data && u->upstream == 0 ? u->count : 0;
-    if (in != UINT32_MAX) {
-        real = n->real[row + in] - n->arrived[row + in];
+    int64_t real = data && sends ? u->count : 0;
+    if (u->in != UINT32_MAX) {
+        real = n->real[row + u->in] - n->arrived[row + u->in];
         if (real > u->count) real = u->count;
-        n->taken[row + in] += u->count;
-        n->arrived[row + in] += real;
-        if (data && peer == u->source - 1) s->units += real;
+        n->taken[row + u->in] += u->count;
+        n->arrived[row + u->in] += real;
+        if (data && peer == u->source) s->units += real;
     }
-    if (out != UINT32_MAX) {
-        n->sent[row + out] += u->count;
-        n->real[row + out] += real;
+    if (u->out != UINT32_MAX) {
+        n->sent[row + u->out] += u->count;
+        n->real[row + u->out] += real;
     }
     // A relay's unit needs both ends; a data peer has one of them.
-    uint32_t ends = (in != UINT32_MAX ? 1u : 0u) + (out != UINT32_MAX ? 1u : 0u);
+    uint32_t ends = (u->in != UINT32_MAX ? 1u : 0u) + (u->out != UINT32_MAX ? 1u : 0u);
     s->consistent &= ends == (data ? 1u : 2u);
 }
 
-static void ask_all(routing_net *n, routing_sight *s) {
+static void see_all(routing_net *n, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
+    for (uint32_t i = 0; i < n->peers; i++)
+        if (!n->node[i].away) see(n, i);
     // Data peers come first with what they send, and once more at the end with what came home.
     for (uint32_t step = 0; step < n->peers + n->instance->sources; step++) {
         uint32_t i = step % n->peers;
-        uint32_t count = n->node[i].away ? 0 : ask(n, i);
+        const routing_node *node = &n->node[i];
         int64_t carried = 0;
-        for (uint32_t u = 0; u < count; u++) {
-            bool sends = n->seen[u].upstream == 0;
-            if (n->seen[u].count == 0) continue;
+        for (uint32_t u = 0; u < node->seen_count && !node->away; u++) {
+            bool sends = node->seen[u].sends;
             if (p->peer[i].stage == 0 && sends != (step < n->peers)) continue;
-            book(n, i, &n->seen[u], s);
-            carried += n->seen[u].count;
+            book(n, i, &node->seen[u], sends, s);
+            carried += node->seen[u].count;
         }
         s->whole &= carried <= p->peer[i].capacity;
         s->consistent &= carried <= p->peer[i].capacity;
@@ -95,7 +120,7 @@ static routing_sight sight(routing_net *n) {
     routing_sight s = {.consistent = true, .whole = true};
     int64_t *all[] = {n->sent, n->taken, n->real, n->arrived}, leaving = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) memset(all[i], 0, cells * sizeof **all);
-    ask_all(n, &s);
+    see_all(n, &s);
     for (size_t c = 0; c < cells; c++) {
         const plan_link *l = &p->link[c % p->links];
         s.consistent &= n->sent[c] == n->taken[c];

@@ -181,11 +181,12 @@ void routing_net_arrive(routing_net *n, uint32_t peer) {
     router_config c = configure(n, peer);
     routing_node *node = &n->node[peer];
     node->router = router_init(node->router, &c, n->now);
+    node->moves = 0;
     node->away = false;
     join_neighbours(n, peer);
     for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++)
-        if (!n->node[n->wire_to[w]].away) routing_collect(n, n->wire_to[w], true);
-    routing_collect(n, peer, true);
+        if (!n->node[n->wire_to[w]].away) routing_collect(n, n->wire_to[w]);
+    routing_collect(n, peer);
 }
 
 static braid_err open_looks(routing_net *n) {
@@ -227,18 +228,21 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
     return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
 }
 
-// The queue and the blocks never shrink, so this is also the most that there was at any time.
+// The queue, the blocks and what was seen never shrink, so this is also the most that there was at any time.
 void routing_net_account(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links, looks = 6 * sizeof(int64_t);
+    size_t seen = 0;
+    for (uint32_t i = 0; i < n->peers; i++) seen += n->node[i].seen_room * sizeof *n->node[i].seen;
     size_t peer = sizeof *n->node + sizeof *n->first_wire + sizeof *n->first_link + sizeof *p->peer + ROUTING_NAME;
     n->out->router_bytes = n->router_bytes;
     n->out->run_bytes = p->peers * peer + n->wires * (sizeof *n->wire + sizeof *n->wire_to + sizeof *n->fallen) +
-                        p->links * sizeof *p->link + cells * looks + n->blocks.bytes + sim_queue_bytes(&n->queue);
+                        p->links * sizeof *p->link + cells * looks + seen + n->blocks.bytes + sim_queue_bytes(&n->queue);
 }
 
 void routing_net_close(routing_net *n) {
     free(n->routers);
+    for (uint32_t i = 0; n->node != NULL && i < n->peers; i++) free(n->node[i].seen);
     free(n->node);
     free(n->wire);
     free(n->wire_to);
@@ -251,7 +255,7 @@ void routing_net_close(routing_net *n) {
     free(n->arrived);
     free(n->kept);
     free(n->previous);
-    free(n->seen);
+    free(n->units_of);
     sim_queue_close(&n->queue);
     sim_blocks_close(&n->blocks);
     *n = (routing_net){0};

@@ -58,12 +58,11 @@ static size_t text_bytes(const router_message *m) {
 static uint64_t text_hash(const router_message *m) {
     uint64_t hash = 0;
     if (m->kind == ROUTER_LABEL)
-        for (uint32_t i = 0; i < m->length; i++)
-            hash = rng_mix(hash ^ m->u.step[i].half) + rng_mix((uint64_t)m->u.step[i].cost);
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(rng_fold(hash, m->u.step[i].half), (uint64_t)m->u.step[i].cost);
     if (m->kind == ROUTER_LOCK)
-        for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.cycle[i]);
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(hash, m->u.cycle[i]);
     if (m->kind == ROUTER_WAY || m->kind == ROUTER_MAP)
-        for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.word[i]);
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(hash, m->u.word[i]);
     return hash;
 }
 
@@ -123,8 +122,10 @@ uint32_t routing_wire_between(const routing_net *n, uint32_t from, uint32_t to) 
     return find_wire(n, from, to, n->first_wire[from]);
 }
 
-bool routing_moves(const routing_net *n, router_kind kind) {
-    return (kind != ROUTER_LABEL && kind != ROUTER_ADVERT && kind != ROUTER_MAP) || n->settings->algorithm == ROUTER_GWTF;
+// Units of a commit under way, or no more.
+static void set_off(routing_net *n, int64_t units) {
+    n->moving += units;
+    n->touched = true;
 }
 
 static void send(routing_net *n, uint32_t wire, const router_message *m) {
@@ -132,8 +133,7 @@ static void send(routing_net *n, uint32_t wire, const router_message *m) {
     if (n->said_by != NULL) n->said_by[(n->out->whole < 0 ? 0 : n->peers) + m->from - 1]++;
     n->out->by_kind[m->kind]++;
     n->out->bytes += router_message_bytes(m);
-    n->touched |= routing_moves(n, m->kind);
-    if (m->kind == ROUTER_COMMIT) n->moving += m->u.word[0];
+    if (m->kind == ROUTER_COMMIT) set_off(n, m->u.word[0]);
     routing_wire *w = &n->wire[wire];
     if (!m->joined) {
         n->out->frames++;
@@ -167,16 +167,13 @@ void routing_mourn(routing_net *n, uint32_t peer) {
 
 // --- arrivals
 
-static void fold_message(uint64_t *trace, int64_t now, const router_message *m, const routing_text *text) {
-    routing_fold(trace, (uint64_t)now);
-    routing_fold(trace, m->from);
-    routing_fold(trace, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
-                            (uint64_t)m->position << 16 | m->length);
-    routing_fold(trace, (uint64_t)m->cost);
-    routing_fold(trace, (uint64_t)m->units << 32 | m->taken_back);
-    routing_fold(trace, (uint64_t)m->token.origin << 32 | m->token.serial);
-    routing_fold(trace, m->source);
-    if (text != NULL) routing_fold(trace, text->hash);
+// Each part with another odd factor, so that another value of any of them is another hash.
+static uint64_t message_hash(const router_message *m, const routing_text *text) {
+    uint64_t what = (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 | (uint64_t)m->position << 16 | m->length;
+    uint64_t who = (uint64_t)m->from << 32 | m->source, counts = (uint64_t)m->units << 32 | m->taken_back;
+    uint64_t token = (uint64_t)m->token.origin << 32 | m->token.serial;
+    return what * 0xbf58476d1ce4e5b9u + who * 0x94d049bb133111ebu + (uint64_t)m->cost * 0xd6e8feb86659fd93u + counts * 0xa0761d6478bd642fu +
+           token * 0xe7037ed1a0b428dbu + (text == NULL ? 0 : text->hash * 0x8ebc6af09c88c6e3u);
 }
 
 const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
@@ -187,8 +184,9 @@ const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
         memcpy(&m->u, text->of, text->bytes);
         n->read = text;
     }
-    fold_message(&n->node[m->to - 1].trace, n->now, m, text);
-    if (m->kind == ROUTER_COMMIT) n->moving -= m->u.word[0];
+    uint64_t *trace = &n->node[m->to - 1].trace;
+    *trace = rng_fold(rng_fold(*trace, (uint64_t)n->now), message_hash(m, text));
+    if (m->kind == ROUTER_COMMIT) set_off(n, -(int64_t)m->u.word[0]);
     if (n->node[m->to - 1].away || n->fallen[flight->wire]) return NULL;
     if ((int)m->kind == ROUTING_NOTICE) n->fallen[flight->wire] = true;
     return m;

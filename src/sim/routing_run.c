@@ -16,10 +16,18 @@ const char *routing_objective_name(router_objective objective) {
     return names[objective];
 }
 
-void routing_collect(routing_net *n, uint32_t peer, bool moved) {
+static void weigh(routing_net *n, routing_node *node) {
+    uint64_t moves = router_moves(node->router);
+    if (moves == node->moves) return;
+    node->moves = moves;
+    node->unseen = n->touched = true;
+    if (router_load(node->router) > node->capacity) n->out->over_capacity++;
+}
+
+void routing_collect(routing_net *n, uint32_t peer) {
     routing_node *node = &n->node[peer];
     routing_post(n, peer);
-    if (moved && router_load(node->router) > node->capacity) n->out->over_capacity++;
+    weigh(n, node);
     int64_t at = router_deadline(node->router);
     if (at == INT64_MAX) {
         node->armed = INT64_MAX;
@@ -36,15 +44,13 @@ static void take_message(routing_net *n, routing_flight *flight) {
     const router_message *m = routing_arrival(n, flight);
     if (m != NULL) {
         router *r = n->node[m->to - 1].router;
-        bool moves = routing_moves(n, m->kind);
-        n->touched |= moves;
         if ((int)m->kind == ROUTING_NOTICE)
             router_neighbour_gone(r, n->now, m->from);
         else if ((int)m->kind == ROUTING_TOLD)
             router_cost(r, n->now, m->from, ROUTER_PREVIOUS, m->cost);
         else
             router_receive(r, n->now, m);
-        routing_collect(n, m->to - 1, moves);
+        routing_collect(n, m->to - 1);
     }
     routing_drop(n, flight);
 }
@@ -54,10 +60,9 @@ static void take_tick(routing_net *n, routing_node *node) {
     node->armed = INT64_MAX;
     if (node->away) return;
     node->ticked = n->now;
-    routing_fold(&node->trace, (uint64_t)n->now);
+    node->trace = rng_fold(node->trace, (uint64_t)n->now);
     router_tick(node->router, n->now);
-    n->touched |= n->settings->algorithm == ROUTER_GWTF || n->instance->sources > 1;  // drafts end by the clock
-    routing_collect(n, peer, true);
+    routing_collect(n, peer);
 }
 
 static void take_event(routing_net *n, bool tick, void *item) {
@@ -70,7 +75,7 @@ static void take_event(routing_net *n, bool tick, void *item) {
 
 void routing_end_traces(routing_net *n) {
     for (uint32_t i = 0; i < n->peers; i++) {
-        routing_fold(&n->out->hash, n->node[i].trace);
+        n->out->hash = rng_seed(n->out->hash, n->node[i].trace);
         n->node[i].trace = 0;
     }
 }
@@ -151,7 +156,7 @@ braid_err routing_run(const routing_instance *instance, const routing_settings *
     routing_net n;
     braid_err err = routing_net_open(&n, instance, settings, NULL, units, out, error);
     if (!err) {
-        for (uint32_t i = 0; i < n.peers; i++) routing_collect(&n, i, true);
+        for (uint32_t i = 0; i < n.peers; i++) routing_collect(&n, i);
         routing_events(&n);
         routing_look_end(&n);
         routing_net_account(&n);
