@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 void sim_queue_close(sim_queue *q) {
-    for (uint32_t b = 0; b < SIM_QUEUE_BUCKETS; b++) free(q->bucket[b].entry);
+    free(q->soon.entry);
+    for (uint32_t l = 0; l < SIM_QUEUE_LEVELS; l++)
+        for (uint32_t d = 0; d < SIM_QUEUE_DIGITS; d++) free(q->bucket[l][d].entry);
     *q = (sim_queue){0};
 }
 
@@ -20,9 +22,15 @@ static void append(sim_queue_bucket *b, sim_queue_entry entry) {
 
 static void put(sim_queue *q, sim_queue_entry entry) {
     uint64_t apart = entry.at_ns ^ q->now;
-    uint32_t b = apart == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(apart);
-    append(&q->bucket[b], entry);
-    if (b > 0) q->filled |= (uint64_t)1 << (b - 1);
+    if (apart == 0) {
+        append(&q->soon, entry);
+        return;
+    }
+    uint32_t level = (63 - (uint32_t)__builtin_clzll(apart)) / SIM_QUEUE_BITS;
+    uint32_t digit = entry.at_ns >> level * SIM_QUEUE_BITS & (SIM_QUEUE_DIGITS - 1);
+    append(&q->bucket[level][digit], entry);
+    q->filled[level] |= (uint16_t)(1u << digit);
+    q->levels |= 1u << level;
 }
 
 void sim_queue_put(sim_queue *q, uint64_t at_ns, void *item) {
@@ -38,16 +46,19 @@ static uint64_t first_time(const sim_queue_bucket *b) {
 }
 
 uint64_t sim_queue_next(const sim_queue *q) {
-    if (q->taken < q->bucket[0].count) return q->now;
-    return q->filled == 0 ? UINT64_MAX : first_time(&q->bucket[__builtin_ctzll(q->filled) + 1]);
+    if (q->taken < q->soon.count) return q->now;
+    if (q->levels == 0) return UINT64_MAX;
+    uint32_t level = (uint32_t)__builtin_ctz(q->levels);
+    return first_time(&q->bucket[level][__builtin_ctz(q->filled[level])]);
 }
 
 // Time goes on to the first event of the lowest bucket that holds any; everything in that bucket finds a lower one.
 static void advance(sim_queue *q) {
-    uint32_t lowest = (uint32_t)__builtin_ctzll(q->filled);
-    sim_queue_bucket *from = &q->bucket[lowest + 1];
+    uint32_t level = (uint32_t)__builtin_ctz(q->levels), digit = (uint32_t)__builtin_ctz(q->filled[level]);
+    sim_queue_bucket *from = &q->bucket[level][digit];
     q->now = first_time(from);
-    q->filled &= ~((uint64_t)1 << lowest);
+    q->filled[level] &= (uint16_t)~(1u << digit);
+    if (q->filled[level] == 0) q->levels &= ~(1u << level);
     for (uint32_t i = 0; i < from->count; i++) put(q, from->entry[i]);
     from->count = 0;
 }
@@ -55,10 +66,10 @@ static void advance(sim_queue *q) {
 bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item) {
     if (q->count == 0) {
         q->now = 0;
-        q->taken = q->bucket[0].count = 0;
+        q->taken = q->soon.count = 0;
         return false;
     }
-    sim_queue_bucket *now = &q->bucket[0];
+    sim_queue_bucket *now = &q->soon;
     if (q->taken == now->count) {
         q->taken = now->count = 0;
         advance(q);
@@ -70,7 +81,8 @@ bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item) {
 }
 
 size_t sim_queue_bytes(const sim_queue *q) {
-    size_t entries = 0;
-    for (uint32_t b = 0; b < SIM_QUEUE_BUCKETS; b++) entries += q->bucket[b].capacity;
+    size_t entries = q->soon.capacity;
+    for (uint32_t l = 0; l < SIM_QUEUE_LEVELS; l++)
+        for (uint32_t d = 0; d < SIM_QUEUE_DIGITS; d++) entries += q->bucket[l][d].capacity;
     return entries * sizeof(sim_queue_entry);
 }

@@ -1,8 +1,8 @@
 // Events in order of (time, sequence): two events of one time keep the order in which they were put in.
 //
-// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) over times that never go back: bucket b holds what differs from the
-// time now in bit b - 1 at the highest. An event moves to a lower bucket a few times at most, always in a sweep over an
-// array, and what has the same time keeps its order on the way.
+// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan 1990) over times that never go back: the bucket of a level and a digit holds what
+// differs from the time now in the hexadecimal digit of that level at the highest, and has that digit there. An event moves to a lower
+// level a few times at most, always in a sweep over an array, and what has the same time keeps its order on the way.
 #ifndef BRAID_SIM_QUEUE_H
 #define BRAID_SIM_QUEUE_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_QUEUE_BUCKETS = 65 };
+enum { SIM_QUEUE_BITS = 4, SIM_QUEUE_DIGITS = 1 << SIM_QUEUE_BITS, SIM_QUEUE_LEVELS = 64 / SIM_QUEUE_BITS };
 
 typedef struct sim_queue_entry {
     uint64_t at_ns;
@@ -24,10 +24,12 @@ typedef struct sim_queue_bucket {
 
 typedef struct sim_queue {
     uint64_t now;     // time of the latest event taken
-    uint32_t taken;   // of bucket 0
+    uint32_t taken;   // of `soon`
     uint32_t count;   // events that wait
-    uint64_t filled;  // bit b: bucket b + 1 is not empty
-    sim_queue_bucket bucket[SIM_QUEUE_BUCKETS];
+    uint32_t levels;  // bit l: a bucket of that level is not empty
+    uint16_t filled[SIM_QUEUE_LEVELS];  // bit d: that of this digit is not
+    sim_queue_bucket soon;              // events of the time now
+    sim_queue_bucket bucket[SIM_QUEUE_LEVELS][SIM_QUEUE_DIGITS];
 } sim_queue;
 
 void sim_queue_close(sim_queue *q);
@@ -41,7 +43,7 @@ uint64_t sim_queue_next(const sim_queue *q);
 // The event `ahead` places behind the one to be taken next, if it has the time of the latest one taken; else NULL.
 static inline void *sim_queue_peek(const sim_queue *q, uint32_t ahead) {
     uint64_t i = (uint64_t)q->taken + ahead;
-    return i < q->bucket[0].count ? q->bucket[0].entry[i].item : NULL;
+    return i < q->soon.count ? q->soon.entry[i].item : NULL;
 }
 // Bytes held.
 size_t sim_queue_bytes(const sim_queue *q);
