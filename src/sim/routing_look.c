@@ -114,6 +114,27 @@ static int64_t heaviest(const routing_net *n) {
     return most;
 }
 
+// What the links carry of one data peer's units; `worst` as if there were no other.
+static void add_links(const routing_net *n, size_t row, routing_sight *s) {
+    const plan_problem *p = &n->instance->problem;
+    const int64_t *sent = n->sent + row, *taken = n->taken + row, *real = n->real + row, *arrived = n->arrived + row;
+    int64_t untaken = 0, lost = 0, cost = 0, paid = 0, worst = s->worst;
+    for (uint32_t l = 0; l < p->links; l++) {
+        untaken |= sent[l] ^ taken[l];
+        lost |= real[l] ^ arrived[l];
+        if ((sent[l] | real[l]) == 0) continue;
+        int64_t load = real[l] * p->link[l].cost;
+        cost += load;
+        paid += sent[l] * p->link[l].cost;
+        if (load > worst) worst = load;
+    }
+    s->consistent &= untaken == 0;
+    s->whole &= lost == 0;
+    s->cost += cost;
+    s->paid += paid;
+    s->worst = worst;
+}
+
 static routing_sight sight(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links;
@@ -121,15 +142,13 @@ static routing_sight sight(routing_net *n) {
     int64_t *all[] = {n->sent, n->taken, n->real, n->arrived}, leaving = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) memset(all[i], 0, cells * sizeof **all);
     see_all(n, &s);
-    for (size_t c = 0; c < cells; c++) {
-        const plan_link *l = &p->link[c % p->links];
-        s.consistent &= n->sent[c] == n->taken[c];
-        s.whole &= n->real[c] == n->arrived[c];
-        s.cost += n->real[c] * l->cost;
-        s.paid += n->sent[c] * l->cost;
-        if (p->peer[l->from].stage == 0) leaving += n->real[c];
+    for (uint32_t k = 0; k < n->instance->sources; k++) {
+        add_links(n, (size_t)k * p->links, &s);
+        for (uint32_t peer = 0; peer < n->peers; peer++)
+            for (uint32_t l = n->first_link[peer]; p->peer[peer].stage == 0 && l < n->first_link[peer + 1]; l++)
+                leaving += n->real[(size_t)k * p->links + l];
     }
-    s.worst = heaviest(n);
+    if (n->instance->sources > 1) s.worst = heaviest(n);
     s.placed = s.units + n->moving >= n->units && leaving + n->moving >= n->units;
     s.whole &= s.units == n->units && leaving == n->units;
     return s;
