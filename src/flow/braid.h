@@ -182,6 +182,7 @@ typedef struct braid {
     uint16_t scale, heaviest;  // ... braid_worst.c
     bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     int32_t add, drop;  // load that tokens reserved to add and to take off
+    uint64_t balanced_at;  // router_moves when nothing was left to be mended; 0: something is
 
     int64_t mean;       // cost of a link here, at the last tick
 
