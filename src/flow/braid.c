@@ -172,7 +172,7 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
 
 static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
     if (next < 0) return;
-    b->commodity[k].news = BRAID_MAYBE_NEWS;
+    b->commodity[k].advertised = false;
     down_of(b, k, (uint32_t)next)->distance = m->cost;
     down_of(b, k, (uint32_t)next)->room = (int32_t)m->units;
     braid_hear_scale(down_of(b, k, (uint32_t)next), m->taken_back);

@@ -138,11 +138,11 @@ typedef struct braid_calm {
     } best[2];         // by side
 } braid_calm;
 
-// What a mature router has for its neighbours, as was seen when it spoke last.
+// What a router has to tell its neighbours of its labels, as was seen when it spoke last.
 typedef enum braid_news {
     BRAID_MAYBE_NEWS,
     BRAID_NO_WARNING,  // no way became dearer
-    BRAID_NO_NEWS      // nothing before hush_until
+    BRAID_NO_NEWS      // nothing before hush_until, or before it is mature if it was not (hushed_mature)
 } braid_news;
 
 typedef struct braid_commodity {
@@ -156,6 +156,8 @@ typedef struct braid_commodity {
     bool cancelled;                      // the deficit comes from a cancel: no use in waiting
     braid_calm calm;
     braid_news news;
+    bool hushed_mature;
+    bool advertised;  // nor is there an advert for them
     int64_t hush_until;
 } braid_commodity;
 
@@ -243,6 +245,7 @@ static inline braid_label *label_from(const braid *b, uint32_t k, router_side si
 static inline void stir_one(braid *b, uint32_t k) {
     b->commodity[k].calm.known = false;
     b->commodity[k].news = BRAID_MAYBE_NEWS;
+    b->commodity[k].advertised = false;
     b->r.moves++;
 }
 // What the links of a commodity carry is another number now.

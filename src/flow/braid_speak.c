@@ -143,18 +143,21 @@ static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64
     return true;
 }
 
-static bool speak_to_previous(braid *b, uint32_t k) {
-    int32_t room;
-    int64_t distance = my_distance(b, k, &room);
-    bool spoke = false, rest = braid_labels_rest(b);
+// What is told, or was.
+typedef struct topics {
+    bool labels, adverts, bids;
+} topics;
+
+static void speak_to_previous(braid *b, uint32_t k, topics about, topics *spoke) {
+    if (!about.labels && !about.adverts) return;
+    int32_t room = 0;
+    int64_t distance = about.adverts ? my_distance(b, k, &room) : BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
-        braid_up *u = up_of(b, k, slot);
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!concerns(&b->r, to, k)) continue;
-        if (!rest) spoke |= tell_in(b, k, slot, to, ALL_NEWS);
-        spoke |= tell_advert(b, k, u, to, distance, room);
+        if (about.labels) spoke->labels |= tell_in(b, k, slot, to, ALL_NEWS);
+        if (about.adverts) spoke->adverts |= tell_advert(b, k, up_of(b, k, slot), to, distance, room);
     }
-    return spoke;
 }
 
 static void post_out(braid *b, uint32_t k, uint32_t slot, bool useless) {
@@ -194,13 +197,12 @@ static bool tell_out(braid *b, uint32_t k, uint32_t slot, urgency what) {
     return true;
 }
 
-static bool speak_to_next(braid *b, uint32_t k) {
-    bool spoke = false, rest = braid_labels_rest(b), bids = !b->r.is_source && braid_auctions(b);
+static void speak_to_next(braid *b, uint32_t k, topics about, topics *spoke) {
+    if (!about.labels && !about.bids) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        if (bids) spoke |= braid_bids_anew(b, k, slot);
-        if (!rest) spoke |= tell_out(b, k, slot, ALL_NEWS);
+        if (about.bids) spoke->bids |= braid_bids_anew(b, k, slot);
+        if (about.labels) spoke->labels |= tell_out(b, k, slot, ALL_NEWS);
     }
-    return spoke;
 }
 
 // Who says again and again what it said a short while ago waits longer each time. With one data peer a word goes over the links at
@@ -218,57 +220,81 @@ static void notice_flapping(braid *b) {
     b->said[b->said_next++ % BRAID_SAID] = hash;
 }
 
-static bool speak_to_all(braid *b) {
-    bool spoke = false;
+// What was said of labels, and when the next word of them is due by itself; of adverts and bids none ever is.
+static topics speak_to_all(braid *b, topics about, int64_t *due) {
+    int64_t others = b->r.deadline;
+    b->r.deadline = ROUTER_NEVER;
+    topics spoke = {0};
     for (uint32_t k = 0; k < b->r.commodities; k++) {
-        spoke |= speak_to_previous(b, k);
-        spoke |= speak_to_next(b, k);
+        speak_to_previous(b, k, about, &spoke);
+        speak_to_next(b, k, about, &spoke);
     }
+    *due = b->r.deadline;
+    router_want(&b->r, others);
     return spoke;
 }
 
-// Where one word follows from another, or from the time, there is no knowing: while much is built, and before a router is mature.
-static bool may_hush(braid *b) {
-    return braid_mature(b) && !b->greedy && b->r.now >= b->building_until && !braid_auctions(b) && !braid_labels_rest(b);
+// Whether there is nothing more to tell as long as nothing changes. Not where offers change with the time, and with several data peers.
+static bool may_hush(const braid *b) { return !b->greedy && !b->worst && !braid_shares(&b->r.config) && !braid_auctions(b); }
+
+static bool is_hushed(const braid *b) {
+    const braid_commodity *c = &b->commodity[0];
+    return c->news == BRAID_NO_NEWS && b->r.now < c->hush_until && c->hushed_mature == braid_mature(b);
+}
+
+// BRAID_CHECKED: who has nothing to tell of something tries all the same.
+static void check_silence(braid *b, topics silent) {
+#ifdef BRAID_CHECKED
+    int64_t due, deadline = b->r.deadline;
+    uint32_t said = b->r.queue_count;
+    speak_to_all(b, silent, &due);
+    BRAID_ASSERT(b->r.queue_count == said && (!silent.labels || due == b->commodity[0].hush_until));
+    b->r.deadline = deadline;
+#endif
+    (void)b, (void)silent;
 }
 
 static void speak(braid *b) {
-    int64_t others = b->r.deadline;
-    b->r.deadline = ROUTER_NEVER;
-    bool spoke = speak_to_all(b);
-    if (spoke) notice_flapping(b);
-    b->commodity[0].hush_until = b->r.deadline;
-    b->commodity[0].news = !spoke && may_hush(b) ? BRAID_NO_NEWS : BRAID_MAYBE_NEWS;
-    router_want(&b->r, others);
-}
-
-// True: the same as last time, and that was nothing. BRAID_CHECKED: it is said all the same.
-static bool is_hushed(braid *b) {
-    const braid_commodity *c = &b->commodity[0];
-    if (c->news != BRAID_NO_NEWS || b->r.now >= c->hush_until || !may_hush(b)) return false;
-#ifdef BRAID_CHECKED
-    int64_t until = c->hush_until;
-    uint32_t said = b->r.queue_count;
-    speak(b);
-    BRAID_ASSERT(b->r.queue_count == said && c->news == BRAID_NO_NEWS && c->hush_until == until);
-#endif
-    router_want(&b->r, c->hush_until);
-    return true;
+    braid_commodity *c = &b->commodity[0];
+    bool hush = may_hush(b), rest = braid_labels_rest(b), labelled = hush && !rest && is_hushed(b), advertised = hush && c->advertised;
+    check_silence(b, (topics){.labels = labelled, .adverts = advertised});
+    if (labelled) router_want(&b->r, c->hush_until);
+    topics about = {.labels = !rest && !labelled, .adverts = !advertised, .bids = !b->r.is_source && braid_auctions(b)};
+    int64_t due;
+    topics spoke = speak_to_all(b, about, &due);
+    if (spoke.labels || spoke.adverts || spoke.bids) notice_flapping(b);
+    c->advertised = hush;
+    if (!about.labels) return;
+    c->hush_until = due;
+    c->hushed_mature = braid_mature(b);
+    // In a mature router what was said may have to be taken back at once, for walks that go back to whom it was said.
+    c->news = hush && !(spoke.labels && c->hushed_mature) ? BRAID_NO_NEWS : BRAID_MAYBE_NEWS;
 }
 
 void braid_speak(braid *b) {
-    if (!is_hushed(b)) speak(b);
+    speak(b);
     uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
     b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
+}
+
+static bool warn_all(braid *b) {
+    bool spoke = false;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
+    return spoke;
 }
 
 // Whoever has not heard that a way is dearer, or no more, goes on telling of it, and all that must be taken back. In a mature router that
 // waits for nothing, unless it repeats itself.
 void braid_warn(braid *b) {
-    if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b) || b->commodity[0].news != BRAID_MAYBE_NEWS) return;
-    bool spoke = false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
+    braid_commodity *c = &b->commodity[0];
+    if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b)) return;
+    bool silent = c->news == BRAID_NO_WARNING || (c->news == BRAID_NO_NEWS && c->hushed_mature);
+#ifdef BRAID_CHECKED
+    BRAID_ASSERT(!silent || !warn_all(b));
+#endif
+    if (silent) return;
+    bool spoke = warn_all(b);
     if (spoke) notice_flapping(b);
-    if (!spoke && !b->greedy) b->commodity[0].news = BRAID_NO_WARNING;
+    if (!spoke && !b->greedy) c->news = BRAID_NO_WARNING;
 }
