@@ -31,11 +31,12 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
-    int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
-    router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
     braid_map *map = shares ? arena_take(a, sizeof *map) : NULL;
     uint32_t *way_word = shares ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
     void *planned = shares && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
+    arena_need_no_zero(a);
+    int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
+    router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
     if (r == NULL) return;
     braid *b = self_of(r);
     b->map = map;
@@ -103,6 +104,9 @@ static void braid_init(router *r) {
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
         c->stuck_since = c->deficit_since = BRAID_NEVER_SINCE;
+        if (b->label_limit == 0) continue;
+        c->in.half[0] = c->out.half[0] = 0;  // compared with the first that they become
+        c->in.at[0] = c->out.at[0] = 0;
     }
 }
 
@@ -296,6 +300,25 @@ static bool settled(const router *r) {
     return b->drafts || braid_settled(b);
 }
 
+// --- Memory that will be needed ----------------------------------------------------------------------------------------
+
+static void foresee(const router *r) { foresee_bytes(((const braid *)r)->commodity, sizeof(braid_commodity)); }
+
+// Of each link what is read when walks are looked for, and then when neighbours are told.
+static void foresee_tick(const router *r) {
+    const braid *b = (const braid *)r;
+    const braid_calm *calm = &b->commodity[0].calm;
+    if (calm->known && r->now < calm->until) return;
+    for (uint32_t slot = 0; slot < r->count[ROUTER_NEXT]; slot++) foresee_bytes(down_of(b, 0, slot), offsetof(braid_down, denied_done));
+    for (uint32_t slot = 0; slot < r->count[ROUTER_PREVIOUS]; slot++) foresee_bytes(up_of(b, 0, slot), offsetof(braid_up, bid));
+}
+
+// What a label or an advert changes.
+static void foresee_link(const router *r, router_side side, uint32_t slot) {
+    const braid *b = (const braid *)r;
+    foresee_bytes(label_from(b, 0, side, slot), side == ROUTER_NEXT ? offsetof(braid_down, said_cost) : sizeof(braid_label));
+}
+
 const router_rules braid_rules = {.state_bytes = sizeof(braid),
                                   .lay_out = lay_out,
                                   .init = braid_init,
@@ -307,4 +330,7 @@ const router_rules braid_rules = {.state_bytes = sizeof(braid),
                                   .units = braid_view,
                                   .load = load,
                                   .settled = settled,
-                                  .queue_max = queue_max};
+                                  .queue_max = queue_max,
+                                  .foresee = foresee,
+                                  .foresee_tick = foresee_tick,
+                                  .foresee_link = foresee_link};

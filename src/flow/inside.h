@@ -11,9 +11,20 @@
 typedef struct arena {
     char *base;
     size_t used;
+    size_t zero;  // bytes that must be 0 in the beginning; 0: all
 } arena;
 
 void *arena_take(arena *a, size_t bytes);
+// What is taken from now on is written before it is read: in a large swarm clearing it all takes long.
+static inline void arena_need_no_zero(arena *a) {
+    if (a->zero == 0) a->zero = a->used;
+}
+
+// Asks for memory before it is needed.
+static inline void foresee_bytes(const void *of, size_t bytes) {
+    enum { LINE = 64 };
+    for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch((const char *)of + at);
+}
 
 typedef struct neighbour {
     router_peer peer;  // 0: free
@@ -69,6 +80,9 @@ typedef struct router_rules {
     uint32_t (*load)(const router *r);
     bool (*settled)(const router *r);
     uint32_t (*queue_max)(const router_config *config);
+    void (*foresee)(const router *r);  // these may be NULL
+    void (*foresee_tick)(const router *r);
+    void (*foresee_link)(const router *r, router_side side, uint32_t slot);
 } router_rules;
 
 extern const router_rules braid_rules, gwtf_rules;

@@ -29,9 +29,6 @@ static bool config_good(const router_config *c) {
 static void lay_out(router *r, const router_config *config, arena *a) {
     const router_rules *rule = rules[config->algorithm];
     arena_take(a, rule->state_bytes);
-    uint32_t queue_max = rule->queue_max(config);
-    outgoing *queue = arena_take(a, queue_max * sizeof(outgoing));
-    if (r != NULL) r->queue = queue;
     for (int side = 0; side < ROUTER_SIDES; side++) {
         neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
         uint16_t *order = arena_take(a, config->max_neighbours * sizeof(uint16_t));
@@ -42,13 +39,20 @@ static void lay_out(router *r, const router_config *config, arena *a) {
         r->order[side] = order;
     }
     rule->lay_out(r, config, a);
+    arena_need_no_zero(a);
+    outgoing *queue = arena_take(a, rule->queue_max(config) * sizeof(outgoing));
+    if (r != NULL) r->queue = queue;
+}
+
+static arena measure(const router_config *config) {
+    arena a = {0};
+    lay_out(NULL, config, &a);
+    return a;
 }
 
 size_t router_bytes(const router_config *config) {
     if (!config_good(config)) return 0;
-    arena a = {NULL, 0};
-    lay_out(NULL, config, &a);
-    return a.used;
+    return measure(config).used;
 }
 
 bool router_names_source(const router_config *c, router_peer peer) {
@@ -67,7 +71,7 @@ static void find_commodities(router *r) {
 
 router *router_init(void *memory, const router_config *config, int64_t now) {
     BRAID_ASSERT(config_good(config));
-    memset(memory, 0, router_bytes(config));
+    memset(memory, 0, measure(config).zero);
     router *r = memory;
     r->config = *config;
     if (r->config.hold == 0) r->config.hold = 2;
@@ -78,7 +82,7 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     r->terms_changed = true;
     r->moves = 1;
     find_commodities(r);
-    arena a = {memory, 0};
+    arena a = {.base = memory};
     lay_out(r, config, &a);
     r->queue_max = rules_of(r)->queue_max(config);
     rules_of(r)->init(r);
@@ -191,6 +195,19 @@ void router_foresee(const router *r) {
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
         __builtin_prefetch(r->sorted[side]);
         __builtin_prefetch(r->order[side]);
+    }
+    if (rules_of(r)->foresee != NULL) rules_of(r)->foresee(r);
+}
+
+void router_foresee_tick(const router *r) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) foresee_bytes(r->slot[side], r->count[side] * sizeof *r->slot[side]);
+    if (rules_of(r)->foresee_tick != NULL) rules_of(r)->foresee_tick(r);
+}
+
+void router_foresee_message(const router *r, router_peer from) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+        int slot = router_slot(r, (router_side)side, from);
+        if (slot >= 0 && rules_of(r)->foresee_link != NULL) rules_of(r)->foresee_link(r, (router_side)side, (uint32_t)slot);
     }
 }
 

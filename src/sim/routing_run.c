@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORESIGHT = 4, LINES = 12 };  // events from one step of foreseeing to the next; what they need of a router first
+enum { LINE = 64, FORESIGHT = 4, MESSAGE_LINES = 7, TICK_LINES = 12 };  // events from one step of foreseeing to the next; what they need of a router first
 
 const char *routing_delay_name(routing_delay delay) {
     static const char *const names[ROUTING_DELAYS] = {"lockstep", "uniform", "exponential", "heavy-tailed"};
@@ -93,25 +93,34 @@ static uint32_t receiver(const routing_flight *flight) {
     return to - 1;
 }
 
-static void foresee_lines(const void *of) {
-    for (int line = 0; line < LINES; line++) __builtin_prefetch((const char *)of + 64 * line);
+static router_peer sender(const routing_flight *flight) {
+    router_peer from;
+    memcpy(&from, flight->head + offsetof(router_message, from), sizeof from);
+    return from;
 }
 
-// Asks early for the memory of what comes soon: in a large swarm nothing of it is in the cache.
-static void foresee(const routing_net *n, bool tick) {
-    const void *next = sim_queue_peek(&n->queue, FORESIGHT), *soon = sim_queue_peek(&n->queue, 2 * FORESIGHT);
-    const void *later = sim_queue_peek(&n->queue, 3 * FORESIGHT);
-    if (tick) {
-        if (soon != NULL) foresee_lines(((const routing_node *)soon)->router);
-        if (next != NULL) router_foresee(((const routing_node *)next)->router);
-        return;
-    }
-    if (later != NULL) __builtin_prefetch(later);
-    if (soon != NULL) {
-        foresee_lines(n->node[receiver(soon)].router);
-        __builtin_prefetch(((const routing_flight *)soon)->text);
-    }
-    if (next != NULL) router_foresee(n->node[receiver(next)].router);
+static void foresee_lines(const void *of, uint32_t lines) {
+    for (uint32_t line = 0; line < lines; line++) __builtin_prefetch((const char *)of + LINE * line);
+}
+
+static bool is_tick(const sim_queue_entry *e) { return e->at_ns % 2 == 1; }
+
+static router *router_of(const routing_net *n, const sim_queue_entry *e) {
+    return is_tick(e) ? ((const routing_node *)e->item)->router : n->node[receiver(e->item)].router;
+}
+
+// Asks early for the memory of what comes soon, step by step: in a large swarm nothing of it is in the cache.
+static void foresee(const routing_net *n) {
+    const sim_queue_entry *e = sim_queue_peek(&n->queue, 3 * FORESIGHT);
+    if (e != NULL) foresee_lines(e->item, is_tick(e) ? 1 : 2);
+    e = sim_queue_peek(&n->queue, 2 * FORESIGHT);
+    if (e != NULL) foresee_lines(router_of(n, e), is_tick(e) ? TICK_LINES : MESSAGE_LINES);
+    if (e != NULL && !is_tick(e)) __builtin_prefetch(((const routing_flight *)e->item)->text);
+    e = sim_queue_peek(&n->queue, FORESIGHT);
+    if (e != NULL) router_foresee(router_of(n, e));
+    e = sim_queue_peek(&n->queue, FORESIGHT / 2);
+    if (e != NULL && !is_tick(e)) router_foresee_message(router_of(n, e), sender(e->item));
+    if (e != NULL && is_tick(e)) router_foresee_tick(router_of(n, e));
 }
 
 // A stale tick is no event: a run whose queue holds nothing else is quiet.
@@ -131,7 +140,7 @@ void routing_events(routing_net *n) {
             return;
         }
         n->now = at;
-        foresee(n, tick);
+        foresee(n);
         take_event(n, tick, item);
     }
     n->out->quiet = !n->failed;
