@@ -271,9 +271,21 @@ static inline bool braid_mature(const braid *b) {
 }
 
 // braid_ledger.c: counters
-int32_t braid_in(const braid *b, uint32_t k, uint32_t slot);        // effective inflow from there
-int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot);   // ... that no token reserved
-int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot);  // outflow neither reserved nor owed
+// Handed back, and the owner has not taken note of it.
+static inline int32_t braid_open_denials(const braid_up *u) { return (int32_t)((u->denied - u->denied_ack) % BRAID_TOTALS); }
+// Effective inflow from there. Not below 0: of what both left by itself and is to be taken off by a token or a hand-back, the owner
+// refuses the latter.
+static inline int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
+    const braid_up *u = up_of(b, k, slot);
+    return most(0, u->in - braid_open_denials(u) - u->going);
+}
+// ... that no token reserved.
+static inline int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot) { return braid_in(b, k, slot) - up_of(b, k, slot)->reserved; }
+// Outflow neither reserved nor owed.
+static inline int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot) {
+    const braid_down *d = down_of(b, k, slot);
+    return d->out - d->reserved - d->owed;
+}
 int32_t braid_excess(const braid *b, uint32_t k);
 int32_t braid_sum_in(const braid *b, uint32_t k);
 int32_t braid_sum_out(const braid *b, uint32_t k);

@@ -106,13 +106,15 @@ static void watch(search *s, const walk *best) {
     if (best->far != NULL && s->b->r.now < best->far->since + SETTLES * s->b->r.config.delay) s->watched |= best->far->owners;
 }
 
-// One residual arc from `here` to a far half. `direct` gathers walks from `here`, `through` those that my other half, with
-// the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
-static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t link,
+static inline bool is_over_me(const search *s, const braid_label *far) { return (far->owners & s->mine) != 0; }
+
+static inline bool is_dear(int64_t cost, const walk *direct, const walk *through) { return cost > direct->cost && cost > through->cost; }
+
+// One residual arc from `here` to a far half; `cost` is that of the walk over it. `direct` gathers walks from `here`, `through` those that
+// my other half, with the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
+static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t cost,
                      const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
-    int64_t cost = link + far->cost + s->slack;
-    bool over_me = (far->owners & s->mine) != 0;
-    if (!over_me && cost > direct->cost && cost > through->cost) return;
+    bool over_me = is_over_me(s, far);
     int at = over_me ? braid_place_of_half(far, here) : -1;
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
     if (at >= 0) {
@@ -120,7 +122,7 @@ static void consider(search *s, router_half here, router_half other, int64_t inn
         return;
     }
     int closes = over_me ? braid_place_of_half(far, other) : -1;
-    if (closes < 0 && cost > direct->cost && cost > through->cost) return;
+    if (closes < 0 && is_dear(cost, direct, through)) return;
     if (s->settled && is_contradicted(s, far)) return;
     offer(direct, cost, far, over, was_choice);
     if (closes < 0)
@@ -281,14 +283,18 @@ static uint32_t look(braid *b, uint32_t k, braid_calm *found, router_half cycle[
     walk in_direct = {.cost = c->in_floor, .rank = STAYS}, in_through = in_direct;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
         router_peer peer = b->r.slot[ROUTER_NEXT][slot].peer;
-        consider(&s, out, in, plus, cost_of_more(b, slot), &down_of(b, k, slot)->label, peer,
-                 peer == c->out_choice, &out_direct, &out_through);
+        const braid_label *far = &down_of(b, k, slot)->label;
+        int64_t cost = cost_of_more(b, slot) + far->cost + s.slack;
+        if (!is_over_me(&s, far) && is_dear(cost, &out_direct, &out_through)) continue;  // most of them
+        consider(&s, out, in, plus, cost, far, peer, peer == c->out_choice, &out_direct, &out_through);
     }
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         if (braid_free_in(b, k, slot) <= 0) continue;
         router_peer peer = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        consider(&s, in, out, minus, -cost_of_less(b, ROUTER_PREVIOUS, slot), &up_of(b, k, slot)->label, peer,
-                 peer == c->in_choice, &in_direct, &in_through);
+        const braid_label *far = &up_of(b, k, slot)->label;
+        int64_t cost = -cost_of_less(b, ROUTER_PREVIOUS, slot) + far->cost + s.slack;
+        if (!is_over_me(&s, far) && is_dear(cost, &in_direct, &in_through)) continue;
+        consider(&s, in, out, minus, cost, far, peer, peer == c->in_choice, &in_direct, &in_through);
     }
     c->out_choice = out_direct.over;
     c->in_choice = in_direct.over;

@@ -9,24 +9,6 @@ enum {
     TRY_PLAIN = 24
 };  // delays to wait: excess or deficit for a mend near by, ...
 
-// Handed back, and the owner has not taken note of it.
-static int32_t open_denials(const braid_up *u) { return (int32_t)((u->denied - u->denied_ack) % BRAID_TOTALS); }
-
-// Not below 0: of what both left by itself and is to be taken off by a token or a hand-back, the owner refuses the latter.
-int32_t braid_in(const braid *b, uint32_t k, uint32_t slot) {
-    const braid_up *u = up_of(b, k, slot);
-    return most(0, u->in - open_denials(u) - u->going);
-}
-
-int32_t braid_free_in(const braid *b, uint32_t k, uint32_t slot) {
-    return braid_in(b, k, slot) - up_of(b, k, slot)->reserved;
-}
-
-int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot) {
-    const braid_down *d = down_of(b, k, slot);
-    return d->out - d->reserved - d->owed;
-}
-
 // The sums are asked for again and again in a step, and change seldom.
 static const braid_commodity *counted(const braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
@@ -109,7 +91,7 @@ void braid_hand_back_overflow(braid *b, uint32_t k, uint32_t slot, int32_t arriv
 // Nobody can take note of more than was handed back, or of less than before.
 bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back) {
     braid_up *u = up_of(b, k, slot);
-    if ((u->denied - taken_back) % BRAID_TOTALS > (uint32_t)open_denials(u)) return false;
+    if ((u->denied - taken_back) % BRAID_TOTALS > (uint32_t)braid_open_denials(u)) return false;
     u->in = (int32_t)units;
     recount(b, k);
     u->denied_ack = taken_back % BRAID_TOTALS;
