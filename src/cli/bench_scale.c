@@ -80,6 +80,8 @@ static void add_result(scale_row *row, const routing_instance *instance, const r
     row->hash = rng_seed(row->hash, r->hash);
 }
 
+static void note_seconds(void *at) { *(double *)at = processor_seconds(); }
+
 static braid_err run_seed(scale_bench *b, scale_row *row, uint64_t seed, braid_error *error) {
     scale_spec spec = {row->peers - 1, (uint32_t)b->neighbours, (uint32_t)b->demand, seed};
     routing_instance instance;
@@ -87,16 +89,19 @@ static braid_err run_seed(scale_bench *b, scale_row *row, uint64_t seed, braid_e
     if (err) return err;
     routing_optimum best = {0};
     routing_result result = {0};
-    double begin = processor_seconds();
+    double begin = processor_seconds(), first_event = 0;
     err = routing_optimum_find(&instance, 1, &best, error);
     row->optimum_seconds += processor_seconds() - begin;
     if (!err) {
         routing_settings settings = b->settings;
         settings.near_cost = best.cost + best.cost / 20;
+        settings.begins = note_seconds;
+        settings.whose = &first_event;
         begin = processor_seconds();
         err = routing_run(&instance, &settings, best.units, &result, error);
     }
-    if (!err) add_result(row, &instance, &best, &result, processor_seconds() - begin);
+    row->setup_seconds += first_event - begin;
+    if (!err) add_result(row, &instance, &best, &result, processor_seconds() - first_event);
     routing_result_close(&result);
     routing_optimum_close(&best);
     routing_instance_close(&instance);

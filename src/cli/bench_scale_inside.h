@@ -15,7 +15,7 @@ typedef struct scale_row {
     figures_sample whole_messages, near_messages, messages, labels, frames, kilobytes;  // per peer
     figures_sample router_kib, run_kib;                                                 // per peer
     uint64_t events, hash;
-    double seconds, optimum_seconds;
+    double seconds, setup_seconds, optimum_seconds;
 } scale_row;
 
 typedef struct scale_bench {

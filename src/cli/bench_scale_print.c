@@ -22,11 +22,11 @@ void scale_print_head(const scale_bench *b) {
            b->seeds, figures_s(b->seeds), b->first);
     printf("%6s %7s %6s | %-12s | %-12s | %-40s | %-8s | %-11s | ", "", "", "", "whole", "within 5 %",
            "until it is quiet", "", "memory, KiB");
-    if (b->timing) printf("%-36s | ", "simulator");
+    if (b->timing) printf("%-46s | ", "simulator");
     printf("\n%6s %7s %6s | %6s %5s | %6s %5s | %6s %5s %6s %6s %7s %5s | %8s | %6s %4s | ", "peers", "links", "units",
            "rounds", "msgs", "rounds", "msgs", "rounds", "msgs", "labels", "frames", "KB", "quiet", "cost/opt",
            "router", "run");
-    if (b->timing) printf("%9s %7s %5s %12s | ", "events", "seconds", "M/s", "optimum, s");
+    if (b->timing) printf("%9s %7s %5s %9s %12s | ", "events", "seconds", "M/s", "set up, s", "optimum, s");
     printf("hash of the trace\n");
 }
 
@@ -45,8 +45,8 @@ static void print_table_row(const scale_bench *b, const scale_row *r) {
     figures_print_mean(&r->ratio, 8, 4);
     printf("| %6.1f %4.1f | ", figures_mean(&r->router_kib), figures_mean(&r->run_kib));
     if (b->timing)
-        printf("%9" PRIu64 " %7.2f %5.2f %12.2f | ", r->events, r->seconds, (double)r->events / r->seconds / 1e6,
-               r->optimum_seconds);
+        printf("%9" PRIu64 " %7.2f %5.2f %9.2f %12.2f | ", r->events, r->seconds, (double)r->events / r->seconds / 1e6,
+               r->setup_seconds, r->optimum_seconds);
     printf("%016" PRIx64 "\n", r->hash);
     figures_print_over_capacity(r->over_capacity);
 }
@@ -81,6 +81,7 @@ static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
     if (!b->timing) return;
     json_out_double(o, "seconds", r->seconds);
     json_out_double(o, "events_per_second", (double)r->events / r->seconds);
+    json_out_double(o, "setup_seconds", r->setup_seconds);
     json_out_double(o, "optimum_seconds", r->optimum_seconds);
     json_out_double(o, "resident_kib", resident_kib());
 }

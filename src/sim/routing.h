@@ -96,6 +96,8 @@ typedef struct routing_settings {
     uint32_t path_limit;   // 0: the router's default
     bool gather;           // wait a quarter of a round for what else may come before a tick (never in lockstep)
     int64_t near_cost;     // `near` is noted when all units have a way and cost at most this; 0: never
+    void (*begins)(void *whose);  // NULL, or called when all is set up and the first event is next
+    void *whose;
     bool seldom;           // large runs: looks come after ever more rounds, up to 3 % of those that passed, and `whole`
                            // and `near` mean routing_sight.placed
 } routing_settings;

@@ -143,10 +143,20 @@ static void send(routing_net *n, uint32_t wire, const router_message *m) {
     routing_deliver(n, w->last, wire, m);
 }
 
+// Who speaks mostly speaks to many.
+static void foresee_wires(const routing_net *n, uint32_t peer) {
+    enum { LINE = 64, MOST = 64 };
+    uint32_t first = n->first_wire[peer], end = n->first_wire[peer + 1];
+    if (end - first > MOST) end = first + MOST;
+    for (uint32_t w = first; w < end; w += LINE / sizeof *n->wire_to) __builtin_prefetch(&n->wire_to[w]);
+    for (uint32_t w = first; w < end; w += LINE / sizeof *n->wire) __builtin_prefetch(&n->wire[w], 1);
+}
+
 void routing_post(routing_net *n, uint32_t peer) {
     router_message *m = &n->said;
     uint32_t wire = n->first_wire[peer];
-    while (!n->failed && router_next(n->node[peer].router, m)) {
+    for (bool first = true; !n->failed && router_next(n->node[peer].router, m); first = false) {
+        if (first) foresee_wires(n, peer);
         wire = find_wire(n, peer, m->to - 1, wire);
         if (wire == n->first_wire[peer + 1]) {
             routing_net_fail(n, BRAID_STATE, "%s sent a %s to %s, which is no neighbour", n->instance->name[peer],

@@ -165,6 +165,7 @@ braid_err routing_run(const routing_instance *instance, const routing_settings *
     routing_net n;
     braid_err err = routing_net_open(&n, instance, settings, NULL, units, out, error);
     if (!err) {
+        if (settings->begins != NULL) settings->begins(settings->whose);
         for (uint32_t i = 0; i < n.peers; i++) routing_collect(&n, i);
         routing_events(&n);
         routing_look_end(&n);
