@@ -309,6 +309,10 @@ static void foresee_tick(const router *r) {
     const braid *b = (const braid *)r;
     const braid_calm *calm = &b->commodity[0].calm;
     if (calm->known && r->now < calm->until) return;
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+        foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
+        foresee_bytes(r->slot[side], r->count[side] * sizeof *r->slot[side]);
+    }
     for (uint32_t slot = 0; slot < r->count[ROUTER_NEXT]; slot++) foresee_bytes(down_of(b, 0, slot), offsetof(braid_down, denied_done));
     for (uint32_t slot = 0; slot < r->count[ROUTER_PREVIOUS]; slot++) foresee_bytes(up_of(b, 0, slot), offsetof(braid_up, bid));
 }

@@ -176,30 +176,47 @@ typedef struct braid_map {
 
 typedef struct braid {
     router r;
+    // What most ticks read comes first, and what most do not touch last: in a large simulation each line of memory is far away.
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
     braid_commodity *commodity;
+    braid_map *map;            // NULL: one data peer
+    int64_t mean;              // cost of a link here, at the last tick
+    uint64_t balanced_at;      // router_moves when nothing was left to be mended; 0: something is
+    int64_t speak_at;          // hold-down
+    int64_t back_off_until;
+    int64_t building_until;
+    int64_t era_since;         // it began
+    int64_t placed_since, placed_at;  // units were pushed to me or handed back to me, the first time and the last
+    int64_t repaired_since, repaired_at;  // the latest repair near by: its first step, its last one
+    int32_t add, drop;         // load that tokens reserved to add and to take off
+    int32_t coming_in, coming_out;  // my token is committed and on its way home: inflow to come, outflow to go
+    uint32_t era;              // braid_mode.c
+    uint32_t settlings;        // of labels, since links, counters or the mean cost changed here
+    uint32_t flaps;
+    uint32_t visits;           // in use
     uint32_t label_limit;      // halves in a label here
-    bool worst;                // the objective: what a unit on a link costs depends on how many there are
     uint16_t scale, heaviest;  // ... braid_worst.c
-    bool greedy;        // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
-    int32_t add, drop;  // load that tokens reserved to add and to take off
-    uint64_t balanced_at;  // router_moves when nothing was left to be mended; 0: something is
+    bool worst;                // the objective: what a unit on a link costs depends on how many there are
+    bool greedy;       // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
+    bool drafts, keeps;  // counters are a draft's; the flow that was in force before it has been kept
+    bool out;          // my own token, one at a time
+    uint8_t own_k;
+    bool cycle_waits;  // a negative cycle is known, and my token or the back-off is in the way
 
-    int64_t mean;       // cost of a link here, at the last tick
+    uint32_t said_next;
+    uint64_t said[BRAID_SAID];
+    uint32_t serial, failures;  // of my tokens
 
     // braid_mode.c
-    uint32_t era, tries, plan;  // tries: drafts that may still be begun; plan: whose ways it is about, 0: none
-    int64_t era_since;          // it began
+    uint32_t tries, plan;  // tries: drafts that may still be begun; plan: whose ways it is about, 0: none
     int64_t changed_since;      // the last neighbour came or went
-    bool drafts, keeps;         // counters are a draft's; the flow that was in force before it has been kept
     bool tells;                 // some neighbours may not know of the era
     bool rests;                 // a data peer: nothing is under way, and what leaves comes home
     int64_t rests_since;        // ... or not
     int32_t rested_out, wished; // units that left then; that it wanted when the draft began
 
     // braid_map.c, braid_draft.c
-    braid_map *map;        // NULL: one data peer
     ways *ways;            // NULL: no data peer
     uint32_t planned_of;   // of map->changes, when ways were looked for
     uint32_t planned;      // names that map; 0: none were found
@@ -208,27 +225,6 @@ typedef struct braid {
     uint32_t tried, attempts;
     uint32_t *way_word, way_words;
 
-    uint32_t visits;          // in use
-
-    // my own token, one at a time
-    bool out;
-    uint8_t own_k;
-    uint32_t serial;
-    int32_t coming_in, coming_out;  // it is committed and on its way home: inflow to come, outflow to go
-    int64_t back_off_until;
-    uint32_t failures;
-
-    int64_t building_until;
-    int64_t placed_since, placed_at;  // units were pushed to me or handed back to me, the first time and the last
-    int64_t repaired_since, repaired_at;   // the latest repair near by: its first step, its last one
-    uint32_t settlings;  // of labels, since links, counters or the mean cost changed here
-    int64_t speak_at;    // hold-down
-    uint32_t flaps;
-    uint64_t said[BRAID_SAID];
-    uint32_t said_next;
-    bool cycle_waits;  // a negative cycle is known, and my token or the back-off is in the way
-
-    // What most steps do not touch comes last.
     braid_visit visit[BRAID_RESERVATIONS];
     braid_going going[BRAID_RESERVATIONS];
 } braid;

@@ -191,8 +191,8 @@ void router_relays(router *r, int64_t now, uint32_t relays) {
     changed(r, now);
 }
 
-void router_foresee(const router *r) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+void router_foresee(const router *r, bool tick) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !tick; side++) {
         __builtin_prefetch(r->sorted[side]);
         __builtin_prefetch(r->order[side]);
     }
@@ -200,7 +200,6 @@ void router_foresee(const router *r) {
 }
 
 void router_foresee_tick(const router *r) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) foresee_bytes(r->slot[side], r->count[side] * sizeof *r->slot[side]);
     if (rules_of(r)->foresee_tick != NULL) rules_of(r)->foresee_tick(r);
 }
 

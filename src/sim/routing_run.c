@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64, FORESIGHT = 4, MESSAGE_LINES = 7, TICK_LINES = 12 };  // events from one step of foreseeing to the next; what they need of a router first
+enum { LINE = 64, FORESIGHT = 3, MESSAGE_LINES = 7, TICK_LINES = 9 };  // events from one step of foreseeing to the next; what they need of a router first
 
 const char *routing_delay_name(routing_delay delay) {
     static const char *const names[ROUTING_DELAYS] = {"lockstep", "uniform", "exponential", "heavy-tailed"};
@@ -117,7 +117,7 @@ static void foresee(const routing_net *n) {
     if (e != NULL) foresee_lines(router_of(n, e), is_tick(e) ? TICK_LINES : MESSAGE_LINES);
     if (e != NULL && !is_tick(e)) __builtin_prefetch(((const routing_flight *)e->item)->text);
     e = sim_queue_peek(&n->queue, FORESIGHT);
-    if (e != NULL) router_foresee(router_of(n, e));
+    if (e != NULL) router_foresee(router_of(n, e), is_tick(e));
     e = sim_queue_peek(&n->queue, FORESIGHT / 2);
     if (e != NULL && !is_tick(e)) router_foresee_message(router_of(n, e), sender(e->item));
     if (e != NULL && is_tick(e)) router_foresee_tick(router_of(n, e));
