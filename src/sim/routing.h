@@ -127,7 +127,7 @@ typedef struct routing_result {
     int64_t near;        // as `whole`, for settings.near_cost
     uint64_t near_messages;
     uint64_t router_bytes, run_bytes;  // memory of the routers; of all else that grows with the run, at its most
-    uint64_t hash;       // of every event of the run: of each peer's in order, and then of the peers'
+    uint64_t hash;       // of every event of the run, in order
     int64_t *flow;       // [sources][links] at `end`, owned
 } routing_result;
 

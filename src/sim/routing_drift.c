@@ -246,7 +246,6 @@ static void run_drift(drift_run *d) {
 
 static void sum_up(drift_run *d) {
     routing_drift_result *out = d->out;
-    routing_end_traces(&d->net);
     for (uint32_t f = 0; f < ROUTING_FOLLOWERS && out->looks > 0; f++) out->follower[f].mean /= out->looks;
     out->messages = d->during.messages;
     out->frames = d->during.frames;

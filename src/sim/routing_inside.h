@@ -47,7 +47,6 @@ typedef struct routing_node {
     bool unseen;      // what it carries may be something else than `seen`
     routing_seen *seen;  // [seen_count], owned
     uint32_t seen_count, seen_room;
-    uint64_t trace;   // hash of all that it heard, and of its ticks, in order
 } routing_node;
 
 typedef struct routing_net {
@@ -112,6 +111,9 @@ void routing_mourn(routing_net *n, uint32_t peer);
 const router_message *routing_arrival(routing_net *n, routing_flight *flight);
 void routing_drop(routing_net *n, routing_flight *flight);
 
+// Into the hash of the trace.
+static inline void routing_fold(routing_net *n, uint64_t value) { n->out->hash = rng_mix(n->out->hash ^ value) + 0x9e3779b97f4a7c15u; }
+
 // --- routing_run.c
 // After every call of a router: its messages, its load, its next tick.
 void routing_collect(routing_net *n, uint32_t peer);
@@ -120,8 +122,6 @@ void routing_events(routing_net *n);
 // All that happens until then, which becomes the time it is; without looks.
 void routing_events_until(routing_net *n, int64_t until);
 void routing_drain(routing_net *n);
-// The traces of all peers go into the hash of the result, and begin anew.
-void routing_end_traces(routing_net *n);
 
 // --- routing_look.c
 // Looks at all peers at the end of every round before `at`, or of some of them (settings.seldom).

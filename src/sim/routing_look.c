@@ -205,7 +205,6 @@ void routing_look_until(routing_net *n, int64_t at) {
 }
 
 void routing_look_end(routing_net *n) {
-    routing_end_traces(n);
     size_t cells = (size_t)n->instance->sources * n->instance->problem.links;
     bool kept = !n->out->quiet && n->last_whole.whole;
     if (kept && !(n->settings->seldom && n->out->end.placed)) n->out->end = n->last_whole;

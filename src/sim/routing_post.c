@@ -58,11 +58,12 @@ static size_t text_bytes(const router_message *m) {
 static uint64_t text_hash(const router_message *m) {
     uint64_t hash = 0;
     if (m->kind == ROUTER_LABEL)
-        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(rng_fold(hash, m->u.step[i].half), (uint64_t)m->u.step[i].cost);
+        for (uint32_t i = 0; i < m->length; i++)
+            hash = rng_mix(hash ^ m->u.step[i].half) + rng_mix((uint64_t)m->u.step[i].cost);
     if (m->kind == ROUTER_LOCK)
-        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(hash, m->u.cycle[i]);
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.cycle[i]);
     if (m->kind == ROUTER_WAY || m->kind == ROUTER_MAP)
-        for (uint32_t i = 0; i < m->length; i++) hash = rng_fold(hash, m->u.word[i]);
+        for (uint32_t i = 0; i < m->length; i++) hash = rng_mix(hash ^ m->u.word[i]);
     return hash;
 }
 
@@ -177,13 +178,16 @@ void routing_mourn(routing_net *n, uint32_t peer) {
 
 // --- arrivals
 
-// Each part with another odd factor, so that another value of any of them is another hash.
-static uint64_t message_hash(const router_message *m, const routing_text *text) {
-    uint64_t what = (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 | (uint64_t)m->position << 16 | m->length;
-    uint64_t who = (uint64_t)m->from << 32 | m->source, counts = (uint64_t)m->units << 32 | m->taken_back;
-    uint64_t token = (uint64_t)m->token.origin << 32 | m->token.serial;
-    return what * 0xbf58476d1ce4e5b9u + who * 0x94d049bb133111ebu + (uint64_t)m->cost * 0xd6e8feb86659fd93u + counts * 0xa0761d6478bd642fu +
-           token * 0xe7037ed1a0b428dbu + (text == NULL ? 0 : text->hash * 0x8ebc6af09c88c6e3u);
+static void fold_message(routing_net *n, const router_message *m, const routing_text *text) {
+    routing_fold(n, (uint64_t)n->now);
+    routing_fold(n, (uint64_t)m->from << 32 | m->to);
+    routing_fold(n, (uint64_t)m->kind << 56 | (uint64_t)m->joined << 48 | (uint64_t)m->why << 40 | (uint64_t)m->side << 32 |
+                (uint64_t)m->position << 16 | m->length);
+    routing_fold(n, (uint64_t)m->cost);
+    routing_fold(n, (uint64_t)m->units << 32 | m->taken_back);
+    routing_fold(n, (uint64_t)m->token.origin << 32 | m->token.serial);
+    routing_fold(n, m->source);
+    if (text != NULL) routing_fold(n, text->hash);
 }
 
 const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
@@ -194,8 +198,7 @@ const router_message *routing_arrival(routing_net *n, routing_flight *flight) {
         memcpy(&m->u, text->of, text->bytes);
         n->read = text;
     }
-    uint64_t *trace = &n->node[m->to - 1].trace;
-    *trace = rng_fold(rng_fold(*trace, (uint64_t)n->now), message_hash(m, text));
+    fold_message(n, m, text);
     if (m->kind == ROUTER_COMMIT) set_off(n, -(int64_t)m->u.word[0]);
     if (n->node[m->to - 1].away || n->fallen[flight->wire]) return NULL;
     if ((int)m->kind == ROUTING_NOTICE) n->fallen[flight->wire] = true;

@@ -60,7 +60,8 @@ static void take_tick(routing_net *n, routing_node *node) {
     node->armed = INT64_MAX;
     if (node->away) return;
     node->ticked = n->now;
-    node->trace = rng_fold(node->trace, (uint64_t)n->now);
+    routing_fold(n, (uint64_t)n->now);
+    routing_fold(n, peer);
     router_tick(node->router, n->now);
     routing_collect(n, peer);
 }
@@ -71,13 +72,6 @@ static void take_event(routing_net *n, bool tick, void *item) {
         take_tick(n, item);
     else
         take_message(n, item);
-}
-
-void routing_end_traces(routing_net *n) {
-    for (uint32_t i = 0; i < n->peers; i++) {
-        n->out->hash = rng_seed(n->out->hash, n->node[i].trace);
-        n->node[i].trace = 0;
-    }
 }
 
 void routing_drain(routing_net *n) {
