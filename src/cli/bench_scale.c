@@ -100,8 +100,10 @@ static braid_err run_seed(scale_bench *b, scale_row *row, uint64_t seed, braid_e
         begin = processor_seconds();
         err = routing_run(&instance, &settings, best.units, &result, error);
     }
-    row->setup_seconds += first_event - begin;
-    if (!err) add_result(row, &instance, &best, &result, processor_seconds() - first_event);
+    if (!err) {
+        row->setup_seconds += first_event - begin;
+        add_result(row, &instance, &best, &result, processor_seconds() - first_event);
+    }
     routing_result_close(&result);
     routing_optimum_close(&best);
     routing_instance_close(&instance);

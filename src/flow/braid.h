@@ -157,8 +157,8 @@ typedef struct braid_commodity {
     braid_calm calm;
     braid_news news;
     bool hushed_mature;
-    bool advertised;  // nor is there an advert for them
     int64_t hush_until;
+    bool advertised;  // no advert is due until something changes (stir_one, on_advert)
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN

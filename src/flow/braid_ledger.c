@@ -293,7 +293,8 @@ static void balance_relay(braid *b) {
     b->balanced_at = mended && braid_room(b) >= 0 ? b->r.moves : 0;
 }
 
-// As long as a relay that has nothing to mend carries what it did, it has nothing to mend. BRAID_CHECKED: it looks all the same.
+// As long as a relay that has nothing to mend carries what it did, it has nothing to mend (with several data peers every tick counts as a
+// change: drafts). BRAID_CHECKED: it looks all the same.
 void braid_balance(braid *b) {
     if (b->r.is_source) {
         balance_source(b);

@@ -143,7 +143,7 @@ static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64
     return true;
 }
 
-// What is told, or was.
+// Kinds of words: those to be told, or those that were.
 typedef struct topics {
     bool labels, adverts, bids;
 } topics;
@@ -254,7 +254,7 @@ static void check_silence(braid *b, topics silent) {
     (void)b, (void)silent;
 }
 
-static void speak(braid *b) {
+static void speak_if_new(braid *b) {
     braid_commodity *c = &b->commodity[0];
     bool hush = may_hush(b), rest = braid_labels_rest(b), labelled = hush && !rest && is_hushed(b), advertised = hush && c->advertised;
     check_silence(b, (topics){.labels = labelled, .adverts = advertised});
@@ -272,7 +272,7 @@ static void speak(braid *b) {
 }
 
 void braid_speak(braid *b) {
-    speak(b);
+    speak_if_new(b);
     uint32_t doublings = b->flaps > BRAID_FLAPS_FREE ? b->flaps - BRAID_FLAPS_FREE : 0;
     b->speak_at = b->r.now + (b->r.config.hold << doublings) * b->r.config.delay;
 }
@@ -291,7 +291,8 @@ void braid_warn(braid *b) {
     if (!braid_mature(b) || b->flaps > BRAID_FLAPS_FREE || braid_labels_rest(b)) return;
     bool silent = c->news == BRAID_NO_WARNING || (c->news == BRAID_NO_NEWS && c->hushed_mature);
 #ifdef BRAID_CHECKED
-    BRAID_ASSERT(!silent || !warn_all(b));
+    bool warned = silent && warn_all(b);
+    BRAID_ASSERT(!warned);
 #endif
     if (silent) return;
     bool spoke = warn_all(b);

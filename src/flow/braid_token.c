@@ -31,6 +31,7 @@ static void back_off(braid *b) {
 static void forget_own(braid *b) {
     b->out = false;
     b->coming_in = b->coming_out = 0;
+    recount(b, b->own_k);
 }
 
 static bool is_own(const braid *b, router_token token) {
@@ -40,7 +41,6 @@ static bool is_own(const braid *b, router_token token) {
 // --- Reserving ---------------------------------------------------------------------------------------------------------
 
 static void hold(braid *b, const braid_visit *v, int32_t units) {
-    braid_stir(b);
     int from = router_slot(&b->r, ROUTER_NEXT, v->before), to = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
     if (v->entry == BRAID_FROM_NEXT && from >= 0) down_of(b, v->k, (uint32_t)from)->reserved += units;
     if (v->exit == BRAID_TO_PREVIOUS && to >= 0) up_of(b, v->k, (uint32_t)to)->reserved += units;
@@ -48,6 +48,7 @@ static void hold(braid *b, const braid_visit *v, int32_t units) {
     if (v->exit == BRAID_TO_NEXT && on >= 0) down_of(b, v->k, (uint32_t)on)->adding += units;
     if (v->adds) b->add += units;
     if (v->drops) b->drop += units;
+    braid_stir(b);
 }
 
 static void let_go(braid *b, braid_visit *v) {

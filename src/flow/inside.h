@@ -11,11 +11,11 @@
 typedef struct arena {
     char *base;
     size_t used;
-    size_t zero;  // bytes that must be 0 in the beginning; 0: all
+    size_t zero;  // bytes that must be 0 in the beginning; 0: arena_need_no_zero has not been called yet
 } arena;
 
 void *arena_take(arena *a, size_t bytes);
-// What is taken from now on is written before it is read: in a large swarm clearing it all takes long.
+// What is taken from now on is written before it counts what is in it: in a large swarm clearing it all takes long.
 static inline void arena_need_no_zero(arena *a) {
     if (a->zero == 0) a->zero = a->used;
 }

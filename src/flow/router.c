@@ -71,7 +71,11 @@ static void find_commodities(router *r) {
 
 router *router_init(void *memory, const router_config *config, int64_t now) {
     BRAID_ASSERT(config_good(config));
-    memset(memory, 0, measure(config).zero);
+    arena needed = measure(config);
+    memset(memory, 0, needed.zero);
+#ifdef BRAID_CHECKED
+    memset((char *)memory + needed.zero, 0xa5, needed.used - needed.zero);
+#endif
     router *r = memory;
     r->config = *config;
     if (r->config.hold == 0) r->config.hold = 2;
@@ -107,7 +111,8 @@ int router_commodity(const router *r, router_peer source) {
     return -1;
 }
 
-// Of gwtf, and of drafts, which begin and end by the clock, every step counts (for the rest stir_one of braid.h says so).
+// Of gwtf, and of drafts, which begin and end by the clock, every step counts (for the rest stir_one of braid.h says so). Whether before or
+// after what the step does is the same: nobody asks in between.
 static void note_moves(router *r) { r->moves += r->config.algorithm == ROUTER_GWTF || r->config.source_count > 1; }
 
 static void changed(router *r, int64_t now) {
@@ -204,9 +209,9 @@ void router_foresee_tick(const router *r) {
 }
 
 void router_foresee_message(const router *r, router_peer from) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && rules_of(r)->foresee_link != NULL; side++) {
         int slot = router_slot(r, (router_side)side, from);
-        if (slot >= 0 && rules_of(r)->foresee_link != NULL) rules_of(r)->foresee_link(r, (router_side)side, (uint32_t)slot);
+        if (slot >= 0) rules_of(r)->foresee_link(r, (router_side)side, (uint32_t)slot);
     }
 }
 

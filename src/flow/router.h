@@ -197,7 +197,7 @@ uint32_t router_units(const router *r, router_unit *units, uint32_t max);
 bool router_link_busy(const router *r, router_side side, router_peer peer);
 // Units carried now, counting reservations; never above capacity, except as docs/routing.md says.
 uint32_t router_load(const router *r);
-// Another number whenever what router_units and router_load say may have changed.
+// Another number, never 0, whenever what router_units and router_load say may have changed; begins anew with router_init.
 uint64_t router_moves(const router *r);
 // Nothing here is under way: no reservation, no unit without a way, no debt. (Says nothing about messages in flight.)
 bool router_settled(const router *r);

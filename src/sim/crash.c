@@ -251,10 +251,11 @@ static bool every_stage_has_members(const sim_cluster *s) {
 // could go where nobody is, its user sends somebody else.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
+    static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};  // the log needs a majority of its voters' stores
     const sim_node *n = &s->node[node];
     if (left_too_early(s) && n->config.kind != MEMBER_SHADOW) {
         restart_orphans(s, node);
-        restart_plan(s, node, &again);
+        restart_plan(s, node, &as_it_was);
         return;
     }
     if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;

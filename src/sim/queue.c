@@ -11,9 +11,14 @@ void sim_queue_close(sim_queue *q) {
     *q = (sim_queue){0};
 }
 
-static void append(sim_queue_bucket *b, sim_queue_entry entry) {
+enum { KEPT = 4096 };  // entries for which an empty bucket keeps its memory
+
+static void append(sim_queue *q, sim_queue_bucket *b, sim_queue_entry entry) {
     if (b->count == b->capacity) {
-        b->capacity = b->capacity ? 2 * b->capacity : 64;
+        uint32_t more = b->capacity ? b->capacity : 64;
+        b->capacity += more;
+        q->held += more;
+        if (q->held > q->most) q->most = q->held;
         b->entry = realloc(b->entry, b->capacity * sizeof *b->entry);
         BRAID_ALLOCATED(b->entry, b->capacity * sizeof *b->entry);
     }
@@ -23,12 +28,12 @@ static void append(sim_queue_bucket *b, sim_queue_entry entry) {
 static void put(sim_queue *q, sim_queue_entry entry) {
     uint64_t apart = entry.at_ns ^ q->now;
     if (apart == 0) {
-        append(&q->soon, entry);
+        append(q, &q->soon, entry);
         return;
     }
     uint32_t level = (63 - (uint32_t)__builtin_clzll(apart)) / SIM_QUEUE_BITS;
     uint32_t digit = entry.at_ns >> level * SIM_QUEUE_BITS & (SIM_QUEUE_DIGITS - 1);
-    append(&q->bucket[level][digit], entry);
+    append(q, &q->bucket[level][digit], entry);
     q->filled[level] |= (uint16_t)(1u << digit);
     q->levels |= 1u << level;
 }
@@ -59,8 +64,18 @@ static void advance(sim_queue *q) {
     q->now = first_time(from);
     q->filled[level] &= (uint16_t)~(1u << digit);
     if (q->filled[level] == 0) q->levels &= ~(1u << level);
+    if (level == 0) {  // it is one time
+        sim_queue_bucket empty = q->soon;
+        q->soon = *from;
+        *from = empty;
+        return;
+    }
     for (uint32_t i = 0; i < from->count; i++) put(q, from->entry[i]);
     from->count = 0;
+    if (from->capacity <= KEPT) return;
+    q->held -= from->capacity;
+    free(from->entry);
+    *from = (sim_queue_bucket){0};
 }
 
 bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item) {
@@ -80,9 +95,4 @@ bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item) {
     return true;
 }
 
-size_t sim_queue_bytes(const sim_queue *q) {
-    size_t entries = q->soon.capacity;
-    for (uint32_t l = 0; l < SIM_QUEUE_LEVELS; l++)
-        for (uint32_t d = 0; d < SIM_QUEUE_DIGITS; d++) entries += q->bucket[l][d].capacity;
-    return entries * sizeof(sim_queue_entry);
-}
+size_t sim_queue_bytes(const sim_queue *q) { return (size_t)q->most * sizeof(sim_queue_entry); }

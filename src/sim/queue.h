@@ -26,6 +26,7 @@ typedef struct sim_queue {
     uint64_t now;     // time of the latest event taken
     uint32_t taken;   // of `soon`
     uint32_t count;   // events that wait
+    uint32_t held, most;  // entries that there is memory for, now and at most
     uint32_t levels;  // bit l: a bucket of that level is not empty
     uint16_t filled[SIM_QUEUE_LEVELS];  // bit d: that of this digit is not
     sim_queue_bucket soon;              // events of the time now
@@ -52,7 +53,7 @@ static inline const sim_queue_entry *sim_queue_peek(const sim_queue *q, uint32_t
     }
     return NULL;
 }
-// Bytes held.
+// Bytes held at most.
 size_t sim_queue_bytes(const sim_queue *q);
 
 #endif

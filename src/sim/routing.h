@@ -96,7 +96,7 @@ typedef struct routing_settings {
     uint32_t path_limit;   // 0: the router's default
     bool gather;           // wait a quarter of a round for what else may come before a tick (never in lockstep)
     int64_t near_cost;     // `near` is noted when all units have a way and cost at most this; 0: never
-    void (*begins)(void *whose);  // NULL, or called when all is set up and the first event is next
+    void (*begins)(void *whose);  // of routing_run: NULL, or called when all is set up and the first event is next
     void *whose;
     bool seldom;           // large runs: looks come after ever more rounds, up to 3 % of those that passed, and `whole`
                            // and `near` mean routing_sight.placed
@@ -119,7 +119,7 @@ typedef struct routing_result {
     routing_sight early;       // the latest until round ROUTING_EARLY that was whole, else the one then
     routing_sight end;         // once quiet; of a run that never is, the latest that was whole, else the last
     bool quiet;                // no message, nothing planned: it will never move again
-    uint64_t over_capacity;    // calls after which a router said that it carries more than it can
+    uint64_t over_capacity;    // changes after which a router said that it carries more than it can
     int64_t last_move, whole;  // rounds; `whole`: the first at which all units had a way, -1: never
     uint64_t messages, frames, bytes, early_messages, whole_messages, events;
     uint64_t by_kind[ROUTER_KINDS];

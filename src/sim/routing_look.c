@@ -1,6 +1,8 @@
 // What an observer sees who asks all routers at once.
 #include "sim/routing_inside.h"
 
+#include "base/err.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,10 +33,30 @@ static uint32_t ask(routing_net *n, uint32_t peer) {
     return router_units(n->node[peer].router, n->units_of, n->units_room);
 }
 
+// BRAID_CHECKED: what is not asked again says what it said.
+static void check_seen(routing_net *n, uint32_t peer) {
+#ifdef BRAID_CHECKED
+    const routing_node *node = &n->node[peer];
+    uint32_t count = ask(n, peer), same = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const router_unit *u = &n->units_of[i];
+        if (u->count == 0) continue;
+        BRAID_ASSERT(same < node->seen_count && node->seen[same].source == u->source - 1 && node->seen[same].count == u->count);
+        BRAID_ASSERT(node->seen[same].in == (u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX));
+        same++;
+    }
+    BRAID_ASSERT(same == node->seen_count);
+#endif
+    (void)n, (void)peer;
+}
+
 // What has not changed since it was asked is not asked again: most of a large swarm.
 static void see(routing_net *n, uint32_t peer) {
     routing_node *node = &n->node[peer];
-    if (!node->unseen) return;
+    if (!node->unseen) {
+        check_seen(n, peer);
+        return;
+    }
     uint32_t count = ask(n, peer);
     if (count > node->seen_room) {
         routing_seen *larger = realloc(node->seen, count * sizeof *larger);
@@ -173,6 +195,10 @@ void routing_look(routing_net *n, int64_t round) {
     routing_result *out = n->out;
     size_t bytes = (size_t)n->instance->sources * n->instance->problem.links * sizeof *n->real;
     if (n->touched) n->latest = sight(n);
+#ifdef BRAID_CHECKED
+    routing_sight again = sight(n);
+    BRAID_ASSERT(again.units == n->latest.units && again.paid == n->latest.paid && again.cost == n->latest.cost && again.placed == n->latest.placed);
+#endif
     n->touched = false;
     out->end = n->latest;
     note_first(n, round);

@@ -228,7 +228,7 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
     return err ? braid_fail(error, err, "no memory for a routing run of %u peers", n->peers) : BRAID_OK;
 }
 
-// The queue, the blocks and what was seen never shrink, so this is also the most that there was at any time.
+// The blocks and what was seen never shrink, and the queue says how large it was, so this is the most that there was at any time.
 void routing_net_account(routing_net *n) {
     const plan_problem *p = &n->instance->problem;
     size_t cells = (size_t)n->instance->sources * p->links, looks = 6 * sizeof(int64_t);

@@ -45,8 +45,8 @@ uint64_t sim_trouble_parts(const sim_cluster *s, uint32_t from, uint32_t to) {
     return s->parted.until_ns;
 }
 
-// A second trouble of a kind never ends the first one: what came meanwhile has been put off until that one's end.
-static void not_before(uint64_t *until_ns, uint64_t end_ns) {
+// A second cut, or pause, never ends the first one: what came meanwhile has been put off until that one's end.
+static void at_least_until(uint64_t *until_ns, uint64_t end_ns) {
     if (*until_ns < end_ns) *until_ns = end_ns;
 }
 
@@ -73,12 +73,12 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     case SIM_DRAIN_DATA:
     case SIM_DRAIN_LEADER: drain(s, node); break;
     case SIM_CUT:
-        not_before(&n->sends_cut_until_ns, until_ns);
-        not_before(&n->hears_cut_until_ns, until_ns);
+        at_least_until(&n->sends_cut_until_ns, until_ns);
+        at_least_until(&n->hears_cut_until_ns, until_ns);
         break;
-    case SIM_CUT_ONE_WAY: not_before(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns, until_ns); break;
+    case SIM_CUT_ONE_WAY: at_least_until(t->factor % 2 ? &n->sends_cut_until_ns : &n->hears_cut_until_ns, until_ns); break;
     case SIM_CLOCK_JUMPS: n->clock_ahead_ns += t->for_ns; break;
-    default: not_before(&n->paused_until_ns, until_ns);
+    default: at_least_until(&n->paused_until_ns, until_ns);
     }
 }
 

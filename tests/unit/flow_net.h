@@ -62,7 +62,7 @@ typedef struct net {
     size_t heap_count, heap_room;
     net_tally tally;
     int64_t last_change;  // of any unit's way
-    uint64_t view_hash[NET_PEERS];
+    uint64_t view_hash[NET_PEERS], view_moves[NET_PEERS];
     const char *broken;  // the first check that failed
     router_peer broken_at;
     bool (*tamper)(struct net *n, router_message *m);  // a planted bug: changes a message; false: swallows it
@@ -176,7 +176,9 @@ static inline void net_after(net *n, router_peer p) {
     if (n->stage[p] != 0 && n->c.sources > 1 && n->c.config.algorithm == ROUTER_BRAID && carried > n->capacity[p])
         net_break(n, "a relay names more units than it can carry", p);
     if (hash != n->view_hash[p]) n->last_change = n->now;
+    if (hash != n->view_hash[p] && router_moves(r) == n->view_moves[p]) net_break(n, "other units pass here, and router_moves is what it was", p);
     n->view_hash[p] = hash;
+    n->view_moves[p] = router_moves(r);
 }
 
 // One event; false when nothing is left to happen.
@@ -330,6 +332,7 @@ static inline void net_restart(net *n, router_peer p) {
         n->link_life[q][p]++;
     }
     n->view_hash[p] = 0;
+    n->view_moves[p] = 0;
     net_join(n, p);
 }
 
