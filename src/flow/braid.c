@@ -317,8 +317,9 @@ static void foresee_tick(const router *r) {
     for (uint32_t slot = 0; slot < r->count[ROUTER_PREVIOUS]; slot++) foresee_bytes(up_of(b, 0, slot), offsetof(braid_up, bid));
 }
 
-// What of the link itself a label or an advert changes.
 _Static_assert(offsetof(braid_up, label) == 0 && offsetof(braid_down, label) == 0, "a link begins with its label");
+
+// What of the link itself a label or an advert changes.
 static void foresee_link(const router *r, router_side side, uint32_t slot) {
     const braid *b = (const braid *)r;
     foresee_bytes(label_from(b, 0, side, slot), side == ROUTER_NEXT ? offsetof(braid_down, said_cost) : sizeof(braid_label));

@@ -33,17 +33,22 @@ static uint32_t ask(routing_net *n, uint32_t peer) {
     return router_units(n->node[peer].router, n->units_of, n->units_room);
 }
 
+static routing_seen as_seen(const routing_net *n, uint32_t peer, const router_unit *u) {
+    uint32_t in = u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX;
+    uint32_t out = u->downstream != 0 ? link_between(n, peer, u->downstream - 1) : UINT32_MAX;
+    return (routing_seen){u->source - 1, in, out, u->count, u->upstream == 0};
+}
+
 // BRAID_CHECKED: what is not asked again says what it said.
 static void check_seen(routing_net *n, uint32_t peer) {
 #ifdef BRAID_CHECKED
     const routing_node *node = &n->node[peer];
     uint32_t count = ask(n, peer), same = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const router_unit *u = &n->units_of[i];
-        if (u->count == 0) continue;
-        BRAID_ASSERT(same < node->seen_count && node->seen[same].source == u->source - 1 && node->seen[same].count == u->count);
-        BRAID_ASSERT(node->seen[same].in == (u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX));
-        same++;
+        if (n->units_of[i].count == 0) continue;
+        routing_seen now = as_seen(n, peer, &n->units_of[i]);
+        const routing_seen *was = &node->seen[same++];
+        BRAID_ASSERT(same <= node->seen_count && was->source == now.source && was->in == now.in && was->out == now.out && was->count == now.count);
     }
     BRAID_ASSERT(same == node->seen_count);
 #endif
@@ -70,17 +75,13 @@ static void see(routing_net *n, uint32_t peer) {
     node->unseen = false;
     node->seen_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const router_unit *u = &n->units_of[i];
-        if (u->count == 0) continue;
-        uint32_t in = u->upstream != 0 ? link_between(n, u->upstream - 1, peer) : UINT32_MAX;
-        uint32_t out = u->downstream != 0 ? link_between(n, peer, u->downstream - 1) : UINT32_MAX;
-        node->seen[node->seen_count++] = (routing_seen){u->source - 1, in, out, u->count, u->upstream == 0};
+        if (n->units_of[i].count != 0) node->seen[node->seen_count++] = as_seen(n, peer, &n->units_of[i]);
     }
 }
 
 // One entry of a peer's list. Peers are taken in the order of their stages, so what comes in by a link is known before
 // its receiver's turn. A unit that nobody sends (gwtf's unpaired outflow) is no unit on its way.
-static void book(routing_net *n, uint32_t peer, const routing_seen *u, bool sends, routing_sight *s) {
+static void book(routing_net *n, uint32_t peer, const routing_seen *u, routing_sight *s) {
     const plan_problem *p = &n->instance->problem;
     if (u->source >= n->instance->sources) {
         s->consistent = false;
@@ -88,7 +89,7 @@ static void book(routing_net *n, uint32_t peer, const routing_seen *u, bool send
     }
     size_t row = (size_t)u->source * p->links;
     bool data = p->peer[peer].stage == 0;
-    int64_t real = data && sends ? u->count : 0;
+    int64_t real = data && u->sends ? u->count : 0;
     if (u->in != UINT32_MAX) {
         real = n->real[row + u->in] - n->arrived[row + u->in];
         if (real > u->count) real = u->count;
@@ -117,7 +118,7 @@ static void see_all(routing_net *n, routing_sight *s) {
         for (uint32_t u = 0; u < node->seen_count && !node->away; u++) {
             bool sends = node->seen[u].sends;
             if (p->peer[i].stage == 0 && sends != (step < n->peers)) continue;
-            book(n, i, &node->seen[u], sends, s);
+            book(n, i, &node->seen[u], s);
             carried += node->seen[u].count;
         }
         s->whole &= carried <= p->peer[i].capacity;

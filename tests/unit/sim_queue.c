@@ -89,6 +89,22 @@ static void check_schedule(uint64_t seed) {
     free(list);
 }
 
+// Many events, always of the next round: however many rounds, there is memory for a few times as many.
+static void test_memory_is_given_back(void **state) {
+    (void)state;
+    enum { MANY = 20000, ROUNDS = 100, ROUND = 2000 };
+    sim_queue q = {0};
+    uint64_t at;
+    void *item = &q;
+    for (uint64_t i = 0; i < MANY; i++) sim_queue_put(&q, ROUND, item);
+    for (uint64_t i = 0; i < (uint64_t)MANY * ROUNDS; i++) {
+        assert_true(sim_queue_take(&q, &at, &item));
+        sim_queue_put(&q, at + ROUND, item);
+    }
+    assert_true(sim_queue_bytes(&q) <= 8 * MANY * sizeof(sim_queue_entry));
+    sim_queue_close(&q);
+}
+
 static void test_events_come_by_time_then_by_turn(void **state) {
     (void)state;
     rng r = seeded_rng("queue", 1);
@@ -150,6 +166,7 @@ static void test_large_memory_is_aligned(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events_come_by_time_then_by_turn),
+        cmocka_unit_test(test_memory_is_given_back),
         cmocka_unit_test(test_a_time_that_passed_counts_as_now),
         cmocka_unit_test(test_blocks_do_not_overlap_and_are_used_again),
         cmocka_unit_test(test_large_memory_is_aligned),
