@@ -24,12 +24,6 @@ static inline uint64_t rng_seed(uint64_t seed, uint64_t value) {
     return rng_mix(seed ^ rng_mix(value + 0x9e3779b97f4a7c15u));
 }
 
-// Folds a further value into a hash of many: cheaper than rng_seed, and good where only equal or not matters.
-static inline uint64_t rng_fold(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-}
-
 // Uniform in [0, bound), bound > 0, without modulo bias that matters (bound < 2^32).
 static inline uint64_t rng_below(rng *r, uint64_t bound) {
     return (uint64_t)(((unsigned __int128)rng_next(r) * bound) >> 64);

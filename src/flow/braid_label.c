@@ -173,11 +173,17 @@ static bool choose_label(braid_label *label, int64_t floor, uint32_t limit, rout
     return set_label(label, floor, limit, through, halves, at, 2);
 }
 
+// Cheaper than rng_seed, and good where only equal or not matters.
+static uint64_t fold(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
 uint64_t braid_label_hash(const braid_label *label) {
     if (label->length == 0) return 0;
     uint64_t hash = rng_seed(label->length, (uint64_t)label->cost);
     for (uint32_t i = 0; i < label->length; i++)
-        hash = rng_fold(rng_fold(hash, (uint64_t)label->at[i]), label->half[i]);
+        hash = fold(fold(hash, (uint64_t)label->at[i]), label->half[i]);
     return hash | 1;
 }
 

@@ -2,6 +2,7 @@
 #ifndef BRAID_FLOW_INSIDE_H
 #define BRAID_FLOW_INSIDE_H
 
+#include "base/foresee.h"
 #include "base/rng.h"
 #include "flow/router.h"
 
@@ -18,12 +19,6 @@ void *arena_take(arena *a, size_t bytes);
 // What is taken from now on is written before it counts what is in it: in a large swarm clearing it all takes long.
 static inline void arena_need_no_zero(arena *a) {
     if (a->zero == 0) a->zero = a->used;
-}
-
-// Asks for memory before it is needed.
-static inline void foresee_bytes(const void *of, size_t bytes) {
-    enum { LINE = 64 };
-    for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch((const char *)of + at);
 }
 
 typedef struct neighbour {

@@ -146,11 +146,11 @@ static void send(routing_net *n, uint32_t wire, const router_message *m) {
 
 // Who speaks mostly speaks to many.
 static void foresee_wires(const routing_net *n, uint32_t peer) {
-    enum { LINE = 64, MOST = 64 };
+    enum { MOST = 64 };
     uint32_t first = n->first_wire[peer], end = n->first_wire[peer + 1];
     if (end - first > MOST) end = first + MOST;
-    for (uint32_t w = first; w < end; w += LINE / sizeof *n->wire_to) __builtin_prefetch(&n->wire_to[w]);
-    for (uint32_t w = first; w < end; w += LINE / sizeof *n->wire) __builtin_prefetch(&n->wire[w], 1);
+    foresee_bytes(&n->wire_to[first], (end - first) * sizeof *n->wire_to);
+    foresee_bytes(&n->wire[first], (end - first) * sizeof *n->wire);
 }
 
 void routing_post(routing_net *n, uint32_t peer) {

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64, FORESIGHT = 3, MESSAGE_LINES = 7, TICK_LINES = 9 };  // events from one step of foreseeing to the next; what they need of a router first
+enum {
+    FORESIGHT = 3,                           // events from one step of foreseeing to the next
+    MESSAGE_BYTES = 7 * 64, TICK_BYTES = 9 * 64  // of a router's beginning, that a message and a tick read
+};
 
 const char *routing_delay_name(routing_delay delay) {
     static const char *const names[ROUTING_DELAYS] = {"lockstep", "uniform", "exponential", "heavy-tailed"};
@@ -93,10 +96,6 @@ static router_peer sender(const routing_flight *flight) {
     return from;
 }
 
-static void foresee_lines(const void *of, uint32_t lines) {
-    for (uint32_t line = 0; line < lines; line++) __builtin_prefetch((const char *)of + LINE * line);
-}
-
 static bool is_tick(const sim_queue_entry *e) { return e->at_ns % 2 == 1; }
 
 static router *router_of(const routing_net *n, const sim_queue_entry *e) {
@@ -106,9 +105,9 @@ static router *router_of(const routing_net *n, const sim_queue_entry *e) {
 // Asks early for the memory of what comes soon, step by step: in a large swarm nothing of it is in the cache.
 static void foresee(const routing_net *n) {
     const sim_queue_entry *e = sim_queue_peek(&n->queue, 3 * FORESIGHT);
-    if (e != NULL) foresee_lines(e->item, is_tick(e) ? 1 : 2);
+    if (e != NULL) foresee_bytes(e->item, is_tick(e) ? sizeof(routing_node) : sizeof(routing_flight));
     e = sim_queue_peek(&n->queue, 2 * FORESIGHT);
-    if (e != NULL) foresee_lines(router_of(n, e), is_tick(e) ? TICK_LINES : MESSAGE_LINES);
+    if (e != NULL) foresee_bytes(router_of(n, e), is_tick(e) ? TICK_BYTES : MESSAGE_BYTES);
     if (e != NULL && !is_tick(e)) __builtin_prefetch(((const routing_flight *)e->item)->text);
     e = sim_queue_peek(&n->queue, FORESIGHT);
     if (e != NULL) router_foresee(router_of(n, e), is_tick(e));
