@@ -17,26 +17,34 @@ static uint32_t label_limit_of(const router_config *c) {
     return c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
 }
 
-static void give_room(braid_label *label, uint32_t limit, int64_t **at, router_half **half) {
-    label->at = *at;
-    label->half = *half;
-    *at += limit;
-    *half += limit;
+static size_t steps_bytes(uint32_t limit) { return limit * (sizeof(int64_t) + sizeof(router_half)) + limit % 2 * sizeof(router_half); }
+
+// The steps of one label lie together.
+static void give_room(braid_label *label, uint32_t limit, char **steps) {
+    label->at = (int64_t *)(void *)*steps;
+    label->half = (router_half *)(void *)(label->at + limit);
+    *steps += steps_bytes(limit);
 }
 
+// What is read most comes first, and together: in a large simulation each page of memory is far away.
 static void lay_out(router *r, const router_config *config, arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
     uint32_t limit = label_limit_of(config);
     bool shares = braid_shares(config);
     braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
+    bool *carries = arena_take(a, 2 * links * sizeof *carries);
+    braid_arc *arc = arena_take(a, 2 * links * sizeof *arc);
+    braid_told *told = arena_take(a, 2 * links * sizeof *told);
+    braid_advert *advert = arena_take(a, 2 * links * sizeof *advert);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
     braid_map *map = shares ? arena_take(a, sizeof *map) : NULL;
     uint32_t *way_word = shares ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
     void *planned = shares && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
     arena_need_no_zero(a);
-    int64_t *at = arena_take(a, (2 * links + 2 * k) * limit * sizeof *at);
-    router_half *half = arena_take(a, (2 * links + 2 * k) * limit * sizeof *half);
+    char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
+    braid_visit *visit = arena_take(a, BRAID_RESERVATIONS * sizeof *visit);
+    braid_going *going = arena_take(a, BRAID_RESERVATIONS * sizeof *going);
     if (r == NULL) return;
     braid *b = self_of(r);
     b->map = map;
@@ -44,15 +52,21 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     if (planned != NULL) b->ways = ways_init(planned, config->objective);
     b->up = up;
     b->down = down;
+    b->arc = arc;
+    b->told = told;
+    b->advert = advert;
+    b->carries = carries;
     b->commodity = commodity;
+    b->visit = visit;
+    b->going = going;
     b->label_limit = limit;
-    for (size_t i = 0; i < links; i++) {
-        give_room(&down[i].label, limit, &at, &half);
-        give_room(&up[i].label, limit, &at, &half);
-    }
+    b->steps = steps;
     for (size_t i = 0; i < k; i++) {
-        give_room(&commodity[i].in, limit, &at, &half);
-        give_room(&commodity[i].out, limit, &at, &half);
+        give_room(&commodity[i].in, limit, &steps);
+        give_room(&commodity[i].out, limit, &steps);
+        for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++)
+            for (uint32_t slot = 0; slot < config->max_neighbours; slot++)
+                give_room(label_from(b, (uint32_t)i, (router_side)side, slot), limit, &steps);
     }
 }
 
@@ -69,8 +83,9 @@ static braid_label emptied(braid_label label) { return (braid_label){.half = lab
 
 static void forget_up(braid *b, uint32_t k, uint32_t slot) {
     braid_up *u = up_of(b, k, slot);
-    *u = (braid_up){.said_distance = BRAID_NOWHERE, .said_cost = BRAID_NOWHERE, .news_since = BRAID_NEVER_SINCE,
-                     .label = emptied(u->label)};
+    *u = (braid_up){.label = emptied(u->label)};
+    *advert_of(b, k, ROUTER_PREVIOUS, slot) = (braid_advert){.distance = BRAID_NOWHERE};
+    *told_of(b, k, ROUTER_PREVIOUS, slot) = (braid_told){.cost = BRAID_NOWHERE, .news_since = BRAID_NEVER_SINCE};
     recount(b, k);
 }
 
@@ -81,10 +96,9 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
         if (other != slot && time < head) head = time;
     }
     braid_down *d = down_of(b, k, slot);
-    *d = (braid_down){.distance = BRAID_NOWHERE,
-                      .news_since = BRAID_NEVER_SINCE,
-                      .virtual_time = head == INT64_MAX ? 0 : head,
-                      .label = emptied(d->label)};
+    *d = (braid_down){.virtual_time = head == INT64_MAX ? 0 : head, .label = emptied(d->label)};
+    *advert_of(b, k, ROUTER_NEXT, slot) = (braid_advert){.distance = BRAID_NOWHERE};
+    *told_of(b, k, ROUTER_NEXT, slot) = (braid_told){.news_since = BRAID_NEVER_SINCE};
     recount(b, k);
 }
 
@@ -141,8 +155,8 @@ static void link_gone(router *r, router_peer peer) {
         if (previous >= 0) forget_up(b, k, (uint32_t)previous);
         if (next >= 0) forget_down(b, k, (uint32_t)next);
     }
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        if (previous >= 0 && b->going[i].slot == (uint32_t)previous) b->going[i].units = 0;
+    EACH_OF(b->goings, i) {
+        if (previous >= 0 && b->going[i].slot == (uint32_t)previous) braid_end_going(b, &b->going[i]);
     }
     if (used) braid_map_cut(b);
     braid_mode_link_gone(b, kept);
@@ -159,26 +173,28 @@ static void on_label(braid *b, uint32_t k, const router_message *m, int previous
     braid_label *label = label_from(b, k, side, (uint32_t)slot);
     const braid_label was = *label;
     if (m->side == ROUTER_NEXT && m->length == 1) {
-        up_of(b, k, (uint32_t)previous)->floor = m->cost;
+        told_of(b, k, ROUTER_PREVIOUS, (uint32_t)previous)->floor = m->cost;
         b->commodity[k].news = BRAID_MAYBE_NEWS;
     }
     label->cost = m->cost;
     label->since = b->r.now;
     label->length = m->length;
+    label->near = 0;
     label->owners = 0;
     for (uint32_t i = 0; i < m->length; i++) {
         label->owners |= router_bit(router_owner(m->u.step[i].half));
         label->half[i] = m->u.step[i].half;
         label->at[i] = m->u.step[i].cost;
     }
-    braid_label_came(b, k, side, (uint32_t)slot, &was);
+    braid_label_came(b, k, side, (uint32_t)slot, m->from, &was);
 }
 
 static void on_advert(braid *b, uint32_t k, const router_message *m, int next) {
     if (next < 0) return;
     b->commodity[k].advertised = false;
-    down_of(b, k, (uint32_t)next)->distance = m->cost;
-    down_of(b, k, (uint32_t)next)->room = (int32_t)m->units;
+    braid_advert *advert = advert_of(b, k, ROUTER_NEXT, (uint32_t)next);
+    advert->distance = m->cost;
+    advert->room = (int32_t)m->units;
     braid_hear_scale(down_of(b, k, (uint32_t)next), m->taken_back);
 }
 
@@ -230,6 +246,7 @@ static void tick(router *r) {
     if (!b->drafts) braid_balance(b);
     braid_follow_mean(b);
     braid_mode_tick(b);
+    b->mature = braid_is_mature(b);
     braid_map_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
@@ -277,10 +294,7 @@ static uint32_t load(const router *r) {
 
 bool braid_settled(const braid *b) {
     const router *r = &b->r;
-    if (b->out) return false;
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        if (b->visit[i].token.origin != 0 || b->going[i].units != 0) return false;
-    }
+    if (b->out || b->visits != 0 || b->goings != 0) return false;
     if (!r->is_source && braid_room(b) < 0) return false;
     for (uint32_t k = 0; k < r->commodities; k++) {
         if (!r->is_source && braid_excess(b, k) != 0) return false;
@@ -302,19 +316,49 @@ static bool settled(const router *r) {
 
 // --- Memory that will be needed ----------------------------------------------------------------------------------------
 
-static void foresee(const router *r) { foresee_bytes(((const braid *)r)->commodity, sizeof(braid_commodity)); }
+static void foresee(const router *r, bool tick) {
+    const braid *b = (const braid *)r;
+    foresee_bytes(b->commodity, tick ? sizeof(braid_commodity) : offsetof(braid_commodity, in));
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick; side++) {
+        if (!r->in_order[side]) foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
+        foresee_bytes(arc_of(b, 0, (router_side)side, 0), r->count[side] * sizeof(braid_arc));
+    }
+}
 
-// Of each link what is read when walks are looked for, and then when neighbours are told.
+// Most labels have few steps. `label`: the two of mine, then those of previous neighbours, then of next ones (lay_out).
+static void foresee_steps(const braid *b, size_t label) {
+    const char *steps = b->steps + label * steps_bytes(b->label_limit);
+    __builtin_prefetch(steps);
+    __builtin_prefetch(steps + b->label_limit * sizeof(int64_t));
+}
+
+// The links that a search for walks will consider.
+static void foresee_search(const braid *b, router_side side) {
+    const braid_calm *calm = &b->commodity[0].calm;
+    const braid_arc *arc = arc_of(b, 0, side, 0);
+    int64_t least = calm->best[side].direct_cost - calm->slack;
+    for (uint32_t slot = 0; slot < b->r.count[side]; slot++) {
+        if (arc[slot].cost > least || (side == ROUTER_PREVIOUS && !b->carries[slot])) continue;
+        foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
+        __builtin_prefetch(&b->r.slot[side][slot]);
+        foresee_steps(b, 2 + (side == ROUTER_NEXT ? b->r.config.max_neighbours : 0) + slot);
+    }
+}
+
 static void foresee_tick(const router *r) {
     const braid *b = (const braid *)r;
-    const braid_calm *calm = &b->commodity[0].calm;
-    if (calm->known && r->now < calm->until) return;
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
-        foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
-        foresee_bytes(r->slot[side], r->count[side] * sizeof *r->slot[side]);
+    const braid_commodity *c = &b->commodity[0];
+    bool calm = c->calm.known && r->now < c->calm.until;
+    if (!calm && b->label_limit > 0) {
+        foresee_steps(b, 0);
+        foresee_steps(b, 1);
+        foresee_search(b, ROUTER_PREVIOUS);
+        foresee_search(b, ROUTER_NEXT);
     }
-    for (uint32_t slot = 0; slot < r->count[ROUTER_NEXT]; slot++) foresee_bytes(down_of(b, 0, slot), offsetof(braid_down, denied_done));
-    for (uint32_t slot = 0; slot < r->count[ROUTER_PREVIOUS]; slot++) foresee_bytes(up_of(b, 0, slot), offsetof(braid_up, bid));
+    if (calm && c->news != BRAID_MAYBE_NEWS && r->now < c->hush_until) return;
+    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(neighbour));
+    foresee_bytes(told_of(b, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(braid_told));
+    if (!c->advertised) foresee_bytes(advert_of(b, 0, ROUTER_PREVIOUS, 0), 2 * r->config.max_neighbours * sizeof(braid_advert));
 }
 
 _Static_assert(offsetof(braid_up, label) == 0 && offsetof(braid_down, label) == 0, "a link begins with its label");
@@ -322,7 +366,9 @@ _Static_assert(offsetof(braid_up, label) == 0 && offsetof(braid_down, label) == 
 // What of the link itself a label or an advert changes.
 static void foresee_link(const router *r, router_side side, uint32_t slot) {
     const braid *b = (const braid *)r;
-    foresee_bytes(label_from(b, 0, side, slot), side == ROUTER_NEXT ? offsetof(braid_down, said_cost) : sizeof(braid_label));
+    foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
+    __builtin_prefetch(arc_of(b, 0, side, slot));
+    if (b->label_limit > 0) foresee_steps(b, 2 + (side == ROUTER_NEXT ? r->config.max_neighbours : 0) + slot);
 }
 
 const router_rules braid_rules = {.state_bytes = sizeof(braid),

@@ -6,6 +6,7 @@
 #ifndef BRAID_FLOW_BRAID_H
 #define BRAID_FLOW_BRAID_H
 
+#include "base/err.h"
 #include "flow/inside.h"
 #include "flow/ways.h"
 
@@ -44,29 +45,22 @@ enum { BRAID_PUSHED, BRAID_TOOK_BACK, BRAID_CANCELLED, BRAID_APPLIED, BRAID_REFU
 typedef struct braid_label {
     int64_t cost;
     uint32_t length;
+    uint32_t near;      // of a neighbour's: the steps that lead over neighbours of mine (braid_near.c)
     uint64_t owners;    // of its halves, a bit for each (router_bit): most walks do not lead over a peer, and this says so
     router_half *half;  // [braid.label_limit], in the router's memory
     int64_t *at;
     int64_t since;  // it came, or mine became what it is
 } braid_label;
 
-// A previous neighbour and one commodity. What each tick reads of all neighbours is in one line of memory, what words to them need in the next.
+// A previous neighbour and one commodity. What is read of all neighbours at once is in arrays of its own: braid_arc, braid_told, braid_advert.
 typedef struct braid_up {
     braid_label label;            // its O half's
     int32_t in;                   // what it says it sends me
     uint32_t denied, denied_ack;  // handed back in total; of which it has taken note (both modulo BRAID_TOTALS)
     int32_t going;                // removals I committed that it has not confirmed
+    int32_t reserved;             // by tokens, to be taken off
 
-    uint64_t said;       // hash of the label it has from me
-    int64_t said_cost;   // of that label
-    int64_t said_at;
-    int64_t news_since;  // with one data peer: my label is not what it has from me; BRAID_NEVER_SINCE: it is
-    int64_t floor;       // its O half's label settled at that, and is never above it again
-    int64_t said_distance;
-    int32_t said_room;
-    uint32_t said_scale;
-    bool said_way;       // the label it has says more than its first half
-    int32_t reserved;    // by tokens, to be taken off
+    int64_t said_at;  // it heard of my label
 
     int64_t bid;         // what the way home from here may cost before it sends its units elsewhere
     uint32_t era;        // braid_mode.c: it says that it is in (of commodity 0)
@@ -79,17 +73,10 @@ typedef struct braid_down {
     braid_label label;     // its I half's
     int32_t out;           // units I send it: I own this number
     int32_t owed;          // hand-backs still to do
-    int32_t room;          // what it would take
     int32_t reserved;      // by tokens, to be taken off
 
-    int64_t distance;      // from it to the sink through free peers
-    uint64_t said;         // as in braid_up
-    int64_t said_cost;
-    int64_t news_since;    // as in braid_up
-    int64_t said_floor;    // it knows that my O half's label settled at that
     int64_t said_bid;
     int64_t virtual_time;  // swarm's, if weighted
-    bool said_way;
 
     uint32_t denied_done;      // done in total, modulo BRAID_TOTALS
     uint32_t era;              // braid_mode.c: it says that it is in (of commodity 0)
@@ -98,12 +85,36 @@ typedef struct braid_down {
     uint16_t scale, heaviest;  // with the objective worst, as it says: steps of braid_worst.c
 } braid_down;
 
+// What a search for walks reads of each link, side by side; it reads a link itself where this says that it may count.
+typedef struct braid_arc {
+    int64_t cost;   // of the walk that goes on with its label, without slack; BRAID_ASK
+    int64_t since;  // of that label; ROUTER_NEVER: it does not settle
+} braid_arc;
+
+#define BRAID_ASK INT64_MIN  // the walk leads over me, or what a unit costs depends on how many there are
+
+// What a neighbour has heard of my label: a previous one of my I half's, a next one of my O half's.
+typedef struct braid_told {
+    uint64_t word;       // its hash; 0: no gain
+    int64_t cost;
+    int64_t news_since;  // with one data peer: my label is another one; BRAID_NEVER_SINCE: it is not
+    int64_t floor;       // the label of the O half at the upstream end settled at that, and is never above it again, as I heard or said
+    bool way;            // more than its first half
+} braid_told;
+
+// What an advert says: a next neighbour's to me, mine to a previous one.
+typedef struct braid_advert {
+    int64_t distance;  // from there to the sink through free peers
+    int32_t room;      // what it would take
+    uint32_t scale;    // braid_scale_word; of mine only
+} braid_advert;
+
 // A visit of a token: a run of one peer's halves on the cycle.
 typedef enum braid_entry { BRAID_STARTS, BRAID_FROM_PREVIOUS, BRAID_FROM_NEXT } braid_entry;
 typedef enum braid_exit { BRAID_ENDS, BRAID_TO_NEXT, BRAID_TO_PREVIOUS } braid_exit;
 
 typedef struct braid_visit {
-    router_token token;  // origin 0: free
+    router_token token;
     uint8_t k;
     uint8_t entry, exit;   // braid_entry, braid_exit
     bool adds, drops;      // passes I -> O: one more unit is carried; O -> I: one less
@@ -121,8 +132,12 @@ typedef struct braid_going {
     uint16_t position;
     uint8_t k;
     uint16_t slot;
-    int32_t units;  // 0: free
+    int32_t units;
 } braid_going;
+
+// Each bit of a set, as it was in the beginning, rising.
+#define EACH_OF(set, i) for (uint32_t i##_left = (set), i = 0; i##_left != 0 && (i = (uint32_t)__builtin_ctz(i##_left), true); i##_left &= i##_left - 1)
+_Static_assert(BRAID_RESERVATIONS == 32, "braid.visits and .goings have a bit for each");
 
 // What was found when labels were looked for last (braid_label.c). While all that it depends on is as it was the same would be found.
 typedef struct braid_calm {
@@ -146,19 +161,22 @@ typedef enum braid_news {
 } braid_news;
 
 typedef struct braid_commodity {
+    // What a label that comes reads.
+    braid_calm calm;
+    bool arcs_known;              // of all links, their labels and what they cost
     bool counted;                 // the next two are what the links' counters add up to
+    bool cancelled;               // the deficit comes from a cancel: no use in waiting
+    bool advertised;              // no advert is due until something changes (stir_one, on_advert)
+    bool hushed_mature;
+    braid_news news;
     int32_t links_in, links_out;
+    int64_t hush_until;
+    int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
+    // What a search for walks does.
     braid_label in, out;          // labels of my halves
     int64_t in_floor, out_floor;  // what these have been for so long that no walk needs to show it
     uint64_t in_hash, out_hash;
-    router_peer in_choice, out_choice;   // next hops of those labels, kept on ties
-    int64_t stuck_since, deficit_since;  // BRAID_NEVER_SINCE: not so
-    bool cancelled;                      // the deficit comes from a cancel: no use in waiting
-    braid_calm calm;
-    braid_news news;
-    bool hushed_mature;
-    int64_t hush_until;
-    bool advertised;  // no advert is due until something changes (stir_one, on_advert)
+    router_peer in_choice, out_choice;  // next hops of those labels, kept on ties
 } braid_commodity;
 
 #define BRAID_NEVER_SINCE INT64_MIN
@@ -179,6 +197,11 @@ typedef struct braid {
     // What most ticks read comes first, and what most do not touch last: in a large simulation each line of memory is far away.
     braid_up *up;  // [commodity * max_neighbours + slot]
     braid_down *down;
+    braid_arc *arc;  // [(commodity * 2 + side) * max_neighbours + slot], and so are the next three
+    braid_told *told;
+    braid_advert *advert;
+    bool *carries;   // units, when they were counted
+    char *steps;     // of all labels, mine first (braid.c)
     braid_commodity *commodity;
     braid_map *map;            // NULL: one data peer
     int64_t mean;              // cost of a link here, at the last tick
@@ -194,16 +217,17 @@ typedef struct braid {
     uint32_t era;              // braid_mode.c
     uint32_t settlings;        // of labels, since links, counters or the mean cost changed here
     uint32_t flaps;
-    uint32_t visits;           // in use
+    uint32_t visits, goings;   // which of those below are in use, a bit for each
     uint32_t label_limit;      // halves in a label here
-    uint16_t scale, heaviest;  // ... braid_worst.c
-    bool worst;                // the objective: what a unit on a link costs depends on how many there are
+    bool worst;        // the objective: what a unit on a link costs depends on how many there are
+    bool mature;       // braid_mature
     bool greedy;       // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here
     bool drafts, keeps;  // counters are a draft's; the flow that was in force before it has been kept
     bool out;          // my own token, one at a time
     uint8_t own_k;
     bool cycle_waits;  // a negative cycle is known, and my token or the back-off is in the way
 
+    uint16_t scale, heaviest;  // braid_worst.c
     uint32_t said_next;
     uint64_t said[BRAID_SAID];
     uint32_t serial, failures;  // of my tokens
@@ -225,8 +249,8 @@ typedef struct braid {
     uint32_t tried, attempts;
     uint32_t *way_word, way_words;
 
-    braid_visit visit[BRAID_RESERVATIONS];
-    braid_going going[BRAID_RESERVATIONS];
+    braid_visit *visit;  // [BRAID_RESERVATIONS]
+    braid_going *going;
 } braid;
 
 static inline braid_up *up_of(const braid *b, uint32_t k, uint32_t slot) {
@@ -238,6 +262,15 @@ static inline braid_down *down_of(const braid *b, uint32_t k, uint32_t slot) {
 static inline braid_label *label_from(const braid *b, uint32_t k, router_side side, uint32_t slot) {
     return side == ROUTER_NEXT ? &down_of(b, k, slot)->label : &up_of(b, k, slot)->label;
 }
+static inline size_t link_at(const braid *b, uint32_t k, router_side side, uint32_t slot) {
+    return (size_t)(k * 2 + (uint32_t)side) * b->r.config.max_neighbours + slot;
+}
+static inline braid_arc *arc_of(const braid *b, uint32_t k, router_side side, uint32_t slot) { return &b->arc[link_at(b, k, side, slot)]; }
+static inline braid_told *told_of(const braid *b, uint32_t k, router_side side, uint32_t slot) { return &b->told[link_at(b, k, side, slot)]; }
+static inline braid_advert *advert_of(const braid *b, uint32_t k, router_side side, uint32_t slot) {
+    return &b->advert[link_at(b, k, side, slot)];
+}
+static inline bool has_room(const braid_advert *a) { return a->room > 0 && a->distance < BRAID_NOWHERE; }
 static inline void stir_one(braid *b, uint32_t k) {
     b->commodity[k].calm.known = false;
     b->commodity[k].news = BRAID_MAYBE_NEWS;
@@ -262,8 +295,15 @@ static inline bool braid_shares(const router_config *c) { return c->source_count
 // With one data peer small gains are left alone until then.
 static inline int64_t braid_early_until(const braid *b) { return b->era_since + BRAID_EARLY * b->r.config.delay; }
 // It has been there for so long that it says less.
-static inline bool braid_mature(const braid *b) {
+static inline bool braid_is_mature(const braid *b) {
     return !b->worst && !braid_shares(&b->r.config) && b->r.now >= braid_early_until(b) + BRAID_MATURE * b->r.config.delay;
+}
+// ... in this tick.
+static inline bool braid_mature(const braid *b) {
+#ifdef BRAID_CHECKED
+    BRAID_ASSERT(b->mature == braid_is_mature(b));
+#endif
+    return b->mature;
 }
 
 // braid_ledger.c: counters
@@ -282,6 +322,7 @@ static inline int32_t braid_free_out(const braid *b, uint32_t k, uint32_t slot) 
     const braid_down *d = down_of(b, k, slot);
     return d->out - d->reserved - d->owed;
 }
+void braid_count(const braid *b, uint32_t k);  // from here until a counter changes `carries` is right
 int32_t braid_excess(const braid *b, uint32_t k);
 int32_t braid_sum_in(const braid *b, uint32_t k);
 int32_t braid_sum_out(const braid *b, uint32_t k);
@@ -307,6 +348,9 @@ int braid_place_of_half(const braid_label *label, router_half half);
 static inline int braid_find_half(const braid_label *label, router_half half) {  // -1: the walk does not lead over it
     return (label->owners & router_bit(router_owner(half))) == 0 ? -1 : braid_place_of_half(label, half);
 }
+
+// braid_near.c: of its walk somebody whom I hear says that it has become dearer from there (one data peer)
+bool braid_contradicted(const braid *b, braid_label *far);
 
 // braid_worst.c: the objective worst
 int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more);  // if so many units were added
@@ -384,11 +428,13 @@ void braid_expire(braid *b);
 void braid_give_way(braid *b);
 void braid_let_in_go(braid *b, uint32_t k, int32_t units);
 void braid_drop_tokens(braid *b);
+void braid_end_going(braid *b, const braid_going *g);  // the removal has been confirmed, or its link is no more
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first);
 
 // braid_label.c: both labels of commodity k; returns the length of the most negative cycle, 0 if there is none
 uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
 uint64_t braid_label_hash(const braid_label *label);
-void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was);  // from the neighbour on that side
+// The label of `peer`, on that side, is another one than it `was`.
+void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, router_peer peer, const braid_label *was);
 
 #endif

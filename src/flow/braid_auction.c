@@ -53,8 +53,7 @@ bool braid_labels_rest(braid *b) {
 int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot) {
     int64_t other = BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        const braid_down *d = down_of(b, k, s);
-        if (s == slot || d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
+        if (s == slot || !has_room(advert_of(b, k, ROUTER_NEXT, s))) continue;
         int64_t way = braid_way(b, k, s);
         if (way < other) other = way;
     }

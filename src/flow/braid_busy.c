@@ -2,9 +2,8 @@
 #include "flow/braid.h"
 
 static bool crossed(const braid *b, router_peer peer) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        const braid_visit *v = &b->visit[i];
-        if (v->token.origin != 0 && (v->before == peer || v->after == peer)) return true;
+    EACH_OF(b->visits, i) {
+        if (b->visit[i].before == peer || b->visit[i].after == peer) return true;
     }
     return false;
 }

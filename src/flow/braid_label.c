@@ -63,42 +63,30 @@ static bool can_settle(braid *b) {
     return b->r.now >= at;
 }
 
-// When it will have been the same for long. A walk that one more unit would take does not settle.
-static int64_t settles_at(const braid *b, const braid_label *label) {
-    if (label->cost <= -worth_of_unit(b) / SETTLED) return ROUTER_NEVER;
-    uint32_t labels = 2 + b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT];
-    if (b->settlings >= SETTLINGS * labels) return ROUTER_NEVER;
-    return label->since + SETTLES * b->r.config.delay;
+// A walk that one more unit would take does not settle.
+static bool may_settle(const braid *b, const braid_label *label) { return label->cost > -worth_of_unit(b) / SETTLED; }
+
+static bool is_settled_enough(const braid *b) {
+    return b->settlings >= SETTLINGS * (2 + b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT]);
 }
 
-// Whether a neighbour at that place of the walk would say what it is there: not a walk that is no use to me, nor one that comes back to me.
-static bool would_say(const braid *b, const braid_label *far, uint32_t place, bool next, uint32_t slot) {
-    if (next && link_cost(b, ROUTER_NEXT, slot) + far->at[place] >= down_of(b, 0, slot)->said_floor) return false;
-    router_peer self = b->r.config.self;
-    return !braid_mature(b) || braid_find_half(far, next ? router_out(self) : router_in(self)) <= (int)place;
+// When it will have been the same for long.
+static int64_t settles_at(const braid *b, const braid_label *label) {
+    if (!may_settle(b, label) || is_settled_enough(b)) return ROUTER_NEVER;
+    return label->since + SETTLES * b->r.config.delay;
 }
 
 // The walk leads over a neighbour that says by itself that it has become dearer from there: whoever told me has not heard of it yet, or will
 // not, when it has settled.
-static bool is_contradicted(search *s, const braid_label *far) {
+static bool is_contradicted(search *s, braid_label *far) {
     braid *b = s->b;
     int64_t until = far->since + SETTLES * b->r.config.delay;
     if (b->r.now >= until) return false;
     if (settles_at(b, far) != until) s->watched |= far->owners;  // else a tick is wanted then in any case
-    for (uint32_t i = 1; i < far->length; i++) {
-        router_peer over = router_owner(far->half[i]);
-        bool next = far->half[i] == router_in(over);
-        int slot = router_slot(&b->r, next ? ROUTER_NEXT : ROUTER_PREVIOUS, over);
-        if (slot < 0 || (!next && braid_in(b, 0, (uint32_t)slot) <= 0)) continue;
-        if (!would_say(b, far, i, next, (uint32_t)slot)) continue;
-        const braid_label *says = label_from(b, 0, next ? ROUTER_NEXT : ROUTER_PREVIOUS, (uint32_t)slot);
-        if (says->length > 0 && says->cost > far->at[i]) {
-            router_want(&b->r, until);
-            s->watched |= far->owners;
-            return true;
-        }
-    }
-    return false;
+    if (!braid_contradicted(b, far)) return false;
+    router_want(&b->r, until);
+    s->watched |= far->owners;
+    return true;
 }
 
 // What a best walk goes on with, if it may be contradicted yet.
@@ -108,12 +96,66 @@ static void watch(search *s, const walk *best) {
 
 static inline bool is_over_me(const search *s, const braid_label *far) { return (far->owners & s->mine) != 0; }
 
+// No unit comes from that previous neighbour that could be taken off; for who has counted (braid_count).
+static bool is_shut(const braid *b, uint32_t k, uint32_t slot) {
+    return !b->carries[link_at(b, k, ROUTER_PREVIOUS, slot)] || (b->visits != 0 && braid_free_in(b, k, slot) <= 0);
+}
+
+// --- Arcs --------------------------------------------------------------------------------------------------------------
+
+// `link`: what the arc itself costs.
+static braid_arc arc_with(const braid *b, const braid_label *label, int64_t link) {
+    bool ask = b->worst || (label->owners & router_bit(b->r.config.self)) != 0;
+    bool settles = label->length > 1 && may_settle(b, label);
+    return (braid_arc){ask ? BRAID_ASK : link + label->cost, settles ? label->since : ROUTER_NEVER};
+}
+
+static braid_arc arc_now(const braid *b, uint32_t k, router_side side, uint32_t slot) {
+    return arc_with(b, label_from(b, k, side, slot), side == ROUTER_NEXT ? link_cost(b, side, slot) : -link_cost(b, side, slot));
+}
+
+// Its label was `was`.
+static void follow_arc(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was) {
+    braid_arc *arc = arc_of(b, k, side, slot);
+    if (!b->commodity[k].arcs_known) return;
+    *arc = arc->cost == BRAID_ASK ? arc_now(b, k, side, slot) : arc_with(b, label_from(b, k, side, slot), arc->cost - was->cost);
+}
+
+// BRAID_CHECKED: what is known is still so.
+static void check_arcs(const braid *b, uint32_t k, router_side side) {
+#ifdef BRAID_CHECKED
+    EACH_NEIGHBOUR(&b->r, side, slot) {
+        const braid_arc now = arc_now(b, k, side, slot), *arc = arc_of(b, k, side, slot);
+        BRAID_ASSERT(arc->cost == now.cost && arc->since == now.since);
+    }
+#endif
+    (void)b, (void)k, (void)side;
+}
+
+// Most steps change one label or none.
+static void know_arcs(braid *b, uint32_t k, router_side side) {
+    if (b->commodity[k].arcs_known)
+        check_arcs(b, k, side);
+    else
+        EACH_NEIGHBOUR(&b->r, side, slot) {
+            label_from(b, k, side, slot)->near = 0;
+            *arc_of(b, k, side, slot) = arc_now(b, k, side, slot);
+        }
+}
+
+// --- Searching ---------------------------------------------------------------------------------------------------------
+
 static inline bool is_dear(int64_t cost, const walk *direct, const walk *through) { return cost > direct->cost && cost > through->cost; }
+
+// No arc that costs more is of use any more.
+static inline int64_t dearest(const search *s, const walk *direct, const walk *through) {
+    return (direct->cost > through->cost ? direct->cost : through->cost) - s->slack;
+}
 
 // One residual arc from `here` to a far half; `cost` is that of the walk over it. `direct` gathers walks from `here`, `through` those that
 // my other half, with the inner arc of cost `inner` (BRAID_NOWHERE: shut), may put itself before.
 static void consider(search *s, router_half here, router_half other, int64_t inner, int64_t cost,
-                     const braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
+                     braid_label *far, router_peer over, bool was_choice, walk *direct, walk *through) {
     bool over_me = is_over_me(s, far);
     int at = over_me ? braid_place_of_half(far, here) : -1;
     if (at == 1) return;  // forth and back over one link: a gain only while its two ends price it differently
@@ -189,18 +231,13 @@ uint64_t braid_label_hash(const braid_label *label) {
 
 // --- Settling ----------------------------------------------------------------------------------------------------------
 
-static bool settles(braid *b, const braid_label *label) {
-    int64_t at = settles_at(b, label);
+static bool settles(braid *b, int64_t at) {
     if (b->r.now < at) {
         router_want(&b->r, at);
         return false;
     }
     b->settlings++;
     return true;
-}
-
-static void settle_far(braid *b, braid_label *label) {
-    if (label->length > 1 && settles(b, label)) label->length = 1;
 }
 
 static int64_t own_settles_at(const braid *b, const braid_commodity *c) {
@@ -210,14 +247,20 @@ static int64_t own_settles_at(const braid *b, const braid_commodity *c) {
 }
 
 // What has settled stays true whatever becomes of the walk: any costs of halves do, if no arc shows a gain against them.
-static void settle_neighbours(braid *b, uint32_t k) {
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) settle_far(b, &down_of(b, k, n)->label);
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) settle_far(b, &up_of(b, k, p)->label);
+static void settle_side(braid *b, uint32_t k, router_side side) {
+    braid_arc *arcs = arc_of(b, k, side, 0);
+    EACH_NEIGHBOUR(&b->r, side, slot) {
+        braid_arc *arc = &arcs[slot];
+        if (arc->since == ROUTER_NEVER || is_settled_enough(b)) continue;
+        if (!settles(b, arc->since + SETTLES * b->r.config.delay)) continue;
+        label_from(b, k, side, slot)->length = 1;
+        arc->since = ROUTER_NEVER;
+    }
 }
 
 static void settle_own(braid *b, braid_commodity *c) {
-    if (c->in.cost < c->in_floor && settles(b, &c->in)) c->in_floor = c->in.cost;
-    if (c->out.cost < c->out_floor && settles(b, &c->out)) c->out_floor = c->out.cost;
+    if (c->in.cost < c->in_floor && settles(b, settles_at(b, &c->in))) c->in_floor = c->in.cost;
+    if (c->out.cost < c->out_floor && settles(b, settles_at(b, &c->out))) c->out_floor = c->out.cost;
 }
 
 // A label of mine before it was looked for anew, and what goes on from it then.
@@ -249,10 +292,10 @@ static void note_in(braid *b, uint32_t k, const former *was, bool settled) {
     braid_commodity *c = &b->commodity[k];
     if (!note(b, &c->in, &c->in_hash, c->in_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
-        braid_up *u = up_of(b, k, p);
-        if (u->said != was->hash) continue;
-        u->said = c->in_hash;
-        u->said_way = c->in.length > 1;
+        braid_told *t = told_of(b, k, ROUTER_PREVIOUS, p);
+        if (t->word != was->hash) continue;
+        t->word = c->in_hash;
+        t->way = c->in.length > 1;
     }
 }
 
@@ -260,10 +303,10 @@ static void note_out(braid *b, uint32_t k, const former *was, bool settled) {
     braid_commodity *c = &b->commodity[k];
     if (!note(b, &c->out, &c->out_hash, c->out_choice, was, settled)) return;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) {
-        braid_down *d = down_of(b, k, n);
-        if (d->said != was->hash) continue;
-        d->said = c->out_hash;
-        d->said_way = c->out.length > 1;
+        braid_told *t = told_of(b, k, ROUTER_NEXT, n);
+        if (t->word != was->hash) continue;
+        t->word = c->out_hash;
+        t->way = c->out.length > 1;
     }
 }
 
@@ -287,19 +330,20 @@ static uint32_t look(braid *b, uint32_t k, braid_calm *found, router_half cycle[
     const former out_was = {c->out.cost, c->out.length, c->out_hash, c->out_choice};
     walk out_direct = {.cost = c->out_floor, .rank = STAYS}, out_through = out_direct;
     walk in_direct = {.cost = c->in_floor, .rank = STAYS}, in_through = in_direct;
+    const braid_arc *next = arc_of(b, k, ROUTER_NEXT, 0), *previous = arc_of(b, k, ROUTER_PREVIOUS, 0);
+    const bool *feeds = &b->carries[link_at(b, k, ROUTER_PREVIOUS, 0)];
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
+        if (next[slot].cost > dearest(&s, &out_direct, &out_through)) continue;  // most of them
         router_peer peer = b->r.slot[ROUTER_NEXT][slot].peer;
-        const braid_label *far = &down_of(b, k, slot)->label;
+        braid_label *far = &down_of(b, k, slot)->label;
         int64_t cost = cost_of_more(b, slot) + far->cost + s.slack;
-        if (!is_over_me(&s, far) && is_dear(cost, &out_direct, &out_through)) continue;  // most of them
         consider(&s, out, in, plus, cost, far, peer, peer == c->out_choice, &out_direct, &out_through);
     }
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
-        if (braid_free_in(b, k, slot) <= 0) continue;
+        if (!feeds[slot] || previous[slot].cost > dearest(&s, &in_direct, &in_through) || is_shut(b, k, slot)) continue;
         router_peer peer = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        const braid_label *far = &up_of(b, k, slot)->label;
+        braid_label *far = &up_of(b, k, slot)->label;
         int64_t cost = -cost_of_less(b, ROUTER_PREVIOUS, slot) + far->cost + s.slack;
-        if (!is_over_me(&s, far) && is_dear(cost, &in_direct, &in_through)) continue;
         consider(&s, in, out, minus, cost, far, peer, peer == c->in_choice, &in_direct, &in_through);
     }
     c->out_choice = out_direct.over;
@@ -332,7 +376,12 @@ static uint32_t look_anew(braid *b, uint32_t k, braid_calm *now, router_half cyc
     braid_commodity *c = &b->commodity[k];
     int64_t others = b->r.deadline, own = ROUTER_NEVER;
     b->r.deadline = ROUTER_NEVER;
-    if (now->settled) settle_neighbours(b, k);
+    know_arcs(b, k, ROUTER_NEXT);
+    know_arcs(b, k, ROUTER_PREVIOUS);
+    c->arcs_known = true;
+    braid_count(b, k);
+    if (now->settled) settle_side(b, k, ROUTER_NEXT);
+    if (now->settled) settle_side(b, k, ROUTER_PREVIOUS);
     int64_t neighbours = b->r.deadline;
     if (now->settled) settle_own(b, c);
     if (b->r.deadline < others) others = b->r.deadline;  // that of labels which may be others in a moment
@@ -373,18 +422,21 @@ uint32_t braid_labels(braid *b, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE])
 static bool may_count(const braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *label) {
     const braid_calm *c = &b->commodity[k].calm;
     router_peer self = b->r.config.self;
-    if (side == ROUTER_PREVIOUS && braid_free_in(b, k, slot) <= 0) return false;
+    if (side == ROUTER_PREVIOUS && is_shut(b, k, slot)) return false;
+    int64_t arc = arc_of(b, k, side, slot)->cost;
+    int64_t dearest = c->best[side].direct_cost > c->best[side].through_cost ? c->best[side].direct_cost : c->best[side].through_cost;
+    if (arc != BRAID_ASK) return arc + c->slack <= dearest;
     int64_t cost = (side == ROUTER_NEXT ? 1 : -1) * link_cost(b, side, slot) + label->cost + c->slack;
-    if (cost <= c->best[side].direct_cost || cost <= c->best[side].through_cost) return true;
+    if (cost <= dearest) return true;
     int here = braid_find_half(label, side == ROUTER_NEXT ? router_out(self) : router_in(self));
     if (here >= 0) return here != 1 && cost < label->at[here];
     return braid_find_half(label, side == ROUTER_NEXT ? router_in(self) : router_out(self)) >= 0;
 }
 
-void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was) {
+void braid_label_came(braid *b, uint32_t k, router_side side, uint32_t slot, router_peer peer, const braid_label *was) {
     braid_calm *c = &b->commodity[k].calm;
     const braid_label *label = label_from(b, k, side, slot);
-    router_peer peer = b->r.slot[side][slot].peer;
+    follow_arc(b, k, side, slot, was);
     if (!c->known) return;
     c->known = peer != c->best[side].direct && peer != c->best[side].through && !may_count(b, k, side, slot, label);
     if (!c->known || !c->settled) return;

@@ -14,11 +14,21 @@ static const braid_commodity *counted(const braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
     if (c->counted) return c;
     c->links_in = c->links_out = 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) c->links_in += braid_in(b, k, s);
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) c->links_out += down_of(b, k, s)->out;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
+        int32_t in = braid_in(b, k, s);
+        c->links_in += in;
+        b->carries[link_at(b, k, ROUTER_PREVIOUS, s)] = in > 0;
+    }
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        int32_t out = down_of(b, k, s)->out;
+        c->links_out += out;
+        b->carries[link_at(b, k, ROUTER_NEXT, s)] = out > 0;
+    }
     c->counted = true;
     return c;
 }
+
+void braid_count(const braid *b, uint32_t k) { counted(b, k); }
 
 int32_t braid_sum_in(const braid *b, uint32_t k) { return counted(b, k)->links_in + (b->own_k == k ? b->coming_in : 0); }
 
@@ -57,7 +67,7 @@ void braid_deny(braid *b, uint32_t k, uint32_t slot, int32_t units) {
     braid_up *u = up_of(b, k, slot);
     u->denied = (u->denied + (uint32_t)units) % BRAID_TOTALS;
     recount(b, k);
-    u->said_distance = BRAID_UNTOLD;
+    advert_of(b, k, ROUTER_PREVIOUS, slot)->distance = BRAID_UNTOLD;
     router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
     outgoing *o = router_waiting(&b->r, to, ROUTER_DENY, k);
     if (o == NULL) o = router_post(&b->r, to, ROUTER_DENY);
@@ -99,13 +109,13 @@ bool braid_on_counts(braid *b, uint32_t k, uint32_t slot, uint32_t units, uint32
 }
 
 static void confirm_going(braid *b, uint32_t k, uint32_t slot, const router_message *m) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+    EACH_OF(b->goings, i) {
         braid_going *g = &b->going[i];
-        if (g->units == 0 || g->position != m->position || g->k != k || g->slot != slot) continue;
+        if (g->position != m->position || g->k != k || g->slot != slot) continue;
         if (g->token.origin != m->token.origin || g->token.serial != m->token.serial) continue;
         up_of(b, k, slot)->going -= g->units;
         recount(b, k);
-        g->units = 0;
+        braid_end_going(b, g);
     }
 }
 
@@ -113,7 +123,7 @@ void braid_on_flow(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     int32_t before = braid_in(b, k, slot);
     if (!braid_on_counts(b, k, slot, m->units, m->taken_back)) return;
     if (m->token.origin != 0) confirm_going(b, k, slot, m);
-    if (m->why == BRAID_PUSHED) up_of(b, k, slot)->said_distance = BRAID_UNTOLD;  // it counts my room down by itself
+    if (m->why == BRAID_PUSHED) advert_of(b, k, ROUTER_PREVIOUS, slot)->distance = BRAID_UNTOLD;  // it counts my room down by itself
     if (m->why == BRAID_PUSHED || m->why == BRAID_BID) up_of(b, k, slot)->bid = m->cost;
     bool auctioned = m->why == BRAID_PUSHED && !b->r.is_source && braid_auctions(b);  // the bids say who makes room (braid_keep_capacity)
     if (!auctioned) braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
@@ -124,7 +134,7 @@ void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     braid_down *d = down_of(b, k, slot);
     if (d->owed > ROUTER_MAX_UNITS) return;
     d->owed += (int32_t)m->units;
-    d->room = 0;
+    advert_of(b, k, ROUTER_NEXT, slot)->room = 0;
     braid_take_back(b, k, slot);
 }
 
@@ -193,7 +203,7 @@ static void give_up_passing(braid *b) {
 
 // With the objective worst: the heaviest link's load with one more unit. A deficit, which is below 0, still comes first.
 int64_t braid_way(const braid *b, uint32_t k, uint32_t slot) {
-    int64_t far = down_of(b, k, slot)->distance;
+    int64_t far = advert_of(b, k, ROUTER_NEXT, slot)->distance;
     if (!b->worst) return link_cost(b, ROUTER_NEXT, slot) + far;
     int64_t here = braid_link_load(b, ROUTER_NEXT, slot, 1);
     if (far < 0) return far + here;
@@ -205,7 +215,7 @@ static int best_way(const braid *b, uint32_t k) {
     int64_t best_cost = BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         const braid_down *d = down_of(b, k, s);
-        if (d->room <= 0 || d->owed != 0 || d->distance >= BRAID_NOWHERE) continue;
+        if (!has_room(advert_of(b, k, ROUTER_NEXT, s)) || d->owed != 0) continue;
         int64_t cost = braid_way(b, k, s);
         if (b->greedy) cost = b->r.config.weighted ? d->virtual_time : link_cost(b, ROUTER_NEXT, s);
         if (cost >= best_cost) continue;
@@ -227,9 +237,10 @@ static int32_t push(braid *b, uint32_t k, int32_t units) {
         }
         if (b->r.is_source) braid_placed(b);
         braid_down *d = down_of(b, k, (uint32_t)s);
-        int32_t n = least(b->greedy || b->worst ? 1 : units, d->room);
+        braid_advert *advert = advert_of(b, k, ROUTER_NEXT, (uint32_t)s);
+        int32_t n = least(b->greedy || b->worst ? 1 : units, advert->room);
         d->virtual_time += link_cost(b, ROUTER_NEXT, (uint32_t)s);
-        d->room -= n;
+        advert->room -= n;
         d->out += n;
         recount(b, k);
         units -= n;

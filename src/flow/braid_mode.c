@@ -73,6 +73,7 @@ void braid_follow_mean(braid *b) {
     if (!b->r.terms_changed) return;
     b->r.terms_changed = false;
     braid_stir(b);
+    for (uint32_t k = 0; k < b->r.commodities; k++) b->commodity[k].arcs_known = false;
     int64_t mean = braid_mean_cost(b);
     if (mean != b->mean) b->settlings = 0;
     b->mean = mean;

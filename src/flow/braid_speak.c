@@ -26,8 +26,7 @@ static int64_t my_distance(const braid *b, uint32_t k, int32_t *room) {
     int64_t distance = BRAID_NOWHERE;
     bool full = *room == 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        const braid_down *d = down_of(b, k, slot);
-        if (d->room <= 0 || d->distance >= BRAID_NOWHERE) continue;
+        if (!has_room(advert_of(b, k, ROUTER_NEXT, slot))) continue;
         int64_t cost = braid_way(b, k, slot);
         if (cost < distance) distance = cost;
     }
@@ -46,8 +45,8 @@ static outgoing *post_label(braid *b, uint32_t k, router_peer to, router_side si
 
 // With several data peers only a way that became dearer waits: it is tried in vain at worst, so who hears of it may do so later, with
 // what else comes up until then.
-static int64_t dearer_until(const braid *b, const braid_up *u, int64_t cost) {
-    return u->said_cost >= BRAID_NOWHERE || cost < u->said_cost ? b->r.now : u->said_at + b->r.config.lazy * b->r.config.delay;
+static int64_t dearer_until(const braid *b, const braid_told *t, int64_t said_at, int64_t cost) {
+    return t->cost >= BRAID_NOWHERE || cost < t->cost ? b->r.now : said_at + b->r.config.lazy * b->r.config.delay;
 }
 
 // The whole delay for a link that costs the mean or more.
@@ -56,16 +55,16 @@ static int64_t delay_by_cost(const braid *b, int64_t link) { return b->r.config.
 // With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
 // first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. `seldom_used`: in
 // a mature router it waits longer, for most who hear of it have a better way.
-static int64_t dear_link_until(const braid *b, braid_up *u, int64_t link, bool seldom_used) {
-    if (u->news_since == BRAID_NEVER_SINCE) u->news_since = b->r.now;
-    return u->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * delay_by_cost(b, link);
+static int64_t dear_link_until(const braid *b, braid_told *t, int64_t link, bool seldom_used) {
+    if (t->news_since == BRAID_NEVER_SINCE) t->news_since = b->r.now;
+    return t->news_since + b->r.config.lazy * (seldom_used && braid_mature(b) ? LAZY_FREE : 1) * delay_by_cost(b, link);
 }
 
 // A cheaper way for units to leave by waits, in a mature router, before those hear of it to whom they go now: the shorter the dearer the
 // link is that they would leave.
-static int64_t used_link_until(const braid *b, braid_down *d, int64_t link) {
-    if (d->news_since == BRAID_NEVER_SINCE) d->news_since = b->r.now;
-    return d->news_since + b->r.config.lazy * (b->r.config.delay - delay_by_cost(b, link));
+static int64_t used_link_until(const braid *b, braid_told *t, int64_t link) {
+    if (t->news_since == BRAID_NEVER_SINCE) t->news_since = b->r.now;
+    return t->news_since + b->r.config.lazy * (b->r.config.delay - delay_by_cost(b, link));
 }
 
 static bool waits_until(braid *b, int64_t at) {
@@ -74,14 +73,16 @@ static bool waits_until(braid *b, int64_t at) {
     return true;
 }
 
-static bool out_may_wait(braid *b, braid_down *d, int64_t link) {
-    return b->r.config.lazy >= 0 && braid_mature(b) && waits_until(b, used_link_until(b, d, link));
+static bool out_may_wait(braid *b, braid_told *t, int64_t link) {
+    return b->r.config.lazy >= 0 && braid_mature(b) && waits_until(b, used_link_until(b, t, link));
 }
 
-static bool in_may_wait(braid *b, braid_up *u, int64_t link, int64_t cost, bool seldom_used) {
+static bool in_may_wait(braid *b, uint32_t k, uint32_t slot, int64_t link, int64_t cost, bool seldom_used) {
     if (b->r.config.lazy < 0) return false;
+    braid_told *t = told_of(b, k, ROUTER_PREVIOUS, slot);
     bool missing = cost < -worth_of_unit(b) / 2 && !braid_mature(b);  // on the walk a unit more would find its way
-    return waits_until(b, braid_shares(&b->r.config) || missing ? dearer_until(b, u, cost) : dear_link_until(b, u, link, seldom_used));
+    if (!braid_shares(&b->r.config) && !missing) return waits_until(b, dear_link_until(b, t, link, seldom_used));
+    return waits_until(b, dearer_until(b, t, up_of(b, k, slot)->said_at, cost));
 }
 
 // My walk leads over the half at the other end of that arc, and there is no gain in going round: who is there takes no walk from it.
@@ -91,27 +92,37 @@ static bool goes_back(const braid *b, const braid_label *label, router_half ther
     return arc + b->r.config.slack + label->cost >= label->at[at];
 }
 
+static inline int64_t told_cost(const braid_told *t) { return t->word == 0 ? 0 : t->cost; }
+
+// Nothing to be told, or to be noted, is all that tell_in would find: so it is with many neighbours.
+static inline bool needs_no_word(const braid *b, uint32_t k, const braid_told *t, uint32_t slot, router_peer to, urgency what) {
+    const braid_label *in = &b->commodity[k].in;
+    if (t->news_since != BRAID_NEVER_SINCE) return false;
+    if (what == WARNINGS && in->cost <= told_cost(t)) return true;
+    if (b->mature && (in->owners & router_bit(to)) != 0) return false;  // it may go back
+    bool useless = in->cost + link_cost(b, ROUTER_PREVIOUS, slot) >= t->floor && !braid_shares(&b->r.config) && !b->worst;
+    return t->word == (useless ? 0 : b->commodity[k].in_hash);
+}
+
 // A walk that gains nothing once it has paid for the link, or less than what has settled at its other end, is no use there: that hears
 // of none. Nor does it hear of a cheaper one that goes back to it, unless what it has from me is a way, which may be no more.
 static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency what) {
     const braid_commodity *c = &b->commodity[k];
-    braid_up *u = up_of(b, k, slot);
-    int64_t link = link_cost(b, ROUTER_PREVIOUS, slot), told = u->said == 0 ? 0 : u->said_cost;
+    braid_told *t = told_of(b, k, ROUTER_PREVIOUS, slot);
+    int64_t told = told_cost(t);
+    int64_t link = link_cost(b, ROUTER_PREVIOUS, slot);
     bool plain = !braid_shares(&b->r.config) && !b->worst, back = goes_back(b, &c->in, router_out(to), link);
-    bool useless = (plain && c->in.cost + link >= u->floor) || (back && u->said_way);
+    bool useless = (plain && c->in.cost + link >= t->floor) || (back && t->way);
     uint64_t word = useless ? 0 : c->in_hash;
-    bool still = (useless && told + link >= u->floor) || (back && c->in.cost <= told);
-    bool knows = u->said == word || (still && !u->said_way);
-    if (knows) u->news_since = BRAID_NEVER_SINCE;
-    bool dearer = c->in.cost > told, seldom_used = !dearer && braid_in(b, k, slot) <= 0;
+    bool still = (useless && told + link >= t->floor) || (back && c->in.cost <= told);
+    bool knows = t->word == word || (still && !t->way);
+    if (knows) t->news_since = BRAID_NEVER_SINCE;
+    bool dearer = c->in.cost > told, seldom_used = !dearer && !b->carries[link_at(b, k, ROUTER_PREVIOUS, slot)];
     if (knows || (what == WARNINGS && !dearer)) return false;
-    if (!(dearer && braid_mature(b)) && in_may_wait(b, u, link, c->in.cost, seldom_used)) return false;
+    if (!(dearer && braid_mature(b)) && in_may_wait(b, k, slot, link, c->in.cost, seldom_used)) return false;
     post_label(b, k, to, ROUTER_PREVIOUS)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
-    u->said = word;
-    u->said_cost = c->in.cost;
-    u->said_way = !useless && c->in.length > 1;
-    u->said_at = b->r.now;
-    u->news_since = BRAID_NEVER_SINCE;
+    *t = (braid_told){.word = word, .cost = c->in.cost, .news_since = BRAID_NEVER_SINCE, .floor = t->floor, .way = !useless && c->in.length > 1};
+    up_of(b, k, slot)->said_at = b->r.now;
     return true;
 }
 
@@ -123,23 +134,22 @@ static int advertises(int64_t distance, int32_t room) {
 
 // How far home is and how much room there is changes with each cycle, and counts when a unit looks for its way. With one data peer that there
 // is room, or none any more, is said at once all the same: where nothing is built it is all that a unit needs to set out.
-static bool adverts_rest(const braid *b, const braid_up *u, int64_t distance, int32_t room) {
-    if (b->greedy || b->r.now < b->building_until || u->said_distance == BRAID_UNTOLD) return false;
+static bool adverts_rest(const braid *b, const braid_advert *said, int64_t distance, int32_t room) {
+    if (b->greedy || b->r.now < b->building_until || said->distance == BRAID_UNTOLD) return false;
     if (braid_shares(&b->r.config)) return true;
-    return braid_mature(b) && advertises(u->said_distance, u->said_room) == advertises(distance, room);
+    return braid_mature(b) && advertises(said->distance, said->room) == advertises(distance, room);
 }
 
-static bool tell_advert(braid *b, uint32_t k, braid_up *u, router_peer to, int64_t distance, int32_t room) {
+static bool tell_advert(braid *b, uint32_t k, braid_advert *said, router_peer to, int64_t distance, int32_t room) {
     uint32_t scale = b->worst ? braid_scale_word(b) : 0;
-    if (u->said_distance == distance && u->said_room == room && u->said_scale == scale) return false;
-    if (u->said_scale == scale && adverts_rest(b, u, distance, room)) return false;
+    if (said->distance == distance && said->room == room && said->scale == scale) return false;
+    if (said->scale == scale && adverts_rest(b, said, distance, room)) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;
     o->cost = distance;
     o->units = (uint32_t)room;
-    u->said_distance = distance;
-    u->said_room = room;
-    o->taken_back = u->said_scale = scale;
+    o->taken_back = scale;
+    *said = (braid_advert){distance, room, scale};
     return true;
 }
 
@@ -150,25 +160,27 @@ typedef struct topics {
 
 static void speak_to_previous(braid *b, uint32_t k, topics about, topics *spoke) {
     if (!about.labels && !about.adverts) return;
+    bool all = b->r.config.source_count == 1;
     int32_t room = 0;
     int64_t distance = about.adverts ? my_distance(b, k, &room) : BRAID_NOWHERE;
+    const braid_told *told = told_of(b, k, ROUTER_PREVIOUS, 0);
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        if (!concerns(&b->r, to, k)) continue;
-        if (about.labels) spoke->labels |= tell_in(b, k, slot, to, ALL_NEWS);
-        if (about.adverts) spoke->adverts |= tell_advert(b, k, up_of(b, k, slot), to, distance, room);
+        if (!all && !concerns(&b->r, to, k)) continue;
+        if (about.labels && !needs_no_word(b, k, &told[slot], slot, to, ALL_NEWS)) spoke->labels |= tell_in(b, k, slot, to, ALL_NEWS);
+        if (about.adverts) spoke->adverts |= tell_advert(b, k, advert_of(b, k, ROUTER_PREVIOUS, slot), to, distance, room);
     }
 }
 
 static void post_out(braid *b, uint32_t k, uint32_t slot, bool useless) {
     const braid_commodity *c = &b->commodity[k];
-    braid_down *d = down_of(b, k, slot);
+    braid_told *t = told_of(b, k, ROUTER_NEXT, slot);
     post_label(b, k, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT)->extra = useless ? BRAID_NO_GAIN : BRAID_AS_IT_IS;
-    d->said = useless ? 0 : c->out_hash;
-    d->said_cost = c->out.cost;
-    d->said_way = !useless && c->out.length > 1;
-    if (useless || c->out.length != 1 || d->said_floor == c->out.cost) return;
-    d->said_floor = c->out.cost;
+    t->word = useless ? 0 : c->out_hash;
+    t->cost = c->out.cost;
+    t->way = !useless && c->out.length > 1;
+    if (useless || c->out.length != 1 || t->floor == c->out.cost) return;
+    t->floor = c->out.cost;
     braid_stir(b);
 }
 
@@ -177,23 +189,24 @@ static void post_out(braid *b, uint32_t k, uint32_t slot, bool useless) {
 static bool tell_floor(braid *b, uint32_t k, uint32_t slot) {
     const braid_label *label = &b->commodity[k].out;
     if (b->worst || braid_shares(&b->r.config) || label->length != 1) return false;
-    if (label->cost >= down_of(b, k, slot)->said_floor - b->mean) return false;
+    if (label->cost >= told_of(b, k, ROUTER_NEXT, slot)->floor - b->mean) return false;
     post_out(b, k, slot, false);
     return true;
 }
 
 static bool tell_out(braid *b, uint32_t k, uint32_t slot, urgency what) {
+    if (!b->carries[link_at(b, k, ROUTER_NEXT, slot)]) return what == ALL_NEWS && tell_floor(b, k, slot);
     const braid_commodity *c = &b->commodity[k];
-    braid_down *d = down_of(b, k, slot);
-    if (d->out <= 0) return what == ALL_NEWS && tell_floor(b, k, slot);
-    int64_t link = link_cost(b, ROUTER_NEXT, slot), told = d->said == 0 ? 0 : d->said_cost;
-    bool back = goes_back(b, &c->out, router_in(b->r.slot[ROUTER_NEXT][slot].peer), -link), useless = back && d->said_way;
-    bool dearer = c->out.cost > told, knows = d->said == (useless ? 0 : c->out_hash) || (back && !d->said_way && !dearer);
-    if (knows) d->news_since = BRAID_NEVER_SINCE;
+    const braid_down *d = down_of(b, k, slot);
+    braid_told *t = told_of(b, k, ROUTER_NEXT, slot);
+    int64_t link = link_cost(b, ROUTER_NEXT, slot), told = told_cost(t);
+    bool back = goes_back(b, &c->out, router_in(b->r.slot[ROUTER_NEXT][slot].peer), -link), useless = back && t->way;
+    bool dearer = c->out.cost > told, knows = t->word == (useless ? 0 : c->out_hash) || (back && !t->way && !dearer);
+    if (knows) t->news_since = BRAID_NEVER_SINCE;
     if (knows || d->out - d->reserved <= 0 || (what == WARNINGS && !dearer)) return false;
-    if (!dearer && out_may_wait(b, d, link)) return false;
+    if (!dearer && out_may_wait(b, t, link)) return false;
     post_out(b, k, slot, useless);
-    d->news_since = BRAID_NEVER_SINCE;
+    t->news_since = BRAID_NEVER_SINCE;
     return true;
 }
 
@@ -226,6 +239,7 @@ static topics speak_to_all(braid *b, topics about, int64_t *due) {
     b->r.deadline = ROUTER_NEVER;
     topics spoke = {0};
     for (uint32_t k = 0; k < b->r.commodities; k++) {
+        braid_count(b, k);
         speak_to_previous(b, k, about, &spoke);
         speak_to_next(b, k, about, &spoke);
     }
@@ -279,7 +293,12 @@ void braid_speak(braid *b) {
 
 static bool warn_all(braid *b) {
     bool spoke = false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
+    braid_count(b, 0);
+    const braid_told *told = told_of(b, 0, ROUTER_PREVIOUS, 0);
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
+        router_peer to = b->r.slot[ROUTER_PREVIOUS][p].peer;
+        if (!needs_no_word(b, 0, &told[p], p, to, WARNINGS)) spoke |= tell_in(b, 0, p, to, WARNINGS);
+    }
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
     return spoke;
 }

@@ -6,17 +6,17 @@
 static bool same(router_token a, router_token b) { return a.origin == b.origin && a.serial == b.serial; }
 
 braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin != 0 && v->first == first && same(v->token, token)) return v;
+        if (v->first == first && same(v->token, token)) return v;
     }
     return NULL;
 }
 
 static braid_visit *visit_that_ends(braid *b, router_token token, uint32_t last) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin != 0 && v->last == last && same(v->token, token)) return v;
+        if (v->last == last && same(v->token, token)) return v;
     }
     return NULL;
 }
@@ -51,10 +51,13 @@ static void hold(braid *b, const braid_visit *v, int32_t units) {
     braid_stir(b);
 }
 
+static void end_visit(braid *b, const braid_visit *v) { b->visits &= ~(1u << (v - b->visit)); }
+
+void braid_end_going(braid *b, const braid_going *g) { b->goings &= ~(1u << (g - b->going)); }
+
 static void let_go(braid *b, braid_visit *v) {
     hold(b, v, -v->units);
-    v->token = (router_token){0, 0};
-    b->visits--;
+    end_visit(b, v);
     int from = router_slot(&b->r, ROUTER_NEXT, v->before);
     if (v->entry == BRAID_FROM_NEXT && from >= 0) braid_take_back(b, v->k, (uint32_t)from);
 }
@@ -118,14 +121,8 @@ static bool leave(braid *b, braid_visit *v, int64_t *cost) {
 }
 
 static braid_visit *free_visit(braid *b) {
-    uint32_t going = 0, leaving = 0;  // every removal may need a place in `going`
-    braid_visit *place = NULL;
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        going += b->going[i].units != 0;
-        leaving += b->visit[i].token.origin != 0;
-        if (b->visit[i].token.origin == 0) place = &b->visit[i];
-    }
-    return going + leaving < BRAID_RESERVATIONS ? place : NULL;
+    int taken = __builtin_popcount(b->visits) + __builtin_popcount(b->goings);  // every removal may need a place in `going`
+    return taken < BRAID_RESERVATIONS ? &b->visit[31 - __builtin_clz(~b->visits)] : NULL;
 }
 
 // Checks my visit that begins at `first` against the live state and reserves it; adds its true cost.
@@ -137,7 +134,7 @@ static braid_visit *reserve(braid *b, const braid_visit *wanted, int64_t *cost) 
     v.lease = b->r.now + (4 * (int64_t)v.length + 20) * b->r.config.delay;
     router_want(&b->r, v.lease);
     *place = v;
-    b->visits++;
+    b->visits |= 1u << (place - b->visit);
     hold(b, place, place->units);
     return place;
 }
@@ -180,13 +177,12 @@ void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t lengt
 // --- Walking on --------------------------------------------------------------------------------------------------------
 
 static void note_going(braid *b, const braid_visit *v, uint32_t slot, int32_t units) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        if (b->going[i].units != 0) continue;
-        b->going[i] = (braid_going){v->token, v->last, v->k, (uint16_t)slot, units};
-        up_of(b, v->k, slot)->going += units;
-        recount(b, v->k);
-        return;
-    }
+    if (units == 0 || b->goings == UINT32_MAX) return;
+    uint32_t i = (uint32_t)__builtin_ctz(~b->goings);
+    b->goings |= 1u << i;
+    b->going[i] = (braid_going){v->token, v->last, v->k, (uint16_t)slot, units};
+    up_of(b, v->k, slot)->going += units;
+    recount(b, v->k);
 }
 
 static void take_off_out(braid *b, const braid_visit *v, int32_t units) {
@@ -215,8 +211,7 @@ static void send_commit(braid *b, const braid_visit *v, int32_t units) {
 static void apply(braid *b, braid_visit *place, int32_t units) {
     braid_visit v = *place;
     hold(b, place, -place->units);
-    place->token = (router_token){0, 0};
-    b->visits--;
+    end_visit(b, place);
     if (v.exit == BRAID_TO_NEXT) down_of(b, v.k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v.after))->out += units;
     recount(b, v.k);
     if (v.exit == BRAID_TO_PREVIOUS) note_going(b, &v, (uint32_t)router_slot(&b->r, ROUTER_PREVIOUS, v.after), units);
@@ -341,17 +336,18 @@ void braid_on_abort(braid *b, const router_message *m) {
 // Tokens whose next hop died are aborted backwards, whose previous hop died, onwards. What the dead link held is
 // forgotten by the caller.
 void braid_tokens_link_gone(braid *b, router_peer peer) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin != 0 && v->before == peer) abort_onwards(b, v);
-        if (v->token.origin != 0 && v->after == peer) abort_backwards(b, v);
+        if (v->before == peer)
+            abort_onwards(b, v);
+        else if (v->after == peer)
+            abort_backwards(b, v);
     }
 }
 
 void braid_expire(braid *b) {
-    for (uint32_t i = 0; b->visits > 0 && i < BRAID_RESERVATIONS; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin == 0) continue;
         if (b->r.now < v->lease) {
             router_want(&b->r, v->lease);
             continue;
@@ -364,23 +360,20 @@ void braid_expire(braid *b) {
 
 // Nobody will hear of them again.
 void braid_drop_tokens(braid *b) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS; i++) {
-        braid_visit *v = &b->visit[i];
-        if (v->token.origin != 0) hold(b, v, -v->units);
-        v->token = (router_token){0, 0};
-        if (b->going[i].units != 0) up_of(b, b->going[i].k, b->going[i].slot)->going -= b->going[i].units;
-        recount(b, b->going[i].k);
-        b->going[i].units = 0;
+    EACH_OF(b->visits, i) hold(b, &b->visit[i], -b->visit[i].units);
+    EACH_OF(b->goings, g) {
+        up_of(b, b->going[g].k, b->going[g].slot)->going -= b->going[g].units;
+        recount(b, b->going[g].k);
     }
-    b->visits = 0;
+    b->visits = b->goings = 0;
     forget_own(b);
 }
 
 // What came in too much cannot go back, because tokens that are to take it off hold it.
 void braid_let_in_go(braid *b, uint32_t k, int32_t units) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS && units > 0; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin == 0 || v->k != k || v->exit != BRAID_TO_PREVIOUS) continue;
+        if (units <= 0 || v->k != k || v->exit != BRAID_TO_PREVIOUS) continue;
         bool own = is_own(b, v->token);
         units -= v->units;
         abort_onwards(b, v);
@@ -391,9 +384,9 @@ void braid_let_in_go(braid *b, uint32_t k, int32_t units) {
 // What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
 // as many of those were over.
 void braid_give_way(braid *b) {
-    for (uint32_t i = 0; i < BRAID_RESERVATIONS && braid_room(b) < 0; i++) {
+    EACH_OF(b->visits, i) {
         braid_visit *v = &b->visit[i];
-        if (v->token.origin == 0 || !v->adds) continue;
+        if (!v->adds || braid_room(b) >= 0) continue;
         bool own = is_own(b, v->token);
         let_go(b, v);
         if (own) forget_own(b);

@@ -43,6 +43,7 @@ struct router {
     uint32_t count[ROUTER_SIDES];
     uint64_t bits[ROUTER_SIDES];        // of the peers there: most others have none of these
     bool terms_changed;                 // neighbours, their costs or what I may carry, since the algorithm took note
+    bool in_order[ROUTER_SIDES];        // the slots rise with the peers: `order` says nothing new
     router_peer *sorted[ROUTER_SIDES];  // the peers, rising: nothing depends on who came first
     uint16_t *order[ROUTER_SIDES];      // the slots in which they are
     neighbour *slot[ROUTER_SIDES];
@@ -75,7 +76,7 @@ typedef struct router_rules {
     uint32_t (*load)(const router *r);
     bool (*settled)(const router *r);
     uint32_t (*queue_max)(const router_config *config);
-    void (*foresee)(const router *r);  // these may be NULL
+    void (*foresee)(const router *r, bool tick);  // these may be NULL
     void (*foresee_tick)(const router *r);
     void (*foresee_link)(const router *r, router_side side, uint32_t slot);
 } router_rules;
@@ -103,8 +104,11 @@ static inline int router_slot(const router *r, router_side side, router_peer pee
 }
 void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit);
 
-#define EACH_NEIGHBOUR(r, side, slot)                       \
-    for (uint32_t slot##_i = 0, slot = (r)->order[side][0]; \
-         slot##_i < (r)->count[side] && (slot = (r)->order[side][slot##_i], true); slot##_i++)
+// The slot of the peer that is at that place when they rise.
+static inline uint32_t router_slot_at(const router *r, int side, uint32_t place) { return r->in_order[side] ? place : r->order[side][place]; }
+
+#define EACH_NEIGHBOUR(r, side, slot)               \
+    for (uint32_t slot##_i = 0, slot = 0;           \
+         slot##_i < (r)->count[side] && (slot = router_slot_at(r, side, slot##_i), true); slot##_i++)
 
 #endif

@@ -12,7 +12,7 @@ static const router_rules *rules_of(const router *r) { return rules[r->config.al
 // --- Memory ------------------------------------------------------------------------------------------------------------
 
 void *arena_take(arena *a, size_t bytes) {
-    size_t at = (a->used + 15) & ~(size_t)15;
+    size_t align = bytes < 64 ? 16 : 64, at = (a->used + align - 1) & ~(align - 1);  // what fits lines of the cache takes no more of them
     a->used = at + bytes;
     return a->base == NULL ? NULL : a->base + at;
 }
@@ -101,7 +101,7 @@ int router_find_slot(const router *r, router_side side, router_peer peer) {
         half = left / 2;
         first += half & -(uint32_t)(first[half - 1] < peer);
     }
-    return r->count[side] > 0 && *first == peer ? r->order[side][first - r->sorted[side]] : -1;
+    return r->count[side] > 0 && *first == peer ? (int)router_slot_at(r, side, (uint32_t)(first - r->sorted[side])) : -1;
 }
 
 int router_commodity(const router *r, router_peer source) {
@@ -122,6 +122,11 @@ static void changed(router *r, int64_t now) {
     router_want(r, now + r->config.gather);
 }
 
+static void see_order(router *r, router_side side) {
+    r->in_order[side] = true;
+    for (uint32_t i = 0; i < r->count[side]; i++) r->in_order[side] &= r->order[side][i] == i;
+}
+
 bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side side, int64_t cost) {
     uint32_t n = r->count[side];
     if (n == r->config.max_neighbours || router_slot(r, side, peer) >= 0) return false;
@@ -136,6 +141,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     r->sorted[side][at] = peer;
     r->bits[side] |= router_bit(peer);
     r->count[side]++;
+    see_order(r, side);
     r->slot[side][slot] = (neighbour){peer, cost};
     r->terms_changed = true;
     changed(r, now);
@@ -157,6 +163,7 @@ static void remove_neighbour(router *r, router_side side, router_peer peer) {
         r->order[side][kept++] = slot;
     }
     r->count[side] = kept;
+    see_order(r, side);
 }
 
 // Messages to the dead need not leave.
@@ -196,12 +203,13 @@ void router_relays(router *r, int64_t now, uint32_t relays) {
     changed(r, now);
 }
 
-void router_foresee(const router *r, bool tick) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !tick; side++) {
+void router_foresee(const router *r, router_peer from) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && from != 0; side++) {
+        if ((r->bits[side] & router_bit(from)) == 0) continue;
         __builtin_prefetch(r->sorted[side]);
-        __builtin_prefetch(r->order[side]);
+        if (!r->in_order[side]) __builtin_prefetch(r->order[side]);
     }
-    if (rules_of(r)->foresee != NULL) rules_of(r)->foresee(r);
+    if (rules_of(r)->foresee != NULL) rules_of(r)->foresee(r, from == 0);
 }
 
 void router_foresee_tick(const router *r) {

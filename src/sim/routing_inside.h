@@ -39,16 +39,18 @@ typedef struct routing_seen {
 
 typedef struct routing_node {
     router *router;
-    uint32_t capacity;
-    uint32_t widest;  // neighbours on one side, at most
-    bool away;        // dead, or not here yet
     int64_t armed;    // when its next tick is due; INT64_MAX: never
     int64_t ticked;   // when its latest one was
     uint64_t moves;   // of the router (router_moves), when it was collected last
+    uint32_t capacity;
+    bool away;        // dead, or not here yet
     bool unseen;      // what it carries may be something else than `seen`
-    routing_seen *seen;  // [seen_count], owned
+    uint32_t widest;  // neighbours on one side, at most
     uint32_t seen_count, seen_room;
+    routing_seen *seen;  // [seen_count], owned
 } routing_node;
+
+_Static_assert(sizeof(routing_node) == SIM_BLOCK_GRAIN, "a line of the cache");
 
 typedef struct routing_net {
     const routing_instance *instance;

@@ -217,7 +217,8 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
         return braid_fail(error, BRAID_LIMIT, "%u data peers; a router knows at most %d", instance->sources,
                           ROUTER_MAX_SOURCES);
     }
-    n->node = calloc(n->peers, sizeof *n->node);
+    n->node = sim_memory(n->peers * sizeof *n->node);
+    if (n->node != NULL) memset(n->node, 0, n->peers * sizeof *n->node);
     braid_err err = n->node == NULL ? BRAID_MEMORY : BRAID_OK;
     if (!err) err = open_wires(n);
     if (!err) err = open_looks(n);

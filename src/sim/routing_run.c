@@ -110,7 +110,7 @@ static void foresee(const routing_net *n) {
     if (e != NULL) foresee_bytes(router_of(n, e), is_tick(e) ? TICK_BYTES : MESSAGE_BYTES);
     if (e != NULL && !is_tick(e)) __builtin_prefetch(((const routing_flight *)e->item)->text);
     e = sim_queue_peek(&n->queue, FORESIGHT);
-    if (e != NULL) router_foresee(router_of(n, e), is_tick(e));
+    if (e != NULL) router_foresee(router_of(n, e), is_tick(e) ? 0 : sender(e->item));
     e = sim_queue_peek(&n->queue, FORESIGHT / 2);
     if (e != NULL && !is_tick(e)) router_foresee_message(router_of(n, e), sender(e->item));
     if (e != NULL && is_tick(e)) router_foresee_tick(router_of(n, e));
