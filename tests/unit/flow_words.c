@@ -2,7 +2,6 @@
 #include "flow_net.h"
 
 #include "flow/braid.h"
-#include "seed.h"
 
 enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, THIRD = 6, BEYOND = 7, LINK = 1000 };
 
