@@ -86,6 +86,7 @@ static void forget_up(braid *b, uint32_t k, uint32_t slot) {
     *u = (braid_up){.label = emptied(u->label)};
     *advert_of(b, k, ROUTER_PREVIOUS, slot) = (braid_advert){.distance = BRAID_NOWHERE};
     *told_of(b, k, ROUTER_PREVIOUS, slot) = (braid_told){.cost = BRAID_NOWHERE, .news_since = BRAID_NEVER_SINCE};
+    b->commodity[k].arcs_known = false;
     recount(b, k);
 }
 
@@ -99,6 +100,7 @@ static void forget_down(braid *b, uint32_t k, uint32_t slot) {
     *d = (braid_down){.virtual_time = head == INT64_MAX ? 0 : head, .label = emptied(d->label)};
     *advert_of(b, k, ROUTER_NEXT, slot) = (braid_advert){.distance = BRAID_NOWHERE};
     *told_of(b, k, ROUTER_NEXT, slot) = (braid_told){.news_since = BRAID_NEVER_SINCE};
+    b->commodity[k].arcs_known = false;
     recount(b, k);
 }
 
@@ -319,7 +321,7 @@ static bool settled(const router *r) {
 static void foresee(const router *r, bool tick) {
     const braid *b = (const braid *)r;
     foresee_bytes(b->commodity, tick ? sizeof(braid_commodity) : offsetof(braid_commodity, in));
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick; side++) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick && !b->greedy; side++) {
         if (!r->in_order[side]) foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
         foresee_bytes(arc_of(b, 0, (router_side)side, 0), r->count[side] * sizeof(braid_arc));
     }
@@ -332,13 +334,13 @@ static void foresee_steps(const braid *b, size_t label) {
     __builtin_prefetch(steps + b->label_limit * sizeof(int64_t));
 }
 
-// The links that a search for walks will consider.
+// Most of the links that a search for walks will consider.
 static void foresee_search(const braid *b, router_side side) {
     const braid_calm *calm = &b->commodity[0].calm;
     const braid_arc *arc = arc_of(b, 0, side, 0);
-    int64_t least = calm->best[side].direct_cost - calm->slack;
+    int64_t most_cost = calm->best[side].direct_cost - calm->slack;
     for (uint32_t slot = 0; slot < b->r.count[side]; slot++) {
-        if (arc[slot].cost > least || (side == ROUTER_PREVIOUS && !b->carries[slot])) continue;
+        if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !b->carries[slot])) continue;
         foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
         __builtin_prefetch(&b->r.slot[side][slot]);
         foresee_steps(b, 2 + (side == ROUTER_NEXT ? b->r.config.max_neighbours : 0) + slot);
@@ -358,7 +360,8 @@ static void foresee_tick(const router *r) {
     if (calm && c->news != BRAID_MAYBE_NEWS && r->now < c->hush_until) return;
     foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(neighbour));
     foresee_bytes(told_of(b, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(braid_told));
-    if (!c->advertised) foresee_bytes(advert_of(b, 0, ROUTER_PREVIOUS, 0), 2 * r->config.max_neighbours * sizeof(braid_advert));
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !c->advertised; side++)
+        foresee_bytes(advert_of(b, 0, (router_side)side, 0), r->count[side] * sizeof(braid_advert));
 }
 
 _Static_assert(offsetof(braid_up, label) == 0 && offsetof(braid_down, label) == 0, "a link begins with its label");

@@ -203,6 +203,7 @@ typedef struct braid {
     bool *carries;   // units, when they were counted
     char *steps;     // of all labels, mine first (braid.c)
     braid_commodity *commodity;
+    uint32_t label_limit;      // halves in a label here
     braid_map *map;            // NULL: one data peer
     int64_t mean;              // cost of a link here, at the last tick
     uint64_t balanced_at;      // router_moves when nothing was left to be mended; 0: something is
@@ -218,7 +219,6 @@ typedef struct braid {
     uint32_t settlings;        // of labels, since links, counters or the mean cost changed here
     uint32_t flaps;
     uint32_t visits, goings;   // which of those below are in use, a bit for each
-    uint32_t label_limit;      // halves in a label here
     bool worst;        // the objective: what a unit on a link costs depends on how many there are
     bool mature;       // braid_mature
     bool greedy;       // swarm: the same ledger without labels and tokens; a unit goes where it is cheapest from here

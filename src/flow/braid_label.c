@@ -96,9 +96,13 @@ static void watch(search *s, const walk *best) {
 
 static inline bool is_over_me(const search *s, const braid_label *far) { return (far->owners & s->mine) != 0; }
 
-// No unit comes from that previous neighbour that could be taken off; for who has counted (braid_count).
+// No unit comes from that previous neighbour that could be taken off; for who has counted (braid_count). Only tokens reserve.
 static bool is_shut(const braid *b, uint32_t k, uint32_t slot) {
-    return !b->carries[link_at(b, k, ROUTER_PREVIOUS, slot)] || (b->visits != 0 && braid_free_in(b, k, slot) <= 0);
+    bool shut = !b->carries[link_at(b, k, ROUTER_PREVIOUS, slot)] || (b->visits != 0 && braid_free_in(b, k, slot) <= 0);
+#ifdef BRAID_CHECKED
+    BRAID_ASSERT(shut == (braid_free_in(b, k, slot) <= 0));
+#endif
+    return shut;
 }
 
 // --- Arcs --------------------------------------------------------------------------------------------------------------
@@ -114,7 +118,7 @@ static braid_arc arc_now(const braid *b, uint32_t k, router_side side, uint32_t 
     return arc_with(b, label_from(b, k, side, slot), side == ROUTER_NEXT ? link_cost(b, side, slot) : -link_cost(b, side, slot));
 }
 
-// Its label was `was`.
+// Its label was `was`. What a link costs may be another number by now: then all arcs are put right before they are used (braid_follow_mean).
 static void follow_arc(braid *b, uint32_t k, router_side side, uint32_t slot, const braid_label *was) {
     braid_arc *arc = arc_of(b, k, side, slot);
     if (!b->commodity[k].arcs_known) return;
@@ -340,6 +344,7 @@ static uint32_t look(braid *b, uint32_t k, braid_calm *found, router_half cycle[
         consider(&s, out, in, plus, cost, far, peer, peer == c->out_choice, &out_direct, &out_through);
     }
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
+        // What is in the cache says no to most of them, before the link itself is read.
         if (!feeds[slot] || previous[slot].cost > dearest(&s, &in_direct, &in_through) || is_shut(b, k, slot)) continue;
         router_peer peer = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         braid_label *far = &up_of(b, k, slot)->label;
@@ -424,10 +429,10 @@ static bool may_count(const braid *b, uint32_t k, router_side side, uint32_t slo
     router_peer self = b->r.config.self;
     if (side == ROUTER_PREVIOUS && is_shut(b, k, slot)) return false;
     int64_t arc = arc_of(b, k, side, slot)->cost;
-    int64_t dearest = c->best[side].direct_cost > c->best[side].through_cost ? c->best[side].direct_cost : c->best[side].through_cost;
-    if (arc != BRAID_ASK) return arc + c->slack <= dearest;
+    int64_t most_cost = c->best[side].direct_cost > c->best[side].through_cost ? c->best[side].direct_cost : c->best[side].through_cost;
+    if (arc != BRAID_ASK) return arc + c->slack <= most_cost;
     int64_t cost = (side == ROUTER_NEXT ? 1 : -1) * link_cost(b, side, slot) + label->cost + c->slack;
-    if (cost <= dearest) return true;
+    if (cost <= most_cost) return true;
     int here = braid_find_half(label, side == ROUTER_NEXT ? router_out(self) : router_in(self));
     if (here >= 0) return here != 1 && cost < label->at[here];
     return braid_find_half(label, side == ROUTER_NEXT ? router_in(self) : router_out(self)) >= 0;

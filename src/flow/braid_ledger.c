@@ -9,10 +9,8 @@ enum {
     TRY_PLAIN = 24
 };  // delays to wait: excess or deficit for a mend near by, ...
 
-// The sums are asked for again and again in a step, and change seldom.
-static const braid_commodity *counted(const braid *b, uint32_t k) {
+static void count(const braid *b, uint32_t k) {
     braid_commodity *c = &b->commodity[k];
-    if (c->counted) return c;
     c->links_in = c->links_out = 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
         int32_t in = braid_in(b, k, s);
@@ -25,7 +23,32 @@ static const braid_commodity *counted(const braid *b, uint32_t k) {
         b->carries[link_at(b, k, ROUTER_NEXT, s)] = out > 0;
     }
     c->counted = true;
-    return c;
+}
+
+// BRAID_CHECKED: no counter changed without recount.
+static void check_count(const braid *b, uint32_t k) {
+#ifdef BRAID_CHECKED
+    int32_t in = 0, out = 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
+        in += braid_in(b, k, s);
+        BRAID_ASSERT(b->carries[link_at(b, k, ROUTER_PREVIOUS, s)] == (braid_in(b, k, s) > 0));
+    }
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        out += down_of(b, k, s)->out;
+        BRAID_ASSERT(b->carries[link_at(b, k, ROUTER_NEXT, s)] == (down_of(b, k, s)->out > 0));
+    }
+    BRAID_ASSERT(in == b->commodity[k].links_in && out == b->commodity[k].links_out);
+#endif
+    (void)b, (void)k;
+}
+
+// The sums are asked for again and again in a step, and change seldom.
+static const braid_commodity *counted(const braid *b, uint32_t k) {
+    if (b->commodity[k].counted)
+        check_count(b, k);
+    else
+        count(b, k);
+    return &b->commodity[k];
 }
 
 void braid_count(const braid *b, uint32_t k) { counted(b, k); }
@@ -350,7 +373,7 @@ void braid_ledger_deadlines(braid *b) {
 
 static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_PREVIOUS]; (*i)++) {
-        uint32_t s = b->r.order[ROUTER_PREVIOUS][*i];
+        uint32_t s = router_slot_at(&b->r, ROUTER_PREVIOUS, *i);
         if (*left < 0) *left = most(0, b->drafts ? up_of(b, k, s)->kept : braid_in(b, k, s));
         if (*left > 0) return b->r.slot[ROUTER_PREVIOUS][s].peer;
         *left = -1;
@@ -360,7 +383,7 @@ static router_peer next_in(const braid *b, uint32_t k, uint32_t *i, int32_t *lef
 
 static router_peer next_out(const braid *b, uint32_t k, uint32_t *i, int32_t *left) {
     for (; *i < b->r.count[ROUTER_NEXT]; (*i)++) {
-        uint32_t s = b->r.order[ROUTER_NEXT][*i];
+        uint32_t s = router_slot_at(&b->r, ROUTER_NEXT, *i);
         if (*left < 0) *left = most(0, b->drafts ? down_of(b, k, s)->kept : down_of(b, k, s)->out);
         if (*left > 0) return b->r.slot[ROUTER_NEXT][s].peer;
         *left = -1;

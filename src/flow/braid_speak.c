@@ -94,14 +94,19 @@ static bool goes_back(const braid *b, const braid_label *label, router_half ther
 
 static inline int64_t told_cost(const braid_told *t) { return t->word == 0 ? 0 : t->cost; }
 
-// Nothing to be told, or to be noted, is all that tell_in would find: so it is with many neighbours.
+// My walk, with the link to be paid, gains nothing for who is there, or less than what has settled there.
+static inline bool gains_nothing(const braid *b, uint32_t k, const braid_told *t, uint32_t slot) {
+    bool plain = !braid_shares(&b->r.config) && !b->worst;
+    return plain && b->commodity[k].in.cost + link_cost(b, ROUTER_PREVIOUS, slot) >= t->floor;
+}
+
+// tell_in would find nothing to be told, nor to be noted: so it is with many neighbours.
 static inline bool needs_no_word(const braid *b, uint32_t k, const braid_told *t, uint32_t slot, router_peer to, urgency what) {
     const braid_label *in = &b->commodity[k].in;
     if (t->news_since != BRAID_NEVER_SINCE) return false;
     if (what == WARNINGS && in->cost <= told_cost(t)) return true;
     if (b->mature && (in->owners & router_bit(to)) != 0) return false;  // it may go back
-    bool useless = in->cost + link_cost(b, ROUTER_PREVIOUS, slot) >= t->floor && !braid_shares(&b->r.config) && !b->worst;
-    return t->word == (useless ? 0 : b->commodity[k].in_hash);
+    return t->word == (gains_nothing(b, k, t, slot) ? 0 : b->commodity[k].in_hash);
 }
 
 // A walk that gains nothing once it has paid for the link, or less than what has settled at its other end, is no use there: that hears
@@ -111,8 +116,7 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency
     braid_told *t = told_of(b, k, ROUTER_PREVIOUS, slot);
     int64_t told = told_cost(t);
     int64_t link = link_cost(b, ROUTER_PREVIOUS, slot);
-    bool plain = !braid_shares(&b->r.config) && !b->worst, back = goes_back(b, &c->in, router_out(to), link);
-    bool useless = (plain && c->in.cost + link >= t->floor) || (back && t->way);
+    bool back = goes_back(b, &c->in, router_out(to), link), useless = gains_nothing(b, k, t, slot) || (back && t->way);
     uint64_t word = useless ? 0 : c->in_hash;
     bool still = (useless && told + link >= t->floor) || (back && c->in.cost <= told);
     bool knows = t->word == word || (still && !t->way);
@@ -124,6 +128,18 @@ static bool tell_in(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency
     *t = (braid_told){.word = word, .cost = c->in.cost, .news_since = BRAID_NEVER_SINCE, .floor = t->floor, .way = !useless && c->in.length > 1};
     up_of(b, k, slot)->said_at = b->r.now;
     return true;
+}
+
+// BRAID_CHECKED: where no word is needed tell_in finds the same.
+static bool tell_in_if_new(braid *b, uint32_t k, uint32_t slot, router_peer to, urgency what) {
+    if (!needs_no_word(b, k, told_of(b, k, ROUTER_PREVIOUS, slot), slot, to, what)) return tell_in(b, k, slot, to, what);
+#ifdef BRAID_CHECKED
+    const braid_told was = *told_of(b, k, ROUTER_PREVIOUS, slot), *is = told_of(b, k, ROUTER_PREVIOUS, slot);
+    int64_t deadline = b->r.deadline;
+    bool told = tell_in(b, k, slot, to, what);
+    BRAID_ASSERT(!told && b->r.deadline == deadline && is->word == was.word && is->news_since == was.news_since);
+#endif
+    return false;
 }
 
 // 1: there is a way home for one unit more; 0: there is none; -1: units are missing here.
@@ -163,11 +179,10 @@ static void speak_to_previous(braid *b, uint32_t k, topics about, topics *spoke)
     bool all = b->r.config.source_count == 1;
     int32_t room = 0;
     int64_t distance = about.adverts ? my_distance(b, k, &room) : BRAID_NOWHERE;
-    const braid_told *told = told_of(b, k, ROUTER_PREVIOUS, 0);
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
         if (!all && !concerns(&b->r, to, k)) continue;
-        if (about.labels && !needs_no_word(b, k, &told[slot], slot, to, ALL_NEWS)) spoke->labels |= tell_in(b, k, slot, to, ALL_NEWS);
+        if (about.labels) spoke->labels |= tell_in_if_new(b, k, slot, to, ALL_NEWS);
         if (about.adverts) spoke->adverts |= tell_advert(b, k, advert_of(b, k, ROUTER_PREVIOUS, slot), to, distance, room);
     }
 }
@@ -294,11 +309,7 @@ void braid_speak(braid *b) {
 static bool warn_all(braid *b) {
     bool spoke = false;
     braid_count(b, 0);
-    const braid_told *told = told_of(b, 0, ROUTER_PREVIOUS, 0);
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) {
-        router_peer to = b->r.slot[ROUTER_PREVIOUS][p].peer;
-        if (!needs_no_word(b, 0, &told[p], p, to, WARNINGS)) spoke |= tell_in(b, 0, p, to, WARNINGS);
-    }
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, p) spoke |= tell_in_if_new(b, 0, p, b->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, n) spoke |= tell_out(b, 0, n, WARNINGS);
     return spoke;
 }

@@ -12,7 +12,7 @@ static const router_rules *rules_of(const router *r) { return rules[r->config.al
 // --- Memory ------------------------------------------------------------------------------------------------------------
 
 void *arena_take(arena *a, size_t bytes) {
-    size_t align = bytes < 64 ? 16 : 64, at = (a->used + align - 1) & ~(align - 1);  // what fits lines of the cache takes no more of them
+    size_t align = bytes < 64 ? 16 : 64, at = (a->used + align - 1) & ~(align - 1);  // in memory that lies at a line of the cache so does what fills one
     a->used = at + bytes;
     return a->base == NULL ? NULL : a->base + at;
 }
