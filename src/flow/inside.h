@@ -109,6 +109,6 @@ static inline uint32_t router_slot_at(const router *r, int side, uint32_t place)
 
 #define EACH_NEIGHBOUR(r, side, slot)               \
     for (uint32_t slot##_i = 0, slot = 0;           \
-         slot##_i < (r)->count[side] && (slot = router_slot_at(r, side, slot##_i), true); slot##_i++)
+         slot##_i < (r)->count[side] && (slot = router_slot_at(r, (int)(side), slot##_i), true); slot##_i++)
 
 #endif
