@@ -105,10 +105,10 @@ static inline int router_slot(const router *r, router_side side, router_peer pee
 void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit);
 
 // The slot of the peer that is at that place when they rise.
-static inline uint32_t router_slot_at(const router *r, int side, uint32_t place) { return r->in_order[side] ? place : r->order[side][place]; }
+static inline uint32_t router_slot_at(const router *r, uint32_t side, uint32_t place) { return r->in_order[side] ? place : r->order[side][place]; }
 
 #define EACH_NEIGHBOUR(r, side, slot)               \
     for (uint32_t slot##_i = 0, slot = 0;           \
-         slot##_i < (r)->count[side] && (slot = router_slot_at(r, (int)(side), slot##_i), true); slot##_i++)
+         slot##_i < (r)->count[side] && (slot = router_slot_at(r, (uint32_t)(side), slot##_i), true); slot##_i++)
 
 #endif

@@ -39,7 +39,7 @@ static void hear_walk_over(router *r, uint16_t length, uint16_t place, router_ha
 static void hear_walk(router *r, uint16_t length, uint16_t place) { hear_walk_over(r, length, place, router_in(OTHER), place, router_in(OTHER)); }
 
 static void hear(router *r, router_peer from, router_side side, int64_t cost) {
-    router_message m = {.kind = ROUTER_LABEL, .from = from, .to = HERE, .side = side, .source = 1, .cost = cost, .length = 1};
+    router_message m = {.kind = ROUTER_LABEL, .from = from, .to = HERE, .side = (uint8_t)side, .source = 1, .cost = cost, .length = 1};
     m.u.step[0] = (router_step){side == ROUTER_PREVIOUS ? router_in(from) : router_out(from), cost};
     router_receive(r, 1, &m);
 }
