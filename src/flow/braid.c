@@ -327,7 +327,7 @@ static void foresee(const router *r, bool tick) {
     }
 }
 
-// Most labels have few steps. `label`: the two of mine, then those of previous neighbours, then of next ones (lay_out).
+// Most labels have few steps. `label`: the two of mine, then those of the links (link_at), as lay_out puts them.
 static void foresee_steps(const braid *b, size_t label) {
     const char *steps = b->steps + label * steps_bytes(b->label_limit);
     __builtin_prefetch(steps);
@@ -343,7 +343,7 @@ static void foresee_search(const braid *b, router_side side) {
         if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !b->carries[slot])) continue;
         foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
         __builtin_prefetch(&b->r.slot[side][slot]);
-        foresee_steps(b, 2 + (side == ROUTER_NEXT ? b->r.config.max_neighbours : 0) + slot);
+        foresee_steps(b, 2 + link_at(b, 0, side, slot));
     }
 }
 
@@ -371,7 +371,7 @@ static void foresee_link(const router *r, router_side side, uint32_t slot) {
     const braid *b = (const braid *)r;
     foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
     __builtin_prefetch(arc_of(b, 0, side, slot));
-    if (b->label_limit > 0) foresee_steps(b, 2 + (side == ROUTER_NEXT ? r->config.max_neighbours : 0) + slot);
+    if (b->label_limit > 0) foresee_steps(b, 2 + link_at(b, 0, side, slot));
 }
 
 const router_rules braid_rules = {.state_bytes = sizeof(braid),

@@ -204,6 +204,7 @@ typedef struct braid {
     char *steps;     // of all labels, mine first (braid.c)
     braid_commodity *commodity;
     uint32_t label_limit;      // halves in a label here
+    uint32_t era;              // braid_mode.c
     braid_map *map;            // NULL: one data peer
     int64_t mean;              // cost of a link here, at the last tick
     uint64_t balanced_at;      // router_moves when nothing was left to be mended; 0: something is
@@ -215,7 +216,6 @@ typedef struct braid {
     int64_t repaired_since, repaired_at;  // the latest repair near by: its first step, its last one
     int32_t add, drop;         // load that tokens reserved to add and to take off
     int32_t coming_in, coming_out;  // my token is committed and on its way home: inflow to come, outflow to go
-    uint32_t era;              // braid_mode.c
     uint32_t settlings;        // of labels, since links, counters or the mean cost changed here
     uint32_t flaps;
     uint32_t visits, goings;   // which of those below are in use, a bit for each

@@ -11,7 +11,7 @@ typedef enum urgency { ALL_NEWS, WARNINGS } urgency;  // what neighbours hear no
 
 // A data peer hears only of its own units.
 static bool concerns(const router *r, router_peer peer, uint32_t k) {
-    return peer == r->source[k] || !router_names_source(&r->config, peer);
+    return r->config.source_count == 1 || peer == r->source[k] || !router_names_source(&r->config, peer);
 }
 
 // How far the sink is through me and peers with room, and how much I would take.
@@ -176,12 +176,11 @@ typedef struct topics {
 
 static void speak_to_previous(braid *b, uint32_t k, topics about, topics *spoke) {
     if (!about.labels && !about.adverts) return;
-    bool all = b->r.config.source_count == 1;
     int32_t room = 0;
     int64_t distance = about.adverts ? my_distance(b, k, &room) : BRAID_NOWHERE;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, slot) {
         router_peer to = b->r.slot[ROUTER_PREVIOUS][slot].peer;
-        if (!all && !concerns(&b->r, to, k)) continue;
+        if (!concerns(&b->r, to, k)) continue;
         if (about.labels) spoke->labels |= tell_in_if_new(b, k, slot, to, ALL_NEWS);
         if (about.adverts) spoke->adverts |= tell_advert(b, k, advert_of(b, k, ROUTER_PREVIOUS, slot), to, distance, room);
     }
