@@ -2,7 +2,7 @@
 """Data peers are killed at every point of the protocol, one while it leads; others take their microbatches over and lead, and
 the weights are those of one process, bit for bit."""
 
-from swarmlib import ENDLESS, Braid, expect, seed_of_test, solo, workplace, write_run
+from swarmlib import ENDLESS, Braid, expect, expect_each_once, seed_of_test, solo, workplace, write_run
 
 POINTS = ("forward", "complete-sent", "backward", "committed", "weight", "reduction", "final")
 
@@ -22,7 +22,7 @@ def main():
         leaders = [event["peer"] for event in one.of("leader")]
         expect(leaders and leaders[-1] in data, f"no data peer leads, but {leaders}")
         expect(all(a != b for a, b in zip(leaders, leaders[1:])), f"told twice who leads now: {leaders}")
-        expect([event["iteration"] for event in one.of("iteration")] == list(range(1, done + 1)), "an iteration was told twice, or not at all")
+        expect_each_once(one, done)
         expect(one.of("takeover"), "nobody is told who takes over")
 
         wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},within=60,seed={seed}")

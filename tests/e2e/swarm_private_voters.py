@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Each data peer has a text of its own and three of them keep the log. Two of the three are killed at once (kill -9) from outside, whoever
-leads among them: `braid up` starts both again, they find what they had stored, and the weights are those of one process."""
+leads among them: `braid up` starts both again, they find what they had stored, and the weights are those of one process. They die
+when an iteration has just ended, so they may be the only two that have its results yet (docs/protocol.md, Known limits):
+then the run goes back, and what is computed again is told again."""
 
 import os
 import signal
 
-from swarmlib import Braid, expect, keep_private, seed_of_test, workplace, write_run, write_text
+from swarmlib import Braid, expect, expect_each_once, keep_private, seed_of_test, workplace, write_run, write_text
 
 ITERATIONS = 25
 
@@ -30,7 +32,7 @@ def two_die(run, solo, place, victims, *arguments):
     expect(weights == solo, f"{victims} died: {weights} is not {solo}")
     again = [event["role"] for event in up.of("spawned")[len(processes):]]
     expect(sorted(again) == sorted("data1" if victim == "leader" else victim for victim in victims), f"{victims} died, {again} were started again")
-    expect(len(up.of("iteration")) == ITERATIONS, "not every iteration once")
+    expect_each_once(up, ITERATIONS)
     relays = [event for event in up.of("expelled") if event["role"] == "relay"]
     expect(not relays, f"no relay died: {relays}")
     expect(not os.listdir(place), f"this stays behind: {os.listdir(place)}")

@@ -216,6 +216,19 @@ def expect(condition, what):
         raise SystemExit(f"FAILED: {what}")
 
 
+def expect_each_once(swarm, iterations):
+    """All of them are told, one after the other, and only what the run went back behind is told again."""
+    done = 0
+    for event in swarm.events:
+        if event["event"] == "rolled_back":
+            expect(event["iteration"] + event["total"] == done, f"{done} iterations were told, but it went back by {event['total']} to {event['iteration']}")
+            done = event["iteration"]
+        elif event["event"] == "iteration":
+            expect(event["iteration"] == done + 1, f"iteration {event['iteration']} was told behind {done}")
+            done += 1
+    expect(done == iterations, f"{done} of {iterations} iterations were told")
+
+
 def ticket(leader_id, address):
     """The form of src/node/ticket.h."""
     check = hashlib.sha256(bytes.fromhex(leader_id) + address.encode()).hexdigest()[:8]
