@@ -1,7 +1,10 @@
 #include "format/suggest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
+
+enum { SUGGEST_MIN_PART = 3 };  // letters of a name's beginning that say which it is
 
 static int suggest_letter(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
@@ -29,6 +32,39 @@ static unsigned suggest_distance(const char *a, size_t a_length, const char *b, 
     return last[b_length];
 }
 
+static bool same_letters(const char *a, const char *b, size_t length) {
+    size_t i = 0;
+    while (i < length && suggest_letter(a[i]) == suggest_letter(b[i])) i++;
+    return i == length;
+}
+
+static bool word_ends(char c) { return c == 0 || suggest_letter(c) == '_'; }
+
+// `part` is one or more whole words of `name`: "up" of "up_mbps".
+static bool has_words(const char *name, size_t length, const char *part, size_t part_length) {
+    for (size_t i = 0; i + part_length <= length; i++) {
+        bool begins = i == 0 || word_ends(name[i - 1]);
+        if (begins && word_ends(name[i + part_length]) && same_letters(name + i, part, part_length)) return true;
+    }
+    return false;
+}
+
+// The one name of which `text` is some of the words, or the beginning, or that is itself some of the words of `text`: somebody left
+// a word out, or wrote one too many. NULL when there are several: then none is likely.
+static const char *suggest_part(const char *text, size_t length, const char *const *names, size_t count) {
+    const char *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t other = strlen(names[i]);
+        bool begins = length >= SUGGEST_MIN_PART && other > length && same_letters(names[i], text, length);
+        bool part = begins || has_words(names[i], other, text, length) ||
+                    (other >= SUGGEST_MIN_PART && has_words(text, length, names[i], other));
+        if (!part) continue;
+        if (found != NULL && strcmp(found, names[i]) != 0) return NULL;
+        found = names[i];
+    }
+    return found;
+}
+
 const char *suggest_name(const char *text, const char *const *names, size_t count) {
     size_t length = strlen(text);
     if (length == 0 || length > SUGGEST_MAX_NAME) return NULL;
@@ -43,5 +79,5 @@ const char *suggest_name(const char *text, const char *const *names, size_t coun
         best = distance;
         found = names[i];
     }
-    return found;
+    return found != NULL ? found : suggest_part(text, length, names, count);
 }

@@ -303,16 +303,28 @@ braid_err yaml_fail(const yaml *file, const yaml_node *node, braid_error *error,
     return fail_at(file, node->line, node->column, error, "%s", text);
 }
 
+enum { MOST_LISTED = 256 };
+
+// "; did you mean 'b'?", else "; choose one of a, b, c" when they fit.
+static void write_mend(const char *key, const char *const *known, size_t count, char mend[MOST_LISTED]) {
+    const char *near = suggest_name(key, known, count);
+    size_t length = near != NULL ? (size_t)snprintf(mend, MOST_LISTED, "; did you mean '%s'?", near)
+                                 : (size_t)snprintf(mend, MOST_LISTED, "; choose one of");
+    for (size_t i = 0; i < count && near == NULL && length < MOST_LISTED; i++)
+        length += (size_t)snprintf(mend + length, MOST_LISTED - length, "%s %s", i > 0 ? "," : "", known[i]);
+    if (length >= MOST_LISTED) mend[0] = 0;
+}
+
 braid_err yaml_check_keys(const yaml *file, const yaml_node *map, const char *where, const char *const *known,
                           size_t count, braid_error *error) {
+    char mend[MOST_LISTED];
     for (const yaml_node *child = map->first; child != NULL; child = child->next) {
         size_t i = 0;
         while (i < count && strcmp(child->key, known[i]) != 0) i++;
         if (i < count) continue;
-        const char *near = suggest_name(child->key, known, count);
-        return fail_at(file, child->key_line, child->key_column, error, "unknown key '%.64s'%s%s%s%s%s%s", child->key,
-                       *where ? " in '" : "", where, *where ? "'" : "", near != NULL ? "; did you mean '" : "",
-                       near != NULL ? near : "", near != NULL ? "'?" : "");
+        write_mend(child->key, known, count, mend);
+        return fail_at(file, child->key_line, child->key_column, error, "unknown key '%.64s'%s%s%s%s", child->key,
+                       *where ? " in '" : "", where, *where ? "'" : "", mend);
     }
     return BRAID_OK;
 }

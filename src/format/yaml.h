@@ -38,8 +38,8 @@ const yaml_node *yaml_root(const yaml *file);
 
 // The value of a key, NULL when it is not there.
 const yaml_node *yaml_find(const yaml_node *map, const char *key);
-// Refuses keys that are not among `known`, with the nearest one; `where` names the map ("train"; "" for the file
-// itself).
+// Refuses keys that are not among `known`, with the nearest one, else with all that there are; `where` names the map ("train"; ""
+// for the file itself).
 braid_err yaml_check_keys(const yaml *file, const yaml_node *map, const char *where, const char *const *known,
                           size_t count, braid_error *error);
 // BRAID_CONFIG, "file:line:column: ...".

@@ -148,6 +148,12 @@ static void test_words(void **state) {
     assert_string_equal(error.text, "t.yaml:3:6: map must be text, not a group of keys");
     assert_int_equal(yaml_check_keys(file, root, "top", known, 4, &error), BRAID_CONFIG);
     assert_string_equal(error.text, "t.yaml:4:1: unknown key 'lits' in 'top'; did you mean 'list'?");
+    static const char *const others[] = {"mode", "name", "map"}, *many[64];
+    assert_int_equal(yaml_check_keys(file, root, "", others, 3, &error), BRAID_CONFIG);
+    assert_string_equal(error.text, "t.yaml:4:1: unknown key 'lits'; choose one of mode, name, map");
+    for (size_t i = 0; i < 64; i++) many[i] = i < 3 ? others[i] : "others";
+    assert_int_equal(yaml_check_keys(file, root, "", many, 64, &error), BRAID_CONFIG);
+    assert_string_equal(error.text, "t.yaml:4:1: unknown key 'lits'");
     yaml_free(file);
 }
 

@@ -417,6 +417,8 @@ static void test_mistakes_of_stage_names(void **state) {
         {"stages: 3", "stages: [{name: a}, {blocks: 2}]", "stages[2].name is missing"},
         {"stages: 3", "stages: [{name: a}, {name: b, blocks: 6}, {name: c}]",
          "stages[c].blocks is missing: give it for every stage, or for none"},
+        {"stages: 3", "stages: [{name: a}, {name: b, after: a}]",
+         "s.yaml:5:31: unknown key 'after' in 'stages[b]'; choose one of name, blocks, next"},
     };
     expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
@@ -427,6 +429,8 @@ static void test_mistakes_of_peers(void **state) {
         {"capacity: 2", "capacity: 0", "s.yaml:9:49: peers[first].capacity must be from 1 to 1024, not 0"},
         {"capacity: 2", "capactiy: 2",
          "s.yaml:9:39: unknown key 'capactiy' in 'peers[first]'; did you mean 'capacity'?"},
+        {"capacity: 2", "bandwidth: 2",
+         "s.yaml:9:39: unknown key 'bandwidth' in 'peers[first]'; choose one of name, count, role, stage, capacity"},
         {"name: first", "name: anna", "s.yaml:9:10: peers[anna].name: 'anna' is taken already"},
         {"name: first", "name: second-2", "'second-2' is taken already"},
         {"name: first, ", "", "s.yaml:9:3: peers[2].name is missing: add for example 'name: anna'"},
@@ -483,6 +487,11 @@ static void test_mistakes_of_links(void **state) {
         {NULL, "links: {latency_ms: fast}\n", "links.latency_ms must be a number, not 'fast'"},
         {NULL, "links: {latncy_ms: 5}\n",
          "s.yaml:11:9: unknown key 'latncy_ms' in 'links'; did you mean 'latency_ms'?"},
+        {NULL, "links: {latency: 10}\n", "s.yaml:11:9: unknown key 'latency' in 'links'; did you mean 'latency_ms'?"},
+        {NULL, "links: {jitter: 10}\n", "unknown key 'jitter' in 'links'; did you mean 'jitter_ms'?"},
+        {NULL, "links: {up: 10}\n", "unknown key 'up' in 'links'; did you mean 'up_mbps'?"},
+        {NULL, "links: {bandwidth: 10}\n",
+         "unknown key 'bandwidth' in 'links'; choose one of latency_ms, jitter_ms, mbps, up_mbps, down_mbps, line_ms"},
         {NULL, "links: {up_mbps: 0}\n", "links.up_mbps must be from 0.001 to 1e+06, not 0"},
         {NULL, "links: {pairs: [{between: [anna, firts], mbps: 1}]}\n",
          "s.yaml:11:34: links.pairs[1].between: nobody is called 'firts'; did you mean 'first'?"},
