@@ -69,10 +69,12 @@ static braid_err fail_at(const yaml *file, unsigned line, unsigned column, braid
     return braid_fail(error, BRAID_CONFIG, "%s:%u:%u: %s", file->origin, line, column, text);
 }
 
-static void mark_of(struct fy_event *event, unsigned *line, unsigned *column) {
+// An empty value has no place of its own: 1:1, false.
+static bool mark_of(struct fy_event *event, unsigned *line, unsigned *column) {
     const struct fy_mark *mark = fy_event_start_mark(event);
     *line = mark != NULL ? (unsigned)mark->line + 1 : 1;
     *column = mark != NULL ? (unsigned)mark->column + 1 : 1;
+    return mark != NULL;
 }
 
 static char *token_text(struct fy_token *token, size_t *length) {
@@ -85,10 +87,22 @@ static char *token_text(struct fy_token *token, size_t *length) {
     return copy;
 }
 
+// The map or list that is being filled, NULL outside of all.
+static yaml_node *innermost(const yaml_builder *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
+
+// Where a key or a value stands. Where nothing is written: at its key, else at what stands before it, else at what it is in.
+static void place_of(const yaml_builder *b, struct fy_event *event, unsigned *line, unsigned *column) {
+    const yaml_node *parent = innermost(b);
+    if (mark_of(event, line, column) || parent == NULL) return;
+    const yaml_node *near = b->last[b->depth - 1] != NULL ? b->last[b->depth - 1] : parent;
+    *line = b->key != NULL ? b->key_line : near->line;
+    *column = b->key != NULL ? b->key_column : near->column;
+}
+
 // A scalar in the place of a key.
 static braid_err build_key(yaml_builder *b, struct fy_event *event) {
     size_t length = 0;
-    mark_of(event, &b->key_line, &b->key_column);
+    place_of(b, event, &b->key_line, &b->key_column);
     b->key = token_text(fy_event_get_token(event), &length);
     if (b->key == NULL) return braid_fail(b->error, BRAID_MEMORY, "out of memory");
     if (strlen(b->key) != length)
@@ -97,9 +111,6 @@ static braid_err build_key(yaml_builder *b, struct fy_event *event) {
     return fail_at(b->file, b->key_line, b->key_column, b->error, "key '%.64s' is given twice: keep one of them",
                    b->key);
 }
-
-// The map or list that is being filled, NULL outside of all.
-static yaml_node *innermost(const yaml_builder *b) { return b->depth > 0 ? b->open[b->depth - 1] : NULL; }
 
 static yaml_node *append_node(yaml_builder *b, yaml_node *node) {
     yaml_node *parent = innermost(b);
@@ -123,7 +134,7 @@ static yaml_node *append_node(yaml_builder *b, yaml_node *node) {
 
 static braid_err build_node(yaml_builder *b, struct fy_event *event, yaml_kind kind) {
     unsigned line = 0, column = 0;
-    mark_of(event, &line, &column);
+    place_of(b, event, &line, &column);
     if (fy_event_get_tag_token(event) != NULL)
         return fail_at(b->file, line, column, b->error, "tags (!name) are not used here: leave it out");
     if (b->nodes++ == YAML_MAX_NODES)

@@ -46,6 +46,26 @@ static void test_positions(void **state) {
     yaml_free(file);
 }
 
+// Nothing is written there, but one is told where it is missing.
+static void test_empty_values(void **state) {
+    (void)state;
+    yaml *file = parse("a: 1\nempty:\nin: {x: , y: 2}\nlist:\n  -\n  - 3\n  -\nlast:\n");
+    const yaml_node *root = yaml_root(file), *list = yaml_find(root, "list");
+    uint64_t n = 0;
+    braid_error error = {0};
+    assert_int_equal(yaml_read_count(file, yaml_find(root, "empty"), "empty", 0, 5, &n, &error), BRAID_CONFIG);
+    assert_string_equal(error.text, "t.yaml:2:1: empty must be a whole number, not nothing");
+    assert_int_equal(yaml_find(yaml_find(root, "in"), "x")->line, 3);
+    assert_int_equal(yaml_find(yaml_find(root, "in"), "x")->column, 6);
+    assert_int_equal(list->first->line, list->line);  // the list's first
+    assert_int_equal(list->first->next->next->line, 6);
+    assert_int_equal(yaml_find(root, "last")->line, 8);
+    yaml_free(file);
+    file = parse("in: 1\nmap: {: 2}\n");
+    assert_int_equal(yaml_find(yaml_root(file), "map")->first->key_line, 2);
+    yaml_free(file);
+}
+
 static void test_empty_is_a_map(void **state) {
     (void)state;
     static const char *const texts[] = {"", "# nothing\n", "---\n", "{}\n"};
@@ -167,7 +187,8 @@ static void test_missing_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positions),    cmocka_unit_test(test_empty_is_a_map), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_positions),    cmocka_unit_test(test_empty_values),
+        cmocka_unit_test(test_empty_is_a_map), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_numbers),        cmocka_unit_test(test_words),
         cmocka_unit_test(test_missing_file),
     };

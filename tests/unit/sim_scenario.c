@@ -457,6 +457,9 @@ static void test_mistakes_of_peers(void **state) {
          "126 relays without 'stage' are more than the stages have room for"},
         {NULL, "- {name: more, role: data, count: 8, gflops: 1}\n", "more than 8 data peers: make the others relays"},
         {NULL, "- {name: a-name-that-is-much-longer-than-it-may-be}\n", "is longer than 31 bytes"},
+        {"peers:\n- {name: anna, role: data, gflops: 100}\n- {name: first, stage: 1, gflops: 50, capacity: 2}\n"
+         "- {name: second, stage: 2, gflops: 50, count: 2}\n", "peers:\n",
+         "s.yaml:7:1: peers must be a list: begin each of its items with '- '"},
         {NULL, "- just text\n", "s.yaml:11:3: peers[4] must be a group of keys, not 'just text'"},
     };
     expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
