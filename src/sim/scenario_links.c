@@ -38,6 +38,23 @@ braid_err scenario_read_link_defaults(scenario_reader *r, const yaml_node *node)
     return node != NULL ? read_map(r, node, &m) : BRAID_OK;
 }
 
+// A link goes from one peer to another: there is somebody in each, and not the same one alone.
+static bool has_link(const scenario_set *from, const scenario_set *to) {
+    uint32_t begins = 0, ends = 0, either = 0;
+    for (uint32_t i = 0; i < SCENARIO_MAX_PEERS; i++) {
+        bool a = scenario_set_has(from, i), b = scenario_set_has(to, i);
+        begins += a;
+        ends += b;
+        either += a || b;
+    }
+    return begins > 0 && ends > 0 && either > 1;
+}
+
+static braid_err refuse_lone(const scenario_reader *r, const yaml_node *node, const char *name) {
+    return yaml_fail(r->file, node, r->error,
+                     "%s: both ends are the same peer, which has no link to itself: name another one", name);
+}
+
 // `between: [A, B]`, or `from:` and `to:`.
 typedef struct ends {
     const yaml_node *between, *from, *to;
@@ -61,7 +78,8 @@ static braid_err read_ends(const scenario_reader *r, const yaml_node *item, cons
     snprintf(name, sizeof name, "%s.%s", where, e->between != NULL ? "between" : "from");
     braid_err code = scenario_read_who(r, a, name, from);
     snprintf(name, sizeof name, "%s.%s", where, e->between != NULL ? "between" : "to");
-    return code == BRAID_OK ? scenario_read_who(r, b, name, to) : code;
+    if (code == BRAID_OK) code = scenario_read_who(r, b, name, to);
+    return code != BRAID_OK || has_link(from, to) ? code : refuse_lone(r, b, name);
 }
 
 static braid_err read_pair(scenario_reader *r, const yaml_node *item, uint32_t index) {
@@ -123,6 +141,10 @@ static braid_err read_partition(scenario_reader *r, const yaml_node *item, uint3
     if (code == BRAID_OK && to != NULL) code = scenario_read_who(r, to, name, &p->to);
     if (code != BRAID_OK) return code;
     if (to == NULL) p->to = others(s, &p->from);
+    if (to != NULL && !has_link(&p->from, &p->to)) return refuse_lone(r, to, name);
+    if (!has_link(&p->from, &p->to))
+        return yaml_fail(r->file, from, r->error,
+                         "%s.from names everybody, so that nobody is cut off from anybody: leave some out", where);
     if (p->stop_ns <= p->start_ns)
         return yaml_fail(r->file, yaml_find(item, "stop_s"), r->error, "%s.stop_s must be later than start_s", where);
     s->partitions++;

@@ -160,6 +160,7 @@ static void test_pairs_and_partitions(void **state) {
     (void)state;
     scenario *s = parse(with("links:\n  pairs:\n  - {between: [anna, second], latency_ms: 3}\n"
                              "  - {from: anna, to: second-2, mbps: 8, jitter_ms: 0}\n"
+                             "  - {between: [second, second], latency_ms: 9}\n"
                              "  partitions:\n  - {from: first, start_s: 10, stop_s: 20}\n"
                              "  - {from: [anna, first], to: second-1, one_way: true, start_s: 30}\n"));
     scenario_link link;
@@ -172,6 +173,8 @@ static void test_pairs_and_partitions(void **state) {
     assert_int_equal(link.bps, 8000000);
     scenario_link_of(s, 3, 0, &link);
     assert_int_equal(link.bps, 0);
+    scenario_link_of(s, 2, 3, &link);  // within a group
+    assert_int_equal(link.latency_ns, 9000000);
     const uint64_t second = 1000000000;
     assert_false(scenario_cut(s, 1, 0, 9 * second));
     assert_true(scenario_cut(s, 1, 0, 10 * second));
@@ -513,6 +516,13 @@ static void test_mistakes_of_links(void **state) {
         {NULL, "links: {partitions: [{from: first, start_s: 5, stop_s: 5}]}\n",
          "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s"},
         {NULL, "links: {partitions: [{from: []}]}\n", "links.partitions[1].from is an empty list: name somebody"},
+        {NULL, "links: {pairs: [{between: [anna, anna], mbps: 1}]}\n",
+         "s.yaml:11:34: links.pairs[1].between: both ends are the same peer, which has no link to itself: name another one"},
+        {NULL, "links: {pairs: [{from: first, to: [first], mbps: 1}]}\n", "links.pairs[1].to: both ends are the same peer"},
+        {NULL, "links: {partitions: [{from: second-1, to: second-1}]}\n",
+         "s.yaml:11:43: links.partitions[1].to: both ends are the same peer"},
+        {NULL, "links: {partitions: [{from: [anna, first, second]}]}\n",
+         "s.yaml:11:29: links.partitions[1].from names everybody, so that nobody is cut off from anybody: leave some out"},
     };
     expect_mistakes(mistakes, sizeof mistakes / sizeof *mistakes);
 }
