@@ -41,7 +41,7 @@ static uint64_t tick_serial(const void *tick) { return (uintptr_t)tick >> 7; }
 void sim_fail(sim_cluster *s, const char *format, ...) {
     if (s->report->failed) return;
     s->report->failed = true;
-    int used = snprintf(s->report->text, sizeof s->report->text, "at %.6f s: ", (double)s->now / 1e9);
+    int used = snprintf(s->report->text, sizeof s->report->text, "at %.6f s: ", (double)(s->now - s->begin_ns) / 1e9);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(s->report->text + used, sizeof s->report->text - (size_t)used, format, arguments);

@@ -190,6 +190,7 @@ typedef struct sim_cluster {
     peer_run run;
     rng random;
     uint64_t now, limit_ns, leader_exit_ns;
+    uint64_t begin_ns;            // the 0 of messages
     uint32_t leader;              // who led last
     uint64_t leader_term;
     uint64_t lost_leader_ns;      // since when nobody leads, 0: somebody does

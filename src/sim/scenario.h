@@ -184,6 +184,8 @@ void scenario_free(scenario *s);
 void scenario_link_of(const scenario *s, uint32_t from, uint32_t to, scenario_link *out);
 // Nothing gets from `from` to `to` at `now_ns`.
 bool scenario_cut(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns);
+// And since when, UINT64_MAX: something gets there.
+uint64_t scenario_cut_since(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns);
 
 typedef enum scenario_work { WORK_FORWARD, WORK_LOSS, WORK_BACKWARD, WORK_WEIGHT } scenario_work;
 // How long peer `who` computes for one microbatch when it is a member of stage `index` and has its threads for itself.

@@ -189,10 +189,16 @@ void scenario_link_of(const scenario *s, uint32_t from, uint32_t to, scenario_li
     }
 }
 
-bool scenario_cut(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns) {
+uint64_t scenario_cut_since(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns) {
+    uint64_t since = UINT64_MAX;
     for (uint32_t i = 0; i < s->partitions; i++) {
         const scenario_partition *p = &s->partition[i];
-        if (now_ns >= p->start_ns && now_ns < p->stop_ns && covers(&p->from, &p->to, p->one_way, from, to)) return true;
+        bool lasts = now_ns >= p->start_ns && now_ns < p->stop_ns && p->start_ns < since;
+        if (lasts && covers(&p->from, &p->to, p->one_way, from, to)) since = p->start_ns;
     }
-    return false;
+    return since;
+}
+
+bool scenario_cut(const scenario *s, uint32_t from, uint32_t to, uint64_t now_ns) {
+    return scenario_cut_since(s, from, to, now_ns) != UINT64_MAX;
 }

@@ -107,4 +107,9 @@ mistake_after "bad.yaml:14:16: churn.trace: cannot read 'lives.txt': No such fil
 printf '1 first crash\n2 second-1 dies\n' >lives.txt
 expect 2 "lives.txt:2: unknown event 'dies'" "$BRAID" sim bad.yaml
 
+# a stage that dies out: which, and when
+echo '3 first crash' >lives.txt
+{ sed -e '/^- {name: second/s/, count: 2//' -e 's/^iterations: 2/iterations: 50/' good.yaml; echo 'churn: {trace: lives.txt}'; } >dies.yaml
+expect 1 "nobody has been at work in stage 1 since first died at 3.0 s: keep another peer there, or let this one come back" "$BRAID" sim dies.yaml --no-plan-join
+
 finish

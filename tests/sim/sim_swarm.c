@@ -376,10 +376,42 @@ static void test_a_swarm_that_is_stuck(void **state) {
     run_scenario(s, NULL, &report);
     free_with_events(s);
     assert_true(report.failed);
-    assert_non_null(strstr(report.text, "makes no progress"));
+    assert_non_null(strstr(report.text, "iteration 0 makes no progress"));
+    assert_non_null(strstr(report.text, "nobody has been at work in stage 1 since one-1 died at 3.0 s: keep another peer there"));
     assert_string_equal(report.replay, "the command");
     assert_true(report.iterations < 4);
     sim_swarm_report_free(&report);
+}
+
+// One peer a stage; two is kept from its work. What is said names it, and since when.
+static void expect_stuck(const char *more, bool paused, const char *words) {
+    static const char lone[] = "model: demo\nstages: 3\niterations: 4\nmicrobatches: 8\npeers:\n- {name: d, role: data, gflops: 100}\n"
+                               "- {name: one, stage: 1, gflops: 4}\n- {name: two, stage: 2, gflops: 4}\n";
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", lone, more);
+    scenario *s = parse(text);
+    if (paused) {
+        event_add(s, 1, "one", SCENARIO_PAUSE);
+        event_add(s, 2, "one", SCENARIO_RESUME);
+        event_add(s, 3, "two", SCENARIO_PAUSE);
+    }
+    sim_swarm_report report;
+    run_scenario(s, NULL, &report);
+    free_with_events(s);
+    assert_true(report.failed);
+    if (strstr(report.text, words) == NULL) fail_msg("'%s' does not hold '%s'", report.text, words);
+    sim_swarm_report_free(&report);
+}
+
+static void test_why_a_swarm_is_stuck(void **state) {
+    (void)state;
+    expect_stuck("", true, "nobody has been at work in stage 2 since two was paused at 3.0 s: keep another peer there, or let this one come back");
+    expect_stuck("links: {partitions: [{from: two, start_s: 3, stop_s: 9000}]}\n", false,
+                 "nobody has been at work in stage 2 since two was cut off at 3.0 s: keep another peer there, or end the partition");
+    expect_stuck("links: {partitions: [{from: two}]}\n", false,
+                 "the run does not start, nothing has happened since 0.2 s; nobody has been at work in stage 2 since two was cut off at 0.0 s");
+    expect_stuck("links: {partitions: [{from: one, to: two, start_s: 3}]}\n", false,
+                 "every stage has a living member; does a partition keep them from each other?");
 }
 
 // Peers that share a machine slow each other down; with a core each they do not.
@@ -442,6 +474,7 @@ int main(void) {
         cmocka_unit_test(test_links_fall),
         cmocka_unit_test(test_a_stage_is_filled_again),
         cmocka_unit_test(test_a_swarm_that_is_stuck),
+        cmocka_unit_test(test_why_a_swarm_is_stuck),
         cmocka_unit_test(test_machines_are_shared),
         cmocka_unit_test(test_real_kernels),
         cmocka_unit_test(test_bad_paths_are_told),

@@ -115,6 +115,8 @@ typedef struct swarm_peer {
     uint64_t name_hash;
     rng churn;                // its own fate
     bool leader, alive, paused, silent, ever_member;  // silent: its machine is gone, nobody answers there
+    const char *gone;         // why it does nothing, "died"; NULL: it is alive and does not stand still
+    uint64_t gone_ns;         // since when
     uint32_t life;
     uint32_t node;            // of the harness; SWARM_NOBODY when dead
     uint16_t stage;
@@ -243,6 +245,10 @@ void swarm_note_weight(swarm *w, uint32_t who, const job *work);  // it has adde
 void swarm_note_life_over(swarm *w, uint32_t who);                // while it is still alive
 void swarm_iteration_free(sim_swarm_iteration *i);
 void swarm_report(swarm *w);
+
+// --- stuck.c
+// Nothing was done for longer than anybody can wait: fails, and says which stage it is and since when.
+void swarm_fail_stuck(swarm *w);
 
 // --- timeline.c
 braid_err timeline_open(swarm *w, const char *path, timeline **out, braid_error *error);

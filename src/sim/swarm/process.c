@@ -288,6 +288,7 @@ void swarm_start(swarm *w, uint32_t who) {
     void *at = memory_new(peer_bytes(&w->core->run, &n->config), &n->memory);
     n->peer = peer_init(at, &w->core->run, &n->config, w->core->now);
     n->alive = p->alive = true;
+    p->gone = NULL;
     p->paused = p->silent = p->handling = false;
     p->started_ns = w->core->now;
     p->compute_ns = p->useful_before_ns = p->booked_ns = p->debt_ns = 0;
@@ -313,6 +314,8 @@ static void life_over(swarm *w, uint32_t who, bool silent) {
     swarm_links_die(w, who, silent);
     swarm_list_clear(&p->inbox);
     p->alive = n->alive = false;
+    p->gone = n->exited ? "left" : "died";
+    p->gone_ns = w->core->now;
     p->silent = silent;
     p->handling = p->paused = false;
     if (!n->exited) node_clear(w, p->node);
@@ -337,6 +340,8 @@ void swarm_pause(swarm *w, uint32_t who) {
     swarm_peer *p = &w->peer[who];
     if (!p->alive || p->paused) return;
     p->paused = true;
+    p->gone = "was paused";
+    p->gone_ns = w->core->now;
     timeline_instant(w, who, "stands still");
     for (int k = 0; k < TASKS; k++) swarm_task_stop(w, who, (swarm_task_kind)k);
 }
@@ -345,6 +350,7 @@ void swarm_resume(swarm *w, uint32_t who) {
     swarm_peer *p = &w->peer[who];
     if (!p->alive || !p->paused) return;
     p->paused = false;
+    p->gone = NULL;
     timeline_instant(w, who, "goes on");
     for (int k = 0; k < TASKS; k++) swarm_task_go_on(w, who, (swarm_task_kind)k);
     inbox_work(w, who);

@@ -193,7 +193,7 @@ static void core_open(swarm *w, sim_model *model) {
     BRAID_ALLOCATED(core->report && core->node, core->node_capacity * sizeof *core->node);
     core->stats = &core->report->stats;
     if (w->options->check == SIM_CHECK_RULES) core->reference = sim_reference_new(model, 0, w->s->iterations, w->s->microbatches);
-    core->now = SWARM_BEGIN_NS;
+    core->now = core->begin_ns = SWARM_BEGIN_NS;
     core->any_route = w->options->check == SIM_CHECK_LIVENESS;
     run_describe(w);
     sim_check_open(core);
@@ -291,12 +291,9 @@ static void tell_progress(swarm *w) {
 static void check_patience(swarm *w) {
     if (w->out->events - w->begun_events > MOST_EVENTS)
         sim_fail(w->core, "iteration %llu does not end: %d million events, and it began at %.1f s; do peers come and go faster than they can fetch "
-                 "their state?", (unsigned long long)w->core->checker.version + 1, MOST_EVENTS / 1000000, (double)(w->begun_ns - SWARM_BEGIN_NS) / 1e9);
+                 "their state?", (unsigned long long)w->now.iteration, MOST_EVENTS / 1000000, (double)(w->begun_ns - SWARM_BEGIN_NS) / 1e9);
     if (w->leader_exit_ns || w->core->now < w->progress_ns + w->patience_ns) return;
-    const sim_checker *k = &w->core->checker;
-    if (!k->started) sim_fail(w->core, "the run does not start: nothing has happened since %.1f s", (double)(w->progress_ns - SWARM_BEGIN_NS) / 1e9);
-    else sim_fail(w->core, "iteration %llu makes no progress: nothing was counted since %.1f s; which stages have a living member?",
-                  (unsigned long long)k->version + 1, (double)(w->progress_ns - SWARM_BEGIN_NS) / 1e9);
+    swarm_fail_stuck(w);
 }
 
 // Of what comes after the last FINAL (the hash of the weights is made, all say goodbye) only the rules are of interest.

@@ -1,0 +1,67 @@
+// Why a swarm that gets no further does not: the stage in which nobody is at work, and since when.
+#include "sim/swarm/inside.h"
+
+#include <stdio.h>
+
+enum { WHY_TEXT = 256 };
+
+static double seconds(uint64_t ns) { return (double)(ns - SWARM_BEGIN_NS) / 1e9; }
+
+static uint16_t stage_of(const swarm_peer *p) { return p->ever_member || p->s->data ? p->stage : p->s->stage; }
+
+// What keeps a peer from its stage's work, and since when.
+typedef struct absence {
+    uint32_t who;
+    uint64_t since_ns;
+    const char *what, *mend;  // what: NULL, it is at work; or it is about to be, having started or come back
+} absence;
+
+static absence absence_of(const swarm *w, uint32_t who) {
+    const swarm_peer *p = &w->peer[who], *leader = &w->peer[w->leader];
+    uint64_t now = w->core->now - SWARM_BEGIN_NS;
+    if (p->gone != NULL) return (absence){who, p->gone_ns, p->gone, "keep another peer there, or let this one come back"};
+    uint64_t out = who == w->leader ? UINT64_MAX : scenario_cut_since(w->s, p->index, leader->index, now);
+    uint64_t in = who == w->leader ? UINT64_MAX : scenario_cut_since(w->s, leader->index, p->index, now);
+    uint64_t since = out < in ? out : in;
+    if (since != UINT64_MAX) return (absence){who, SWARM_BEGIN_NS + since, "was cut off", "keep another peer there, or end the partition"};
+    return (absence){.who = who};
+}
+
+// Who was the last to be missed in the stage. False: somebody is at work there, or there was never anybody.
+static bool last_of(const swarm *w, uint16_t index, absence *last) {
+    bool any = false;
+    for (uint32_t i = 0; i < w->peers; i++) {
+        if (stage_of(&w->peer[i]) != index || w->peer[i].life == 0) continue;
+        absence a = absence_of(w, i);
+        if (a.what == NULL) return false;
+        if (!any || a.since_ns > last->since_ns) *last = a;
+        any = true;
+    }
+    return any;
+}
+
+// The stage that has been without anybody for longest.
+static void say_why(const swarm *w, char text[WHY_TEXT]) {
+    absence found = {.since_ns = UINT64_MAX}, last;
+    uint16_t index = 0;
+    for (uint16_t i = 0; i < w->s->stages; i++) {
+        if (!last_of(w, i, &last) || last.since_ns >= found.since_ns) continue;
+        found = last;
+        index = i;
+    }
+    if (found.what == NULL)
+        snprintf(text, WHY_TEXT, "every stage has a living member; does a partition keep them from each other?");
+    else
+        snprintf(text, WHY_TEXT, "nobody has been at work in stage %s since %s %s at %.1f s: %s", w->s->stage[index].name, w->peer[found.who].name, found.what,
+                 seconds(found.since_ns), found.mend);
+}
+
+void swarm_fail_stuck(swarm *w) {
+    char why[WHY_TEXT];
+    say_why(w, why);
+    if (!w->core->checker.started)
+        sim_fail(w->core, "the run does not start, nothing has happened since %.1f s; %s", seconds(w->progress_ns), why);
+    else
+        sim_fail(w->core, "iteration %llu makes no progress, nothing was counted since %.1f s; %s", (unsigned long long)w->now.iteration,
+                 seconds(w->progress_ns), why);
+}
