@@ -38,21 +38,24 @@ braid_err scenario_read_link_defaults(scenario_reader *r, const yaml_node *node)
     return node != NULL ? read_map(r, node, &m) : BRAID_OK;
 }
 
-// A link goes from one peer to another: there is somebody in each, and not the same one alone.
-static bool has_link(const scenario_set *from, const scenario_set *to) {
-    uint32_t begins = 0, ends = 0, either = 0;
-    for (uint32_t i = 0; i < SCENARIO_MAX_PEERS; i++) {
-        bool a = scenario_set_has(from, i), b = scenario_set_has(to, i);
-        begins += a;
-        ends += b;
-        either += a || b;
-    }
-    return begins > 0 && ends > 0 && either > 1;
+static bool empty(const scenario_set *set) {
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < SCENARIO_SET_WORDS; i++) any |= set->word[i];
+    return any == 0;
 }
 
-static braid_err refuse_lone(const scenario_reader *r, const yaml_node *node, const char *name) {
-    return yaml_fail(r->file, node, r->error,
-                     "%s: both ends are the same peer, which has no link to itself: name another one", name);
+// The peer that it names, alone. UINT32_MAX: several, or a group, machine or place, in which there may be but one.
+static uint32_t lone_peer(const scenario_reader *r, const yaml_node *node) {
+    const yaml_node *name = node->kind == YAML_LIST && node->children == 1 ? node->first : node;
+    const char *near = NULL;
+    return name->kind == YAML_SCALAR ? scenario_find_peer(r->s, name->text, &near) : UINT32_MAX;
+}
+
+static braid_err refuse_itself(const scenario_reader *r, const yaml_node *from, const yaml_node *to, const char *name) {
+    uint32_t peer = lone_peer(r, to);
+    if (peer == UINT32_MAX || peer != lone_peer(r, from)) return BRAID_OK;
+    return yaml_fail(r->file, to, r->error, "%s: both ends are '%s', and no link goes from a peer to itself: name another one",
+                     name, r->s->peer[peer].name);
 }
 
 // `between: [A, B]`, or `from:` and `to:`.
@@ -79,7 +82,7 @@ static braid_err read_ends(const scenario_reader *r, const yaml_node *item, cons
     braid_err code = scenario_read_who(r, a, name, from);
     snprintf(name, sizeof name, "%s.%s", where, e->between != NULL ? "between" : "to");
     if (code == BRAID_OK) code = scenario_read_who(r, b, name, to);
-    return code != BRAID_OK || has_link(from, to) ? code : refuse_lone(r, b, name);
+    return code == BRAID_OK ? refuse_itself(r, a, b, name) : code;
 }
 
 static braid_err read_pair(scenario_reader *r, const yaml_node *item, uint32_t index) {
@@ -139,10 +142,10 @@ static braid_err read_partition(scenario_reader *r, const yaml_node *item, uint3
     code = scenario_read_who(r, from, name, &p->from);
     snprintf(name, sizeof name, "%s.to", where);
     if (code == BRAID_OK && to != NULL) code = scenario_read_who(r, to, name, &p->to);
+    if (code == BRAID_OK && to != NULL) code = refuse_itself(r, from, to, name);
     if (code != BRAID_OK) return code;
     if (to == NULL) p->to = others(s, &p->from);
-    if (to != NULL && !has_link(&p->from, &p->to)) return refuse_lone(r, to, name);
-    if (!has_link(&p->from, &p->to))
+    if (empty(&p->to))
         return yaml_fail(r->file, from, r->error,
                          "%s.from names everybody, so that nobody is cut off from anybody: leave some out", where);
     if (p->stop_ns <= p->start_ns)

@@ -137,7 +137,7 @@ static void test_machines_and_places(void **state) {
                         "peers:\n- {name: a, role: data, machine: tower, gflops: 1}\n"
                         "- {name: b, machine: tower, threads: 4, gflops: 1}\n- {name: c, place: Tokyo, gflops: 1}\n"
                         "- {name: d, gflops: 1, latency_ms: 7}\n"
-                        "links: {latency_ms: 30, jitter_ms: 1, down_mbps: 250}\n");
+                        "links: {latency_ms: 30, jitter_ms: 1, down_mbps: 250, pairs: [{between: [Tokyo, Tokyo], mbps: 5}]}\n");
     scenario_link link;
     assert_int_equal(s->peer[0].machine, s->peer[1].machine);
     assert_true(s->machine[0].cores == 8.0);
@@ -517,10 +517,10 @@ static void test_mistakes_of_links(void **state) {
          "s.yaml:11:56: links.partitions[1].stop_s must be later than start_s"},
         {NULL, "links: {partitions: [{from: []}]}\n", "links.partitions[1].from is an empty list: name somebody"},
         {NULL, "links: {pairs: [{between: [anna, anna], mbps: 1}]}\n",
-         "s.yaml:11:34: links.pairs[1].between: both ends are the same peer, which has no link to itself: name another one"},
-        {NULL, "links: {pairs: [{from: first, to: [first], mbps: 1}]}\n", "links.pairs[1].to: both ends are the same peer"},
+         "s.yaml:11:34: links.pairs[1].between: both ends are 'anna', and no link goes from a peer to itself: name another one"},
+        {NULL, "links: {pairs: [{from: first, to: [first], mbps: 1}]}\n", "links.pairs[1].to: both ends are 'first'"},
         {NULL, "links: {partitions: [{from: second-1, to: second-1}]}\n",
-         "s.yaml:11:43: links.partitions[1].to: both ends are the same peer"},
+         "s.yaml:11:43: links.partitions[1].to: both ends are 'second-1'"},
         {NULL, "links: {partitions: [{from: [anna, first, second]}]}\n",
          "s.yaml:11:29: links.partitions[1].from names everybody, so that nobody is cut off from anybody: leave some out"},
     };
