@@ -1,6 +1,7 @@
 // braid bench NAME ...: finds the experiment and calls it.
 #include "cli/bench.h"
 
+#include "cli/options.h"
 #include "format/suggest.h"
 
 #include <stdio.h>
@@ -53,4 +54,22 @@ int cli_bench(int argc, char **argv) {
     if (near != NULL)
         return cli_complain(CLI_USAGE, "bench", "unknown experiment '%.64s'; did you mean '%s'?", argv[1], near);
     return cli_complain(CLI_USAGE, "bench", "unknown experiment '%.64s'; 'braid bench --help' lists them", argv[1]);
+}
+
+bool bench_read_delay(const char *verb, const char *text, routing_delay *delay) {
+    const char *names[ROUTING_DELAYS];
+    uint32_t choice = 0;
+    for (uint32_t i = 0; i < ROUTING_DELAYS; i++) names[i] = routing_delay_name((routing_delay)i);
+    bool good = options_read_choice(verb, "delay", text, names, ROUTING_DELAYS, &choice);
+    *delay = (routing_delay)choice;
+    return good;
+}
+
+bool bench_read_objective(const char *verb, const char *text, router_objective *objective) {
+    const char *names[ROUTER_OBJECTIVES];
+    uint32_t choice = 0;
+    for (uint32_t i = 0; i < ROUTER_OBJECTIVES; i++) names[i] = routing_objective_name((router_objective)i);
+    bool good = options_read_choice(verb, "objective", text, names, ROUTER_OBJECTIVES, &choice);
+    *objective = (router_objective)choice;
+    return good;
 }

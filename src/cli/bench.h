@@ -3,6 +3,7 @@
 #define BRAID_CLI_BENCH_H
 
 #include "cli/cli.h"
+#include "sim/routing.h"
 
 // argv[0] is the experiment's name.
 int bench_f7(int argc, char **argv);
@@ -16,5 +17,9 @@ int bench_views(int argc, char **argv);
 int bench_step(int argc, char **argv);
 int bench_generate(int argc, char **argv);
 int bench_repair(int argc, char **argv);
+
+// --delay and --objective of the experiments with routing. False: it is none, and it was complained of.
+bool bench_read_delay(const char *verb, const char *text, routing_delay *delay);
+bool bench_read_objective(const char *verb, const char *text, router_objective *objective);
 
 #endif

@@ -205,24 +205,14 @@ static int run_test(churn_bench *b, uint32_t test) {
 }
 
 static int run(churn_bench *b, const char *tests, const char *delay, const char *objective) {
-    uint32_t d = 0;
-    while (d < ROUTING_DELAYS && strcmp(routing_delay_name((routing_delay)d), delay) != 0) d++;
-    if (d == ROUTING_DELAYS)
-        return cli_complain(CLI_USAGE, "bench churn",
-                            "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'", delay);
-    b->settings.delay = (routing_delay)d;
-    while (b->settings.objective < ROUTER_OBJECTIVES &&
-           strcmp(routing_objective_name(b->settings.objective), objective) != 0)
-        b->settings.objective++;
-    if (b->settings.objective == ROUTER_OBJECTIVES)
-        return cli_complain(CLI_USAGE, "bench churn", "--objective is sum or worst, not '%.64s'", objective);
-    for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
-        if (*t < '1' || *t > '0' + CHURN_TESTS || (t[1] != 0 && (t[1] != ',' || t[2] == 0)))
-            return cli_complain(CLI_USAGE, "bench churn",
-                                "--tests is a list of numbers from 1 to %d, like 1,3, not '%.64s'", CHURN_TESTS, tests);
-    }
-    for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
-        int code = run_test(b, (uint32_t)(*t - '0'));
+    static const char *const numbers[CHURN_TESTS] = {"1", "2", "3", "4"};
+    bool wanted[CHURN_TESTS];
+    if (!bench_read_delay("bench churn", delay, &b->settings.delay) ||
+        !bench_read_objective("bench churn", objective, &b->settings.objective) ||
+        !options_read_set("bench churn", "tests", tests, numbers, CHURN_TESTS, wanted))
+        return CLI_USAGE;
+    for (uint32_t test = 1; test <= CHURN_TESTS; test++) {
+        int code = wanted[test - 1] ? run_test(b, test) : CLI_OK;
         if (code != CLI_OK) return code;
     }
     return CLI_OK;

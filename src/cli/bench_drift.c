@@ -107,40 +107,21 @@ static int run_test(drift_bench *b, uint32_t test) {
     return err ? cli_complain(CLI_FAILED, "bench drift", "test %u: %s", test, error.text) : CLI_OK;
 }
 
-// Reads "band,all" as a set of ways.
-static bool read_told(drift_bench *b, const char *text) {
-    while (*text != 0) {
-        size_t length = strcspn(text, ",");
-        uint32_t t = 0;
-        for (; t < ROUTING_TOLDS; t++) {
-            const char *name = routing_told_name((routing_told)t);
-            if (strlen(name) == length && strncmp(name, text, length) == 0) break;
-        }
-        if (t == ROUTING_TOLDS) return false;
-        b->told[t] = true;
-        text += length + (text[length] == ',');
-    }
-    return true;
-}
-
 static int run(drift_bench *b, const char *tests, const char *told, const char *delay) {
-    uint32_t d = 0;
-    while (d < ROUTING_DELAYS && strcmp(routing_delay_name((routing_delay)d), delay) != 0) d++;
-    if (d == ROUTING_DELAYS)
-        return cli_complain(CLI_USAGE, "bench drift",
-                            "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'", delay);
-    b->settings.delay = (routing_delay)d;
-    if (!read_told(b, told) || *told == 0)
-        return cli_complain(CLI_USAGE, "bench drift", "--told is a list of all, smooth and band, not '%.64s'", told);
-    for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
-        if (*t < '1' || *t > '0' + DRIFT_TESTS || (t[1] != 0 && (t[1] != ',' || t[2] == 0)))
-            return cli_complain(CLI_USAGE, "bench drift",
-                                "--tests is a list of numbers from 1 to %d, like 1,3, not '%.64s'", DRIFT_TESTS, tests);
-    }
-    if (b->plot != NULL && tests[1] != 0)
+    static const char *const numbers[DRIFT_TESTS] = {"1", "2", "3", "4"};
+    const char *ways[ROUTING_TOLDS];
+    bool wanted[DRIFT_TESTS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ROUTING_TOLDS; i++) ways[i] = routing_told_name((routing_told)i);
+    if (!bench_read_delay("bench drift", delay, &b->settings.delay) ||
+        !options_read_set("bench drift", "told", told, ways, ROUTING_TOLDS, b->told) ||
+        !options_read_set("bench drift", "tests", tests, numbers, DRIFT_TESTS, wanted))
+        return CLI_USAGE;
+    for (uint32_t i = 0; i < DRIFT_TESTS; i++) count += wanted[i];
+    if (b->plot != NULL && count > 1)
         return cli_complain(CLI_USAGE, "bench drift", "--plot draws one test; --tests asks for '%.64s'", tests);
-    for (const char *t = tests; *t != 0; t += t[1] == ',' ? 2 : 1) {
-        int code = run_test(b, (uint32_t)(*t - '0'));
+    for (uint32_t test = 1; test <= DRIFT_TESTS; test++) {
+        int code = wanted[test - 1] ? run_test(b, test) : CLI_OK;
         if (code != CLI_OK) return code;
     }
     return CLI_OK;

@@ -29,40 +29,21 @@ const f7_system f7_systems[F7_SYSTEMS] = {
 
 // --- what is asked for
 
-// Reads "a,b,c" as a set of names; false when one is not among them.
-static bool read_set(const char *text, const char *const *names, uint32_t count, bool *set, const char *flag) {
-    while (*text != 0) {
-        size_t length = strcspn(text, ",");
-        uint32_t i = 0;
-        while (i < count && !(strlen(names[i]) == length && strncmp(text, names[i], length) == 0)) i++;
-        if (i == count) {
-            cli_complain(CLI_USAGE, "bench f7", "--%s: there is no '%.*s'; 'braid bench f7 --help' lists what there is",
-                         flag, length < 64 ? (int)length : 64, text);
-            return false;
-        }
-        set[i] = true;
-        text += length + (text[length] == ',');
-    }
-    return true;
-}
-
 static bool read_sets(f7_bench *b, const char *tests, const char *delays, const char *systems, const char *demand,
                       const char *objective) {
     static const char *const numbers[ROUTING_TESTS] = {"1", "2", "3", "4", "5", "6"};
     static const char *const demands[] = {"equal", "free"};
-    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS], *objectives[ROUTER_OBJECTIVES];
-    bool free_demand[2] = {false}, objective_set[ROUTER_OBJECTIVES] = {false};
+    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS];
+    uint32_t free_demand = 0;
     for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
-    for (uint32_t i = 0; i < ROUTER_OBJECTIVES; i++) objectives[i] = routing_objective_name((router_objective)i);
     for (uint32_t i = 0; i < F7_SYSTEMS; i++) system[i] = f7_systems[i].name;
-    if (!read_set(tests, numbers, ROUTING_TESTS, b->test, "tests") ||
-        !read_set(delays, delay, ROUTING_DELAYS, b->delay, "delays") ||
-        !read_set(systems, system, F7_SYSTEMS, b->system, "systems") ||
-        !read_set(demand, demands, 2, free_demand, "demand") ||
-        !read_set(objective, objectives, ROUTER_OBJECTIVES, objective_set, "objective"))
+    if (!options_read_set("bench f7", "tests", tests, numbers, ROUTING_TESTS, b->test) ||
+        !options_read_set("bench f7", "delays", delays, delay, ROUTING_DELAYS, b->delay) ||
+        !options_read_set("bench f7", "systems", systems, system, F7_SYSTEMS, b->system) ||
+        !options_read_choice("bench f7", "demand", demand, demands, 2, &free_demand) ||
+        !bench_read_objective("bench f7", objective, &b->settings.objective))
         return false;
-    b->settings.objective = objective_set[ROUTER_WORST] ? ROUTER_WORST : ROUTER_SUM;
-    b->demand = free_demand[1] ? ROUTING_FREE : ROUTING_EQUAL;
+    b->demand = free_demand ? ROUTING_FREE : ROUTING_EQUAL;
     return true;
 }
 

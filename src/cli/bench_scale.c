@@ -25,28 +25,12 @@ static double processor_seconds(void) {
 // --- what is asked for
 
 static bool read_sizes(scale_bench *b, const char *text) {
-    while (*text != 0 && b->sizes < SCALE_SIZES) {
-        char *end;
-        unsigned long long peers = strtoull(text, &end, 10);
-        if (end == text || (*end != 0 && *end != ',') || peers <= SCALE_STAGES || peers > SCALE_MAX_RELAYS + 1) break;
-        b->row[b->sizes++].peers = (uint32_t)peers;
-        text = end + (*end == ',');
-    }
-    if (*text == 0 && b->sizes > 0) return true;
-    cli_complain(CLI_USAGE, "bench scale",
-                 "--peers is a list of at most %d numbers from %d to %d, like 100,1000, and not '%.64s'", SCALE_SIZES,
-                 SCALE_STAGES + 1, SCALE_MAX_RELAYS + 1, text);
-    return false;
-}
-
-static bool read_delay(scale_bench *b, const char *delay) {
-    uint32_t d = 0;
-    while (d < ROUTING_DELAYS && strcmp(routing_delay_name((routing_delay)d), delay) != 0) d++;
-    b->settings.delay = (routing_delay)d;
-    if (d < ROUTING_DELAYS) return true;
-    cli_complain(CLI_USAGE, "bench scale", "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'",
-                 delay);
-    return false;
+    uint32_t peers[SCALE_SIZES];
+    option_numbers sizes = {.least = SCALE_STAGES + 1, .most = SCALE_MAX_RELAYS + 1, .room = SCALE_SIZES, .number = peers};
+    if (!options_read_numbers("bench scale", "peers", text, &sizes)) return false;
+    b->sizes = sizes.count;
+    for (uint32_t i = 0; i < sizes.count; i++) b->row[i].peers = peers[i];
+    return true;
 }
 
 // --- one swarm
@@ -168,7 +152,7 @@ int bench_scale(int argc, char **argv) {
     b.settings.path_limit = (uint32_t)path_limit;
     b.settings.hold = (int64_t)hold;
     b.settings.slack = (int64_t)(slack * ROUTING_SCALE + 0.5);
-    code = read_sizes(&b, sizes) && read_delay(&b, delay) ? run(&b) : CLI_USAGE;
+    code = read_sizes(&b, sizes) && bench_read_delay("bench scale", delay, &b.settings.delay) ? run(&b) : CLI_USAGE;
     options_close(&o);
     return code;
 }

@@ -167,21 +167,10 @@ static int run(t6_bench *b) {
 
 // --- what is asked for
 
-static bool read_delay(t6_bench *b, const char *name) {
-    for (uint32_t d = 0; d < ROUTING_DELAYS; d++)
-        if (strcmp(routing_delay_name((routing_delay)d), name) == 0) {
-            b->delay = (routing_delay)d;
-            return true;
-        }
-    cli_complain(CLI_USAGE, "bench t6", "--delay is lockstep, uniform, exponential or heavy-tailed, not '%.64s'", name);
-    return false;
-}
-
 static bool settle(t6_bench *b, uint64_t microbatches, uint64_t capacity, const char *link, const char *delay) {
-    if (strcmp(link, "pair") != 0 && strcmp(link, "peer") != 0) {
-        cli_complain(CLI_USAGE, "bench t6", "--link is pair or peer, not '%.64s'", link);
-        return false;
-    }
+    static const char *const links[] = {"pair", "peer"};
+    uint32_t peer = 0;
+    if (!options_read_choice("bench t6", "link", link, links, 2, &peer)) return false;
     if (capacity < microbatches) {
         cli_complain(CLI_USAGE, "bench t6",
                      "with --capacity %" PRIu64 " a relay cannot hold the %" PRIu64
@@ -191,8 +180,8 @@ static bool settle(t6_bench *b, uint64_t microbatches, uint64_t capacity, const 
     }
     b->settings.microbatches = (uint32_t)microbatches;
     b->settings.capacity = (uint32_t)capacity;
-    b->settings.link = strcmp(link, "peer") == 0 ? PIPELINE_PEER : PIPELINE_PAIR;
-    return read_delay(b, delay);
+    b->settings.link = peer ? PIPELINE_PEER : PIPELINE_PAIR;
+    return bench_read_delay("bench t6", delay, &b->delay);
 }
 
 int bench_t6(int argc, char **argv) {

@@ -16,18 +16,10 @@ static const char examples[] = "braid bench views --seeds 5\n"
                                "braid bench views --relays 400 --crash\n";
 
 static bool read_sizes(views_bench *b, const char *text) {
-    while (*text != 0 && b->sizes < VIEWS_SIZES) {
-        char *end;
-        unsigned long long relays = strtoull(text, &end, 10);
-        if (end == text || (*end != 0 && *end != ',') || relays < 8 || relays > VIEWS_MAX_RELAYS) break;
-        b->size[b->sizes++] = (uint32_t)relays;
-        text = end + (*end == ',');
-    }
-    if (*text == 0 && b->sizes > 0) return true;
-    cli_complain(CLI_USAGE, "bench views",
-                 "--relays is a list of at most %d numbers from 8 to %d, like 40,400, and not '%.64s'", VIEWS_SIZES,
-                 VIEWS_MAX_RELAYS, text);
-    return false;
+    option_numbers sizes = {.least = 8, .most = VIEWS_MAX_RELAYS, .room = VIEWS_SIZES, .number = b->size};
+    bool good = options_read_numbers("bench views", "relays", text, &sizes);
+    b->sizes = sizes.count;
+    return good;
 }
 
 static bool read_costs(views_bench *b, const char *text) {

@@ -82,6 +82,7 @@ static braid_err read_switch(const char *text, bool *value, braid_error *error) 
 static braid_err read_list(options *o, option_list *list, const char *text, bool split, braid_error *error) {
     do {
         size_t length = split ? strcspn(text, ",") : strlen(text);
+        if (!split && length == 0) return braid_fail(error, BRAID_ARGUMENT, "nothing is named; write what, or leave it out");
         const char *item = length > 0 ? keep_text(o, text, length) : "";
         if (item == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
         if (list->count == OPTIONS_MAX_LIST)

@@ -80,4 +80,19 @@ void options_close(options *o);
 // Whether the user gave it (flag, environment or file).
 bool option_is_set(const options *o, const char *name);
 
+// What a text value may be, once it is there (options_choose.c). False: it is none of these, and a message to stderr says so, with
+// what it may be. `flag` is without its dashes.
+// One of `names`.
+bool options_read_choice(const char *verb, const char *flag, const char *text, const char *const *names, uint32_t count,
+                         uint32_t *choice);
+// "a,c": some of `names`, at least one; all of `set` is written.
+bool options_read_set(const char *verb, const char *flag, const char *text, const char *const *names, uint32_t count,
+                      bool *set);
+// "10,200": 1 to `room` numbers.
+typedef struct option_numbers {
+    uint32_t least, most, room;
+    uint32_t count, *number;  // set by options_read_numbers; number: [room]
+} option_numbers;
+bool options_read_numbers(const char *verb, const char *flag, const char *text, option_numbers *numbers);
+
 #endif

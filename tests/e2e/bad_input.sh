@@ -134,6 +134,21 @@ expect 2 "the run has no stage 9" "$BRAID" up run.yaml --shadows 1 --kill stage:
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5
+expect 2 "--cell: nothing is named; write what, or leave it out" "$BRAID" bench t2 --cell ''
+
+# lists of the experiments that name nothing
+expect 2 "--tests: there is no ''; name some of 1, 2, 3, 4, 5 and 6, with commas between them" "$BRAID" bench f7 --tests ''
+expect 2 "--delays: there is no ''; name some of lockstep, uniform, exponential and heavy-tailed" "$BRAID" bench f7 --delays ''
+expect 2 "--systems: there is no ''; name some of swarm, gwtf and braid" "$BRAID" bench f7 --systems ''
+expect 2 "--demand is equal or free, not ''" "$BRAID" bench f7 --demand ''
+expect 2 "--objective is sum or worst, not 'sum,worst'" "$BRAID" bench f7 --objective sum,worst
+expect 2 "--tests: there is no ''; name some of 1, 2, 3 and 4" "$BRAID" bench churn --tests ''
+expect 2 "--tests: there is no '5'; name some of 1, 2, 3 and 4" "$BRAID" bench drift --tests 1,5
+expect 2 "--told: there is no ''; name some of all, smooth and band" "$BRAID" bench drift --told all,
+expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$BRAID" bench t6 --delay ''
+expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID" bench scale --peers ''
+expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID" bench views --relays 40,
+expect 2 "--plot draws one test" "$BRAID" bench drift --tests 1,3 --plot drift.svg
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key

@@ -52,30 +52,42 @@ static void flags_init(flags *f) {
 static char captured[MAX_OUTPUT];
 static int result;
 
-// Parses with standard output and error going to `captured`.
+// Standard output and error go to `captured` between these two.
+static FILE *capture;
+static int kept_out, kept_err;
+
+static void capture_begin(void) {
+    fflush(NULL);
+    capture = tmpfile();
+    assert_non_null(capture);
+    kept_out = dup(STDOUT_FILENO);
+    kept_err = dup(STDERR_FILENO);
+    dup2(fileno(capture), STDOUT_FILENO);
+    dup2(fileno(capture), STDERR_FILENO);
+}
+
+static void capture_end(void) {
+    fflush(NULL);
+    dup2(kept_out, STDOUT_FILENO);
+    dup2(kept_err, STDERR_FILENO);
+    close(kept_out);
+    close(kept_err);
+    rewind(capture);
+    size_t length = fread(captured, 1, sizeof captured - 1, capture);
+    captured[length] = 0;
+    fclose(capture);
+}
+
 static bool parse(flags *f, const char *words) {
     static char text[512], *argv[MAX_WORDS];  // the flags point into it
     int argc = 0;
     snprintf(text, sizeof text, "test %s", words);
     for (char *word = strtok(text, " "); word != NULL && argc < MAX_WORDS; word = strtok(NULL, " "))
         argv[argc++] = word;
-    fflush(NULL);
-    FILE *capture = tmpfile();
-    assert_non_null(capture);
-    int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
-    dup2(fileno(capture), STDOUT_FILENO);
-    dup2(fileno(capture), STDERR_FILENO);
+    capture_begin();
     flags_init(f);
     bool good = options_parse(&f->o, argc, argv, &result);
-    fflush(NULL);
-    dup2(out, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
-    close(out);
-    close(err);
-    rewind(capture);
-    size_t length = fread(captured, 1, sizeof captured - 1, capture);
-    captured[length] = 0;
-    fclose(capture);
+    capture_end();
     return good;
 }
 
@@ -230,11 +242,67 @@ static int clean_environment(void **state) {
     return 0;
 }
 
+static void expect_set(const char *text, const char *in, const char *message) {
+    static const char *const names[] = {"swarm", "gwtf", "braid"};
+    bool set[3] = {true, true, true};
+    capture_begin();
+    bool good = options_read_set("bench x", "systems", text, names, 3, set);
+    capture_end();
+    assert_true(good == (in != NULL));
+    for (int i = 0; i < 3 && good; i++) assert_true(set[i] == (strstr(in, names[i]) != NULL));
+    assert_string_equal(captured, message);
+}
+
+static void test_sets(void **state) {
+    (void)state;
+    expect_set("gwtf", "gwtf", "");
+    expect_set("braid,swarm,braid", "swarm braid", "");
+    expect_set("", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set("gwtf,", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set(",gwtf", NULL, "braid bench x: --systems: there is no ''; name some of swarm, gwtf and braid, with commas between them\n");
+    expect_set("gwtf,brai,swarm", NULL,
+               "braid bench x: --systems: there is no 'brai'; name some of swarm, gwtf and braid, with commas between them\n");
+}
+
+static void test_choices(void **state) {
+    (void)state;
+    static const char *const names[] = {"equal", "free"}, *const wrong[] = {"", "fre", "equal,free"};
+    uint32_t choice = 9;
+    assert_true(options_read_choice("bench x", "demand", "free", names, 2, &choice));
+    assert_int_equal(choice, 1);
+    for (size_t i = 0; i < 3; i++) {
+        capture_begin();
+        bool good = options_read_choice("bench x", "demand", wrong[i], names, 2, &choice);
+        capture_end();
+        assert_false(good);
+        assert_non_null(strstr(captured, "braid bench x: --demand is equal or free, not '"));
+    }
+}
+
+static void test_numbers(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"", ",", "9", "101", "10,", "10,,20", "ten", "-10", " 10", "10,20,30,40", "10;20", "99999999999999999999"};
+    uint32_t number[3];
+    option_numbers numbers = {.least = 10, .most = 100, .room = 3, .number = number};
+    assert_true(options_read_numbers("bench x", "peers", "10,100,20", &numbers));
+    assert_int_equal(numbers.count, 3);
+    assert_int_equal(number[1], 100);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        capture_begin();
+        bool good = options_read_numbers("bench x", "peers", wrong[i], &numbers);
+        capture_end();
+        if (good) fail_msg("'%s' is taken", wrong[i]);
+        assert_non_null(strstr(captured, "--peers is a list of at most 3 numbers from 10 to 100, with commas between them, not '"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags),    cmocka_unit_test(test_defaults_and_end_of_flags),
         cmocka_unit_test(test_mistakes), cmocka_unit_test(test_environment),
         cmocka_unit_test(test_file),     cmocka_unit_test(test_help),
+        cmocka_unit_test(test_sets),     cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, clean_environment, NULL);
 }
