@@ -120,6 +120,7 @@ static int run(drift_bench *b, const char *tests, const char *told, const char *
     for (uint32_t i = 0; i < DRIFT_TESTS; i++) count += wanted[i];
     if (b->plot != NULL && count > 1)
         return cli_complain(CLI_USAGE, "bench drift", "--plot draws one test; --tests asks for '%.64s'", tests);
+    if (!cli_can_write("bench drift", "plot", b->plot)) return CLI_FAILED;
     for (uint32_t test = 1; test <= DRIFT_TESTS; test++) {
         int code = wanted[test - 1] ? run_test(b, test) : CLI_OK;
         if (code != CLI_OK) return code;

@@ -5,12 +5,10 @@
 #include "base/rng.h"
 #include "sim/routing_dump.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char examples[] = "braid bench f7 --seeds 20\n"
@@ -156,8 +154,7 @@ static braid_err run_test(f7_bench *b, uint32_t test, braid_error *error) {
 
 static int run(f7_bench *b) {
     braid_error error = {0};
-    if (b->dump != NULL && mkdir(b->dump, 0777) != 0 && errno != EEXIST)
-        return cli_complain(CLI_FAILED, "bench f7", "cannot make the folder %s: %s", b->dump, strerror(errno));
+    if (!cli_can_fill("bench f7", "dump", b->dump) || !cli_can_write("bench f7", "plot", b->plot)) return CLI_FAILED;
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++) {
         if (!b->test[test - 1]) continue;
         if (run_test(b, test, &error)) return cli_complain(CLI_FAILED, "bench f7", "test %u: %s", test, error.text);

@@ -79,6 +79,7 @@ static void run_detection(repair_bench *b) {
 }
 
 static int run(repair_bench *b) {
+    if (!cli_can_write("bench repair", "plot", b->plot)) return CLI_FAILED;
     int code = run_deaths(b);
     if (code != CLI_OK) return code;
     run_detection(b);

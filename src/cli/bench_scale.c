@@ -97,6 +97,7 @@ static braid_err run_seed(scale_bench *b, scale_row *row, uint64_t seed, braid_e
 static int run(scale_bench *b) {
     braid_error error = {0};
     bool progress = isatty(STDERR_FILENO) != 0;
+    if (!cli_can_write("bench scale", "plot", b->plot)) return CLI_FAILED;
     scale_print_head(b);
     for (uint32_t i = 0; i < b->sizes; i++) {
         scale_row *row = &b->row[i];

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char examples_t2[] = "braid bench t2\n"
@@ -104,8 +103,7 @@ static braid_err run_one(t2_bench *b, uint32_t cell, uint64_t seed, t2_system sy
 static int run(t2_bench *b) {
     braid_error error = {0};
     t2_progress p = {0};
-    if (b->dump != NULL && mkdir(b->dump, 0777) != 0 && errno != EEXIST)
-        return cli_complain(CLI_FAILED, b->verb, "cannot make the folder %s: %s", b->dump, strerror(errno));
+    if (!cli_can_fill(b->verb, "dump", b->dump) || !cli_can_write(b->verb, "plot", b->plot)) return CLI_FAILED;
     for (uint32_t cell = 0; cell < T2_CELLS; cell++) p.all += b->wanted[cell] * b->repetitions * T2_SYSTEMS;
     for (uint32_t cell = 0; cell < T2_CELLS; cell++)
         for (uint64_t i = 0; i < b->repetitions && b->wanted[cell]; i++)

@@ -4,12 +4,10 @@
 #include "cli/options.h"
 #include "base/rng.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char examples[] = "braid bench t6 --seeds 20\n"
@@ -152,8 +150,7 @@ static braid_err run_seed(t6_bench *b, uint64_t seed, braid_error *error) {
 static int run(t6_bench *b) {
     braid_error error = {0};
     bool progress = isatty(STDERR_FILENO) != 0;
-    if (b->dump != NULL && mkdir(b->dump, 0777) != 0 && errno != EEXIST)
-        return cli_complain(CLI_FAILED, "bench t6", "cannot make the folder %s: %s", b->dump, strerror(errno));
+    if (!cli_can_fill("bench t6", "dump", b->dump) || !cli_can_write("bench t6", "plot", b->plot)) return CLI_FAILED;
     for (uint64_t i = 0; i < b->seeds; i++) {
         if (progress) fprintf(stderr, "\rseed %" PRIu64 " of %" PRIu64 " ", i + 1, b->seeds);
         if (run_seed(b, b->first + i, &error))

@@ -138,6 +138,7 @@ static int run_row(views_bench *b, views_row *row) {
 
 static int run(views_bench *b) {
     braid_error error = {0};
+    if (!cli_can_write("bench views", "plot", b->plot)) return CLI_FAILED;
     views_print_head(b);
     fflush(stdout);
     for (uint32_t k = 0; k < b->kinds; k++)

@@ -2,6 +2,8 @@
 #ifndef BRAID_CLI_CLI_H
 #define BRAID_CLI_CLI_H
 
+#include <stdbool.h>
+
 // What a verb's function returns, and with it the process.
 enum {
     CLI_OK = 0,
@@ -21,5 +23,11 @@ int cli_sim(int argc, char **argv);
 
 // "braid VERB: text" on stderr; returns `code`, so that `return cli_complain(...)` reads well.
 int cli_complain(int code, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// Asked before anything is computed for it: whether --flag's file can be written. What is there stays as it is, and nothing new is
+// left. NULL: none is wanted. False: it was complained of.
+bool cli_can_write(const char *verb, const char *flag, const char *path);
+// The same of --flag's folder for files, which is made when it is not there.
+bool cli_can_fill(const char *verb, const char *flag, const char *path);
 
 #endif

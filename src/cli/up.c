@@ -334,7 +334,10 @@ int cli_up(int argc, char **argv) {
     if (!options_parse(&o, argc, argv, &code)) return code;
     braid_error error = {0};
     braid_err err = swarm_fill(&s, &f, o.given[0], &run, &error);
-    code = err ? cli_complain(CLI_USAGE, "up", "%s", error.text) : swarm_run(&s);
+    if (err)
+        code = cli_complain(CLI_USAGE, "up", "%s", error.text);
+    else
+        code = cli_can_write("up", "measure", s.measure) ? swarm_run(&s) : CLI_FAILED;
     options_close(&o);
     return code;
 }

@@ -149,6 +149,21 @@ expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$B
 expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID" bench scale --peers ''
 expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID" bench views --relays 40,
 expect 2 "--plot draws one test" "$BRAID" bench drift --tests 1,3 --plot drift.svg
+
+# files of figures: whether they can be written is asked before anything is run, and nothing is touched by that
+for experiment in f7 t6 "drift --tests 1" views scale repair; do
+    # shellcheck disable=SC2086 # with its flags
+    expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout 20 "$BRAID" bench $experiment --seeds 1000 --plot no/where.svg
+done
+expect 1 "--plot: cannot write '.': Is a directory" "$BRAID" bench t3 --plot .
+expect 1 "--dump: cannot write into the folder 'plain': " "$BRAID" bench t2 --dump plain
+expect 1 "--dump: cannot write into the folder 'no/where': No such file or directory; name another one" "$BRAID" bench t6 --dump no/where
+expect 1 "--measure: cannot write 'no/where.yaml': No such file or directory" timeout 20 "$BRAID" up endless.yaml --relays 2 --measure no/where.yaml
+echo "as it was" >old.svg
+for file in new.svg old.svg; do timeout 1 "$BRAID" bench f7 --seeds 100000 --tests 1 --plot $file >/dev/null || true; done
+[ "$(cat old.svg)" = "as it was" ] && [ ! -e new.svg ] || { echo "FAILED: a run that did not end has written figures"; failures=$((failures + 1)); }
+expect 0 "F7 test 1" "$BRAID" bench f7 --seeds 1 --tests 1 --plot old.svg
+grep -q "</svg>" old.svg || { echo "FAILED: no figure was written"; failures=$((failures + 1)); }
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }
 expect 1 "peer.key exists" "$BRAID" keygen --out peer.key
