@@ -58,11 +58,14 @@ static void print_times(const sim_summary *u, const sim_swarm_report *r, const s
     printf("                     %.*f s microbatches, %.*f s sums and update\n", d, u->pipeline_s, d, u->update_s);
     print_each(r, d - 1);
     printf("tokens per second    %.1f\n", u->tokens_per_s);
-    uint64_t joins = 0;  // of the run under way
-    for (uint32_t i = 0; i < r->iterations; i++) joins += r->iteration[i].joins;
-    if (r->crashes + joins + r->leaves + r->repairs > 0) {
+    uint64_t crashes = 0, joins = 0;
+    for (uint32_t i = 0; i < r->iterations; i++) {
+        crashes += r->iteration[i].crashes;
+        joins += r->iteration[i].joins;
+    }
+    if (crashes + joins + r->leaves + r->repairs > 0) {
         printf("churn               ");
-        print_count(r->crashes, "crash", "es", ",");
+        print_count(crashes, "crash", "es", ",");
         print_count(joins, "join", "s", ",");
         print_count(r->leaves, "leave", "s", ";");
         print_count(r->repairs, "repair", "s", ";");

@@ -246,6 +246,35 @@ static void test_what_is_written_happens(void **state) {
     sim_swarm_report_free(&report);
 }
 
+// Who dies and comes back counts once in both, whether the run has begun by then or goes back to where it began.
+static void test_comings_and_goings(void **state) {
+    (void)state;
+    static const struct {
+        double dies_s, comes_s;
+        bool all;  // the relays: nobody has their stages' state any more
+    } cases[] = {{0.01, 0.02, false}, {0.01, 3, false}, {3, 5, false}, {3, 60, true}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        scenario *s = parse(quiet);
+        uint64_t crashes = 0, joins = 0, each = 0;
+        for (uint32_t i = s->data_peers; i < s->peers && (cases[k].all || each == 0); i++, each++) {
+            event_add(s, cases[k].dies_s, s->peer[i].name, SCENARIO_KILL);
+            event_add(s, cases[k].comes_s, s->peer[i].name, SCENARIO_JOIN);
+        }
+        sim_swarm_report report;
+        run_scenario(s, NULL, &report);
+        free_with_events(s);
+        if (report.failed) fail_msg("case %zu: %s", k, report.text);
+        for (uint32_t i = 0; i < report.iterations; i++) {
+            crashes += report.iteration[i].crashes;
+            joins += report.iteration[i].joins;
+        }
+        if (crashes != each || joins != each || report.crashes != each)
+            fail_msg("case %zu: %llu and %llu crashes, %llu joins of %llu", k, (unsigned long long)crashes, (unsigned long long)report.crashes,
+                     (unsigned long long)joins, (unsigned long long)each);
+        sim_swarm_report_free(&report);
+    }
+}
+
 static void test_partitions(void **state) {
     (void)state;
     sim_swarm_report report;
@@ -468,6 +497,7 @@ int main(void) {
         cmocka_unit_test(test_lines_bound_the_swarm),
         cmocka_unit_test(test_churn),
         cmocka_unit_test(test_what_is_written_happens),
+        cmocka_unit_test(test_comings_and_goings),
         cmocka_unit_test(test_partitions),
         cmocka_unit_test(test_the_upload_share_holds),
         cmocka_unit_test(test_a_reduction_fills_a_thin_line_once),

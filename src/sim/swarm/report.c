@@ -94,13 +94,16 @@ void swarm_iteration_free(sim_swarm_iteration *i) {
     i->died_ns = i->joined_ns = NULL;
 }
 
+// What happened before the run began, or in an iteration that it went back from, counts in the one that begins now.
 static void iteration_begins(swarm *w, uint64_t iteration) {
+    const sim_swarm_iteration before = w->now;
     swarm_iteration_free(&w->now);
     w->begun_ns = w->core->now;
     w->begun_events = w->out->events;
     w->now = (sim_swarm_iteration){.iteration = iteration, .start_ns = w->core->now - SWARM_BEGIN_NS, .stage = who_is_there(w),
                                    .died_ns = of_nobody(w, sizeof *w->now.died_ns), .joined = of_nobody(w, sizeof *w->now.joined),
-                                   .joined_ns = of_nobody(w, sizeof *w->now.joined_ns)};
+                                   .joined_ns = of_nobody(w, sizeof *w->now.joined_ns),
+                                   .crashes = before.crashes, .joins = before.joins, .leaves = before.leaves, .repairs = before.repairs};
     for (uint32_t i = 0; i < w->peers; i++) w->peer[i].useful_before_ns = w->peer[i].alive ? w->core->node[w->peer[i].node].view.useful_ns : 0;
     memset(w->dead_ns, 0, (size_t)w->s->stages * w->s->microbatches * sizeof *w->dead_ns);
     swarm_churn_iteration(w);
