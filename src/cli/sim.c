@@ -1,5 +1,6 @@
 // braid sim: what a swarm would do, before anybody buys or rents a machine for it.
 #include "cli/cli.h"
+#include "cli/figures.h"
 #include "cli/options.h"
 #include "cli/sim_inside.h"
 #include "format/quantity.h"
@@ -16,7 +17,7 @@ static const char examples[] = "braid sim examples/sim/home.yaml\n"
                                "braid sim home.yaml --trace home.json      # open it at https://ui.perfetto.dev\n"
                                "braid sim home.yaml --no-plan-join --json\n";
 
-enum { REPLAY_TEXT = 512, ROUTE_LOOKS = 20 };
+enum { REPLAY_TEXT = 512, ROUTE_LOOKS = 20, CHANCE_SEEDS = 5 };
 
 typedef struct sim_flags {
     const char *path, *trace;
@@ -132,6 +133,36 @@ static braid_err try_plan(const sim_flags *f, sim_result *r, uint16_t stage, uin
     return code;
 }
 
+static bool has_chance(const scenario *s) {
+    return s->churn.crash > 0 || s->churn.sessions != SESSIONS_NONE || s->resets > 0;
+}
+
+// How much of what a plan brings may be chance: the swarm as it is, with other seeds.
+static braid_err try_seeds(const sim_flags *f, sim_result *r, braid_error *error) {
+    scenario *other = malloc(sizeof *other);
+    if (other == NULL) return braid_fail(error, BRAID_MEMORY, "out of memory");
+    braid_err code = BRAID_OK;
+    figures_sample means = {0};
+    figures_add(&means, r->summary.mean_s);
+    for (uint32_t i = 1; i < CHANCE_SEEDS && code == BRAID_OK; i++) {
+        sim_swarm_report report = {0};
+        sim_summary summary;
+        char what[96];
+        *other = *r->s;  // its events are borrowed
+        other->seed = r->s->seed + i;
+        snprintf(what, sizeof what, "%s with seed %" PRIu64, other->name, other->seed);
+        code = run_swarm(f, other, what, NULL, NULL, &report, error);
+        if (code == BRAID_OK && !report.failed && report.iterations > 0) {
+            sim_summarise(other, &report, &summary);
+            figures_add(&means, summary.mean_s);
+        }
+        sim_swarm_report_free(&report);
+    }
+    r->chance = (sim_chance){CHANCE_SEEDS, CHANCE_SEEDS - means.count, figures_mean(&means), figures_deviation(&means)};
+    free(other);
+    return code;
+}
+
 // Best first; failed ones last; equals by stage.
 static int compare_plans(const void *a, const void *b) {
     const sim_plan *x = a, *y = b;
@@ -148,7 +179,7 @@ static braid_err try_plans(const sim_flags *f, sim_result *r, braid_error *error
         if (like != UINT32_MAX) code = try_plan(f, r, stage, like, error);
     }
     qsort(r->plan, r->plans, sizeof *r->plan, compare_plans);
-    return code;
+    return code == BRAID_OK && r->plans > 0 && has_chance(r->s) ? try_seeds(f, r, error) : code;
 }
 
 // ---- the verb

@@ -19,6 +19,13 @@ typedef struct sim_plan {
     double change;  // of the mean, a share: -0.2 is a fifth less
 } sim_plan;
 
+// What the swarm as it is takes with other seeds, where peers or connections go by chance.
+typedef struct sim_chance {
+    uint32_t seeds;        // the scenario's own included; 0: nothing is left to chance, or nobody asked
+    uint32_t failed;       // of these, without an end
+    double mean_s, sd_s;   // of an iteration's mean
+} sim_chance;
+
 typedef struct sim_result {
     const scenario *s;
     const sim_swarm_report *report;
@@ -26,7 +33,14 @@ typedef struct sim_result {
     sim_routes routes;
     uint32_t plans;
     sim_plan plan[SCENARIO_MAX_STAGES];  // best first
+    sim_chance chance;
 } sim_result;
+
+// The swarm as it is might take as long, with another seed: what the plan brings may be chance.
+static inline bool sim_within_chance(const sim_chance *c, const sim_plan *p) {
+    double away_s = p->mean_s - c->mean_s;
+    return c->seeds > 0 && !p->failed && away_s <= 2 * c->sd_s && -away_s <= 2 * c->sd_s;
+}
 
 // --- sim_print.c
 void sim_print_head(const scenario *s);

@@ -120,10 +120,21 @@ static void put_plans(json_out *o, const sim_result *r) {
             json_out_double(o, "mean_s", p->mean_s);
             json_out_double(o, "tokens_per_s", p->tokens_per_s);
             json_out_double(o, "change", p->change);
+            json_out_bool(o, "within_chance", sim_within_chance(&r->chance, p));
         }
         json_out_close(o, '}');
     }
     json_out_close(o, ']');
+    if (r->chance.seeds == 0) {
+        json_out_null(o, "chance");
+        return;
+    }
+    json_out_open(o, "chance", '{');
+    json_out_u64(o, "seeds", r->chance.seeds);
+    json_out_u64(o, "failed", r->chance.failed);
+    json_out_double(o, "mean_s", r->chance.mean_s);
+    json_out_double(o, "sd_s", r->chance.sd_s);
+    json_out_close(o, '}');
 }
 
 bool sim_print_json(const sim_result *r) {

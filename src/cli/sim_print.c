@@ -1,5 +1,6 @@
 // What braid sim shows a person.
 #include "cli/sim_inside.h"
+#include "cli/figures.h"
 #include "format/quantity.h"
 #include "sim/places.h"
 
@@ -148,6 +149,13 @@ static void print_like(const scenario *s, uint32_t like) {
            placed ? place_name(m->place) : "");
 }
 
+static void print_chance(const sim_chance *c) {
+    if (c->seeds == 0) return;
+    printf("* may be chance alone: no more than two standard deviations from what the swarm as it is takes\n"
+           "  (%.2f s on average of %u seeds, sd %.2f); more --iterations leave less to chance.\n", c->mean_s, c->seeds - c->failed, c->sd_s);
+    if (c->failed > 0) printf("  With %u other seed%s it does not come to its end.\n", c->failed, figures_s(c->failed));
+}
+
 void sim_print_plans(const sim_result *r) {
     if (r->plans == 0) return;
     printf("\nOne more peer would bring, best first:\n");
@@ -158,9 +166,11 @@ void sim_print_plans(const sim_result *r) {
         if (p->failed)
             printf("  stage %-12s a swarm that does not come to its end   ", label);
         else
-            printf("  stage %-12s %8.2f s an iteration, %+6.1f %%   ", label, p->mean_s, 100 * p->change);
+            printf("  stage %-12s %8.2f s an iteration, %+6.1f %%%s  ", label, p->mean_s, 100 * p->change,
+                   sim_within_chance(&r->chance, p) ? "*" : " ");
         print_like(r->s, p->like);
     }
+    print_chance(&r->chance);
     if (!r->plan[0].failed && r->plan[0].change > NO_GAIN)
         printf("None of them makes it faster: who shares a stage also exchanges the sums of its gradients in every "
                "iteration,\nover the line of a machine of its own.\n");
