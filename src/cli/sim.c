@@ -134,7 +134,8 @@ static braid_err try_plan(const sim_flags *f, sim_result *r, uint16_t stage, uin
 }
 
 static bool has_chance(const scenario *s) {
-    return s->churn.crash > 0 || s->churn.sessions != SESSIONS_NONE || s->resets > 0;
+    bool comes_back = s->churn.rejoin > 0 && s->churn.event_count > 0;
+    return s->churn.crash > 0 || comes_back || s->churn.sessions != SESSIONS_NONE || s->resets > 0;
 }
 
 // How much of what a plan brings may be chance: the swarm as it is, with other seeds.

@@ -38,7 +38,7 @@ braid_err scenario_read_link_defaults(scenario_reader *r, const yaml_node *node)
     return node != NULL ? read_map(r, node, &m) : BRAID_OK;
 }
 
-static bool empty(const scenario_set *set) {
+static bool is_nobody(const scenario_set *set) {
     uint64_t any = 0;
     for (uint32_t i = 0; i < SCENARIO_SET_WORDS; i++) any |= set->word[i];
     return any == 0;
@@ -145,7 +145,7 @@ static braid_err read_partition(scenario_reader *r, const yaml_node *item, uint3
     if (code == BRAID_OK && to != NULL) code = refuse_itself(r, from, to, name);
     if (code != BRAID_OK) return code;
     if (to == NULL) p->to = others(s, &p->from);
-    if (empty(&p->to))
+    if (is_nobody(&p->to))
         return yaml_fail(r->file, from, r->error,
                          "%s.from names everybody, so that nobody is cut off from anybody: leave some out", where);
     if (p->stop_ns <= p->start_ns)

@@ -27,33 +27,41 @@ static absence absence_of(const swarm *w, uint32_t who) {
     return (absence){.who = who};
 }
 
-// Who was the last to be missed in the stage. False: somebody is at work there, or there was never anybody.
-static bool last_of(const swarm *w, uint16_t index, absence *last) {
+typedef enum attendance { AT_WORK, NOBODY_NOW, NOBODY_EVER } attendance;
+
+// `last`: who was the last there, of NOBODY_NOW.
+static attendance attendance_of(const swarm *w, uint16_t index, absence *last) {
     bool any = false;
     for (uint32_t i = 0; i < w->peers; i++) {
         if (stage_of(&w->peer[i]) != index || w->peer[i].life == 0) continue;
         absence a = absence_of(w, i);
-        if (a.what == NULL) return false;
+        if (a.what == NULL) return AT_WORK;
         if (!any || a.since_ns > last->since_ns) *last = a;
         any = true;
     }
-    return any;
+    return any ? NOBODY_NOW : NOBODY_EVER;
 }
 
 // The stage that has been without anybody for longest.
 static void say_why(const swarm *w, char text[WHY_TEXT]) {
-    absence found = {.since_ns = UINT64_MAX}, last;
-    uint16_t index = 0;
+    uint64_t first_ns = UINT64_MAX;
+    snprintf(text, WHY_TEXT, "somebody lives in every stage; does a partition keep them from each other?");
     for (uint16_t i = 0; i < w->s->stages; i++) {
-        if (!last_of(w, i, &last) || last.since_ns >= found.since_ns) continue;
-        found = last;
-        index = i;
+        const char *name = w->s->stage[i].name;
+        absence last;
+        switch (attendance_of(w, i, &last)) {
+        case AT_WORK: break;
+        case NOBODY_NOW:
+            if (last.since_ns >= first_ns) break;
+            first_ns = last.since_ns;
+            snprintf(text, WHY_TEXT, "nobody has been at work in stage %s since %s %s at %.1f s: %s", name, w->peer[last.who].name, last.what,
+                     seconds(last.since_ns), last.mend);
+            break;
+        case NOBODY_EVER:
+            snprintf(text, WHY_TEXT, "nobody has ever come to stage %s: does a partition keep those away whom the leader would place there?", name);
+            return;
+        }
     }
-    if (found.what == NULL)
-        snprintf(text, WHY_TEXT, "every stage has a living member; does a partition keep them from each other?");
-    else
-        snprintf(text, WHY_TEXT, "nobody has been at work in stage %s since %s %s at %.1f s: %s", w->s->stage[index].name, w->peer[found.who].name, found.what,
-                 seconds(found.since_ns), found.mend);
 }
 
 void swarm_fail_stuck(swarm *w) {
