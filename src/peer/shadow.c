@@ -6,7 +6,7 @@
 
 enum {
     LINE_SHARE = 4,  // a shadow pulls in one of so many parts of the time
-    PATIENCE = 10,   // FINAL waits for shadows at most this part of what the iteration has taken
+    PATIENCE = 10,   // FINAL waits for shadows at most this part of what the iteration has taken, or TIMING_SHADOW_NS
 };
 
 // ---- every member -------------------------------------------------------------------------------------------------
@@ -166,7 +166,8 @@ bool shadow_follows(peer *p, uint16_t stage) {
     stage_round *r = &p->leader.round[stage];
     bool waits = false;
     if (r->agreed_ns == 0) r->agreed_ns = p->now;
-    uint64_t until = r->agreed_ns + (r->agreed_ns - p->leader.begun_ns) / PATIENCE;
+    uint64_t part = (r->agreed_ns - p->leader.begun_ns) / PATIENCE;
+    uint64_t until = r->agreed_ns + (part > TIMING_SHADOW_NS ? part : TIMING_SHADOW_NS);
     if (p->now >= until) return true;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];

@@ -32,6 +32,7 @@
 #define TIMING_FILL_MOST_NS (120 * TIMING_S)       // ... or this, while it is said to be on its way
 #define TIMING_STARVED_NS (4 * TIMING_S)            // taken over and without a slot for so long: one less advanced gives its own
 #define TIMING_GET_NS (4 * TIMING_S)               // how long DATA is waited for, at least
+#define TIMING_SHADOW_NS (50 * TIMING_MS)          // short iterations end so much later, at most, for a shadow that follows them
 #define TIMING_QUIET_NS (3600 * TIMING_S)          // an hour without a false alarm takes one back
 #define TIMING_ROUTE_DELAY_NS (50 * TIMING_MS)     // a usual one-way delay: what the router counts its waiting in
 #define TIMING_ROUTE_GATHER_NS (10 * TIMING_MS)    // it waits so long for what else comes before it answers
