@@ -236,6 +236,7 @@ int bench_churn(int argc, char **argv) {
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
         {"lazy", OPTION_COUNT, &lazy, .help = "rounds that news of a way waits at most", .max = 1000},
+        {"plan-first", OPTION_SWITCH, &b.settings.plan_first, .help = "the first ways are planned, on a map of the run"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
     };
     options o = {.verb = "bench churn",

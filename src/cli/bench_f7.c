@@ -172,7 +172,7 @@ int bench_f7(int argc, char **argv) {
     b->seconds = 60;
     uint64_t hold = 0, lazy = ROUTER_LAZY, path_limit = 0;
     double slack = 0;
-    bool gather = true;
+    bool gather = true, plan_first = false;
     const char *tests = "1,2,3,4,5,6", *delays = "lockstep", *systems = "swarm,gwtf,braid", *demand = "equal";
     const char *objective = "sum";
     option table[] = {
@@ -193,6 +193,7 @@ int bench_f7(int argc, char **argv) {
          .max = 1000},
         {"lazy", OPTION_COUNT, &lazy, .help = "braid: rounds that news of a way waits at most",
          .max = 1000},
+        {"plan-first", OPTION_SWITCH, &plan_first, .help = "braid: the first ways are planned, on a map of the run"},
         {"path-limit", OPTION_COUNT, &path_limit, .help = "braid: longest path in a label, 0: its default",
          .max = ROUTER_MAX_PATH},
         {"slack", OPTION_REAL, &slack, .help = "braid: cost per link below which a gain is left alone, 0: 0.02, several data peers 0.05",
@@ -213,6 +214,7 @@ int bench_f7(int argc, char **argv) {
         b->settings = (routing_settings){.slack = (int64_t)(slack * ROUTING_SCALE + 0.5),
                                          .hold = (int64_t)hold,
                                          .lazy = lazy == 0 ? -1 : (int64_t)lazy,
+                                         .plan_first = plan_first,
                                          .path_limit = (uint32_t)path_limit,
                                          .gather = gather};
         code = read_sets(b, tests, delays, systems, demand, objective) ? run(b) : CLI_USAGE;

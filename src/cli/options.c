@@ -191,7 +191,7 @@ static const char *const all_flags[] = {
     "delays", "demand", "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8",
     "iterations", "join", "json", "kill", "lasts", "late", "lazy", "lead", "leg", "limit-rounds", "link", "links", "listen",
     "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out",
-    "path-limit", "patience", "peers", "plan", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
+    "path-limit", "patience", "peers", "plan", "plan-first", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
     "repetitions", "resume", "run", "sample", "save", "seed", "seeds", "shadow", "shadows", "share", "slack", "solo", "solver-time",
     "sources", "spikes", "state-dir", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
     "tokens", "told", "top-k", "top-p", "trace", "upload-share", "views", "voters", "wait-data-peers", "wait-relays", "weights",

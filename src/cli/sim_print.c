@@ -24,9 +24,9 @@ void sim_print_head(const scenario *s) {
            s->name, quantity_count_text(all, parameters), s->stages, s->data_peers, s->data_peers == 1 ? "" : "s",
            s->peers - s->data_peers, s->peers - s->data_peers == 1 ? "" : "s", s->microbatches,
            s->sequences * s->tokens);
-    printf("a microbatch is %s between two stages; routing %s%s; seed %" PRIu64 "\n\n",
+    printf("a microbatch is %s between two stages; routing %s%s%s; seed %" PRIu64 "\n\n",
            quantity_size_text(s->activation_bytes, size), routing_names[s->routing],
-           s->objective == ROUTER_WORST ? " for the heaviest link" : "", s->seed);
+           s->objective == ROUTER_WORST ? " for the heaviest link" : "", s->plan_first ? ", first ways planned" : "", s->seed);
 }
 
 // ---- the swarm as it is

@@ -30,7 +30,7 @@ static void give_room(braid_label *label, uint32_t limit, char **steps) {
 static void lay_out(router *r, const router_config *config, arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
     uint32_t limit = label_limit_of(config);
-    bool shares = braid_shares(config);
+    bool maps = braid_has_map(config);
     braid_commodity *commodity = arena_take(a, k * sizeof(braid_commodity));
     bool *carries = arena_take(a, 2 * links * sizeof *carries);
     braid_arc *arc = arena_take(a, 2 * links * sizeof *arc);
@@ -38,9 +38,9 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     braid_advert *advert = arena_take(a, 2 * links * sizeof *advert);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
-    braid_map *map = shares ? arena_take(a, sizeof *map) : NULL;
-    uint32_t *way_word = shares ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
-    void *planned = shares && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
+    braid_map *map = maps ? arena_take(a, sizeof *map) : NULL;
+    uint32_t *way_word = maps ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
+    void *planned = maps && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
     arena_need_no_zero(a);
     char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
     braid_visit *visit = arena_take(a, BRAID_RESERVATIONS * sizeof *visit);
@@ -73,9 +73,9 @@ static void lay_out(router *r, const router_config *config, arena *a) {
 // For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and that units go back) and three to
 // a next one (cancelled, pushed or a bid, labelled); a quarter of the queue may wait already (router_receive). A death ends every visit,
 // in two words, and what tokens hold may be said twice. With several data peers a new era is said to everybody, and one that restores a
-// flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer.
+// flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer, as a plan without one does.
 static uint32_t queue_max(const router_config *c) {
-    uint32_t eras = braid_shares(c) ? (2 + commodities_of(c) + BRAID_MAP_AT_ONCE) * c->max_neighbours + WAYS_MAX_UNITS : 0;
+    uint32_t eras = braid_has_map(c) ? (2 + commodities_of(c) + BRAID_MAP_AT_ONCE) * c->max_neighbours + WAYS_MAX_UNITS : 0;
     return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras;
 }
 
@@ -113,6 +113,7 @@ static void braid_init(router *r) {
     b->era_since = b->changed_since = r->now;
     b->placed_since = b->placed_at = b->repaired_since = b->repaired_at = BRAID_NEVER_SINCE;
     b->rests_since = r->now;
+    b->open_since = b->spread_until = BRAID_NEVER_SINCE;
     b->tries = BRAID_TRIES;
     b->in_force = -1;
     if (b->map != NULL) b->map->tell_at = ROUTER_NEVER;
@@ -139,6 +140,7 @@ static void link_up(router *r, router_side side, uint32_t slot) {
         if (side == ROUTER_PREVIOUS) forget_up(self_of(r), k, slot);
         if (side == ROUTER_NEXT) forget_down(self_of(r), k, slot);
     }
+    if (side == ROUTER_PREVIOUS) braid_begin_link_up(self_of(r), slot);
 }
 
 static void link_gone(router *r, router_peer peer) {
@@ -217,6 +219,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     braid *b = self_of(r);
     int k = router_commodity(r, m->source);
     if (braid_is_count(m->kind) && braid_mode_deaf(b, previous, next)) return;
+    braid_begin_receive(b, m);
     if (m->kind == ROUTER_LOCK) braid_on_lock(b, m);
     if (m->kind == ROUTER_COMMIT) braid_on_commit(b, m, previous, next);
     if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) b->settlings = 0;
@@ -245,6 +248,7 @@ static void look_for_cycles(braid *b) {
 static void tick(router *r) {
     braid *b = self_of(r);
     braid_expire(b);
+    braid_begin_tick(b);
     if (!b->drafts) braid_balance(b);
     braid_follow_mean(b);
     braid_mode_tick(b);
@@ -252,7 +256,7 @@ static void tick(router *r) {
     braid_map_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
-    if (!b->greedy && !braid_still(b)) look_for_cycles(b);
+    if (!b->greedy && !braid_still(b) && !braid_waits(b)) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (b->drafts) return;
     if (r->now >= b->speak_at) {

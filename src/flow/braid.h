@@ -240,6 +240,11 @@ typedef struct braid {
     int64_t rests_since;        // ... or not
     int32_t rested_out, wished; // units that left then; that it wanted when the draft began
 
+    // braid_begin.c
+    bool begun;
+    int64_t open_since;   // a data peer: units could go; BRAID_NEVER_SINCE: not so
+    int64_t spread_until; // planned ways may be under way until then
+
     // braid_map.c, braid_draft.c
     ways *ways;            // NULL: no data peer
     uint32_t planned_of;   // of map->changes, when ways were looked for
@@ -292,6 +297,11 @@ static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
 // Whether several data peers share relays here.
 static inline bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
+// Whether the only data peer plans its first ways, with the objective sum (braid_begin.c).
+static inline bool braid_plans_first(const router_config *c) {
+    return c->plan_first && c->algorithm == ROUTER_BRAID && c->objective == ROUTER_SUM;
+}
+static inline bool braid_has_map(const router_config *c) { return braid_shares(c) || braid_plans_first(c); }
 // With one data peer small gains are left alone until then.
 static inline int64_t braid_early_until(const braid *b) { return b->era_since + BRAID_EARLY * b->r.config.delay; }
 // It has been there for so long that it says less.
@@ -388,12 +398,14 @@ bool braid_mode_deaf(const braid *b, int previous, int next);
 void braid_mode_heard(braid *b, const router_message *m, int previous, int next);
 
 // braid_map.c
+bool braid_maps(const braid *b);  // there is a map, and not too many relays for it
 void braid_map_tick(braid *b);
 void braid_map_link_up(braid *b, router_side side);
 void braid_map_cut(braid *b);
 void braid_on_map(braid *b, const router_message *m);
 void braid_map_compose(const braid *b, const outgoing *from, router_message *out);
 int64_t braid_map_changed_at(const braid *b);
+bool braid_map_closed(const braid *b);  // whoever is named in it is in it, and home is named
 bool braid_map_draw(braid *b);
 
 // braid_draft.c
@@ -402,6 +414,15 @@ int32_t braid_planned_units(const braid *b);  // of my own
 void braid_send_ways(braid *b);
 void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_compose_way(const braid *b, const outgoing *from, router_message *out);
+
+// braid_begin.c: the first ways of the only data peer, planned
+bool braid_waits(const braid *b);  // neither units nor labels go here yet, but maps
+void braid_begin(braid *b);
+void braid_begin_tick(braid *b);
+void braid_begin_receive(braid *b, const router_message *m);
+bool braid_begin_spreads(braid *b);  // planned ways may be under way, and what seems open is theirs
+void braid_begin_differs(braid *b);  // a unit cannot go as planned
+void braid_begin_link_up(braid *b, uint32_t previous);
 
 // braid_speak.c
 void braid_speak(braid *b);

@@ -47,7 +47,7 @@ bool braid_labels_rest(braid *b) {
         if (mended > until) until = mended;
     }
     if (b->r.now < until) router_want(&b->r, until);
-    return b->r.now < until;
+    return braid_begin_spreads(b) || b->r.now < until || braid_waits(b);
 }
 
 int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot) {

@@ -100,5 +100,7 @@ void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m) 
     if (!braid_on_counts(b, k, slot, m->units, m->taken_back)) return;
     braid_hand_back_overflow(b, k, slot, braid_in(b, k, slot) - before);
     int32_t units = least((int32_t)m->position, braid_excess(b, k));
-    if (units > 0 && b->drafts && !b->r.is_source) send(b, k, m->u.word, m->length, units);
+    bool goes_on = b->drafts || braid_plans_first(&b->r.config);
+    if (units <= 0 || !goes_on || b->r.is_source) return;
+    if (!send(b, k, m->u.word, m->length, units)) braid_begin_differs(b);
 }

@@ -157,6 +157,7 @@ void braid_on_deny(braid *b, uint32_t k, uint32_t slot, const router_message *m)
     braid_down *d = down_of(b, k, slot);
     if (d->owed > ROUTER_MAX_UNITS) return;
     d->owed += (int32_t)m->units;
+    braid_begin_differs(b);
     advert_of(b, k, ROUTER_NEXT, slot)->room = 0;
     braid_take_back(b, k, slot);
 }
@@ -299,8 +300,9 @@ static void mend_deficit(braid *b, uint32_t k) {
 
 // A data peer starts what it may, and takes back what it may no longer send.
 static void balance_source(braid *b) {
+    if (braid_waits(b)) return;
     int32_t spare = (int32_t)b->r.config.capacity - braid_sum_out(b, 0) - b->add;
-    int32_t left = push(b, 0, spare);
+    int32_t left = braid_begin_spreads(b) ? spare : push(b, 0, spare);
     cancel(b, 0, -spare);
     braid_commodity *c = &b->commodity[0];
     if (left <= 0)

@@ -12,7 +12,8 @@
 
 enum {
     // Delays.
-    GATHER = 3,   // from the first news until it is told
+    GATHER = 3,   // from the first news until it is told ...
+    SOON = 1,     // ... while all wait for it
     LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken
     LATER = 20,   // until others hear that only costs have changed
     // An entry in the map and in a message, in words.
@@ -37,7 +38,10 @@ static const uint32_t *link_of(const uint32_t *entry, uint32_t i) { return &entr
 
 static bool newer(uint32_t a, uint32_t than) { return (int32_t)(a - than) > 0; }
 
-static bool maps(const braid *b) { return b->map != NULL && b->r.config.relays <= BRAID_CROWD; }
+bool braid_maps(const braid *b) { return b->map != NULL && b->r.config.relays <= BRAID_CROWD; }
+
+// With one data peer the map is for its first ways only.
+static bool is_over(const braid *b) { return b->begun && !braid_shares(&b->r.config); }
 
 static uint32_t *find_entry(braid_map *map, router_peer peer) {
     EACH_ENTRY(map, e) {
@@ -112,6 +116,9 @@ static void prune(braid *b) {
 
 // --- What is known -----------------------------------------------------------------------------------------------------
 
+// How long news waits for more of it.
+static int64_t gathers(const braid *b) { return braid_waits(b) ? SOON : GATHER; }
+
 static void tell_by(braid *b, int64_t at) {
     if (at < b->map->tell_at) b->map->tell_at = at;
 }
@@ -154,7 +161,7 @@ static bool is_entry(const uint32_t *said, uint32_t words) {
 
 // Who says it of itself, over a link to it, is right whatever was known.
 void braid_on_map(braid *b, const router_message *m) {
-    if (b->map == NULL) return;
+    if (b->map == NULL || is_over(b)) return;
     for (uint32_t at = 0; at < m->length;) {
         const uint32_t *said = &m->u.word[at];
         if (!is_entry(said, m->length - at)) return;
@@ -162,7 +169,7 @@ void braid_on_map(braid *b, const router_message *m) {
         const uint32_t *e = find_entry(b->map, said[PEER]);
         bool better = e == NULL || newer(said[VERSION], e[VERSION]) ||
                       (said[PEER] == m->from && said[VERSION] != e[VERSION]);
-        if (said[PEER] != b->r.config.self && better) keep(b, said, GATHER);
+        if (said[PEER] != b->r.config.self && better) keep(b, said, gathers(b));
     }
 }
 
@@ -201,7 +208,7 @@ static void look_at_myself(braid *b) {
     }
     if (same && same_costs) return;
     said[VERSION] = next_version(b, e);
-    keep(b, said, same ? LATER : GATHER);
+    keep(b, said, same ? LATER : gathers(b));
 }
 
 // --- Telling -----------------------------------------------------------------------------------------------------------
@@ -261,12 +268,12 @@ static int64_t telling_at(const braid *b) {
 
 // In a crowd nothing is told, not even again: afterwards all is.
 static bool may_tell(braid *b) {
-    if (b->map == NULL) return false;
+    if (b->map == NULL || is_over(b)) return false;
     bool before = b->map->crowded;
-    b->map->crowded = !maps(b);
+    b->map->crowded = !braid_maps(b);
     if (before && !b->map->crowded) {
         EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) up_of(b, 0, s)->told = 0;
-        tell_by(b, b->r.now + GATHER * b->r.config.delay);
+        tell_by(b, b->r.now + gathers(b) * b->r.config.delay);
         changed(b);
     }
     return !b->map->crowded;
@@ -293,12 +300,12 @@ void braid_map_cut(braid *b) {
 }
 
 void braid_map_link_up(braid *b, router_side side) {
-    if (b->map != NULL && side == ROUTER_PREVIOUS) tell_by(b, b->r.now + GATHER * b->r.config.delay);
+    if (b->map != NULL && side == ROUTER_PREVIOUS) tell_by(b, b->r.now + gathers(b) * b->r.config.delay);
 }
 
 // --- For ways ----------------------------------------------------------------------------------------------------------
 
-int64_t braid_map_changed_at(const braid *b) { return maps(b) ? b->map->changed_at : b->r.now; }
+int64_t braid_map_changed_at(const braid *b) { return braid_maps(b) ? b->map->changed_at : b->r.now; }
 
 static bool draw_entry(const braid *b, const uint32_t *e) {
     bool is_source = router_names_source(&b->r.config, e[PEER]);
@@ -308,10 +315,27 @@ static bool draw_entry(const braid *b, const uint32_t *e) {
     return true;
 }
 
+bool braid_map_closed(const braid *b) {
+    bool home = false;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
+        if (find_entry(b->map, b->r.slot[ROUTER_NEXT][s].peer) == NULL) return false;
+    }
+    EACH_ENTRY(b->map, e) {
+        for (uint32_t i = 0; i < links_of(e); i++) {
+            router_peer to = *link_of(e, i);
+            if (to == b->r.config.self)
+                home = true;
+            else if (find_entry(b->map, to) == NULL)
+                return false;
+        }
+    }
+    return home;
+}
+
 // Gives all that can be reached to b->ways, by rising peers. False: it is too much.
 bool braid_map_draw(braid *b) {
     ways_clear(b->ways);
-    if (!maps(b)) return false;
+    if (!braid_maps(b)) return false;
     reach r;
     find_reached(b, &r);
     for (router_peer last = 0;;) {

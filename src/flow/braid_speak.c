@@ -157,7 +157,7 @@ static bool adverts_rest(const braid *b, const braid_advert *said, int64_t dista
 }
 
 static bool tell_advert(braid *b, uint32_t k, braid_advert *said, router_peer to, int64_t distance, int32_t room) {
-    uint32_t scale = b->worst ? braid_scale_word(b) : 0;
+    uint32_t scale = b->worst ? braid_scale_word(b) : said->scale;
     if (said->distance == distance && said->room == room && said->scale == scale) return false;
     if (said->scale == scale && adverts_rest(b, said, distance, room)) return false;
     outgoing *o = router_post(&b->r, to, ROUTER_ADVERT);

@@ -69,6 +69,7 @@ typedef struct router_config {
     int64_t hold;         // delays between two labels to the same neighbours (0: 2)
     int64_t lazy;         // delays that news of a way waits at most (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
+    bool plan_first;      // data peers plan their first ways on a map of the run; the same at every peer
     uint32_t relays;      // of the run, as far as is known: with very many that several data peers share nothing is planned
 
     // swarm

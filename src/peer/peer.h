@@ -44,6 +44,7 @@ typedef struct peer_run {
     bool reproducible;
     uint8_t routing;            // router_algorithm; ROUTER_ALGORITHMS: none, each microbatch goes to the cheapest peer
     uint8_t objective;          // router_objective
+    bool plan_first;            // router_config.plan_first
     bool restarts;              // to compare: a microbatch whose way breaks on the way back begins again, as SWARM's do
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;

@@ -19,7 +19,7 @@ static router_config config_of(const peer_run *run, member_kind kind, uint32_t s
     return (router_config){
         .algorithm = (router_algorithm)run->routing, .objective = (router_objective)run->objective, .self = 1, .capacity = run->microbatches, .source_count = sources,
         .max_neighbours = neighbours, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
-        .slack = slack, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
+        .slack = slack, .plan_first = run->plan_first, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
         .temperature = gwtf_temperature, .cooling = gwtf_cooling};
 }
 

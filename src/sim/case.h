@@ -159,6 +159,7 @@ typedef struct sim_case {
     bool spoiled;                                // ... and the first relay changes what it carries
     uint32_t awaited;                            // joiners without which the run does not start
     uint8_t routing, objective;                  // router_algorithm, router_objective
+    bool plan_first;                             // router_config.plan_first
     sim_mutant mutant;
 } sim_case;
 

@@ -93,6 +93,7 @@ typedef struct routing_settings {
     int64_t slack;         // in 1/ROUTING_SCALE of cost
     int64_t hold;          // rounds, 0: the router's default
     int64_t lazy;          // router_config.lazy
+    bool plan_first;       // router_config.plan_first
     uint32_t path_limit;   // 0: the router's default
     bool gather;           // wait a quarter of a round for what else may come before a tick (never in lockstep)
     int64_t near_cost;     // `near` is noted when all units have a way and cost at most this; 0: never

@@ -107,6 +107,7 @@ static router_config configure(const routing_net *n, uint32_t i) {
         .slack = s->slack,
         .hold = s->hold,
         .lazy = s->lazy,
+        .plan_first = s->plan_first,
         .path_limit = s->path_limit,
         .relays = n->instance->problem.peers - n->instance->sources,
         .temperature = 1.7 * ROUTING_SCALE,  // GWTF, section VI

@@ -17,7 +17,7 @@ uint32_t scenario_leader(const scenario *s) {
 // ---- reading
 
 typedef struct top_level {
-    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *recovery, *compute, *mode;
+    const yaml_node *model, *stages, *machines, *peers, *links, *churn, *routing, *objective, *plan_first, *recovery, *compute, *mode;
 } top_level;
 
 static braid_err read_top(scenario_reader *r, top_level *t) {
@@ -36,6 +36,7 @@ static braid_err read_top(scenario_reader *r, top_level *t) {
         {"churn", KEY_NODE, &t->churn, 0, 0},
         {"routing", KEY_NODE, &t->routing, 0, 0},
         {"objective", KEY_NODE, &t->objective, 0, 0},
+        {"plan_first", KEY_NODE, &t->plan_first, 0, 0},
         {"recovery", KEY_NODE, &t->recovery, 0, 0},
         {"compute", KEY_NODE, &t->compute, 0, 0},
         {"upload_share", KEY_COUNT, &s->upload_percent, 1, 100},
@@ -68,6 +69,11 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
         code = yaml_read_choice(r->file, t->compute, "compute", computes, 2, &compute, r->error);
     if (code == BRAID_OK && t->mode != NULL)
         code = yaml_read_choice(r->file, t->mode, "mode", modes, 2, &mode, r->error);
+    if (code == BRAID_OK && t->plan_first != NULL)
+        code = yaml_read_bool(r->file, t->plan_first, "plan_first", &s->plan_first, r->error);
+    if (code == BRAID_OK && t->plan_first != NULL && s->plan_first && (routing != ROUTING_BRAID || objective != ROUTER_SUM))
+        code = yaml_fail(r->file, t->plan_first, r->error,
+                         "plan_first is for the routing braid with the objective sum: leave it out, or choose those");
     s->routing = (scenario_routing)routing;
     s->objective = (router_objective)objective;
     s->restarts = recovery == 1;

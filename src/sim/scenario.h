@@ -151,6 +151,7 @@ typedef struct scenario {
     uint32_t microbatches;         // of an iteration, all data peers together
     scenario_routing routing;
     router_objective objective;
+    bool plan_first;               // of braid: data peers plan their first ways
     bool restarts;                 // recovery: restart; what breaks on the way back begins again at its data peer
     scenario_compute compute;      // kernels: the real CPU kernels on a tiny model; times are the cost model's all the same
     model_config model;

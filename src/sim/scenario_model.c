@@ -79,6 +79,7 @@ static braid_err read_run(scenario_reader *r, model_reader *m) {
         s->reproducible = run->recipe.reproducible;
         s->routing = (scenario_routing)run->routing;
         s->objective = (router_objective)run->objective;
+        s->plan_first = run->plan_first;
         m->recompute = run->recompute;
         m->described = true;
         m->stages = (uint16_t)run->stages;

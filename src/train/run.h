@@ -43,6 +43,7 @@ typedef struct run_config {
     uint32_t slots;
     run_routing routing;
     run_objective objective;
+    bool plan_first;  // of braid: data peers plan their first ways on a map of the run
     bool recompute;
     uint32_t eval_every, eval_microbatches;
     char checkpoint[RUN_MAX_PATH];  // directory, "" : none

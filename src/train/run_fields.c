@@ -53,6 +53,7 @@ const run_field run_fields[] = {
     {"swarm", "slots", FIELD_COUNT, AT(slots), 1, WIRE_MAX_SLOTS},
     {"swarm", "routing", FIELD_ROUTING, AT(routing)},
     {"swarm", "objective", FIELD_OBJECTIVE, AT(objective)},
+    {"swarm", "plan_first", FIELD_SWITCH, AT(plan_first)},
     {"swarm", "data_peers", FIELD_COUNT, AT(data_peers), 1, WIRE_MAX_STAGE_MEMBERS, .local = true},
     {"swarm", "capacity", FIELD_COUNT, AT(capacity), 0, WIRE_MAX_MICROBATCHES, .local = true},
     {"swarm", "max_memory", FIELD_SIZE, AT(max_memory), .local = true},

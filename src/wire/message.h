@@ -520,7 +520,7 @@ typedef enum route_kind {
     ROUTE_ADVERT,  // source, cost, units
     ROUTE_FLOW,    // why, source, units, taken_back
     ROUTE_FLOW_OF_TOKEN,  // also token, position
-    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT, with the objective worst; taken_back: the scale of loads
+    ROUTE_ADVERT_OF_LOADS,  // as ROUTE_ADVERT; taken_back: the scale of loads (objective worst), or 1: has begun
     ROUTE_FLOW_OF_BID,  // also cost: what the way home from the receiver may cost before the units go elsewhere
     ROUTE_DENY,    // source, units
     ROUTE_LOCK,    // token, source, position, cost, units; words: the cycle

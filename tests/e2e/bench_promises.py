@@ -28,6 +28,20 @@ def one_data_peer():
                 assert row["ratio_at_120"]["count"] == 50 and row["ratio_at_120"]["mean"] <= 1.002, where
 
 
+def first_ways_planned():
+    """With --plan-first one setting has few messages and the optimum in round 120, whatever the delays."""
+    flags = ["--seeds", "20", "--systems", "braid", "--plan-first", "--delays", "lockstep,exponential,heavy-tailed"]
+    for row in bench("f7", "--tests", "1,2,3,4", *flags):
+        where = f"F7, planned: {row}"
+        assert row["whole"] == row["optimal"] == row["quiet"] == 20 and row["over_capacity"] == 0, where
+        assert row["messages_per_peer"]["mean"] <= 85 and row["ratio_at_120"]["mean"] <= 1.002, where
+        assert row["ratio_at_120"]["count"] >= 19, where
+    for row in bench("f7", "--tests", "5", *flags):
+        assert row["whole"] == row["quiet"] == 20 and row["messages_per_peer"]["mean"] <= 120, row
+        if row["optima_proven"] == 20:  # needs GLPK
+            assert row["ratio"]["mean"] <= 1.001 and row["ratio_at_120"]["mean"] <= 1.005, row
+
+
 def several_data_peers():
     """F7's tests 5 and 6, equal demands."""
     for row in bench("f7", "--tests", "5,6", "--seeds", "4", "--systems", "braid", "--delays", "lockstep,exponential"):
@@ -71,6 +85,7 @@ def views():
 
 
 one_data_peer()
+first_ways_planned()
 several_data_peers()
 losses()
 arrangements()

@@ -33,15 +33,6 @@ static const net_case published[] = {{.sources = 1,
                                       .cost_from = 5,
                                       .cost_below = 100}};
 
-// Quiet, whole, and (one source) as many units as fit at the least cost.
-static void expect_optimum(net *n, const char *what) {
-    net_result r = net_settle(n, what);
-    net_result best = net_optimum(n);
-    if (r.units == best.units && r.cost == best.cost) return;
-    fail_msg("%s: seed %llu: %u units cost %lld, but %u could cost %lld", what, (unsigned long long)n->c.seed, r.units,
-             (long long)r.cost, best.units, (long long)best.cost);
-}
-
 static void test_reaches_the_optimum_of_the_published_tests(void **state) {
     (void)state;
     for (uint32_t test = 0; test < 4; test++) {
@@ -50,7 +41,7 @@ static void test_reaches_the_optimum_of_the_published_tests(void **state) {
             c.seed = seed;
             c.delays = (net_delays)(seed % 4);
             net *n = net_new(&c);
-            expect_optimum(n, "published");
+            net_expect_optimum(n, "published");
             net_free(n);
         }
     }
@@ -63,7 +54,7 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
         net_case c = net_random_case(&r);
         net *n = net_new(&c);
         net_churn(n, &r);
-        expect_optimum(n, "churn");
+        net_expect_optimum(n, "churn");
         net_free(n);
     }
 }
@@ -95,7 +86,7 @@ static uint64_t messages_of_published(int64_t lazy) {
         c.seed = seed;
         c.config.lazy = lazy;
         net *n = net_new(&c);
-        expect_optimum(n, "lazy or not");
+        net_expect_optimum(n, "lazy or not");
         sum += n->tally.messages;
         net_free(n);
     }

@@ -266,13 +266,11 @@ static router_config config_of(router_algorithm algorithm, uint32_t sources, boo
     return c;
 }
 
-static void expect_to_stand(router_algorithm algorithm, router_objective objective, uint32_t sources, bool data_peer,
-                            rng *r) {
+static void stand(router_config config, rng *r) {
     _Alignas(16) static char memory[MEMORY];
     static world w;
-    w = (world){.random = {rng_next(r)}, .config = config_of(algorithm, sources, data_peer)};
+    w = (world){.random = {rng_next(r)}, .config = config};
     w.config.seed = rng_next(r);
-    w.config.objective = objective;
     assert_in_range(router_bytes(&w.config), 1, MEMORY);
     for (uint32_t i = 0; i < HEARD; i++) w.heard[i] = (router_message){.to = 1, .source = w.config.source[0]};
     w.router = router_init(memory, &w.config, 0);
@@ -287,6 +285,19 @@ static void expect_to_stand(router_algorithm algorithm, router_objective objecti
     expect_to_calm_down(&w);
 }
 
+static void expect_to_stand(router_algorithm algorithm, router_objective objective, uint32_t sources, bool data_peer,
+                            rng *r) {
+    router_config c = config_of(algorithm, sources, data_peer);
+    c.objective = objective;
+    stand(c, r);
+}
+
+static void stand_planning(uint32_t sources, bool data_peer, rng *r) {
+    router_config c = config_of(ROUTER_BRAID, sources, data_peer);
+    c.plan_first = true;
+    stand(c, r);
+}
+
 static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
     (void)state;
     rng r = seeded_rng("hostile", 5);
@@ -297,6 +308,7 @@ static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
         }
     }
     for (uint32_t sources = 1; sources <= 4; sources += 3) {
+        for (int data_peer = 0; data_peer < 2; data_peer++) stand_planning(sources, data_peer == 1, &r);
         expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, false, &r);
         expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, true, &r);
     }

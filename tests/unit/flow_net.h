@@ -506,6 +506,15 @@ static inline net_result net_optimum_below(const net *n, int64_t most) {
 
 static inline net_result net_optimum(const net *n) { return net_optimum_below(n, INT64_MAX); }
 
+// Quiet, whole, and (one source) as many units as fit at the least cost.
+static inline void net_expect_optimum(net *n, const char *what) {
+    net_result r = net_settle(n, what);
+    net_result best = net_optimum(n);
+    if (r.units == best.units && r.cost == best.cost) return;
+    fail_msg("%s: seed %llu: %u units cost %lld, but %u could cost %lld", what, (unsigned long long)n->c.seed, r.units,
+             (long long)r.cost, best.units, (long long)best.cost);
+}
+
 // Most units with the least heaviest load, and among those at least cost. `upto`: no flow needs a heavier link.
 static inline net_result net_lightest(const net *n, int64_t upto) {
     uint32_t units = net_optimum(n).units;

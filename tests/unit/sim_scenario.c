@@ -364,6 +364,8 @@ static void test_mistakes_of_the_file(void **state) {
     expect_refused(with("objective: best\n"), "s.yaml:11:12: objective must be sum or worst, not 'best'");
     expect_refused(with("routing: cheapest\nobjective: worst\n"),
                    "s.yaml:12:12: objective is for the routings braid and gwtf, not for 'cheapest': leave it out");
+    expect_refused(with("routing: gwtf\nplan_first: true\n"),
+                   "s.yaml:12:13: plan_first is for the routing braid with the objective sum: leave it out, or choose those");
     expect_refused(with("compute: [1]\n"), "s.yaml:11:10: compute must be model or kernels, not a list");
     expect_refused(with("mode: quick\n"), "s.yaml:11:7: mode must be reproducible or fast, not 'quick'");
     expect_refused("- a\n- b\n", "s.yaml:1:1: a list of 'key: value' lines is expected here");

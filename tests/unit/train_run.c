@@ -185,6 +185,9 @@ static void test_mistakes(void **state) {
                    "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
     expect_refused(changed("data:", "swarm: {routing: swarm, objective: worst}\ndata:"),
                    "run.yaml:8:36: swarm.objective is for the routings braid and gwtf");
+    expect_refused(changed("data:", "swarm: {routing: gwtf, plan_first: true}\ndata:"),
+                   "run.yaml:8:36: swarm.plan_first is for the routing braid with the objective sum; leave it out");
+    expect_refused(changed("data:", "swarm: {objective: worst, plan_first: true}\ndata:"), "swarm.plan_first is for the routing braid");
     expect_refused(changed("data:", "eval: {every: 3}\ndata:\n  holdout: 0"), "eval.every needs held-out text");
     expect_refused(changed("data:", "checkpoint: out\ndata:"),
                    "run.yaml:8:13: checkpoint must be a group of keys, not 'out'");
@@ -236,6 +239,10 @@ static void test_hash_names_the_result(void **state) {
     parse(changed("data:", "swarm: {objective: worst}\ndata:"));  // peers with another one do not understand each other
     braid_hash routed = run_config_hash(&run, &data);
     assert_false(hash_equal(&plain, &routed));
+    parse(changed("data:", "swarm: {plan_first: true}\ndata:"));
+    assert_true(run.plan_first);
+    braid_hash planned = run_config_hash(&run, &data);
+    assert_false(hash_equal(&plain, &planned));
 }
 
 static void expect_description_refused(const char *text, const char *message) {

@@ -1,0 +1,233 @@
+// braid with plan_first: data peers wait for the map, and send their first units with planned ways.
+#include "flow_net.h"
+
+#include "flow/braid.h"
+#include "seed.h"
+
+static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
+static const net_case wide = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 5, .capacity_below = 15, .cost_from = 1, .cost_below = 20};
+
+static net *new_net(net_case c, bool plan_first) {
+    c.config.plan_first = plan_first;
+    return net_new(&c);
+}
+
+static const braid *at(const net *n, router_peer p) { return (const braid *)n->router[p]; }
+
+// Of a flow that is whole and has all units, over the least.
+static double cost_over_optimum(const net *n) {
+    net_result r = net_measure(n), best = net_optimum(n);
+    assert_true(r.whole && r.units == best.units);
+    return (double)r.cost / (double)best.cost;
+}
+
+// The first flow is the optimum in most runs, with fewer messages than without a plan; afterwards nobody is told of maps.
+static void test_the_first_flow_is_as_planned(void **state) {
+    (void)state;
+    uint64_t with = 0, without = 0;
+    double over = 0;
+    for (net_case c = narrow; c.seed < 8; c.seed++) {
+        net *planned = new_net(c, true), *plain = new_net(c, false);
+        net_run(planned, 60);
+        over += cost_over_optimum(planned) - 1;
+        net_expect_optimum(planned, "planned");
+        net_expect_optimum(plain, "plain");
+        with += planned->tally.messages;
+        without += plain->tally.messages;
+        assert_true(plain->tally.kind[ROUTER_MAP] == 0 && planned->tally.kind[ROUTER_MAP] > 0);
+        uint64_t maps = planned->tally.kind[ROUTER_MAP];
+        net_crash(planned, 20);
+        net_expect_optimum(planned, "without one");
+        assert_int_equal(planned->tally.kind[ROUTER_MAP], maps);
+        net_free(planned);
+        net_free(plain);
+    }
+    assert_true(over / 8 < 0.001);
+    assert_true(with * 4 < without * 3);
+}
+
+// Where much has to find room a plan is next to the optimum, and cycles do the rest.
+static void test_the_first_flow_of_many_units_is_next_to_it(void **state) {
+    (void)state;
+    for (net_case c = wide; c.seed < 8; c.seed++) {
+        c.delays = (net_delays)(c.seed % 3);
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        assert_true(cost_over_optimum(n) < 1.005);
+        net_expect_optimum(n, "many units");
+        net_free(n);
+    }
+}
+
+static void test_several_data_peers_begin_with_one_plan(void **state) {
+    (void)state;
+    net_case c = narrow;
+    c.sources = 2;
+    c.equal = true;
+    for (c.seed = 0; c.seed < 6; c.seed++) {
+        c.delays = (net_delays)(c.seed % 3);
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        net_result early = net_measure(n), r = net_settle(n, "several");
+        assert_true(early.whole && early.units == r.units && early.cost == r.cost);
+        assert_int_equal(at(n, 1)->era / BRAID_SPAN, 0);  // nobody drafted
+        net_free(n);
+    }
+}
+
+// Crashes and restarts of any peer at any moment, the data peers among them.
+static void churn(net *n, rng *r) {
+    for (uint64_t blows = 1 + rng_below(r, 6); blows > 0; blows--) {
+        net_run(n, 1 + (int64_t)rng_below(r, 40));
+        router_peer p = 1 + (router_peer)rng_below(r, n->peers);
+        if (n->alive[p])
+            net_crash(n, p);
+        else
+            net_restart(n, p);
+    }
+}
+
+static void test_random_schedules(void **state) {
+    (void)state;
+    rng r = seeded_rng("begin", 2026);
+    for (int i = 0; i < 1500; i++) {
+        net *n = new_net(net_random_case(&r), true);
+        churn(n, &r);
+        net_expect_optimum(n, "begin");
+        net_free(n);
+    }
+}
+
+static void test_random_schedules_of_several_data_peers(void **state) {
+    (void)state;
+    rng r = seeded_rng("begin several", 2026);
+    for (int i = 0; i < 120; i++) {
+        net_case c = net_random_case(&r);
+        c.sources = 2 + (uint32_t)rng_below(&r, 3);
+        c.relays += 2 * c.stages;
+        c.equal = rng_below(&r, 2) == 0;
+        net *n = new_net(c, true);
+        churn(n, &r);
+        net_settle(n, "begin several");
+        net_free(n);
+    }
+}
+
+// It could wait for a map that nobody will tell it any more.
+static void test_who_comes_late_begins_at_once(void **state) {
+    (void)state;
+    net *n = new_net(wide, true);
+    net_settle(n, "before");
+    net_crash(n, 1);
+    net_run(n, 100);
+    net_restart(n, 1);
+    net_restart(n, 5);  // a relay of the first stage
+    net_run(n, 3);
+    assert_true(at(n, 1)->begun && at(n, 5)->begun);
+    assert_int_equal(at(n, 1)->planned, 0);
+    net_expect_optimum(n, "after");
+    net_free(n);
+}
+
+static bool swallows_maps(net *n, router_message *m) {
+    (void)n;
+    return m->kind != ROUTER_MAP;
+}
+
+static void test_no_map_is_waited_for_for_ever(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.config.plan_first = true;
+    net *n = net_new(&c);
+    n->tamper = swallows_maps;
+    net_run(n, 40);
+    assert_false(at(n, 1)->begun);
+    net_run(n, 60);
+    assert_true(at(n, 1)->begun && net_measure(n).units == net_optimum(n).units);
+    net_expect_optimum(n, "without a map");
+    net_free(n);
+}
+
+// With more relays than a map has room for nobody waits.
+static void test_a_crowd_begins_at_once(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.config.relays = BRAID_CROWD + 1;
+    net *n = new_net(c, true);
+    net_run(n, 1);
+    assert_true(at(n, 1)->begun);
+    net_expect_optimum(n, "crowd");
+    assert_int_equal(n->tally.kind[ROUTER_MAP], 0);
+    net_free(n);
+}
+
+// --- One relay ---------------------------------------------------------------------------------------------------------
+
+enum { HERE = 10, SOURCE = 1, OTHER = 2, NEXT = 3, NOBODY = 4 };
+
+static router *new_relay(void *memory, size_t room) {
+    const router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = 2, .source = {SOURCE, OTHER}, .max_neighbours = 4, .seed = 1,
+                             .delay = NET_DELAY, .relays = 2, .plan_first = true};
+    assert_in_range(router_bytes(&c), 1, room);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, SOURCE, ROUTER_PREVIOUS, NET_COST);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    router_tick(r, 0);
+    return r;
+}
+
+// How often links were cut here, as the map says it.
+static uint32_t cuts(const router *r) { return ((const braid *)r)->map->cuts; }
+
+static void way(router *r, uint32_t units, router_peer next) {
+    router_message m = {.kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
+    m.u.word[0] = next;
+    m.u.word[1] = SOURCE;
+    router_receive(r, NET_DELAY, &m);
+}
+
+// What data peers have planned together is only in force if each unit went as planned, and a relay that knows better says so.
+static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_relay(memory, sizeof memory);
+    assert_true(braid_waits((const braid *)r));
+    way(r, 1, NEXT);
+    assert_false(braid_waits((const braid *)r));
+    assert_int_equal(cuts(r), 0);
+    way(r, 2, NOBODY);
+    assert_int_equal(cuts(r), 1);
+    router_receive(r, 2 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    assert_int_equal(cuts(r), 2);
+    router_tick(r, 100 * NET_DELAY);  // the plan is long in force: that is what goes on all the time
+    router_receive(r, 100 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    assert_int_equal(cuts(r), 2);
+}
+
+// Nobody is told of labels while all wait, and who waits hears from any word that others have begun.
+static void test_a_label_says_that_others_have_begun(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_relay(memory, sizeof memory);
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = HERE, .source = SOURCE, .cost = 5, .units = 2});
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_MAP, .from = NEXT, .to = HERE});
+    assert_true(braid_waits((const braid *)r));
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_LABEL, .from = NEXT, .to = HERE, .source = SOURCE, .side = ROUTER_PREVIOUS});
+    assert_false(braid_waits((const braid *)r));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_flow_is_as_planned),
+        cmocka_unit_test(test_the_first_flow_of_many_units_is_next_to_it),
+        cmocka_unit_test(test_several_data_peers_begin_with_one_plan),
+        cmocka_unit_test(test_random_schedules),
+        cmocka_unit_test(test_random_schedules_of_several_data_peers),
+        cmocka_unit_test(test_who_comes_late_begins_at_once),
+        cmocka_unit_test(test_no_map_is_waited_for_for_ever),
+        cmocka_unit_test(test_a_crowd_begins_at_once),
+        cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
+        cmocka_unit_test(test_a_label_says_that_others_have_begun),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
