@@ -25,6 +25,8 @@ def main():
         expect_each_once(one, done)
         expect(one.of("takeover"), "nobody is told who takes over")
 
+        # all routers begin anew whenever a data peer is gone: here with planned ways
+        run = write_run(directory, seed=seed, sequences=16, iterations=ENDLESS, warmup=2, data_peers=3, plan_first=True, name="planned.yaml")
         wild = Braid("up", run, "--relays", "6", "--chaos", f"kills=3,joins=2,data={len(POINTS)},within=60,seed={seed}")
         # nobody is killed whose death would end the run, so the next one waits until another voter is there: that takes two seconds
         wild.wait_for_killed(3 + len(POINTS))

@@ -35,7 +35,7 @@ def write_text(path, seed, count=40000):
             file.write(".\n" if i % 11 == 10 else " ")
 
 
-def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1, 1, 1]", data_peers=2, text_seed=5, name="run.yaml", sequences=2, microbatches=8, **train):
+def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1, 1, 1]", data_peers=2, text_seed=5, name="run.yaml", sequences=2, microbatches=8, plan_first=False, **train):
     text = os.path.join(directory, f"text{text_seed}.txt")
     if not os.path.exists(text):
         write_text(text, text_seed)
@@ -49,7 +49,7 @@ def write_run(directory, seed=1, iterations=50, checkpoint=False, stages="[0, 1,
         + "".join(f", {key}: {value}" for key, value in train.items())
         + "}",
         "eval: {every: 20, microbatches: 2}",
-        f"swarm: {{data_peers: {data_peers}}}",
+        f"swarm: {{data_peers: {data_peers}, plan_first: {str(plan_first).lower()}}}",
     ]
     if checkpoint:
         lines.append(f"checkpoint: {{dir: {os.path.join(directory, 'checkpoint')}}}")
