@@ -56,6 +56,21 @@ int cli_bench(int argc, char **argv) {
     return cli_complain(CLI_USAGE, "bench", "unknown experiment '%.64s'; 'braid bench --help' lists them", argv[1]);
 }
 
+// 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
+enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000 };
+
+const bench_system bench_systems[BENCH_SYSTEMS] = {
+    {"swarm", ROUTER_SWARM, OTHER_ROUNDS},
+    {"gwtf", ROUTER_GWTF, GWTF_ROUNDS},
+    {"braid", ROUTER_BRAID, OTHER_ROUNDS},
+};
+
+bool bench_read_systems(const char *verb, const char *text, bool system[BENCH_SYSTEMS]) {
+    const char *names[BENCH_SYSTEMS];
+    for (uint32_t i = 0; i < BENCH_SYSTEMS; i++) names[i] = bench_systems[i].name;
+    return options_read_set(verb, "systems", text, names, BENCH_SYSTEMS, system);
+}
+
 bool bench_read_delay(const char *verb, const char *text, routing_delay *delay) {
     const char *names[ROUTING_DELAYS];
     uint32_t choice = 0;

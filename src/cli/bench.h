@@ -18,6 +18,19 @@ int bench_step(int argc, char **argv);
 int bench_generate(int argc, char **argv);
 int bench_repair(int argc, char **argv);
 
+// The routing systems that are compared, and after how many rounds a run of each ends.
+enum { BENCH_SYSTEMS = 3 };
+
+typedef struct bench_system {
+    const char *name;
+    router_algorithm algorithm;
+    int64_t limit_rounds;
+} bench_system;
+extern const bench_system bench_systems[BENCH_SYSTEMS];
+
+// --systems: some of them. False, as below.
+bool bench_read_systems(const char *verb, const char *text, bool system[BENCH_SYSTEMS]);
+
 // --delay and --objective of the experiments with routing. False: it is none, and it was complained of.
 bool bench_read_delay(const char *verb, const char *text, routing_delay *delay);
 bool bench_read_objective(const char *verb, const char *text, router_objective *objective);

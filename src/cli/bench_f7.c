@@ -16,14 +16,7 @@ static const char examples[] = "braid bench f7 --seeds 20\n"
                                "braid bench f7 --tests 1,2,3,4 --objective worst\n"
                                "braid bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
 
-// 120 of gwtf's iterations are 480 rounds: an iteration is at least a query, an answer, a request and an answer.
-enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000, F7_MAX_PATH = 1024 };
-
-const f7_system f7_systems[F7_SYSTEMS] = {
-    {"swarm", ROUTER_SWARM, OTHER_ROUNDS},
-    {"gwtf", ROUTER_GWTF, GWTF_ROUNDS},
-    {"braid", ROUTER_BRAID, OTHER_ROUNDS},
-};
+enum { F7_MAX_PATH = 1024 };
 
 // --- what is asked for
 
@@ -31,13 +24,12 @@ static bool read_sets(f7_bench *b, const char *tests, const char *delays, const 
                       const char *objective) {
     static const char *const numbers[ROUTING_TESTS] = {"1", "2", "3", "4", "5", "6"};
     static const char *const demands[] = {"equal", "free"};
-    const char *delay[ROUTING_DELAYS], *system[F7_SYSTEMS];
+    const char *delay[ROUTING_DELAYS];
     uint32_t free_demand = 0;
     for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
-    for (uint32_t i = 0; i < F7_SYSTEMS; i++) system[i] = f7_systems[i].name;
     if (!options_read_set("bench f7", "tests", tests, numbers, ROUTING_TESTS, b->test) ||
         !options_read_set("bench f7", "delays", delays, delay, ROUTING_DELAYS, b->delay) ||
-        !options_read_set("bench f7", "systems", systems, system, F7_SYSTEMS, b->system) ||
+        !bench_read_systems("bench f7", systems, b->system) ||
         !options_read_choice("bench f7", "demand", demand, demands, 2, &free_demand) ||
         !bench_read_objective("bench f7", objective, &b->settings.objective))
         return false;
@@ -97,27 +89,27 @@ static braid_err dump(const f7_bench *b, uint32_t test, uint64_t seed, routing_d
 
 static braid_err run_systems(f7_bench *b, uint32_t test, uint64_t seed, routing_delay delay,
                              const routing_instance *instance, const routing_optimum *best, braid_error *error) {
-    routing_result result[F7_SYSTEMS] = {0};
-    routing_found found[F7_SYSTEMS + 1];
+    routing_result result[BENCH_SYSTEMS] = {0};
+    routing_found found[BENCH_SYSTEMS + 1];
     uint32_t count = 0;
     braid_err err = BRAID_OK;
     if (best->flow != NULL)
         found[count++] = (routing_found){best->proven ? "optimum" : "best known", best->flow, 0, 0, 0};
-    for (uint32_t s = 0; s < F7_SYSTEMS && !err; s++) {
+    for (uint32_t s = 0; s < BENCH_SYSTEMS && !err; s++) {
         if (!b->system[s]) continue;
         routing_settings settings = b->settings;
-        settings.algorithm = f7_systems[s].algorithm;
+        settings.algorithm = bench_systems[s].algorithm;
         if (settings.slack == 0) settings.slack = instance->sources > 1 ? ROUTING_SLACK_SHARED : ROUTING_SLACK;
-        settings.limit_rounds = f7_systems[s].limit_rounds;
+        settings.limit_rounds = bench_systems[s].limit_rounds;
         settings.delay = delay;
         err = routing_run(instance, &settings, best->units, &result[s], error);
         if (err) break;
         add_result(b, &b->row[test - 1][delay][s], instance, best, &result[s]);
-        found[count++] = (routing_found){f7_systems[s].name, result[s].flow, result[s].messages, result[s].bytes,
+        found[count++] = (routing_found){bench_systems[s].name, result[s].flow, result[s].messages, result[s].bytes,
                                          (uint64_t)result[s].last_move};
     }
     if (!err && b->dump != NULL) err = dump(b, test, seed, delay, instance, found, count, error);
-    for (uint32_t s = 0; s < F7_SYSTEMS; s++) routing_result_close(&result[s]);
+    for (uint32_t s = 0; s < BENCH_SYSTEMS; s++) routing_result_close(&result[s]);
     return err;
 }
 

@@ -2,17 +2,9 @@
 #ifndef BRAID_CLI_BENCH_F7_INSIDE_H
 #define BRAID_CLI_BENCH_F7_INSIDE_H
 
+#include "cli/bench.h"
 #include "cli/figures.h"
 #include "sim/routing.h"
-
-enum { F7_SYSTEMS = 3 };
-
-typedef struct f7_system {
-    const char *name;
-    router_algorithm algorithm;
-    int64_t limit_rounds;
-} f7_system;
-extern const f7_system f7_systems[F7_SYSTEMS];
 
 // One system under one kind of delay on all instances of one test.
 typedef struct f7_row {
@@ -34,12 +26,12 @@ typedef struct f7_test {
 
 typedef struct f7_bench {
     uint64_t seeds, first, seconds, listing;
-    bool test[ROUTING_TESTS], delay[ROUTING_DELAYS], system[F7_SYSTEMS], json;
+    bool test[ROUTING_TESTS], delay[ROUTING_DELAYS], system[BENCH_SYSTEMS], json;
     routing_demand demand;
     routing_settings settings;  // its objective is also what all systems are judged by
     const char *plot, *dump;
     f7_test about[ROUTING_TESTS];
-    f7_row row[ROUTING_TESTS][ROUTING_DELAYS][F7_SYSTEMS];
+    f7_row row[ROUTING_TESTS][ROUTING_DELAYS][BENCH_SYSTEMS];
 } f7_bench;
 
 // --- bench_f7_print.c

@@ -10,7 +10,7 @@
 
 static bool gwtf_runs(const f7_bench *b) {
     bool runs = false;
-    for (uint32_t s = 0; s < F7_SYSTEMS; s++) runs |= b->system[s] && f7_systems[s].algorithm == ROUTER_GWTF;
+    for (uint32_t s = 0; s < BENCH_SYSTEMS; s++) runs |= b->system[s] && bench_systems[s].algorithm == ROUTER_GWTF;
     return runs;
 }
 
@@ -82,8 +82,8 @@ static void print_tables(const f7_bench *b, uint32_t test) {
     for (uint32_t d = 0; d < ROUTING_DELAYS; d++) {
         if (!b->delay[d]) continue;
         printf("%s delays\n", routing_delay_name((routing_delay)d));
-        for (uint32_t s = 0; s < F7_SYSTEMS; s++)
-            if (b->system[s]) print_row(&b->row[test - 1][d][s], by_worst(b), f7_systems[s].name);
+        for (uint32_t s = 0; s < BENCH_SYSTEMS; s++)
+            if (b->system[s]) print_row(&b->row[test - 1][d][s], by_worst(b), bench_systems[s].name);
     }
     printf("\n");
 }
@@ -98,7 +98,7 @@ static void print_json(const f7_bench *b, uint32_t test, routing_delay delay, ui
     json_out_u64(&o, "test", test);
     json_out_string(&o, "demand", b->demand == ROUTING_EQUAL ? "equal" : "free");
     json_out_string(&o, "delay", routing_delay_name(delay));
-    json_out_string(&o, "system", f7_systems[system].name);
+    json_out_string(&o, "system", bench_systems[system].name);
     json_out_u64(&o, "first_seed", b->first);
     json_out_u64(&o, "runs", r->runs);
     json_out_u64(&o, "optima_proven", b->about[test - 1].proven);
@@ -131,7 +131,7 @@ void f7_print(const f7_bench *b, uint32_t test) {
         return;
     }
     for (uint32_t d = 0; d < ROUTING_DELAYS; d++)
-        for (uint32_t s = 0; b->delay[d] && s < F7_SYSTEMS; s++)
+        for (uint32_t s = 0; b->delay[d] && s < BENCH_SYSTEMS; s++)
             if (b->system[s]) print_json(b, test, (routing_delay)d, s);
 }
 
@@ -139,8 +139,8 @@ void f7_print(const f7_bench *b, uint32_t test) {
 
 braid_err f7_plot(const f7_bench *b, braid_error *error) {
     char label[ROUTING_TESTS * ROUTING_DELAYS][32];
-    const char *group[ROUTING_TESTS * ROUTING_DELAYS], *name[F7_SYSTEMS];
-    plot_bar bar[ROUTING_TESTS * ROUTING_DELAYS * F7_SYSTEMS];
+    const char *group[ROUTING_TESTS * ROUTING_DELAYS], *name[BENCH_SYSTEMS];
+    plot_bar bar[ROUTING_TESTS * ROUTING_DELAYS * BENCH_SYSTEMS];
     plot_bars p = {.title = by_worst(b) ? "F7: load of the heaviest link above the optimum"
                                         : "F7: cost per microbatch above the optimum",
                    .note = "bar: mean over the seeds, whisker: worst; gwtf after 480 rounds, the others once quiet",
@@ -148,15 +148,15 @@ braid_err f7_plot(const f7_bench *b, braid_error *error) {
                    .group = group,
                    .name = name,
                    .bar = bar};
-    for (uint32_t s = 0; s < F7_SYSTEMS; s++)
-        if (b->system[s]) name[p.series++] = f7_systems[s].name;
+    for (uint32_t s = 0; s < BENCH_SYSTEMS; s++)
+        if (b->system[s]) name[p.series++] = bench_systems[s].name;
     for (uint32_t t = 0; t < ROUTING_TESTS; t++)
         for (uint32_t d = 0; b->test[t] && d < ROUTING_DELAYS; d++) {
             if (!b->delay[d]) continue;
             snprintf(label[p.groups], sizeof label[0], "test %u, %s", t + 1, routing_delay_name((routing_delay)d));
             group[p.groups] = label[p.groups];
             uint32_t at = p.groups++ * p.series;
-            for (uint32_t s = 0; s < F7_SYSTEMS; s++)
+            for (uint32_t s = 0; s < BENCH_SYSTEMS; s++)
                 if (b->system[s]) bar[at++] = figures_bar_above(&b->row[t][d][s].end);
         }
     return plot_bars_write(&p, b->plot, error);

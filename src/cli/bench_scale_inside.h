@@ -2,12 +2,13 @@
 #ifndef BRAID_CLI_BENCH_SCALE_INSIDE_H
 #define BRAID_CLI_BENCH_SCALE_INSIDE_H
 
+#include "cli/bench.h"
 #include "cli/figures.h"
 #include "sim/routing.h"
 
 enum { SCALE_SIZES = 12 };
 
-// All swarms of one size.
+// One system in all swarms of one size.
 typedef struct scale_row {
     uint32_t peers, runs, quiet, over_capacity;
     uint64_t links, units;
@@ -20,16 +21,16 @@ typedef struct scale_row {
 
 typedef struct scale_bench {
     uint64_t seeds, first, neighbours, demand;
-    bool json, timing;
+    bool json, timing, system[BENCH_SYSTEMS];
     routing_settings settings;
-    const char *plot;
+    const char *plot, *dump;
     uint32_t sizes;
-    scale_row row[SCALE_SIZES];
+    scale_row row[SCALE_SIZES][BENCH_SYSTEMS];
 } scale_bench;
 
 // --- bench_scale_print.c
 void scale_print_head(const scale_bench *b);
-void scale_print_row(const scale_bench *b, const scale_row *row);
+void scale_print_rows(const scale_bench *b, const scale_row row[BENCH_SYSTEMS]);
 braid_err scale_plot(const scale_bench *b, braid_error *error);
 
 #endif

@@ -14,16 +14,25 @@ static double resident_kib(void) {
     return getrusage(RUSAGE_SELF, &use) == 0 ? (double)use.ru_maxrss : 0;
 }
 
+static bool is_compared(const scale_bench *b) {
+    uint32_t systems = 0;
+    for (uint32_t s = 0; s < BENCH_SYSTEMS; s++) systems += b->system[s];
+    return systems > 1;
+}
+
 void scale_print_head(const scale_bench *b) {
     if (b->json) return;
     printf("routing in growing swarms: relays in %d stages, %" PRIu64 " neighbours a side, demand %" PRIu64
            " %% of the narrowest stage, %s delays, path limit %u; %" PRIu64 " seed%s from %" PRIu64 "; per peer\n",
            SCALE_STAGES, b->neighbours, b->demand, routing_delay_name(b->settings.delay), b->settings.path_limit,
            b->seeds, figures_s(b->seeds), b->first);
+    if (is_compared(b)) printf("%-5s ", "");
     printf("%6s %7s %6s | %-12s | %-12s | %-40s | %-8s | %-11s | ", "", "", "", "whole", "within 5 %",
            "until it is quiet", "", "memory, KiB");
     if (b->timing) printf("%-46s | ", "simulator");
-    printf("\n%6s %7s %6s | %6s %5s | %6s %5s | %6s %5s %6s %6s %7s %5s | %8s | %6s %4s | ", "peers", "links", "units",
+    printf("\n");
+    if (is_compared(b)) printf("%-5s ", "");
+    printf("%6s %7s %6s | %6s %5s | %6s %5s | %6s %5s %6s %6s %7s %5s | %8s | %6s %4s | ", "peers", "links", "units",
            "rounds", "msgs", "rounds", "msgs", "rounds", "msgs", "labels", "frames", "KB", "quiet", "cost/opt",
            "router", "run");
     if (b->timing) printf("%9s %7s %5s %9s %12s | ", "events", "seconds", "M/s", "set up, s", "optimum, s");
@@ -36,7 +45,8 @@ static void print_pair(const figures_sample *rounds, const figures_sample *messa
     printf("| ");
 }
 
-static void print_table_row(const scale_bench *b, const scale_row *r) {
+static void print_table_row(const scale_bench *b, const scale_row *r, uint32_t system) {
+    if (is_compared(b)) printf("%-5s ", bench_systems[system].name);
     printf("%6u %7.0f %6.0f | ", r->peers, (double)r->links / r->runs, (double)r->units / r->runs);
     print_pair(&r->whole_rounds, &r->whole_messages);
     print_pair(&r->near_rounds, &r->near_messages);
@@ -51,8 +61,9 @@ static void print_table_row(const scale_bench *b, const scale_row *r) {
     figures_print_over_capacity(r->over_capacity);
 }
 
-static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
+static void put_row(json_out *o, const scale_bench *b, const scale_row *r, uint32_t system) {
     json_out_string(o, "experiment", "scale");
+    json_out_string(o, "system", bench_systems[system].name);
     json_out_u64(o, "peers", r->peers);
     json_out_u64(o, "neighbours", b->neighbours);
     json_out_u64(o, "demand_percent", b->demand);
@@ -86,35 +97,44 @@ static void put_row(json_out *o, const scale_bench *b, const scale_row *r) {
     json_out_double(o, "resident_kib", resident_kib());
 }
 
-void scale_print_row(const scale_bench *b, const scale_row *r) {
-    if (!b->json) {
-        print_table_row(b, r);
-        return;
-    }
+static void print_json_row(const scale_bench *b, const scale_row *r, uint32_t system) {
     json_out o = {0};
     json_out_open(&o, NULL, '{');
-    put_row(&o, b, r);
+    put_row(&o, b, r, system);
     figures_print_line(&o);
+}
+
+void scale_print_rows(const scale_bench *b, const scale_row row[BENCH_SYSTEMS]) {
+    for (uint32_t s = 0; s < BENCH_SYSTEMS; s++) {
+        if (!b->system[s]) continue;
+        if (b->json)
+            print_json_row(b, &row[s], s);
+        else
+            print_table_row(b, &row[s], s);
+    }
 }
 
 braid_err scale_plot(const scale_bench *b, braid_error *error) {
     static const char *const name[] = {"until whole", "until within 5 % of the optimum", "until quiet"};
     enum { SERIES = sizeof name / sizeof *name };
-    char label[SCALE_SIZES][24];
-    const char *group[SCALE_SIZES];
-    plot_bar bar[SCALE_SIZES * SERIES];
-    for (uint32_t i = 0; i < b->sizes; i++) {
-        const scale_row *r = &b->row[i];
-        snprintf(label[i], sizeof label[i], "%u peers", r->peers);
-        group[i] = label[i];
-        bar[i * SERIES] = figures_bar(&r->whole_messages);
-        bar[i * SERIES + 1] = figures_bar(&r->near_messages);
-        bar[i * SERIES + 2] = figures_bar(&r->messages);
+    char label[SCALE_SIZES * BENCH_SYSTEMS][40];
+    const char *group[SCALE_SIZES * BENCH_SYSTEMS];
+    plot_bar bar[SCALE_SIZES * BENCH_SYSTEMS * SERIES];
+    uint32_t groups = 0;
+    for (uint32_t i = 0; i < b->sizes * BENCH_SYSTEMS; i++) {
+        uint32_t s = i % BENCH_SYSTEMS;
+        const scale_row *r = &b->row[i / BENCH_SYSTEMS][s];
+        if (!b->system[s]) continue;
+        snprintf(label[groups], sizeof label[groups], "%s%s%u peers", is_compared(b) ? bench_systems[s].name : "", is_compared(b) ? ", " : "", r->peers);
+        group[groups] = label[groups];
+        bar[groups * SERIES] = figures_bar(&r->whole_messages);
+        bar[groups * SERIES + 1] = figures_bar(&r->near_messages);
+        bar[groups++ * SERIES + 2] = figures_bar(&r->messages);
     }
     plot_bars p = {.title = "Routing in growing swarms: what each peer sends",
                    .note = "bar: mean over the seeds, whisker: worst",
                    .unit = "messages per peer",
-                   .groups = b->sizes,
+                   .groups = groups,
                    .series = SERIES,
                    .group = group,
                    .name = name,

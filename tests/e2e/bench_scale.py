@@ -32,7 +32,23 @@ assert "0/1" in table and "demand 90 %" in table, table
 with open("scale.svg", encoding="utf-8") as drawing:
     text = drawing.read()
 assert text.startswith("<svg") and text.rstrip().endswith("</svg>") and text.count("<rect") > 6, "no drawing"
+# All systems on the same swarms, and what they found: each way goes over links that there are, and costs what the row says.
+os.makedirs("flows", exist_ok=True)
+both = [json.loads(line) for line in bench("--peers", "50", "--seeds", "2", "--systems", "swarm,gwtf,braid", "--json", "--dump", "flows").splitlines()]
+assert [row["system"] for row in both] == ["swarm", "gwtf", "braid"], both
+assert both[2] == parsed[0], "braid beside others differs from braid alone"
+assert both[0]["ratio"]["mean"] > both[2]["ratio"]["mean"], both
+for seed in range(2):
+    with open(f"flows/scale-50-seed{seed}.json", encoding="utf-8") as file:
+        dump = json.load(file)
+    cost = {(link["from"], link["to"]): link["cost"] for link in dump["links"]}
+    sums = {name: sum(cost[hop] for path in found["paths"] for hop in zip(path, path[1:])) for name, found in dump["systems"].items()}
+    assert len(dump["systems"]["braid"]["paths"]) == len(dump["systems"]["optimum"]["paths"]) > 0, sums
+    assert sums["optimum"] <= sums["braid"] < 1.05 * sums["optimum"] and sums["braid"] < sums["swarm"], sums
+assert "swarm" in bench("--peers", "50", "--systems", "swarm,braid"), "the table does not name systems"
 for flags, word in (
+    (["--systems", "petals"], "swarm"),
+    (["--systems", ""], "systems"),
     (["--peers", "5"], "--peers"),
     (["--peers", "100,,200"], "--peers"),
     (["--peers", "99999"], "--peers"),
