@@ -108,7 +108,10 @@ static void plan_return(swarm *s, child *c) {
 
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     bool wanted = signal_number == SIGKILL && (c->killed || c->armed || c->spared);
-    if (wanted && !s->ending) tell_killed(s, c);
+    if (wanted && !s->ending) {
+        orders_note_death(s, c);
+        tell_killed(s, c);
+    }
     bool well = wanted || c->told_end || s->ending, mute = c->role == CHILD_LEADER && story_has_one_voice(s) && s->end.kind != REPORT_END;
     if (c == s->leading) s->leading = NULL;
     c->gone_ms = uv_now(&s->loop);
@@ -206,12 +209,7 @@ static void watch(swarm *s) {
 
 // What was killed, and the last line. Returns whether the run is complete.
 static bool swarm_conclude(swarm *s) {
-    char text[160];
-    uint32_t left = chaos_left(s);
-    if (left && s->started) {
-        snprintf(text, sizeof text, "%u kills or joins on order did not come about: no stage had a peer to spare, or the run was over first", left);
-        swarm_note(s, text);
-    }
+    if (s->started) orders_tell(s);
     bool nobody = s->end.kind != REPORT_END;
     if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
     if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "everybody ended, and nobody said with what weights");
@@ -265,8 +263,8 @@ static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, 
     s->random.state = run->seed;
     for (uint32_t i = 0; i < f->kill.count && !err; i++) err = chaos_add_kill(s, f->kill.item[i], error);
     for (uint32_t i = 0; i < f->late.count && !err; i++) err = chaos_add_late(s, f->late.item[i], error);
-    if (f->chaos && !err) err = chaos_add_random(s, f->chaos, 0, run->recipe.iterations, error);
-    return err;
+    if (f->chaos && !err) err = chaos_add_random(s, f->chaos, 0, s->iterations, error);
+    return err ? err : orders_check(s, error);
 }
 
 enum { FILES_A_CHILD = 3, OWN_FILES = 16 };
@@ -295,6 +293,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     s->private_data = run->private_data > 0;
     s->elastic = run->elastic;
     s->stages = run->stages;
+    s->iterations = run->recipe.iterations;
     s->data_peers = run->data_peers ? run->data_peers : 1;
     if (s->relays == 0) s->relays = run->stages > 1 ? 2 * (run->stages - 1) : 0;
     // the first leader's death costs the run nothing if another data peer has the text and more than one has the log

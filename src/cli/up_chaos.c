@@ -65,8 +65,17 @@ static braid_err victim_check(const swarm *s, const char *spec, const action *a,
     return BRAID_OK;
 }
 
+static braid_err point_read(const char *spec, const char *at, action *a, braid_error *error) {
+    braid_error why;
+    bool dated = a->iteration > 0;
+    a->kind = ACTION_ARM;
+    braid_err err = fault_parse(at, &a->at, &why);
+    bool lost = a->at.point == FAULT_NEVER && !dated;  // it may have been meant for a time
+    return err ? braid_fail(error, err, "--kill %s: %s%s", spec, why.text, lost ? "; a time is iteration:12, or iteration:12/POINT" : "") : BRAID_OK;
+}
+
 braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
-    action a = {.kind = ACTION_KILL};
+    action a = {.kind = ACTION_KILL, .spec = spec};
     const char *at = strchr(spec, '@');
     if (at && who_read(spec, at, &a) && a.role == CHILD_LEADER && leader_may_die(s, "--kill", spec, error)) return BRAID_ARGUMENT;
     if (!at || !who_read(spec, at, &a))
@@ -81,13 +90,12 @@ braid_err chaos_add_kill(swarm *s, const char *spec, braid_error *error) {
         if (!*end) return action_add(s, &a, error);
         at = end + 1;
     }
-    a.kind = ACTION_ARM;
-    err = fault_parse(at, &a.at, error);
+    err = point_read(spec, at, &a, error);
     return err ? err : action_add(s, &a, error);
 }
 
 braid_err chaos_add_late(swarm *s, const char *spec, braid_error *error) {
-    action a = {.kind = ACTION_SPAWN, .role = CHILD_RELAY};
+    action a = {.kind = ACTION_SPAWN, .role = CHILD_RELAY, .spec = spec};
     const char *at = strchr(spec, '@');
     uint64_t count;
     bool good = at && number_read(spec, at, &count) && count > 0 && count <= UP_MAX_CHILDREN &&
@@ -220,17 +228,28 @@ void chaos_take_stage(swarm *s, uint64_t number) {
     }
 }
 
+static order_wait child_waits(swarm *s, const child *c, const action *a) {
+    if (c->exited) return WAIT_DEAD;
+    if (c->armed || c->killed) return WAIT_DYING;
+    if (!stands(c)) return WAIT_BEHIND;
+    if (!a->stage && !spare(s, c)) return WAIT_LAST;
+    return quorum_stays(s, c) ? WAIT_NOT : WAIT_VOTES;
+}
+
 // For a point of the protocol one of those who had work last: the others may never come there.
-static child *victim_choose(swarm *s, const action *a) {
+static child *victim_choose(swarm *s, action *a) {
     child *chosen = NULL;
-    if (a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage)) return NULL;
+    a->waits = a->stage && s->shadows > 0 && !stage_is_shadowed(s, a->stage) ? WAIT_SHADOW : WAIT_MISSING;
+    if (a->waits == WAIT_SHADOW) return NULL;
     uint64_t candidates = 0;
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < s->child_count; i++) {
         child *c = s->children[i];
         uint32_t idle = a->kind == ACTION_ARM ? c->idle : 0;
-        bool may = a->stage ? stands(c) && c->stage == a->stage : spare(s, c);
-        if (!plays(s, c, a) || !may || !quorum_stays(s, c) || (a->number && c->number != a->number) || idle > least) continue;
+        if (!plays(s, c, a) || (a->number && c->number != a->number) || (a->stage && c->stage != a->stage)) continue;
+        order_wait waits = child_waits(s, c, a);
+        if (waits > a->waits) a->waits = waits;
+        if (waits != WAIT_NOT || idle > least) continue;
         if (idle < least) candidates = 0;
         least = idle;
         if (rng_below(&s->random, ++candidates) == 0) chosen = c;
@@ -238,18 +257,21 @@ static child *victim_choose(swarm *s, const action *a) {
     return chosen;
 }
 
-static bool do_kill(swarm *s, const action *a) {
+static bool do_kill(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
     victim->takes_stage = a->stage != 0;
     child_kill(victim);
+    a->came = true;
     return true;
 }
 
-static bool do_arm(swarm *s, const action *a) {
+static bool do_arm(swarm *s, action *a) {
     child *victim = victim_choose(s, a);
     if (!victim) return false;
     victim->order = (uint32_t)(a - s->actions);
+    memcpy(a->victim, victim->name, sizeof a->victim);
+    a->waits = WAIT_NOT;
     char command[64];
     snprintf(command, sizeof command, "die-at %s:%u\n", fault_point_name(a->at.point), a->at.count);
     child_command(victim, command);
@@ -260,7 +282,7 @@ static bool do_arm(swarm *s, const action *a) {
     return true;
 }
 
-static bool do_spawn(swarm *s, const action *a) {
+static bool do_spawn(swarm *s, action *a) {
     braid_error error;
     for (uint32_t i = 0; i < a->count; i++) {
         if (swarm_spawn(s, a->role, &error) == BRAID_OK) continue;
@@ -268,6 +290,7 @@ static bool do_spawn(swarm *s, const action *a) {
         snprintf(note.text, sizeof note.text, "cannot start another process: %.400s", error.text);
         report_tell(s->report, &note);
     }
+    a->came = true;
     return true;
 }
 
@@ -298,8 +321,12 @@ static void hurry(swarm *s) {
             continue;
         }
         c->armed = false;
-        if (spare(s, c)) child_kill(c);
-        else c->armed = true;
+        if (!spare(s, c)) {
+            c->armed = true;
+            continue;
+        }
+        s->actions[c->order].came = true;
+        child_kill(c);
     }
 }
 
@@ -311,11 +338,4 @@ void chaos_step(swarm *s) {
         if (a->done || a->iteration > s->iteration) continue;
         a->done = a->kind == ACTION_KILL ? do_kill(s, a) : a->kind == ACTION_ARM ? do_arm(s, a) : do_spawn(s, a);
     }
-}
-
-uint32_t chaos_left(const swarm *s) {
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < s->action_count; i++) left += !s->actions[i].done;
-    for (uint32_t i = 0; i < s->child_count; i++) left += s->children[i]->alive && s->children[i]->armed;
-    return left;
 }

@@ -78,6 +78,18 @@ typedef struct child {
 
 typedef enum action_kind { ACTION_KILL, ACTION_ARM, ACTION_SPAWN } action_kind;
 
+// Why nobody was chosen to die: of all who might have been, whoever was nearest to it.
+typedef enum order_wait {
+    WAIT_NOT,      // nothing is in the way, or it was not tried
+    WAIT_MISSING,  // there is nobody
+    WAIT_DEAD,
+    WAIT_DYING,    // on another order
+    WAIT_BEHIND,   // not as far as the run
+    WAIT_LAST,     // its stage would not go on
+    WAIT_VOTES,    // too few would vote
+    WAIT_SHADOW,   // the stage has no shadow yet
+} order_wait;
+
 // A member that is none of our children, or none that has said its id yet.
 typedef struct guest {
     char peer[REPORT_HASH_TEXT];
@@ -121,6 +133,10 @@ typedef struct action {
     uint32_t stage;   // all relays of this stage die at once, 0: one peer does
     fault at;         // ACTION_ARM
     bool done;
+    bool came;        // and what was ordered has happened
+    order_wait waits;  // else
+    char victim[16];  // ACTION_ARM: who was told to die, "": nobody
+    const char *spec;  // as the user gave it, NULL: of --chaos
 } action;
 
 struct swarm {
@@ -144,6 +160,7 @@ struct swarm {
     char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities and, without --log, their logs; they come back with their texts
     int keys_fd;                 // ... which is locked
     uint32_t stages;
+    uint64_t iterations;
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
     char ticket[512];
@@ -202,7 +219,14 @@ void chaos_take_stage(swarm *s, uint64_t number);
 // Does what is due.
 void chaos_step(swarm *s);
 bool chaos_may_vote(const swarm *s, const child *c);
-uint32_t chaos_left(const swarm *s);
+
+// up_orders.c
+// Refuses an order to die or to come that cannot come about, when all of them are known.
+braid_err orders_check(const swarm *s, braid_error *error);
+// One of ours has died on purpose.
+void orders_note_death(swarm *s, const child *c);
+// For the end: which did not come about, and why.
+void orders_tell(const swarm *s);
 
 // up_keys.c
 // With private data: where identities and logs are kept until the end, and their end.

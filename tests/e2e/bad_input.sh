@@ -131,6 +131,15 @@ expect 0 '"bytes":50' "$BRAID" bench generate saved --text run.yaml --bytes 50 -
 expect 2 "--voters 2: an even number" "$BRAID" up run.yaml --voters 2
 expect 2 "--voters 4: an even number" "$BRAID" node --lead --run run.yaml --voters 4
 expect 2 "the run has no stage 9" "$BRAID" up run.yaml --shadows 1 --kill stage:9@iteration:2
+expect 2 "carry; a time is iteration:12, or iteration:12/POINT" "$BRAID" up run.yaml --relays 4 --kill relay3@iter:12
+expect 2 "--kill relay9@iteration:2: there is no relay9: the relays are relay1 to relay7" "$BRAID" up run.yaml --relays 4 --late 3@iteration:1 --kill relay9@iteration:2
+expect 2 "--kill any@iteration:2: each stage has one relay" "$BRAID" up run.yaml --relays 2 --kill any@iteration:2
+expect 2 "--kill data2@iteration:2: the run has one data peer" "$BRAID" up run.yaml --relays 2 --kill data2@iteration:2
+write_run pair.yaml 's|slots: 4|slots: 4\n  data_peers: 2|'
+expect 2 "--kill data5@iteration:2: there is no data5: the data peers are data1, who leads at first, to data2" "$BRAID" up pair.yaml --relays 2 --kill data5@iteration:2
+expect 2 "--kill data1@iteration:2: data1 has the only vote" "$BRAID" up pair.yaml --relays 2 --voters 1 --kill data1@iteration:2
+expect 2 "--kill any@iteration:4: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --kill any@iteration:4
+expect 2 "--late 2@iteration:99: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --late 2@iteration:99
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
 expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""However `braid up` ends, it says why and leaves no process behind."""
+"""However `braid up` ends, it says why, and which orders to die did not come about, and leaves no process behind."""
 
 import os
 import select
@@ -75,6 +75,17 @@ def main():
         expect_ended(swarm, "nobody can lead the run any more: 2 of the ")
         kept = [count for count in (3, 4) if f": 2 of the {count} peers that kept its log are dead, and more than half must live" in "".join(swarm.complaints)]
         expect(len(kept) == 1, f"it says {''.join(swarm.complaints)}")
+
+        orders = "relay1@iteration:1/transfer", "relay1@iteration:2", "any@iteration:99999"
+        swarm = Braid("up", run, "--relays", "6", "--late", "1@iteration:2", *(flag for order in orders for flag in ("--kill", order)))
+        swarm.wait_until(lambda: len(swarm.of("joined")) >= 9, "a late join")
+        swarm.go_on(3)
+        swarm.interrupt()
+        expect_ended(swarm, "", code=0)
+        why = "relay1 was told to die there, and had not come to it when the run was over", "who might have died was about to die on another order", "the run was over first"
+        told = [event["text"] for event in swarm.of("note") if "come about" in event["text"]]
+        wanted = [f"--kill {order} did not come about: {words}" for order, words in zip(orders, why)]
+        expect(told == wanted, f"of orders that did not come about it says {told}")
 
         swarm, _ = running(run)
         swarm.process.kill()

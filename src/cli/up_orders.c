@@ -1,0 +1,110 @@
+// Orders to die and to come: which can come about, said before the run, and which did not, said at its end.
+#include "cli/up_swarm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *flag_of(const action *a) { return a->kind == ACTION_SPAWN ? "--late" : "--kill"; }
+
+static braid_err check_time(const swarm *s, const action *a, braid_error *error) {
+    if (a->iteration < s->iterations) return BRAID_OK;
+    return braid_fail(error, BRAID_ARGUMENT, "%s %s: the run is over after iteration %llu; name an earlier one", flag_of(a), a->spec, (unsigned long long)s->iterations);
+}
+
+// Relays that come on order, too; and as many as a lost stage gets are started for it.
+static uint64_t most_relays(const swarm *s) {
+    uint64_t most = s->relays, for_stage = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
+    for (uint32_t i = 0; i < s->action_count; i++) {
+        const action *a = &s->actions[i];
+        if (a->kind == ACTION_SPAWN && a->role == CHILD_RELAY) most += a->count;
+        else if (a->stage) most += for_stage;
+    }
+    return most;
+}
+
+static bool more_data_come(const swarm *s) {
+    for (uint32_t i = 0; i < s->action_count; i++)
+        if (s->actions[i].kind == ACTION_SPAWN && s->actions[i].role == CHILD_DATA) return true;
+    return false;
+}
+
+static braid_err check_relay(const swarm *s, const action *a, braid_error *error) {
+    uint64_t most = most_relays(s);
+    if (s->stages < 2) return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one stage and no relays", a->spec);
+    if (a->number > most)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no relay%u: the relays are relay1 to relay%llu", a->spec, a->number, (unsigned long long)most);
+    if (!a->stage && most + 1 <= s->stages)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: each stage has one relay, and the last one of a stage is killed only with stage:N; give --relays %u or more",
+                          a->spec, s->stages);
+    return BRAID_OK;
+}
+
+static braid_err check_data(const swarm *s, const action *a, braid_error *error) {
+    if (more_data_come(s)) return BRAID_OK;
+    if (s->data_peers < 2)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: the run has one data peer, and the last one is not killed; give it a second one (swarm: data_peers)", a->spec);
+    if (a->number > s->data_peers)
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: there is no data%u: the data peers are data1, who leads at first, to data%llu", a->spec, a->number,
+                          (unsigned long long)s->data_peers);
+    if (a->number == 1 && story_has_one_voice(s))
+        return braid_fail(error, BRAID_ARGUMENT, "--kill %s: data1 has the only vote, and the run would end with it; give --voters 3", a->spec);
+    return BRAID_OK;
+}
+
+braid_err orders_check(const swarm *s, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < s->action_count && !err; i++) {
+        const action *a = &s->actions[i];
+        if (!a->spec) continue;
+        err = check_time(s, a, error);
+        if (err || a->kind == ACTION_SPAWN) continue;
+        if (a->role == CHILD_RELAY) err = check_relay(s, a, error);
+        else if (a->role == CHILD_DATA) err = check_data(s, a, error);
+    }
+    return err;
+}
+
+void orders_note_death(swarm *s, const child *c) {
+    bool on_order = c->armed || (c->spared && !c->killed);
+    if (on_order) s->actions[c->order].came = s->actions[c->order].done = true;
+}
+
+static const char *const waits_words[] = {
+    [WAIT_NOT] = "the run was over first",
+    [WAIT_MISSING] = "there was no such peer",
+    [WAIT_DEAD] = "who might have died was dead by then",
+    [WAIT_DYING] = "who might have died was about to die on another order",
+    [WAIT_BEHIND] = "who might have died was not as far as the run",
+    [WAIT_LAST] = "no other peer of its stage could have gone on",
+    [WAIT_VOTES] = "too few would have been left of those who vote",
+    [WAIT_SHADOW] = "no shadow was there to do that stage's work",
+};
+
+// As the user would have written it.
+static void chaos_text(const action *a, char *text, size_t room) {
+    static const char *const who[] = {[CHILD_LEADER] = "leader", [CHILD_DATA] = "data", [CHILD_RELAY] = "any"};
+    if (a->kind == ACTION_SPAWN)
+        snprintf(text, room, "--chaos: another %s at iteration %llu", a->role == CHILD_DATA ? "data peer" : "relay", (unsigned long long)a->iteration);
+    else
+        snprintf(text, room, "--chaos: %s@iteration:%llu/%s:%u", who[a->role], (unsigned long long)a->iteration, fault_point_name(a->at.point), a->at.count);
+}
+
+static void why_text(const action *a, char *text, size_t room) {
+    if (a->done) snprintf(text, room, "%s was told to die there, and had not come to it when the run was over", a->victim);
+    else snprintf(text, room, "%s", waits_words[a->waits]);
+}
+
+void orders_tell(const swarm *s) {
+    for (uint32_t i = 0; i < s->action_count; i++) {
+        const action *a = &s->actions[i];
+        char order[256], why[128];
+        report_event note = {.kind = REPORT_NOTE, .loss = NAN};
+        if (a->came) continue;
+        if (a->spec) snprintf(order, sizeof order, "%s %.200s", flag_of(a), a->spec);
+        else chaos_text(a, order, sizeof order);
+        why_text(a, why, sizeof why);
+        snprintf(note.text, sizeof note.text, "%s did not come about: %s", order, why);
+        report_tell(s->report, &note);
+    }
+}
