@@ -244,13 +244,21 @@ static void test_random_odd(void **state) {
     random_schedules(RANDOM_ODD, false, true, true);
 }
 
-// All kinds of trouble at once, most of it on real kernels: with the schedules above and those of sim_takeover and sim_leader more
+// All kinds of trouble at once, leaders that die and stages that are lost among them, most of it on real kernels: with the schedules above and those of sim_takeover and sim_leader more
 // than 5,000.
 static void test_random_mixed(void **state) {
     (void)state;
     sim_campaign_result r;
-    campaign_passes((sim_campaign){.count = RANDOM_MIXED, .mixed = true}, MOST_STEPS, &r);
+    campaign_passes((sim_campaign){.count = RANDOM_MIXED, .mixed = true, .all_kinds = true, .leader_deaths = true}, MOST_STEPS, &r);
+    print_message("%llu shadows took a stage's work, %llu times the run went back, %llu stores were begun anew, %llu microbatches were left out\n", (unsigned long long)r.promotions,
+                  (unsigned long long)r.rollbacks, (unsigned long long)r.shortened, (unsigned long long)r.left_out);
     assert_true(r.real > RANDOM_MIXED * 3 / 4);
+    assert_true(r.leader_deaths > RANDOM_MIXED / 10);
+    assert_true(r.stage_deaths > RANDOM_MIXED / 10);
+    assert_true(r.promotions > RANDOM_MIXED / 30);
+    assert_true(r.rollbacks > RANDOM_MIXED / 30);
+    assert_true(r.shortened > 0);
+    assert_true(r.left_out > 0);
 }
 
 // Tensors go by way of others, who die, lose links, and spoil what they carry.
