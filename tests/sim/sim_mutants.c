@@ -3,6 +3,8 @@
 //     sim_sim_cluster --seeds 1:10000 FLAGS --mutant NAME     says how rare
 #include "campaign_run.h"
 
+#include <string.h>
+
 enum { SLICE = 8 };
 
 typedef enum kind { PLAIN, ODD, DATA, PARTED, ELASTIC, LEADERS, KINDS } kind;
@@ -59,7 +61,24 @@ static void test_each_is_noticed(void **state) {
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) notice(&all[i]);
 }
 
+// The page's rows are these.
+static void test_the_page_agrees(void **state) {
+    (void)state;
+    static char page[1 << 17];
+    FILE *file = fopen(BRAID_TEST_FIXTURES "/../docs/protocol.md", "r");
+    assert_non_null(file);
+    size_t length = fread(page, 1, sizeof page - 1, file);
+    assert_true(feof(file));
+    page[length] = 0;
+    fclose(file);
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char row[128];
+        snprintf(row, sizeof row, "| `%s` | `%s` | %llu |", sim_mutant_name(all[i].mutant), kind_flags[all[i].kind], (unsigned long long)all[i].first);
+        if (!strstr(page, row)) fail_msg("docs/protocol.md has no row with %s", row);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_is_noticed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_page_agrees), cmocka_unit_test(test_each_is_noticed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
