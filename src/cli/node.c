@@ -107,6 +107,7 @@ static void on_note(void *context, const char *text) {
 
 static void on_tick(void *context) {
     node_session *s = context;
+    node_events_tick(&s->events);
     report_tick(s->report);
 }
 

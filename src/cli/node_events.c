@@ -191,13 +191,36 @@ static void tell_eval(node_events *e, const tell *t) {
     report_tell(e->report, &news);
 }
 
+static void takeovers_flush(node_events *e) {
+    for (uint32_t i = 0; i < e->taken_count; i++) {
+        const node_takeover *t = &e->taken[i];
+        report_event news = event_of(REPORT_TAKEOVER);
+        news.iteration = t->iteration;
+        news.member = t->member;
+        news.gone = t->gone;
+        news.microbatches = t->microbatches;
+        peer_text(&t->id, news.peer);
+        report_tell(e->report, &news);
+    }
+    e->taken_count = 0;
+}
+
 static void tell_takeover(node_events *e, const tell *t) {
-    report_event news = event_of(REPORT_TAKEOVER);
-    news.iteration = t->iteration;
-    news.member = t->member;
-    news.microbatches = t->microbatches;
-    peer_text(&t->id, news.peer);
-    report_tell(e->report, &news);
+    uint32_t i = 0;
+    while (i < e->taken_count && (e->taken[i].member != t->member || e->taken[i].gone != t->gone)) i++;
+    if (i == NODE_TAKEOVERS) {
+        takeovers_flush(e);
+        i = 0;
+    }
+    if (i == e->taken_count) e->taken[e->taken_count++] = (node_takeover){.member = t->member, .gone = t->gone, .id = t->id};
+    e->taken[i].iteration = t->iteration;
+    e->taken[i].microbatches += t->microbatches;
+    e->taken_now = true;
+}
+
+void node_events_tick(node_events *e) {
+    if (!e->taken_now) takeovers_flush(e);
+    e->taken_now = false;
 }
 
 static void tell_share(node_events *e, const tell *t) {
@@ -250,6 +273,7 @@ void node_events_note(node_events *e, const char *text) {
 }
 
 void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
+    takeovers_flush(e);
     if (*e->refused) {
         report_event news = event_of(REPORT_REFUSED);
         strcpy(news.text, e->refused);

@@ -10,7 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PEER_TEXT_BYTES = 6 };  // of an id, shown
+enum {
+    PEER_TEXT_BYTES = 6,  // of an id, shown
+    NODE_TAKEOVERS = 8,   // that wait to be told
+};
+
+// So many microbatches of an iteration are this member's now, of an owner that is gone.
+typedef struct node_takeover {
+    uint64_t iteration, microbatches;
+    member_id member, gone;
+    braid_id id;
+} node_takeover;
 
 // Fields are set as they become known.
 typedef struct node_events {
@@ -29,11 +39,16 @@ typedef struct node_events {
     bool ended;              // TELL_END or TELL_REFUSED was told
     braid_hash weights;
     char refused[512];
+    node_takeover taken[NODE_TAKEOVERS];  // told when all slots are known: the log names them one by one
+    uint32_t taken_count;
+    bool taken_now;  // since the last tick
 } node_events;
 
 void node_events_init(node_events *e, report *out);
 void node_events_run(node_events *e, const run_config *run, uint64_t parameters);
 void node_events_tell(node_events *e, const tell *t, uint64_t now_ns);
+// Tells what waited for more; call it with report_tick.
+void node_events_tick(node_events *e);
 void node_events_note(node_events *e, const char *text);
 // The last line: how the process ended. `why` is NULL when the run is complete.
 void node_events_end(node_events *e, const char *why, uint64_t now_ns);

@@ -305,7 +305,8 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
     case REPORT_LEFT:
     case REPORT_EXPELLED: member_line(e, line); return true;
     case REPORT_TAKEOVER:
-        snprintf(line, REPORT_LINE, "%s takes over %llu microbatches of each iteration: their data peer is gone", who(e, peer), (unsigned long long)e->microbatches);
+        snprintf(line, REPORT_LINE, "%s takes over %llu microbatch%s of each iteration: %s data peer is gone", who(e, peer), (unsigned long long)e->microbatches,
+                 e->microbatches == 1 ? "" : "es", e->microbatches == 1 ? "its" : "their");
         return true;
     case REPORT_AWAITED:
     case REPORT_BACK: awaited_line(e, line); return true;

@@ -22,7 +22,7 @@ typedef enum report_kind {
     REPORT_JOINED,      // peer, member, stage, role
     REPORT_LEFT,        // peer, member, stage: drained
     REPORT_EXPELLED,    // peer, member, stage, reason
-    REPORT_TAKEOVER,    // iteration, peer, member, microbatches: so many of an iteration are its now, of a data peer that is gone
+    REPORT_TAKEOVER,    // iteration, peer, member, microbatches, gone: so many of an iteration are its now, of the data peer that was the member `gone`
     REPORT_AWAITED,     // iteration, peer, microbatches, seconds: gone, with so many of an iteration whose data it alone has; they wait so long, 0: until it is back
     REPORT_BACK,        // iteration, peer, microbatches, seconds: it is here again, after so long
     REPORT_KILLED,      // peer, process, stage, phase: the supervisor killed it on purpose
@@ -56,7 +56,7 @@ typedef struct report_event {
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t carried, carried_bytes;          // tensors that left by way of somebody; of others' tensors, passed on here
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
-    uint64_t stage, stages, changes, left_out, generation;
+    uint64_t stage, stages, changes, left_out, generation, gone;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;
     bool failed, skip;

@@ -39,6 +39,12 @@ void losses_note(swarm *s, const report_event *news) {
     snprintf(l->killed_in, sizeof l->killed_in, "%s", news->phase);
 }
 
+// Of who left in peace, too: that is no loss.
+void losses_note_takeover(swarm *s, const report_event *news) {
+    for (uint32_t i = 0; i < s->loss_count; i++)
+        if (s->losses[i].member == news->gone) s->losses[i].taken += news->microbatches;
+}
+
 static size_t append(char *text, size_t length, size_t room, const char *more) {
     int written = length < room ? snprintf(text + length, room - length, "%s", more) : 0;
     return written > 0 ? length + (size_t)written : length;
@@ -57,14 +63,16 @@ static void repairs_text(const loss *l, char *text, size_t room) {
 }
 
 static void loss_line(const loss *l, char *text, size_t room) {
-    char who[32], where[48] = "", how[96], repairs[256] = "no microbatch had to be repaired";
+    char who[32], where[48] = "", how[96], taken[96] = "", repairs[256] = "no microbatch had to be repaired";
     if (*l->peer) snprintf(who, sizeof who, "peer %.8s", l->peer);
     else snprintf(who, sizeof who, "member %llu", (unsigned long long)l->member);
     if (l->placed) snprintf(where, sizeof where, " of stage %llu", (unsigned long long)l->stage);
     if (l->killed) snprintf(how, sizeof how, "killed%s%s", *l->killed_in ? " in " : "", l->killed_in);
     else snprintf(how, sizeof how, "lost%s%s", *l->reason ? ", " : "", l->reason);
+    if (l->taken > 0)
+        snprintf(taken, sizeof taken, "; its %llu microbatch%s of each iteration %s taken over", (unsigned long long)l->taken, l->taken == 1 ? "" : "es", l->taken == 1 ? "was" : "were");
     if (l->repairs > 0) repairs_text(l, repairs, sizeof repairs);
-    snprintf(text, room, "  %s%s: %s; %s", who, where, how, repairs);
+    snprintf(text, room, "  %s%s: %s%s; %s", who, where, how, taken, repairs);
 }
 
 void losses_tell(const swarm *s) {

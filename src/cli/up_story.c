@@ -149,6 +149,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
     }
     if (news->kind == REPORT_JOINED) s->newest_member = news->member;
     if (news->kind == REPORT_EXPELLED) losses_note(s, news);
+    if (news->kind == REPORT_TAKEOVER) losses_note_takeover(s, news);
 }
 
 // Each process tells what it has computed whenever an iteration is over, so of one that is killed its last iteration is missing.

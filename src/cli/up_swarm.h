@@ -107,6 +107,7 @@ typedef struct loss {
     char peer[REPORT_HASH_TEXT];
     char killed_in[24];    // the point of death on order
     char reason[64];       // why the leader expelled it
+    uint64_t taken;        // microbatches of each iteration that others took over from it
     uint32_t repairs;
     struct {
         char name[24];
@@ -244,6 +245,8 @@ braid_err measure_write(const swarm *s, braid_error *error);
 // up_losses.c
 // A repair, a kill (with its `member`) or what the leader says of a lost member.
 void losses_note(swarm *s, const report_event *news);
+// Somebody has taken over its microbatches.
+void losses_note_takeover(swarm *s, const report_event *news);
 // For the end: a line for each, with the repairs that it made necessary. Nothing with --json, which has the events.
 void losses_tell(const swarm *s);
 

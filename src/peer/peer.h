@@ -163,7 +163,7 @@ typedef enum tell_kind {
     TELL_ITERATION,   // a FINAL: iteration, loss (mean), tokens, microbatches, norm, learning_rate, skip
     TELL_EVAL,        // held-out loss (mean), tokens
     TELL_REPAIR,      // m, stage, phase: what was repaired because `member` died
-    TELL_TAKEOVER,    // member, id: so many microbatches of an iteration are its now, of an owner that is gone
+    TELL_TAKEOVER,    // member, id: so many microbatches of an iteration are its now, of an owner that is `gone`; once for each slot
     TELL_SUSPECT,     // member, stage: does not answer
     TELL_TRANSFER,    // this peer fetches state: done, total blocks
     TELL_CHECKPOINT,  // version, or failed
@@ -192,6 +192,7 @@ typedef struct tell {
     tell_kind kind;
     uint64_t iteration;
     member_id member;
+    member_id gone;     // TELL_TAKEOVER
     braid_id id;
     uint16_t stage;
     uint32_t m;

@@ -25,10 +25,10 @@ static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
     }
 }
 
-static void tell_takeover(peer *p, uint16_t slot) {
+static void tell_takeover(peer *p, uint16_t slot, member_id older) {
     const member *m = member_find(p, p->owner[slot]);
     if (m == NULL) return;
-    tell t = {.kind = TELL_TAKEOVER, .iteration = p->iteration, .member = m->id};
+    tell t = {.kind = TELL_TAKEOVER, .iteration = p->iteration, .member = m->id, .gone = older};
     t.id = m->contact == NO_CONTACT ? p->config.self : p->contacts[m->contact].id;
     t.microbatches = (p->run.microbatches + p->run.slots - 1 - slot) / p->run.slots;
     peer_tell(p, &t);
@@ -41,7 +41,7 @@ void takeover_owner(peer *p, const log_entry *entry) {
     p->owner[slot] = entry->u.owner.member;
     p->owner_term[slot] = entry->index;
     held_changes_owner(p, slot, older);
-    if (p->run_started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot);  // a joiner's past is no news
+    if (p->run_started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot, older);  // a joiner's past is no news
     if (!p->run_started || p->config.kind != MEMBER_DATA || p->owner[slot] != p->me || p->me == 0) return;
     takeover *t = &p->takeover;
     t->open = true;

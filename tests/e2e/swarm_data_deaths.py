@@ -23,7 +23,8 @@ def main():
         expect(leaders and leaders[-1] in data, f"no data peer leads, but {leaders}")
         expect(all(a != b for a, b in zip(leaders, leaders[1:])), f"told twice who leads now: {leaders}")
         expect_each_once(one, done)
-        expect(one.of("takeover"), "nobody is told who takes over")
+        told = [(event["gone"], event["member"]) for event in one.of("takeover")]
+        expect(told and len(set(told)) == len(told), f"who takes over from whom is not told once: {one.of('takeover')}")
 
         # all routers begin anew whenever a data peer is gone: here with planned ways
         run = write_run(directory, seed=seed, sequences=16, iterations=ENDLESS, warmup=2, data_peers=3, plan_first=True, name="planned.yaml")

@@ -265,6 +265,20 @@ static void test_who_is_awaited(void **state) {
     assert_non_null(strstr(text, "awaiting 01234567 for "));
 }
 
+static void tell_takeovers(report *r) {
+    report_event news = {.kind = REPORT_TAKEOVER, .peer = "0123456789ab", .microbatches = 1, .loss = NAN};
+    report_tell(r, &news);
+    news.microbatches = 3;
+    report_tell(r, &news);
+}
+
+static void test_who_takes_over(void **state) {
+    (void)state;
+    const char *text = shown(REPORT_PLAIN, tell_takeovers);
+    assert_non_null(strstr(text, "peer 01234567 takes over 1 microbatch of each iteration: its data peer is gone\n"));
+    assert_non_null(strstr(text, "peer 01234567 takes over 3 microbatches of each iteration: their data peer is gone\n"));
+}
+
 static void test_what_is_not_known_is_not_shown(void **state) {
     (void)state;
     const char *text = shown(REPORT_LIVE, tell_relay);
@@ -396,6 +410,7 @@ int main(void) {
         cmocka_unit_test(test_who_waits_says_so),
         cmocka_unit_test(test_live_redraws_in_place),
         cmocka_unit_test(test_who_is_awaited),
+        cmocka_unit_test(test_who_takes_over),
         cmocka_unit_test(test_what_is_not_known_is_not_shown),
         cmocka_unit_test(test_flows),
         cmocka_unit_test(test_silent),

@@ -179,6 +179,12 @@ static void test_who_is_to_be_killed(void **state) {
     assert_int_equal(chaos_add_random(s, "kills=1", 0, 20, &error), BRAID_OK);
 }
 
+static uint32_t orders_left(const swarm *s) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < s->action_count; i++) left += !s->actions[i].came;
+    return left;
+}
+
 static void test_a_stage_without_a_shadow_is_spared(void **state) {
     swarm *s = *state;
     braid_error error;
@@ -188,11 +194,11 @@ static void test_a_stage_without_a_shadow_is_spared(void **state) {
     relay->process.pid = INT_MAX;  // of nobody
     assert_int_equal(chaos_add_kill(s, "stage:1@iteration:0", &error), BRAID_OK);
     chaos_step(s);
-    assert_int_equal(chaos_left(s), 1);
+    assert_int_equal(orders_left(s), 1);
     assert_false(relay->killed);
     leader_says_shadow(s, "4444dddd", 20, 1);
     chaos_step(s);
-    assert_int_equal(chaos_left(s), 0);
+    assert_int_equal(orders_left(s), 0);
     assert_true(relay->killed && relay->takes_stage);
 }
 
@@ -248,7 +254,7 @@ static child *spared_relay(swarm *s, child **other_one) {
         works(s, s->children[LEADER], i, (double)i);
     }
     assert_true(idle->armed && !busy->armed);
-    assert_int_equal(chaos_left(s), 1);
+    assert_int_equal(orders_left(s), 1);
     *other_one = idle;
     return busy;
 }
@@ -258,6 +264,7 @@ static void test_a_relay_without_work_is_spared(void **state) {
     child *other, *spared = spared_relay(s, &other);
     swarm_child_gone(s, spared, 0, SIGKILL);  // it had not heard yet that it was to live
     assert_int_equal(s->kills, 1);
+    assert_int_equal(orders_left(s), 0);
 }
 
 // When it is killed after that, nobody had ordered it.
@@ -269,6 +276,7 @@ static void test_who_was_spared_is_like_others_again(void **state) {
     swarm_advanced(s, spared, spared->version + 1);
     swarm_child_gone(s, spared, 0, SIGKILL);
     assert_int_equal(s->kills, 0);
+    assert_int_equal(orders_left(s), 1);
 }
 
 static void test_random_deaths_come_early(void **state) {
@@ -298,20 +306,69 @@ static void test_who_returns_was_missed(void **state) {
     assert_true(swarm_may_return(s, c));
 }
 
-// What the swarm `s` says of its losses at the end.
-static const char *told_losses(swarm *s, report_style style) {
+// What the swarm `s` says at the end.
+static const char *told_by(void (*say)(const swarm *), swarm *s, report_style style) {
     static char text[4096];
     report *before = s->report;
     FILE *out = tmpfile();
     assert_non_null(out);
     s->report = report_new(style, out);
-    losses_tell(s);
+    say(s);
     report_free(s->report);
     s->report = before;
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = 0;
     fclose(out);
     return text;
+}
+
+static const char *told_losses(swarm *s, report_style style) { return told_by(losses_tell, s, style); }
+
+static void test_the_end_names_orders_that_did_not_come_about(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    loop_begin(s);
+    for (int i = 0; i < 2; i++) {
+        child *relay = one_more(s, CHILD_RELAY, 1);
+        relay->number = 1 + (uint32_t)i;
+        snprintf(relay->name, sizeof relay->name, "relay%d", 1 + i);
+    }
+    static const char *const orders[] = {"relay1@iteration:0/transfer", "relay2@iteration:0", "relay3@iteration:0", "data3@weight", "any@iteration:7"};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) assert_int_equal(chaos_add_kill(s, orders[i], &error), BRAID_OK);
+    chaos_step(s);
+    assert_string_equal(told_by(orders_tell, s, REPORT_PLAIN),
+                        "--kill relay1@iteration:0/transfer did not come about: relay1 was told to die there, and had not come to it when the run was over\n"
+                        "--kill relay2@iteration:0 did not come about: no other peer of its stage could have gone on\n"
+                        "--kill relay3@iteration:0 did not come about: there was no such peer\n"
+                        "--kill data3@weight did not come about: there was no such peer\n"
+                        "--kill any@iteration:7 did not come about: the run was over first\n");
+    swarm_child_gone(s, s->children[CHILDREN], 0, SIGKILL);
+    assert_null(strstr(told_by(orders_tell, s, REPORT_PLAIN), "relay1"));
+}
+
+// What can never come about is refused before.
+static void test_orders_that_cannot_come_about(void **state) {
+    swarm *s = *state;
+    braid_error error;
+    s->relays = 4;
+    s->data_peers = s->voters = 3;
+    s->iterations = 20;
+    static const struct {
+        const char *kill;
+        braid_err err;
+    } all[] = {{"relay6@iteration:3", BRAID_OK}, {"relay7@iteration:3", BRAID_ARGUMENT}, {"data3@iteration:3", BRAID_OK}, {"data4@iteration:3", BRAID_ARGUMENT},
+               {"any@iteration:19", BRAID_OK}, {"any@iteration:20", BRAID_ARGUMENT}, {"data@weight", BRAID_OK}, {"data1@weight", BRAID_OK}};
+    assert_int_equal(chaos_add_late(s, "2@iteration:5", &error), BRAID_OK);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        s->action_count = 1;
+        assert_int_equal(chaos_add_kill(s, all[i].kill, &error), BRAID_OK);
+        assert_int_equal(orders_check(s, &error), all[i].err);
+    }
+    s->voters = 1;
+    assert_int_equal(orders_check(s, &error), BRAID_ARGUMENT);  // data1
+    s->action_count = 0;
+    assert_int_equal(chaos_add_late(s, "2@iteration:20", &error), BRAID_OK);
+    assert_int_equal(orders_check(s, &error), BRAID_ARGUMENT);
 }
 
 static void says_repair(swarm *s, uint64_t member, const char *phase) {
@@ -401,6 +458,19 @@ static void test_the_story_outlives_its_leader(void **state) {
     assert_int_equal(s->end.tokens, 14);
 }
 
+// Of a data peer that is lost others take its microbatches over.
+static void test_the_end_names_what_was_taken_over(void **state) {
+    swarm *s = *state;
+    join(s, DATA, true);
+    leader_says(s, REPORT_EXPELLED, peers[DATA], 10 + DATA, 0);
+    says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 12, .gone = 10 + DATA, .microbatches = 2});
+    says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 10 + DATA, .microbatches = 1});
+    says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 77, .microbatches = 1});  // who left
+    assert_string_equal(told_losses(s, REPORT_PLAIN),
+                        "what was lost, and how it was repaired:\n"
+                        "  peer 2222bbbb of stage 0: lost; its 3 microbatches of each iteration were taken over; no microbatch had to be repaired\n");
+}
+
 static void test_the_leader_may_die_where_others_vote(void **state) {
     swarm *s = *state;
     braid_error error;
@@ -417,6 +487,9 @@ static void test_the_leader_may_die_where_others_vote(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whoever_speaks_first, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_end_names_what_was_taken_over, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_orders_that_cannot_come_about, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_the_end_names_orders_that_did_not_come_about, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_death_of_a_data_peer_ends_the_run, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_keeps_a_stage_alive, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_a_guest_that_left_does_not, swarm_begin, swarm_end),
