@@ -14,6 +14,13 @@ static bool port_read(const char *text, bool zero, uint16_t *port) {
     return value <= UINT16_MAX && (value > 0 || zero);
 }
 
+static void address_fail(const char *what, const char *text, const char *colon, const char *like, braid_error *error) {
+    const char *port = colon ? colon + 1 : "";
+    bool large = *port && strspn(port, "0123456789") == strlen(port) && strtoul(port, NULL, 10) > UINT16_MAX;
+    if (large) braid_fail(error, BRAID_ARGUMENT, "%s\"%s\": its port, %s, is more than %d", what, text, port, UINT16_MAX);
+    else braid_fail(error, BRAID_ARGUMENT, "%s\"%s\"; write host:port, as in %s", what, text, like);
+}
+
 // Cuts `text` at the colon before its port. `colon` is NULL when there is no port.
 static bool host_read(const char *text, char *host, const char **colon) {
     const char *begin = text, *end;
@@ -37,10 +44,10 @@ static bool host_read(const char *text, char *host, const char **colon) {
 static bool split(const char *text, bool zero, char *host, uint16_t *port, braid_error *error) {
     char own_host[WIRE_MAX_ADDRESS];
     uint16_t own_port;
-    const char *colon;
+    const char *colon = NULL;
     bool good = host_read(text, host ? host : own_host, &colon) && *(host ? host : own_host) && colon &&
                 port_read(colon + 1, zero, port ? port : &own_port);
-    if (!good) braid_fail(error, BRAID_ARGUMENT, "\"%s\" is not an address; write host:port, as in 192.0.2.7:4711 or [2001:db8::7]:4711", text);
+    if (!good) address_fail("no address: ", text, colon, "192.0.2.7:4711 or [2001:db8::7]:4711", error);
     return good;
 }
 
@@ -49,10 +56,10 @@ bool address_split(const char *text, char *host, uint16_t *port, braid_error *er
 bool address_split_public(const char *text, char *host, uint16_t *port, braid_error *error) { return split(text, true, host, port, error); }
 
 bool address_split_listen(const char *text, char *host, uint16_t *port, braid_error *error) {
-    const char *colon;
+    const char *colon = NULL;
     *port = 0;
     bool good = host_read(text, host, &colon) && (!colon || port_read(colon + 1, true, port));
-    if (!good) braid_fail(error, BRAID_ARGUMENT, "cannot listen on \"%s\"; write host:port, as in 0.0.0.0:4711 or [::]:4711", text);
+    if (!good) address_fail("cannot listen on ", text, colon, "0.0.0.0:4711 or [::]:4711", error);
     return good;
 }
 

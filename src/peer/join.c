@@ -72,7 +72,8 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
 
 static const char *refusal_text(join_refusal why) {
     static const char *const text[REFUSALS] = {
-        [REFUSAL_NONE] = "the run is complete, or every stage has as many members as it may have",
+        [REFUSAL_NONE] = "the run is over",
+        [REFUSAL_FULL] = "the run has as many peers of this kind as it may have",
         [REFUSAL_NO_TEXT] = "the run's data are private: a data peer brings a text of its own",
         [REFUSAL_TAKEN] = "this share of the private data is another peer's; ask for another one, or come with the identity (--identity) that has it",
         [REFUSAL_NO_SHARE] = "there is no such share of the private data, or each is another peer's; who comes back needs the identity (--identity) that it had",
@@ -215,7 +216,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         return;
     }
     if (!place(p, from, join, &stage)) {
-        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_NONE);  // a shadow waits until it is needed
+        if (join->kind != MEMBER_SHADOW) dismiss(p, from, REFUSAL_FULL);  // a shadow waits until it is needed
         else if (c->member != 0) leader_expel(p, c->member, EXPEL_RETURNED);  // what it was it is no more
         return;
     }

@@ -448,12 +448,13 @@ typedef struct message_join {
 
 // Why a joiner is sent away.
 typedef enum join_refusal {
-    REFUSAL_NONE,         // the run is complete, or every stage is full
+    REFUSAL_NONE,         // the run is over
     REFUSAL_NO_TEXT,      // private data, and it brings none
     REFUSAL_TAKEN,        // the share that it asks for is another peer's
     REFUSAL_NO_SHARE,     // every share is another peer's, or there is none of this number
     REFUSAL_OTHER_SHARE,  // it asks for one, and has another
     REFUSAL_OTHER_TEXT,   // its data are not those that it had
+    REFUSAL_FULL,         // every stage that it may work for has as many members as it may have
     REFUSALS
 } join_refusal;
 

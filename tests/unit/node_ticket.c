@@ -92,7 +92,13 @@ static void addresses_are_split(void **state) {
     assert_true(address_split_listen(":80", host, &port, NULL));
     assert_string_equal(host, "");
     assert_int_equal(port, 80);
-    assert_false(address_split_listen("h:x", host, &port, NULL));
+    braid_error error;
+    assert_false(address_split_listen("h:x", host, &port, &error));
+    assert_non_null(strstr(error.text, "\"h:x\"; write host:port"));
+    assert_false(address_split_listen("127.0.0.1:99999", host, &port, &error));
+    assert_string_equal(error.text, "cannot listen on \"127.0.0.1:99999\": its port, 99999, is more than 65535");
+    assert_false(address_split("h:65536", host, &port, &error));
+    assert_non_null(strstr(error.text, "its port, 65536, is more than 65535"));
 }
 
 static void addresses_are_joined(void **state) {
