@@ -14,6 +14,7 @@ typedef struct outcome {
     double share;   // of the oracle's time until CLOSE in the time of all iterations but the first
     double exchange;  // from CLOSE to FINAL, over what the oracle's exchange takes, likewise
     double longest_s;  // of all iterations
+    double all_s;      // that all of them took
     double double_work;  // compute that was done twice though nobody had died with it, of what is needed
     double fewer_s;  // that the oracle needs more without those that died
     double counted_s, held_s;  // compute of the dead, counted and not yet
@@ -78,6 +79,7 @@ static outcome run(const t2_case *c, t2_system system) {
         out.held_s += (double)it->lost_held_ns / 1e9;
         double lasted_s = (double)(it->end_ns - it->start_ns) / 1e9;
         if (lasted_s > out.longest_s) out.longest_s = lasted_s;
+        out.all_s += lasted_s;
         if (i > 0) {
             oracle_s += (double)r.account[i].oracle.ways_ns / 1e9;
             seconds += (double)(it->close_ns - it->start_ns) / 1e9;
@@ -163,6 +165,19 @@ static void test_repairs_wait_for_slow_lines(void **state) {
     assert_true(o.double_work < 0.03);
 }
 
+// What the page promises where relays crash: on the same machines, with the same fates, braid is ahead, and takes at least 45 % less time than swarm. Here it is 78 %.
+static void test_braid_is_ahead(void **state) {
+    (void)state;
+    double seconds[T2_SYSTEMS] = {0};
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        t2_case c = {.iterations = 2, .churn = 10, .seed = seed};
+        for (t2_system system = 0; system < T2_SYSTEMS; system++) seconds[system] += run(&c, system).all_s;
+    }
+    print_message("four iterations in hom10: swarm %.0f s, gwtf %.0f s, braid %.0f s\n", seconds[T2_SWARM], seconds[T2_GWTF], seconds[T2_BRAID]);
+    assert_true(seconds[T2_BRAID] < seconds[T2_GWTF]);
+    assert_true(seconds[T2_BRAID] < 0.55 * seconds[T2_SWARM]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_again),
@@ -171,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_sent_twice_that_is_on_its_way),
         cmocka_unit_test(test_repairs_wait_for_slow_lines),
         cmocka_unit_test(test_who_has_handed_on_its_sum_loses_nothing),
+        cmocka_unit_test(test_braid_is_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
