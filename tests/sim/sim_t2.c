@@ -165,15 +165,13 @@ static void test_repairs_wait_for_slow_lines(void **state) {
     assert_true(o.double_work < 0.03);
 }
 
-// What the page promises where relays crash: on the same machines, with the same fates, braid is ahead, and takes at least 45 % less time than swarm. Here it is 78 %.
+// What the page promises where relays crash: on the same machines, with the same fates, braid is ahead, and takes at least 45 % less time than swarm. Here it is 75 %.
 static void test_braid_is_ahead(void **state) {
     (void)state;
     double seconds[T2_SYSTEMS] = {0};
-    for (uint64_t seed = 1; seed <= 2; seed++) {
-        t2_case c = {.iterations = 2, .churn = 10, .seed = seed};
-        for (t2_system system = 0; system < T2_SYSTEMS; system++) seconds[system] += run(&c, system).all_s;
-    }
-    print_message("four iterations in hom10: swarm %.0f s, gwtf %.0f s, braid %.0f s\n", seconds[T2_SWARM], seconds[T2_GWTF], seconds[T2_BRAID]);
+    t2_case c = {.iterations = 3, .churn = 10, .seed = 1};
+    for (t2_system system = 0; system < T2_SYSTEMS; system++) seconds[system] = run(&c, system).all_s;
+    print_message("three iterations in hom10: swarm %.0f s, gwtf %.0f s, braid %.0f s\n", seconds[T2_SWARM], seconds[T2_GWTF], seconds[T2_BRAID]);
     assert_true(seconds[T2_BRAID] < seconds[T2_GWTF]);
     assert_true(seconds[T2_BRAID] < 0.55 * seconds[T2_SWARM]);
 }
