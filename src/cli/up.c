@@ -302,8 +302,6 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
-    err = s->measure ? measure_may_write(s, error) : BRAID_OK;
-    if (err) return err;
     err = files_reserve(s, error);
     return err ? err : chaos_fill(s, f, run, error);
 }

@@ -185,15 +185,6 @@ static uint32_t measured(const swarm *s) {
     return count;
 }
 
-braid_err measure_may_write(const swarm *s, braid_error *error) {
-    bool made = access(s->measure, F_OK) != 0;
-    FILE *file = fopen(s->measure, "a");
-    if (!file) return braid_fail(error, BRAID_IO, "--measure: cannot write %s: %s", s->measure, strerror(errno));
-    fclose(file);
-    if (made) unlink(s->measure);
-    return BRAID_OK;
-}
-
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)

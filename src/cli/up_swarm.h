@@ -239,8 +239,6 @@ void swarm_close_keys(swarm *s);
 bool measure_line(child *c);
 // The leader has told of an iteration.
 void measure_iteration_over(swarm *s);
-// Whether it can be written, before anything is measured. Leaves what is there alone, and makes no file.
-braid_err measure_may_write(const swarm *s, braid_error *error);
 // Writes the scenario that `braid sim` reads.
 braid_err measure_write(const swarm *s, braid_error *error);
 

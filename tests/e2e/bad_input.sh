@@ -139,7 +139,6 @@ write_run pair.yaml 's|slots: 4|slots: 4\n  data_peers: 2|'
 expect 2 "--kill data5@iteration:2: there is no data5: the data peers are data1, who leads at first, to data2" "$BRAID" up pair.yaml --relays 2 --kill data5@iteration:2
 expect 2 "--kill data1@iteration:2: data1 has the only vote" "$BRAID" up pair.yaml --relays 2 --voters 1 --kill data1@iteration:2
 expect 2 "--kill any@iteration:4: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --kill any@iteration:4
-expect 2 "--measure: cannot write no/where.yaml: No such file or directory" "$BRAID" up run.yaml --measure no/where.yaml
 expect 2 "cannot listen on \"127.0.0.1:99999\": its port, 99999, is more than 65535" "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:99999
 expect 2 "--late 2@iteration:99: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --late 2@iteration:99
 expect 2 "say which text" "$BRAID" bench generate saved
