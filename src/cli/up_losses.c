@@ -41,8 +41,18 @@ void losses_note(swarm *s, const report_event *news) {
 
 // Of who left in peace, too: that is no loss.
 void losses_note_takeover(swarm *s, const report_event *news) {
+    if (s->takeover_count < UP_MAX_LOSSES) {
+        s->takeover[s->takeover_count].gone = news->gone;
+        s->takeover[s->takeover_count++].heir = news->member;
+    }
     for (uint32_t i = 0; i < s->loss_count; i++)
         if (s->losses[i].member == news->gone) s->losses[i].taken += news->microbatches;
+}
+
+bool losses_know_takeover(const swarm *s, const report_event *news) {
+    for (uint32_t i = 0; i < s->takeover_count; i++)
+        if (s->takeover[i].gone == news->gone && s->takeover[i].heir == news->member) return true;
+    return false;
 }
 
 static size_t append(char *text, size_t length, size_t room, const char *more) {

@@ -85,6 +85,7 @@ static bool is_news(swarm *s, const child *c, const report_event *news) {
     case REPORT_EXPELLED:
     case REPORT_LEFT: return is_member(s, news->member);
     case REPORT_PROMOTED: return shadow_find(s, news->member) != NULL;
+    case REPORT_TAKEOVER: return !losses_know_takeover(s, news);
     case REPORT_LEADER: return strcmp(c->peer, news->peer) == 0;  // of itself: then it is so
     case REPORT_EVAL:
     case REPORT_CHECKPOINT: return true;  // only who leads says these

@@ -152,6 +152,10 @@ struct swarm {
     uint32_t action_count, kills, repairs;
     loss losses[UP_MAX_LOSSES];
     uint32_t loss_count;
+    struct {
+        uint64_t gone, heir;  // members
+    } takeover[UP_MAX_LOSSES];  // that were told
+    uint32_t takeover_count;
     rng random;
 
     // what the children are started with
@@ -247,6 +251,7 @@ braid_err measure_write(const swarm *s, braid_error *error);
 void losses_note(swarm *s, const report_event *news);
 // Somebody has taken over its microbatches.
 void losses_note_takeover(swarm *s, const report_event *news);
+bool losses_know_takeover(const swarm *s, const report_event *news);
 // For the end: a line for each, with the repairs that it made necessary. Nothing with --json, which has the events.
 void losses_tell(const swarm *s);
 

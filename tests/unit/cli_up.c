@@ -463,8 +463,11 @@ static void test_the_end_names_what_was_taken_over(void **state) {
     swarm *s = *state;
     join(s, DATA, true);
     leader_says(s, REPORT_EXPELLED, peers[DATA], 10 + DATA, 0);
-    says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 12, .gone = 10 + DATA, .microbatches = 2});
-    says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 10 + DATA, .microbatches = 1});
+    s->voters = 3;
+    for (int who = 0; who < CHILDREN; who++) {  // all of them tell it
+        says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 12, .gone = 10 + DATA, .microbatches = 2});
+        says(s, who, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 10 + DATA, .microbatches = 1});
+    }
     says(s, LEADER, (report_event){.kind = REPORT_TAKEOVER, .member = 13, .gone = 77, .microbatches = 1});  // who left
     assert_string_equal(told_losses(s, REPORT_PLAIN),
                         "what was lost, and how it was repaired:\n"
