@@ -163,6 +163,7 @@ static void link_gone(router *r, router_peer peer) {
         if (previous >= 0 && b->going[i].slot == (uint32_t)previous) braid_end_going(b, &b->going[i]);
     }
     if (used) braid_map_cut(b);
+    braid_map_link_gone(b, previous >= 0);
     braid_mode_link_gone(b, kept);
     braid_keep_capacity(b);
 }

@@ -401,6 +401,7 @@ void braid_mode_heard(braid *b, const router_message *m, int previous, int next)
 bool braid_maps(const braid *b);  // there is a map, and not too many relays for it
 void braid_map_tick(braid *b);
 void braid_map_link_up(braid *b, router_side side);
+void braid_map_link_gone(braid *b, bool previous);
 void braid_map_cut(braid *b);
 void braid_on_map(braid *b, const router_message *m);
 void braid_map_compose(const braid *b, const outgoing *from, router_message *out);

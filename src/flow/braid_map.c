@@ -23,6 +23,7 @@ enum {
     HEAD,   // then next neighbour and cost of each; in the map one word before them, when it came
     NEWS = HEAD,
     TABLE = 4096,
+    CARRIERS = 2,  // with one data peer: previous neighbours that carry the map on; one alone may be late
 };
 
 _Static_assert(BRAID_MAP_LINKS <= 0x7f && ROUTER_MAX_UNITS <= 0xffff, "sizes fit a word");
@@ -42,6 +43,8 @@ bool braid_maps(const braid *b) { return b->map != NULL && b->r.config.relays <=
 
 // With one data peer the map is for its first ways only.
 static bool is_over(const braid *b) { return b->begun && !braid_shares(&b->r.config); }
+// ... and nobody needs to hear of it.
+static bool tells(const braid *b) { return !b->r.is_source || braid_shares(&b->r.config); }
 
 static uint32_t *find_entry(braid_map *map, router_peer peer) {
     EACH_ENTRY(map, e) {
@@ -247,6 +250,16 @@ void braid_map_compose(const braid *b, const outgoing *from, router_message *out
     write_news(b, from->to, from->extra, out);
 }
 
+// With several data peers all that is said must come to all of them. To the only one two ways are enough: by chance, so that nobody
+// carries much more than others.
+static bool carries_on(const braid *b, uint32_t slot) {
+    if (braid_shares(&b->r.config)) return true;
+    uint64_t mine = rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][slot].peer);
+    uint32_t before = 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) before += rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][s].peer) < mine;
+    return before < CARRIERS;
+}
+
 // False: there is more.
 static bool tell(braid *b, braid_up *u, router_peer to) {
     for (uint32_t i = 0; i < BRAID_MAP_AT_ONCE; i++) {
@@ -282,14 +295,16 @@ static bool may_tell(braid *b) {
 void braid_map_tick(braid *b) {
     if (!may_tell(b)) return;
     look_at_myself(b);
-    if (b->map->tell_at == ROUTER_NEVER) return;
+    if (b->map->tell_at == ROUTER_NEVER || !tells(b)) return;
     int64_t at = telling_at(b);
     if (b->r.now < at) {
         router_want(&b->r, at);
         return;
     }
     bool all = true;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) all &= tell(b, up_of(b, 0, s), b->r.slot[ROUTER_PREVIOUS][s].peer);
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
+        if (carries_on(b, s)) all &= tell(b, up_of(b, 0, s), b->r.slot[ROUTER_PREVIOUS][s].peer);
+    }
     b->map->tell_at = all ? ROUTER_NEVER : b->r.now + b->r.config.delay;
     if (!all) router_want(&b->r, b->map->tell_at);
 }
@@ -301,6 +316,11 @@ void braid_map_cut(braid *b) {
 
 void braid_map_link_up(braid *b, router_side side) {
     if (b->map != NULL && side == ROUTER_PREVIOUS) tell_by(b, b->r.now + gathers(b) * b->r.config.delay);
+}
+
+// It may have been the one who carried the map on.
+void braid_map_link_gone(braid *b, bool previous) {
+    if (previous && b->map != NULL && !braid_shares(&b->r.config)) tell_by(b, b->r.now);
 }
 
 // --- For ways ----------------------------------------------------------------------------------------------------------

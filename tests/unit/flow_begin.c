@@ -204,6 +204,41 @@ static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
     assert_int_equal(cuts(r), 2);
 }
 
+// Bits of the previous neighbours that are told of the map by then; each is told of two entries.
+static uint32_t told_of_maps(router *r, int64_t until) {
+    static router_message m;
+    uint32_t told = 0;
+    for (int64_t now = 0; now <= until; now += NET_DELAY) {
+        router_tick(r, now);
+        while (router_next(r, &m)) {
+            if (m.kind != ROUTER_MAP) continue;
+            assert_int_equal(m.length, 3 + 2 + 3 + 2);
+            told |= 1u << m.to;
+        }
+    }
+    return told;
+}
+
+// To the only data peer two previous neighbours carry the map. When one goes, another one is told all of it.
+static void test_who_carries_the_map_may_go(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    const router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = 1, .source = {SOURCE}, .max_neighbours = 8, .seed = 1,
+                             .delay = NET_DELAY, .relays = 8, .plan_first = true};
+    assert_in_range(router_bytes(&c), 1, sizeof memory);
+    router *r = router_init(memory, &c, 0);
+    for (router_peer p = 20; p < 24; p++) router_neighbour_add(r, 0, p, ROUTER_PREVIOUS, NET_COST);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = HERE, .length = 5, .u.word = {NEXT, 1, 1 << 16 | 1, SOURCE, NET_COST}};
+    router_receive(r, 0, &m);
+    uint32_t first = told_of_maps(r, 20 * NET_DELAY);
+    assert_int_equal(__builtin_popcount(first), 2);
+    router_neighbour_gone(r, 21 * NET_DELAY, (router_peer)__builtin_ctz(first));
+    uint32_t second = told_of_maps(r, 40 * NET_DELAY);
+    assert_int_equal(__builtin_popcount(second), 1);
+    assert_int_equal(second & first, 0);
+}
+
 // Nobody is told of labels while all wait, and who waits hears from any word that others have begun.
 static void test_a_label_says_that_others_have_begun(void **state) {
     (void)state;
@@ -227,6 +262,7 @@ int main(void) {
         cmocka_unit_test(test_no_map_is_waited_for_for_ever),
         cmocka_unit_test(test_a_crowd_begins_at_once),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
+        cmocka_unit_test(test_who_carries_the_map_may_go),
         cmocka_unit_test(test_a_label_says_that_others_have_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
