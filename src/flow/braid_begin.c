@@ -57,13 +57,15 @@ static bool is_open(const braid *b) {
     return false;
 }
 
-// How long a data peer waits for the map: not for ever, once units could go without it.
+// How long a data peer waits for the map: not for ever, once units could go without it; while none could (relays may not serve yet) a plan
+// would be about nothing.
 static int64_t waits_until(braid *b) {
-    if (!is_open(b))
+    if (!is_open(b)) {
         b->open_since = BRAID_NEVER_SINCE;
-    else if (b->open_since == BRAID_NEVER_SINCE)
-        b->open_since = b->r.now;
-    int64_t patience = b->open_since == BRAID_NEVER_SINCE ? ROUTER_NEVER : b->open_since + PATIENCE * b->r.config.delay;
+        return ROUTER_NEVER;
+    }
+    if (b->open_since == BRAID_NEVER_SINCE) b->open_since = b->r.now;
+    int64_t patience = b->open_since + PATIENCE * b->r.config.delay;
     int64_t settled = braid_map_closed(b) ? braid_map_changed_at(b) + SETTLED * b->r.config.delay : ROUTER_NEVER;
     return settled < patience ? settled : patience;
 }
@@ -81,10 +83,22 @@ void braid_begin_tick(braid *b) {
         router_want(&b->r, until);
 }
 
+// Each previous neighbour listens to the adverts of some commodities, a data peer only to its own.
+static void say_begun(braid *b, uint32_t previous) {
+    for (uint32_t k = 0; k < b->r.commodities; k++) {
+        braid_advert *said = advert_of(b, k, ROUTER_PREVIOUS, previous);
+        said->scale = HEARD;
+        said->distance = BRAID_UNTOLD;
+    }
+}
+
+// Who came to me while I waited has not been told.
 void braid_begin_receive(braid *b, const router_message *m) {
     if (!braid_waits(b) || m->kind == ROUTER_MAP || (m->kind == ROUTER_ADVERT && m->taken_back != HEARD)) return;
     if (m->kind == ROUTER_WAY) spread(b);
     braid_begin(b);
+    if (m->kind != ROUTER_ADVERT) return;
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) say_begun(b, s);
 }
 
 // With several data peers those ways are not in force as they were planned: the map says that they were cut here.
@@ -93,8 +107,5 @@ void braid_begin_differs(braid *b) {
 }
 
 void braid_begin_link_up(braid *b, uint32_t previous) {
-    if (!b->begun || !braid_plans_first(&b->r.config)) return;
-    braid_advert *said = advert_of(b, 0, ROUTER_PREVIOUS, previous);
-    said->scale = HEARD;
-    said->distance = BRAID_UNTOLD;
+    if (b->begun && braid_plans_first(&b->r.config)) say_begun(b, previous);
 }
