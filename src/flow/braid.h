@@ -432,6 +432,7 @@ void braid_warn(braid *b);  // before the hold-down is over
 // braid_auction.c: places while the first units are placed
 bool braid_auctions(const braid *b);
 void braid_placed(braid *b);
+void braid_placed_as_planned(braid *b);  // there is no auction here
 void braid_repairs(braid *b);  // a step of a repair was taken here
 bool braid_labels_rest(braid *b);
 int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot);   // mine for a place there

@@ -28,6 +28,11 @@ void braid_placed(braid *b) {
     if (!braid_auctions(b)) braid_repairs(b);
 }
 
+// What places are for has been seen to: whoever looks for one from now on mends something.
+void braid_placed_as_planned(braid *b) {
+    if (b->placed_since == BRAID_NEVER_SINCE) b->placed_since = b->r.now - AUCTION * b->r.config.delay;
+}
+
 void braid_repairs(braid *b) {
     int64_t delay = b->r.config.delay;
     if (b->greedy || b->worst || braid_shares(&b->r.config) || b->r.now <= b->era_since + YOUNG * delay) return;

@@ -35,6 +35,7 @@ bool braid_begin_spreads(braid *b) {
 
 static void spread(braid *b) {
     braid_begin(b);
+    braid_placed_as_planned(b);
     b->spread_until = b->r.now + SPREAD * b->r.config.delay;
 }
 
