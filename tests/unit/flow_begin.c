@@ -340,8 +340,15 @@ int main(void) {
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_random_schedules_of_several_data_peers),
         cmocka_unit_test(test_who_comes_late_begins_at_once),
+        cmocka_unit_test(test_whichever_data_peer_comes_late_begins_at_once),
+        cmocka_unit_test(test_what_came_meanwhile_hears_of_it_too),
+        cmocka_unit_test(test_nobody_plans_while_no_unit_could_go),
         cmocka_unit_test(test_no_map_is_waited_for_for_ever),
         cmocka_unit_test(test_a_crowd_begins_at_once),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
         cmocka_unit_test(test_who_carries_the_map_may_go),
         cmocka_unit_test(test_where_ways_were_planned_no_place_is_auctioned),
+        cmocka_unit_test(test_a_label_says_that_others_have_begun),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
