@@ -88,3 +88,9 @@ bool bench_read_objective(const char *verb, const char *text, router_objective *
     *objective = (router_objective)choice;
     return good;
 }
+
+bool bench_may_plan(const char *verb, const routing_settings *settings) {
+    if (!settings->plan_first || settings->objective == ROUTER_SUM) return true;
+    cli_complain(CLI_USAGE, verb, "--plan-first is for the objective sum; leave one of the two out");
+    return false;
+}

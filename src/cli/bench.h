@@ -34,5 +34,7 @@ bool bench_read_systems(const char *verb, const char *text, bool system[BENCH_SY
 // --delay and --objective of the experiments with routing. False: it is none, and it was complained of.
 bool bench_read_delay(const char *verb, const char *text, routing_delay *delay);
 bool bench_read_objective(const char *verb, const char *text, router_objective *objective);
+// --plan-first, if it was asked for, goes with the objective.
+bool bench_may_plan(const char *verb, const routing_settings *settings);
 
 #endif

@@ -208,7 +208,7 @@ static int run(churn_bench *b, const char *tests, const char *delay, const char 
     static const char *const numbers[CHURN_TESTS] = {"1", "2", "3", "4"};
     bool wanted[CHURN_TESTS];
     if (!bench_read_delay("bench churn", delay, &b->settings.delay) ||
-        !bench_read_objective("bench churn", objective, &b->settings.objective) ||
+        !bench_read_objective("bench churn", objective, &b->settings.objective) || !bench_may_plan("bench churn", &b->settings) ||
         !options_read_set("bench churn", "tests", tests, numbers, CHURN_TESTS, wanted))
         return CLI_USAGE;
     for (uint32_t test = 1; test <= CHURN_TESTS; test++) {

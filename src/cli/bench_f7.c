@@ -31,7 +31,7 @@ static bool read_sets(f7_bench *b, const char *tests, const char *delays, const 
         !options_read_set("bench f7", "delays", delays, delay, ROUTING_DELAYS, b->delay) ||
         !bench_read_systems("bench f7", systems, b->system) ||
         !options_read_choice("bench f7", "demand", demand, demands, 2, &free_demand) ||
-        !bench_read_objective("bench f7", objective, &b->settings.objective))
+        !bench_read_objective("bench f7", objective, &b->settings.objective) || !bench_may_plan("bench f7", &b->settings))
         return false;
     b->demand = free_demand ? ROUTING_FREE : ROUTING_EQUAL;
     return true;

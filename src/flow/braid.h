@@ -205,7 +205,7 @@ typedef struct braid {
     braid_commodity *commodity;
     uint32_t label_limit;      // halves in a label here
     uint32_t era;              // braid_mode.c
-    braid_map *map;            // NULL: one data peer
+    braid_map *map;            // NULL: one data peer that plans nothing
     int64_t mean;              // cost of a link here, at the last tick
     uint64_t balanced_at;      // router_moves when nothing was left to be mended; 0: something is
     int64_t speak_at;          // hold-down
@@ -297,7 +297,7 @@ static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
 // Whether several data peers share relays here.
 static inline bool braid_shares(const router_config *c) { return c->source_count > 1 && c->algorithm == ROUTER_BRAID; }
-// Whether the only data peer plans its first ways, with the objective sum (braid_begin.c).
+// Whether data peers plan their first ways, with the objective sum (braid_begin.c).
 static inline bool braid_plans_first(const router_config *c) {
     return c->plan_first && c->algorithm == ROUTER_BRAID && c->objective == ROUTER_SUM;
 }
@@ -406,7 +406,7 @@ void braid_map_cut(braid *b);
 void braid_on_map(braid *b, const router_message *m);
 void braid_map_compose(const braid *b, const outgoing *from, router_message *out);
 int64_t braid_map_changed_at(const braid *b);
-bool braid_map_closed(const braid *b);  // whoever is named in it is in it, and home is named
+bool braid_map_closed(const braid *b);  // whoever can be reached is in it, and home can be
 bool braid_map_draw(braid *b);
 
 // braid_draft.c
@@ -416,7 +416,7 @@ void braid_send_ways(braid *b);
 void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_compose_way(const braid *b, const outgoing *from, router_message *out);
 
-// braid_begin.c: the first ways of the only data peer, planned
+// braid_begin.c: the first ways, planned
 bool braid_waits(const braid *b);  // neither units nor labels go here yet, but maps
 void braid_begin(braid *b);
 void braid_begin_tick(braid *b);

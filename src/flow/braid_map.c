@@ -336,16 +336,19 @@ static bool draw_entry(const braid *b, const uint32_t *e) {
 }
 
 bool braid_map_closed(const braid *b) {
+    reach r;
     bool home = false;
+    find_reached(b, &r);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (find_entry(b->map, b->r.slot[ROUTER_NEXT][s].peer) == NULL) return false;
+        if (*place_of(&r, b->map, b->r.slot[ROUTER_NEXT][s].peer) == 0) return false;
     }
-    EACH_ENTRY(b->map, e) {
+    for (uint32_t q = 0; q < r.tail; q++) {
+        const uint32_t *e = &b->map->word[r.queue[q]];
         for (uint32_t i = 0; i < links_of(e); i++) {
             router_peer to = *link_of(e, i);
             if (to == b->r.config.self)
                 home = true;
-            else if (find_entry(b->map, to) == NULL)
+            else if (*place_of(&r, b->map, to) == 0)
                 return false;
         }
     }

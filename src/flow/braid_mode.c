@@ -170,6 +170,7 @@ static void enter(braid *b, uint32_t era, uint32_t tries, uint32_t plan) {
     if (era > BRAID_LAST_ERA) era = BRAID_LAST_ERA;  // somebody made eras up; it is one without drafts
     if (era == b->era && era != 0) return;
     bool begins = era == 0 || span_of(era) != span_of(b->era), from_kept = begins && kept_comes_back(b, era);
+    if (era != 0) braid_begin(b);  // somebody has drafted
     b->era = era;
     b->tries = tries;
     b->plan = plan;

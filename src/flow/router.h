@@ -155,7 +155,7 @@ typedef struct router_message {
     router_peer source;   // whose units
     int64_t cost;         // LABEL, ADVERT, LOCK
     uint32_t units;       // room, absolute count, or number of units
-    uint32_t taken_back;  // FLOW, WAY, COMMIT: handed-back units taken note of, in total; ADVERT: the scale of loads
+    uint32_t taken_back;  // FLOW, WAY, COMMIT: handed-back units taken note of, in total; ADVERT: the scale of loads, or that the sender has begun
     router_token token;   // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL

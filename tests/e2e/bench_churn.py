@@ -32,6 +32,6 @@ def check(objective):
 
 hashes = check("sum") + check("worst")
 assert len(set(hashes)) == len(hashes), "two rows with one trace"
-for wrong in (["--tests", "5"], ["--tests", "1,"], ["--delay", "slow"], ["--seeds", "0"], ["--objective", "least"]):
+for wrong in (["--tests", "5"], ["--tests", "1,"], ["--delay", "slow"], ["--seeds", "0"], ["--objective", "least"], ["--plan-first", "--objective", "worst"]):
     code, rows, complaint = bench(*wrong)
     assert code == 2 and wrong[0] in complaint and rows == "", f"{wrong}: {code}, {complaint}"

@@ -203,6 +203,18 @@ static void test_no_map_is_waited_for_for_ever(void **state) {
     net_free(n);
 }
 
+// The heaviest link is not what a plan of sums is about.
+static void test_only_sums_are_planned(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.config.objective = ROUTER_WORST;
+    net *n = new_net(c, true);
+    assert_false(braid_waits(at(n, 1)));
+    net_settle(n, "worst");
+    assert_int_equal(n->tally.kind[ROUTER_MAP] + n->tally.kind[ROUTER_WAY], 0);
+    net_free(n);
+}
+
 // With more relays than a map has room for nobody waits.
 static void test_a_crowd_begins_at_once(void **state) {
     (void)state;
@@ -344,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_what_came_meanwhile_hears_of_it_too),
         cmocka_unit_test(test_nobody_plans_while_no_unit_could_go),
         cmocka_unit_test(test_no_map_is_waited_for_for_ever),
+        cmocka_unit_test(test_only_sums_are_planned),
         cmocka_unit_test(test_a_crowd_begins_at_once),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
         cmocka_unit_test(test_who_carries_the_map_may_go),
