@@ -86,7 +86,7 @@ static void loss_line(const loss *l, char *text, size_t room) {
 }
 
 void losses_tell(const swarm *s) {
-    char text[512];
+    char text[640];
     if (s->loss_count == 0) return;
     report_say(s->report, "what was lost, and how it was repaired:");
     for (uint32_t i = 0; i < s->loss_count; i++) {

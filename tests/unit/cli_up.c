@@ -331,7 +331,7 @@ static void test_the_end_names_orders_that_did_not_come_about(void **state) {
     for (int i = 0; i < 2; i++) {
         child *relay = one_more(s, CHILD_RELAY, 1);
         relay->number = 1 + (uint32_t)i;
-        snprintf(relay->name, sizeof relay->name, "relay%d", 1 + i);
+        snprintf(relay->name, sizeof relay->name, "relay%s", i == 0 ? "1" : "2");
     }
     static const char *const orders[] = {"relay1@iteration:0/transfer", "relay2@iteration:0", "relay3@iteration:0", "data3@weight", "any@iteration:7"};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) assert_int_equal(chaos_add_kill(s, orders[i], &error), BRAID_OK);
