@@ -48,7 +48,7 @@ static void say_why(const swarm *w, char text[WHY_TEXT]) {
     snprintf(text, WHY_TEXT, "somebody lives in every stage; does a partition keep them from each other?");
     for (uint16_t i = 0; i < w->s->stages; i++) {
         const char *name = w->s->stage[i].name;
-        absence last;
+        absence last = {0};
         switch (attendance_of(w, i, &last)) {
         case AT_WORK: break;
         case NOBODY_NOW:
