@@ -38,9 +38,10 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     braid_advert *advert = arena_take(a, 2 * links * sizeof *advert);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
-    braid_map *map = maps ? arena_take(a, sizeof *map) : NULL;
+    braid_map *map = maps ? braid_map_lay_out(config, a) : NULL;
     uint32_t *way_word = maps ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
-    void *planned = maps && router_names_source(config, config->self) ? arena_take(a, ways_bytes()) : NULL;
+    bool plans = maps && router_names_source(config, config->self), shares = braid_shares(config);
+    void *planned = plans ? arena_take(a, shares ? ways_bytes() : braid_map_lone_bytes(config)) : NULL;
     arena_need_no_zero(a);
     char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
     braid_visit *visit = arena_take(a, BRAID_RESERVATIONS * sizeof *visit);
@@ -49,7 +50,8 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     braid *b = self_of(r);
     b->map = map;
     b->way_word = way_word;
-    if (planned != NULL) b->ways = ways_init(planned, config->objective);
+    if (plans && shares) b->ways = ways_init(planned, config->objective);
+    if (plans && !shares) b->lone = braid_map_lone_init(config, planned);
     b->up = up;
     b->down = down;
     b->arc = arc;
@@ -116,8 +118,6 @@ static void braid_init(router *r) {
     b->open_since = b->spread_until = BRAID_NEVER_SINCE;
     b->tries = BRAID_TRIES;
     b->in_force = -1;
-    if (b->map != NULL) b->map->tell_at = ROUTER_NEVER;
-    if (b->map != NULL) b->map->changes = 1;
     for (uint32_t k = 0; k < r->commodities; k++) {
         braid_commodity *c = &b->commodity[k];
         c->stuck_since = c->deficit_since = BRAID_NEVER_SINCE;

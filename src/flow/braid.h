@@ -8,11 +8,13 @@
 
 #include "base/err.h"
 #include "flow/inside.h"
+#include "flow/lone.h"
 #include "flow/ways.h"
 
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
-    BRAID_CROWD = 128,        // relays of the run; with more of them nobody drafts
+    BRAID_CROWD = 128,        // relays of a run of several data peers; with more of them nobody plans
+    BRAID_LONE_CROWD = 65536,  // ... of one
     BRAID_TRIES = 2,          // drafts that may be begun in vain on one map
     BRAID_SPAN = 1 << 9,      // eras that are about one flow at most (braid_mode.c)
     BRAID_MAP_LINKS = 64,     // that a peer says of itself
@@ -181,15 +183,28 @@ typedef struct braid_commodity {
 
 #define BRAID_NEVER_SINCE INT64_MIN
 
+// Where each peer's entry of a map is, by a hash of the peer, and who can be reached (braid_reach.c).
+typedef struct braid_index {
+    uint32_t table;     // a power of two
+    uint32_t *place;    // [table]
+    uint32_t *queue;    // of entries that can be reached
+    uint32_t head, tail;
+    uint64_t *reached;  // a bit for each word of the map
+} braid_index;
+
 // What is known of peers (braid_map.c).
 typedef struct braid_map {
-    uint32_t used, news;  // words; changes so far
+    uint32_t used, limit, news;  // words; that there is room for; changes so far
+    uint32_t crowd;       // relays of a run of which nothing is told: more than that
     uint32_t cuts;        // next neighbours that went while units went there
     int64_t tell_at;      // ROUTER_NEVER: all has been told
     int64_t changed_at;
     uint32_t changes, pruned_of;  // of what is known, at least 1; when it was last tidied up
+    uint32_t closed_of;   // when braid_map_closed was asked last
+    bool closed;
     bool crowded;         // nothing was told for a while
-    uint32_t word[BRAID_MAP_WORDS];
+    braid_index index;    // of a data peer; place NULL: a relay looks through its few entries one after the other
+    uint32_t *word;
 } braid_map;
 
 typedef struct braid {
@@ -241,12 +256,13 @@ typedef struct braid {
     int32_t rested_out, wished; // units that left then; that it wanted when the draft began
 
     // braid_begin.c
-    bool begun;
+    bool begun, sends;    // sends: a lone data peer, there are ways to be sent still
     int64_t open_since;   // a data peer: units could go; BRAID_NEVER_SINCE: not so
     int64_t spread_until; // planned ways may be under way until then
 
     // braid_map.c, braid_draft.c
-    ways *ways;            // NULL: no data peer
+    ways *ways;            // a data peer that is not the only one
+    lone *lone;            // ... that is
     uint32_t planned_of;   // of map->changes, when ways were looked for
     uint32_t planned;      // names that map; 0: none were found
     int64_t in_force;      // what those in force are worth on it; -1: not all are there
@@ -406,13 +422,21 @@ void braid_map_cut(braid *b);
 void braid_on_map(braid *b, const router_message *m);
 void braid_map_compose(const braid *b, const outgoing *from, router_message *out);
 int64_t braid_map_changed_at(const braid *b);
-bool braid_map_closed(const braid *b);  // whoever can be reached is in it, and home can be
-bool braid_map_draw(braid *b);
+braid_map *braid_map_lay_out(const router_config *c, arena *a);
+size_t braid_map_lone_bytes(const router_config *c);
+lone *braid_map_lone_init(const router_config *c, void *memory);
+
+// braid_reach.c
+void braid_map_prune(braid *b);      // takes out whom no link leads to
+bool braid_map_closed(braid *b);     // a data peer: whoever can be reached is in it, and home can be
+bool braid_map_draw(braid *b);       // gives all that can be reached to b->ways, by rising peers; false: it is too much
+bool braid_map_draw_lone(braid *b);  // ... to b->lone
 
 // braid_draft.c
 void braid_plan(braid *b);
 int32_t braid_planned_units(const braid *b);  // of my own
 void braid_send_ways(braid *b);
+bool braid_send_lone_ways(braid *b);          // as many as fit; true: there are more
 void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_compose_way(const braid *b, const outgoing *from, router_message *out);
 

@@ -39,6 +39,23 @@ static void spread(braid *b) {
     b->spread_until = b->r.now + SPREAD * b->r.config.delay;
 }
 
+static void send_on(braid *b) {
+    if (!b->sends) return;
+    b->sends = braid_send_lone_ways(b);
+    if (b->sends) router_want(&b->r, b->r.now + 1);
+}
+
+static void send_planned_alone(braid *b) {
+    if (braid_map_draw_lone(b)) b->planned = lone_solve(b->lone);
+    if (b->planned == 0) {
+        braid_begin(b);
+        return;
+    }
+    spread(b);
+    b->sends = true;
+    send_on(b);
+}
+
 static void send_planned(braid *b) {
     braid_plan(b);
     if (b->planned == 0) {
@@ -67,19 +84,23 @@ static int64_t waits_until(braid *b) {
     }
     if (b->open_since == BRAID_NEVER_SINCE) b->open_since = b->r.now;
     int64_t patience = b->open_since + PATIENCE * b->r.config.delay;
-    int64_t settled = braid_map_closed(b) ? braid_map_changed_at(b) + SETTLED * b->r.config.delay : ROUTER_NEVER;
-    return settled < patience ? settled : patience;
+    int64_t settled = braid_map_changed_at(b) + SETTLED * b->r.config.delay;
+    bool comes = b->r.now < settled || braid_map_closed(b);  // while news comes it is not looked through
+    return comes && settled < patience ? settled : patience;
 }
 
 void braid_begin_tick(braid *b) {
+    send_on(b);
     if (!b->r.is_source || !braid_waits(b)) return;
     if (!braid_maps(b)) {
         braid_begin(b);
         return;
     }
     int64_t until = waits_until(b);
-    if (b->r.now >= until)
+    if (b->r.now >= until && braid_shares(&b->r.config))
         send_planned(b);
+    else if (b->r.now >= until)
+        send_planned_alone(b);
     else if (until != ROUTER_NEVER)
         router_want(&b->r, until);
 }

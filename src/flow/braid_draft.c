@@ -32,6 +32,7 @@ static bool can_be_sent(const braid *b) {
 
 // Looks for ways on the map as it is. It takes long, so only when the map is another one.
 void braid_plan(braid *b) {
+    BRAID_ASSERT(b->ways != NULL);
     if (b->planned_of == b->map->changes) return;
     b->planned_of = b->map->changes;
     b->planned = 0;
@@ -85,6 +86,18 @@ void braid_send_ways(braid *b) {
     for (uint32_t i = 0; i < ways_count(b->ways); i++) {
         if (ways_home(b->ways, i) == b->r.config.self) send(b, 0, path, ways_path(b->ways, i, path), 1);
     }
+}
+
+static bool has_room_for_a_way(const braid *b) { return b->r.queue_count == 0 || b->way_words + LONE_MAX_HOPS <= BRAID_WAY_WORDS; }
+
+bool braid_send_lone_ways(braid *b) {
+    router_peer path[LONE_MAX_HOPS];
+    for (uint32_t sent = 0; sent < WAYS_MAX_UNITS && has_room_for_a_way(b); sent++) {
+        uint32_t hops = lone_next(b->lone, path);
+        if (hops == 0) return false;
+        send(b, 0, path, hops, 1);
+    }
+    return true;
 }
 
 void braid_compose_way(const braid *b, const outgoing *from, router_message *out) {
