@@ -38,14 +38,14 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     braid_advert *advert = arena_take(a, 2 * links * sizeof *advert);
     braid_up *up = arena_take(a, links * sizeof(braid_up));
     braid_down *down = arena_take(a, links * sizeof(braid_down));
-    braid_map *map = maps ? braid_map_lay_out(config, a) : NULL;
-    uint32_t *way_word = maps ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
-    bool plans = maps && router_names_source(config, config->self), shares = braid_shares(config);
-    void *planned = plans ? arena_take(a, shares ? ways_bytes() : braid_map_lone_bytes(config)) : NULL;
     arena_need_no_zero(a);
     char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
     braid_visit *visit = arena_take(a, BRAID_RESERVATIONS * sizeof *visit);
     braid_going *going = arena_take(a, BRAID_RESERVATIONS * sizeof *going);
+    braid_map *map = maps ? braid_map_lay_out(config, a) : NULL;
+    uint32_t *way_word = maps ? arena_take(a, BRAID_WAY_WORDS * sizeof *way_word) : NULL;
+    bool plans = maps && router_names_source(config, config->self), shares = braid_shares(config);
+    void *planned = plans ? arena_take(a, shares ? ways_bytes() : braid_map_lone_bytes(config)) : NULL;
     if (r == NULL) return;
     braid *b = self_of(r);
     b->map = map;
@@ -77,8 +77,9 @@ static void lay_out(router *r, const router_config *config, arena *a) {
 // in two words, and what tokens hold may be said twice. With several data peers a new era is said to everybody, and one that restores a
 // flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer, as a plan without one does.
 static uint32_t queue_max(const router_config *c) {
-    uint32_t eras = braid_has_map(c) ? (2 + commodities_of(c) + BRAID_MAP_AT_ONCE) * c->max_neighbours + WAYS_MAX_UNITS : 0;
-    return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras;
+    uint32_t eras = braid_shares(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0, maps = braid_has_map(c) ? BRAID_MAP_AT_ONCE * c->max_neighbours : 0;
+    uint32_t plans = braid_shares(c) || (braid_has_map(c) && router_names_source(c, c->self)) ? WAYS_MAX_UNITS : 0;
+    return 8 * c->max_neighbours * commodities_of(c) + 5 * BRAID_RESERVATIONS + eras + maps + plans;
 }
 
 static braid_label emptied(braid_label label) { return (braid_label){.half = label.half, .at = label.at}; }

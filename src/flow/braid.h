@@ -20,6 +20,7 @@ enum {
     BRAID_MAP_LINKS = 64,     // that a peer says of itself
     BRAID_MAP_AT_ONCE = 4,    // messages of it to one neighbour in a delay
     BRAID_MAP_WORDS = 6144,   // of the map: 128 relays with 16 links each, and 8 data peers with 64
+    BRAID_CARRIED_WORDS = 8192,  // ... of a relay with one data peer: some 16 entries, 200 at the worst in the largest swarms
     BRAID_WAY_WORDS = 1024,   // of ways that are about to go on from here
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows

@@ -31,8 +31,8 @@ static uint32_t crowd_of(const router_config *c) {
 }
 
 static uint32_t limit_of(const router_config *c) {
-    bool alone = !braid_shares(c) && router_names_source(c, c->self);
-    return alone ? (crowd_of(c) * BRAID_MAP_WORDS / BRAID_CROWD + 63) / 64 * 64 : BRAID_MAP_WORDS;
+    if (braid_shares(c)) return BRAID_MAP_WORDS;
+    return router_names_source(c, c->self) ? (crowd_of(c) * BRAID_MAP_WORDS / BRAID_CROWD + 63) / 64 * 64 : BRAID_CARRIED_WORDS;
 }
 
 size_t braid_map_lone_bytes(const router_config *c) { return lone_bytes(crowd_of(c) + 1, limit_of(c) / 2 + c->max_neighbours); }
@@ -51,7 +51,9 @@ braid_map *braid_map_lay_out(const router_config *c, arena *a) {
     }
     if (map == NULL) return NULL;
     *map = (braid_map){.limit = words, .word = word, .crowd = crowd_of(c), .tell_at = ROUTER_NEVER, .changes = 1};
-    if (indexed) map->index = x;
+    if (!indexed) return map;
+    map->index = x;
+    map_index_all(&map->index, map);
     return map;
 }
 

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-enum { TABLE = 4096 };  // a relay's, while it tidies up
+enum { MOST = BRAID_CARRIED_WORDS, TABLE = 8192 };  // words of a relay's map; its table, while it tidies up
 
-_Static_assert(TABLE > 2 * BRAID_MAP_WORDS / (MAP_HEAD + 1) && BRAID_MAP_WORDS % 64 == 0, "the table is never full");
+_Static_assert((int)MOST >= (int)BRAID_MAP_WORDS && MOST % 64 == 0 && BRAID_MAP_WORDS % 64 == 0, "a relay's map");
+_Static_assert(TABLE > 2 * MOST / (MAP_HEAD + 1), "the table is never full");
 
 // --- The index ---------------------------------------------------------------------------------------------------------
 
@@ -69,8 +70,8 @@ void braid_map_prune(braid *b) {
         keep_reached(b, &map->index);
         map_index_all(&map->index, map);
     } else {
-        uint32_t place[TABLE], queue[BRAID_MAP_WORDS / (MAP_HEAD + 1)];
-        uint64_t reached[BRAID_MAP_WORDS / 64];
+        uint32_t place[TABLE], queue[MOST / (MAP_HEAD + 1)];
+        uint64_t reached[MOST / 64];
         braid_index x = {.table = TABLE, .place = place, .queue = queue, .reached = reached};
         map_index_all(&x, map);
         keep_reached(b, &x);
@@ -155,14 +156,14 @@ bool braid_map_draw(braid *b) {
 static bool draw_myself(const braid *b) {
     if (!lone_peer(b->lone, b->r.config.self, 0)) return false;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s)
-        if (!lone_link(b->lone, b->r.slot[ROUTER_NEXT][s].peer, link_cost(b, ROUTER_NEXT, s))) return false;
+        if (!lone_link_to(b->lone, b->r.slot[ROUTER_NEXT][s].peer, link_cost(b, ROUTER_NEXT, s))) return false;
     return true;
 }
 
 static bool draw_lone_entry(const braid *b, const uint32_t *e) {
     if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e))) return false;
     for (uint32_t i = 0; i < links_of(e); i++)
-        if (!lone_link(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
+        if (!lone_link_to(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
     return true;
 }
 

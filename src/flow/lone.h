@@ -1,9 +1,9 @@
 // The ways of a lone data peer's units, planned as a whole from a map of the run's relays and links (braid_map.c).
 //
-// With one data peer that is a min-cost flow (plan/min_cost.h), so the plan is exact, and quick in large swarms too; with several see ways.h.
+// With one data peer that is a min-cost flow, so the plan is exact, and quick in large swarms, too; with several see ways.h.
 //
 //     lone_clear(w, home, units);
-//     lone_peer(w, peer, capacity), and lone_link(w, to, cost) for each of its links;  // by rising peers, `home` among them
+//     lone_peer(w, peer, capacity), and lone_link_to(w, to, cost) for each of its links;  // by rising peers, `home` among them
 //     lone_solve(w);
 //     while ((hops = lone_next(w, path)) > 0) ...
 //
@@ -27,7 +27,7 @@ lone *lone_init(void *memory, uint32_t peers, uint32_t links);
 // `home` wants so many units to leave it and come back.
 void lone_clear(lone *w, router_peer home, uint32_t units);
 bool lone_peer(lone *w, router_peer peer, uint32_t capacity);  // false: there is no room
-bool lone_link(lone *w, router_peer to, int64_t cost);         // from the peer that was added last
+bool lone_link_to(lone *w, router_peer to, int64_t cost);         // from the peer that was added last
 // Looks for the ways: of as many units as can be, at the least sum of costs. Returns how many units have one.
 uint32_t lone_solve(lone *w);
 int64_t lone_cost(const lone *w);
