@@ -168,7 +168,7 @@ int bench_scale(int argc, char **argv) {
         {"path-limit", OPTION_COUNT, &path_limit, .help = "longest path in a label", .min = 2, .max = ROUTER_MAX_PATH},
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
-        {"plan-first", OPTION_SWITCH, &b.settings.plan_first, .help = "braid, at most 128 relays: the first ways are planned, on a map of the run"},
+        {"plan-first", OPTION_SWITCH, &b.settings.plan_first, .help = "braid: the first ways are planned, on a map of the run"},
         {"slack", OPTION_REAL, &slack, .help = "cost per link below which a gain is left alone", .max = 1000},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},
         {"timing", OPTION_SWITCH, &b.timing, .help = "show how fast the simulator was; differs from run to run"},

@@ -68,7 +68,8 @@ typedef struct braid_up {
     int64_t bid;         // what the way home from here may cost before it sends its units elsewhere
     uint32_t era;        // braid_mode.c: it says that it is in (of commodity 0)
     int32_t kept;        // units that come from it while there is a draft
-    uint32_t told;       // braid_map.c: it has heard all that came until then
+    uint32_t told;       // braid_map.c: it has heard all that came until then ...
+    bool told_of_me;     // ... of me only
 } braid_up;
 
 // A next neighbour and one commodity.

@@ -1,9 +1,11 @@
-// braid with several data peers: what each relay can carry and what its links cost comes to all data peers, as a map of the run.
+// braid with several data peers, or where first ways are planned: what each relay can carry and what its links cost comes to all data
+// peers, as a map of the run.
 //
 // Each peer says of itself which next neighbours it has, at what cost, and how much it can carry (a data peer: how much it wants). Its
 // previous neighbours keep that and tell their own previous neighbours: so what is said goes upstream only, and a data peer hears of
 // all relays that its units can reach, and of the other data peers, which stand behind the last stage. Entries have versions, and the
-// newest one counts. What came in is told together a little later, and each link hears each version once.
+// newest one counts. What came in is told together a little later, and each link hears each version once. A lone data peer would hear the
+// same from everybody before it, so only some carry its map on (what_hears).
 //
 // A relay that has gone is still in the map, but whoever had a link there says that it has none any more.
 #include "flow/braid_map.h"
@@ -238,6 +240,8 @@ static hears what_hears(const braid *b, uint32_t slot) {
 
 // False: there is more.
 static bool tell(braid *b, braid_up *u, router_peer to, hears what) {
+    if (u->told_of_me && what == HEARS_ALL) u->told = 0;
+    if (what != HEARS_NOTHING) u->told_of_me = what == HEARS_OF_ME;
     for (uint32_t i = 0; i < BRAID_MAP_AT_ONCE && what != HEARS_NOTHING; i++) {
         uint32_t until = write_news(b, to, what, u->told, NULL);
         if (until == u->told) return true;

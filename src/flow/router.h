@@ -70,7 +70,8 @@ typedef struct router_config {
     int64_t lazy;         // delays that news of a way waits at most (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     bool plan_first;      // data peers plan their first ways on a map of the run; the same at every peer
-    uint32_t relays;      // of the run, as far as is known: with very many that several data peers share nothing is planned
+    uint32_t relays;      // of the run, as far as is known: with very many that several data peers share nothing is planned, and a lone data peer
+                          // plans with as many as it is told of here, or 128
 
     // swarm
     bool weighted;  // stochastic wiring: the next peer by virtual time (a unit adds the link's cost); else the closest

@@ -42,6 +42,14 @@ def first_ways_planned():
             assert row["ratio"]["mean"] <= 1.001 and row["ratio_at_120"]["mean"] <= 1.005, row
 
 
+def flat():
+    """With --plan-first what a peer sends does not grow with the swarm, and the first ways are the optimum."""
+    for row in bench("scale", "--peers", "100,316,1000", "--seeds", "3", "--plan-first"):
+        assert row["runs"] == row["quiet"] == 3 and row["ratio"]["worst"] <= 1.0001, row
+        assert row["messages_until_near"]["worst"] <= 42 and row["messages_per_peer"]["worst"] <= 180, row
+        assert row["router_kib_per_peer"]["worst"] + row["run_kib_per_peer"]["worst"] < 96, row
+
+
 def several_data_peers():
     """F7's tests 5 and 6, equal demands."""
     for row in bench("f7", "--tests", "5,6", "--seeds", "4", "--systems", "braid", "--delays", "lockstep,exponential"):
@@ -86,6 +94,7 @@ def views():
 
 one_data_peer()
 first_ways_planned()
+flat()
 several_data_peers()
 losses()
 arrangements()

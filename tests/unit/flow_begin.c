@@ -215,17 +215,57 @@ static void test_only_sums_are_planned(void **state) {
     net_free(n);
 }
 
-// With more relays than a map has room for nobody waits.
+static void expect_no_plan(net *n) {
+    net_run(n, 1);
+    assert_true(at(n, 1)->begun);
+    net_run(n, 60);
+    assert_int_equal(at(n, 1)->planned, 0);
+}
+
+// Of more relays than several data peers plan with, or than a lone one had its memory made for, nobody waits for a map.
 static void test_a_crowd_begins_at_once(void **state) {
     (void)state;
     net_case c = wide;
+    c.sources = 2;
     c.config.relays = BRAID_CROWD + 1;
-    net *n = new_net(c, true);
-    net_run(n, 1);
-    assert_true(at(n, 1)->begun);
-    net_expect_optimum(n, "crowd");
-    assert_int_equal(n->tally.kind[ROUTER_MAP], 0);
-    net_free(n);
+    net *several = new_net(c, true), *alone = new_net(wide, true);
+    expect_no_plan(several);
+    assert_int_equal(several->tally.kind[ROUTER_MAP], 0);
+    net_settle(several, "crowd");
+    net_free(several);
+    for (router_peer p = 1; p <= alone->peers; p++) router_relays(alone->router[p], 0, BRAID_CROWD + 1);
+    expect_no_plan(alone);
+    net_expect_optimum(alone, "crowd");
+    net_free(alone);
+}
+
+// A lone data peer's memory is made for as many relays as it is told of.
+static void test_a_lone_data_peer_plans_in_a_crowd(void **state) {
+    (void)state;
+    for (net_case c = wide; c.seed < 6; c.seed++) {
+        c.config.relays = 8 * BRAID_CROWD;
+        c.delays = c.seed % 2 == 0 ? LOCKSTEP : UNIFORM;
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        assert_true(at(n, 1)->planned != 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_expect_optimum(n, "plans in a crowd");
+        net_free(n);
+    }
+}
+
+// More ways than wait at once leave one part after the other, all before any unit looks for a way by itself.
+static void test_many_ways_leave_in_parts(void **state) {
+    (void)state;
+    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 60, .capacity_below = 90, .cost_from = 1, .cost_below = 20};
+    for (c.seed = 0; c.seed < 4; c.seed++) {
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        assert_true(at(n, 1)->planned * c.stages > BRAID_WAY_WORDS);
+        assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_free(n);
+    }
 }
 
 // --- One relay ---------------------------------------------------------------------------------------------------------
@@ -279,39 +319,73 @@ static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
     assert_int_equal(cuts(r), 2);
 }
 
-// Bits of the previous neighbours that are told of the map by then; each is told of two entries.
-static uint32_t told_of_maps(router *r, int64_t until) {
+// How many words of maps each previous neighbour, 20 to 23, is told by then.
+typedef struct told {
+    uint32_t words[4];
+} told;
+
+static told told_of_maps(router *r, int64_t until) {
     static router_message m;
-    uint32_t told = 0;
+    told t = {{0}};
     for (int64_t now = 0; now <= until; now += NET_DELAY) {
         router_tick(r, now);
         while (router_next(r, &m)) {
             if (m.kind != ROUTER_MAP) continue;
-            assert_int_equal(m.length, 3 + 2 + 3 + 2);
-            told |= 1u << m.to;
+            assert_in_range(m.to, 20, 23);
+            t.words[m.to - 20] += m.length;
         }
     }
-    return told;
+    return t;
 }
 
-// To the only data peer two previous neighbours carry the map. When one goes, another one is told all of it.
-static void test_who_carries_the_map_may_go(void **state) {
-    (void)state;
-    _Alignas(16) static char memory[1 << 18];
+static uint32_t who_is_told(told t, uint32_t words) {
+    uint32_t who = 0;
+    for (uint32_t i = 0; i < 4; i++) who |= (uint32_t)(t.words[i] == words) << i;
+    return who;
+}
+
+// A relay with four previous neighbours that has heard of the next one.
+static router *new_carrier(void *memory, size_t room, uint32_t relays) {
     const router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = 1, .source = {SOURCE}, .max_neighbours = 8, .seed = 1,
-                             .delay = NET_DELAY, .relays = 8, .plan_first = true};
-    assert_in_range(router_bytes(&c), 1, sizeof memory);
+                             .delay = NET_DELAY, .relays = relays, .plan_first = true};
+    assert_in_range(router_bytes(&c), 1, room);
     router *r = router_init(memory, &c, 0);
     for (router_peer p = 20; p < 24; p++) router_neighbour_add(r, 0, p, ROUTER_PREVIOUS, NET_COST);
     router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
     router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = HERE, .length = 5, .u.word = {NEXT, 1, 1 << 16 | 1, SOURCE, NET_COST}};
     router_receive(r, 0, &m);
-    uint32_t first = told_of_maps(r, 20 * NET_DELAY);
+    return r;
+}
+
+enum { ENTRY = 3 + 2 };  // words
+
+// To the only data peer two previous neighbours carry the map. When one goes, another one is told all of it.
+static void test_who_carries_the_map_may_go(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_carrier(memory, sizeof memory, 8);
+    uint32_t first = who_is_told(told_of_maps(r, 20 * NET_DELAY), 2 * ENTRY);
     assert_int_equal(__builtin_popcount(first), 2);
-    router_neighbour_gone(r, 21 * NET_DELAY, (router_peer)__builtin_ctz(first));
-    uint32_t second = told_of_maps(r, 40 * NET_DELAY);
+    router_neighbour_gone(r, 21 * NET_DELAY, 20 + (router_peer)__builtin_ctz(first));
+    uint32_t second = who_is_told(told_of_maps(r, 40 * NET_DELAY), 2 * ENTRY);
     assert_int_equal(__builtin_popcount(second), 1);
     assert_int_equal(second & first, 0);
+}
+
+// In a crowd one carries all, and two more hear of the relay itself. When the first goes, one of them is told all.
+static void test_in_a_crowd_one_carries_the_map(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_carrier(memory, sizeof memory, BRAID_CROWD + 1);
+    told t = told_of_maps(r, 20 * NET_DELAY);
+    uint32_t all = who_is_told(t, 2 * ENTRY), some = who_is_told(t, ENTRY);
+    assert_int_equal(__builtin_popcount(all), 1);
+    assert_int_equal(__builtin_popcount(some), 2);
+    router_neighbour_gone(r, 21 * NET_DELAY, 20 + (router_peer)__builtin_ctz(all));
+    t = told_of_maps(r, 40 * NET_DELAY);
+    uint32_t again = who_is_told(t, 2 * ENTRY), another = who_is_told(t, ENTRY);
+    assert_int_equal(__builtin_popcount(again & some), 1);
+    assert_int_equal(__builtin_popcount(another & ~(some | all)), 1);
 }
 
 // Its places are given: an auction would make each repair that comes later dearer.
@@ -358,8 +432,11 @@ int main(void) {
         cmocka_unit_test(test_no_map_is_waited_for_for_ever),
         cmocka_unit_test(test_only_sums_are_planned),
         cmocka_unit_test(test_a_crowd_begins_at_once),
+        cmocka_unit_test(test_a_lone_data_peer_plans_in_a_crowd),
+        cmocka_unit_test(test_many_ways_leave_in_parts),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
         cmocka_unit_test(test_who_carries_the_map_may_go),
+        cmocka_unit_test(test_in_a_crowd_one_carries_the_map),
         cmocka_unit_test(test_where_ways_were_planned_no_place_is_auctioned),
         cmocka_unit_test(test_a_label_says_that_others_have_begun),
     };

@@ -41,7 +41,7 @@ static uint64_t digest(const routing_result *r) {
     return hash;
 }
 
-static uint64_t f7(uint32_t test, router_algorithm algorithm, router_objective objective, uint64_t listing) {
+static uint64_t f7_planned(uint32_t test, router_algorithm algorithm, router_objective objective, uint64_t listing, bool plan_first) {
     uint64_t hash = 0;
     braid_error error = {0};
     routing_instance i;
@@ -49,6 +49,7 @@ static uint64_t f7(uint32_t test, router_algorithm algorithm, router_objective o
     for (int delay = 0; delay < ROUTING_DELAYS; delay++) {
         routing_settings settings = settings_of(algorithm, (routing_delay)delay);
         settings.objective = objective;
+        settings.plan_first = plan_first;
         routing_result r;
         good(routing_run(&i, &settings, i.problem.peer[0].capacity, &r, &error), &error);
         hash = rng_seed(hash, digest(&r));
@@ -56,6 +57,10 @@ static uint64_t f7(uint32_t test, router_algorithm algorithm, router_objective o
     }
     routing_instance_close(&i);
     return hash;
+}
+
+static uint64_t f7(uint32_t test, router_algorithm algorithm, router_objective objective, uint64_t listing) {
+    return f7_planned(test, algorithm, objective, listing, false);
 }
 
 static uint64_t churn(bool join, uint64_t listing) {
@@ -75,12 +80,13 @@ static uint64_t churn(bool join, uint64_t listing) {
     return hash;
 }
 
-static uint64_t run_briefly(const routing_instance *i, routing_delay delay) {
+static uint64_t run_briefly(const routing_instance *i, routing_delay delay, bool plan_first) {
     braid_error error = {0};
     routing_settings settings = settings_of(ROUTER_BRAID, delay);
     settings.seldom = true;
     settings.path_limit = 24;
     settings.limit_rounds = 150;
+    settings.plan_first = plan_first;
     routing_result r;
     good(routing_run(i, &settings, i->problem.peer[0].capacity, &r, &error), &error);
     uint64_t hash = rng_seed(digest(&r), i->problem.links);
@@ -88,12 +94,12 @@ static uint64_t run_briefly(const routing_instance *i, routing_delay delay) {
     return hash;
 }
 
-static uint64_t scale(uint32_t relays, routing_delay delay) {
+static uint64_t scale(uint32_t relays, routing_delay delay, bool plan_first) {
     braid_error error = {0};
     scale_spec spec = {relays, 16, 90, SEED};
     routing_instance i;
     good(scale_make(&spec, &i, &error), &error);
-    uint64_t hash = run_briefly(&i, delay);
+    uint64_t hash = run_briefly(&i, delay, plan_first);
     routing_instance_close(&i);
     return hash;
 }
@@ -108,7 +114,7 @@ static uint64_t views(views_costs costs) {
     good(views_swarm_make(&settings, &swarm, &error), &error);
     good(views_gossip_run(&swarm, &gossip, &error), &error);
     good(views_instance(&swarm, &gossip, &i, &error), &error);
-    uint64_t hash = rng_seed(gossip.hash, run_briefly(&i, ROUTING_LOCKSTEP));
+    uint64_t hash = rng_seed(gossip.hash, run_briefly(&i, ROUTING_LOCKSTEP, false));
     routing_instance_close(&i);
     views_gossip_close(&gossip);
     views_swarm_close(&swarm);
@@ -171,7 +177,9 @@ static void print_all(void) {
                    f7(test, (router_algorithm)a, ROUTER_WORST, 0));
     for (int join = 0; join < 2; join++) printf("churn, join %d: %016" PRIx64 "\n", join, churn(join != 0, 0));
     for (int delay = 0; delay < ROUTING_DELAYS; delay++)
-        printf("scale, %s: %016" PRIx64 "\n", routing_delay_name((routing_delay)delay), scale(99, (routing_delay)delay));
+        printf("scale, %s: %016" PRIx64 ", planned %016" PRIx64 "\n", routing_delay_name((routing_delay)delay), scale(99, (routing_delay)delay, false), scale(160, (routing_delay)delay, true));
+    for (uint32_t test = 1; test <= ROUTING_TESTS; test++)
+        printf("f7 test %u, planned: %016" PRIx64 "\n", test, f7_planned(test, ROUTER_BRAID, ROUTER_SUM, 0, true));
     for (int costs = 0; costs < VIEWS_COSTS; costs++)
         printf("views, %s: %016" PRIx64 "\n", views_costs_name((views_costs)costs), views((views_costs)costs));
     for (int told = 0; told < ROUTING_TOLDS; told++)
@@ -189,6 +197,9 @@ static void test_f7_does_not_depend_on_the_listing(void **state) {
                 assert_true(f7(test, (router_algorithm)a, ROUTER_SUM, listing) == f7(test, (router_algorithm)a, ROUTER_SUM, 0));
     for (uint64_t listing = 1; listing <= LISTINGS; listing++)
         assert_true(f7(3, ROUTER_BRAID, ROUTER_WORST, listing) == f7(3, ROUTER_BRAID, ROUTER_WORST, 0));
+    for (uint32_t test = 1; test <= 5; test += 2)
+        for (uint64_t listing = 1; listing <= LISTINGS; listing++)
+            assert_true(f7_planned(test, ROUTER_BRAID, ROUTER_SUM, listing, true) == f7_planned(test, ROUTER_BRAID, ROUTER_SUM, 0, true));
     assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(2, ROUTER_BRAID, ROUTER_SUM, 0));
     assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(1, ROUTER_BRAID, ROUTER_WORST, 0));
     assert_true(f7(1, ROUTER_GWTF, ROUTER_SUM, 0) != f7(1, ROUTER_GWTF, ROUTER_WORST, 0));
@@ -213,8 +224,9 @@ static void test_drift_does_not_depend_on_the_listing(void **state) {
 static void test_large_swarms_run_twice_the_same(void **state) {
     (void)state;
     for (int delay = 0; delay < ROUTING_DELAYS; delay++)
-        assert_true(scale(99, (routing_delay)delay) == scale(99, (routing_delay)delay));
-    assert_true(scale(99, ROUTING_LOCKSTEP) != scale(99, ROUTING_UNIFORM));
+        assert_true(scale(99, (routing_delay)delay, false) == scale(99, (routing_delay)delay, false));
+    assert_true(scale(99, ROUTING_LOCKSTEP, false) != scale(99, ROUTING_UNIFORM, false));
+    assert_true(scale(160, ROUTING_UNIFORM, true) == scale(160, ROUTING_UNIFORM, true) && scale(160, ROUTING_UNIFORM, true) != scale(160, ROUTING_UNIFORM, false));
 }
 
 int main(int argc, char **argv) {
