@@ -96,6 +96,7 @@ void send_backward(peer *p, uint32_t m);
 // It is on its way there on a link that has not fallen since, to who answers: a second copy would only fill the line. (Not for ever.)
 bool send_is_under_way(peer *p, sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to whom it went
+void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed what I sent, whether or not its COMPLETE comes
 void send_retry_waiting(peer *p);
 void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
 void send_member_gone(peer *p, member_id gone);

@@ -417,6 +417,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     // in a repair the gradient may come before the activation
     if (!h->used) h = hold_open(p, m, body->subject.attempt);
+    send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);
         backward_again(p, body, msg->sender);

@@ -412,6 +412,7 @@ void on_trace(peer *p, const message *msg) {
     }
     if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
+    if (s == 1 && says_forward(body) && body->subject.attempt == p->held[m].attempt) send_forward_proven(p, m, msg->sender);
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->patience = 0;

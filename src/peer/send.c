@@ -236,6 +236,11 @@ void on_complete(peer *p, const message *msg) {
     if (s != NULL) s->state = SEND_DONE;
 }
 
+void send_forward_proven(peer *p, uint32_t m, member_id by) {
+    held *h = &p->held[m];
+    if (h->used && waits_at(&h->on, by)) h->on.state = SEND_DONE;
+}
+
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     held *h = &p->held[m];
     flow_peer *f = flow_find(&p->flow, by);

@@ -278,6 +278,22 @@ static void test_copies_do_not_hide_a_loss(void **state) {
     assert_int_equal(r.failures, 0);
 }
 
+// What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
+static void test_a_lost_complete_repeats_nothing(void **state) {
+    (void)state;
+    enum { RUNS = 40 };
+    sim_report report;
+    uint64_t jobs = 0;
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        sim_case c = sim_case_plain(seed, 4, 2, 9, 8, 3);
+        c.lost_permille = 30;
+        run("a lost COMPLETE", &c, false, &report);
+        assert_int_equal(report.stats.again, 0);
+        jobs += report.stats.relay_jobs;
+    }
+    assert_int_equal(jobs, RUNS * 8 * 3 * 3 * 2);  // F and B of each microbatch in each of three stages
+}
+
 // ---- by hand
 
 enum { SOAK_SLICE = 500 };
@@ -415,7 +431,7 @@ int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
         cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
-        cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss),
+        cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss), cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
