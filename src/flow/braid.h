@@ -13,14 +13,15 @@
 
 enum {
     BRAID_RESERVATIONS = 32,  // of tokens on their way through here; a token too many is turned away
-    BRAID_CROWD = 128,        // relays of a run of several data peers; with more of them nobody plans
+    BRAID_FEW = 128,          // relays of a run; with more of them each carries the map on to one (braid_map.c)
+    BRAID_CROWD = ROUTER_CROWD,  // ... with more of them several data peers do not plan
     BRAID_LONE_CROWD = 65536,  // ... of one
     BRAID_TRIES = 2,          // drafts that may be begun in vain on one map
     BRAID_SPAN = 1 << 9,      // eras that are about one flow at most (braid_mode.c)
     BRAID_MAP_LINKS = 64,     // that a peer says of itself
     BRAID_MAP_AT_ONCE = 4,    // messages of it to one neighbour in a delay
-    BRAID_MAP_WORDS = 6144,   // of the map: 128 relays with 16 links each, and 8 data peers with 64
-    BRAID_CARRIED_WORDS = 8192,  // ... of a relay with one data peer: some 16 entries, 200 at the worst in the largest swarms
+    BRAID_RELAY_WORDS = 48,   // of a data peer's map for each relay, which names 16 links; and more that data peers need for themselves
+    BRAID_CARRIED_WORDS = 8192,  // of a relay's map: all of a few, or what it carries on, some 16 entries, and 200 at the worst in the largest swarms
     BRAID_WAY_WORDS = 1024,   // of ways that are about to go on from here
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows

@@ -33,8 +33,7 @@ static uint32_t crowd_of(const router_config *c) {
 }
 
 static uint32_t limit_of(const router_config *c) {
-    if (braid_shares(c)) return BRAID_MAP_WORDS;
-    return router_names_source(c, c->self) ? (crowd_of(c) * BRAID_MAP_WORDS / BRAID_CROWD + 63) / 64 * 64 : BRAID_CARRIED_WORDS;
+    return router_names_source(c, c->self) ? (crowd_of(c) * BRAID_RELAY_WORDS + 63) / 64 * 64 : BRAID_CARRIED_WORDS;
 }
 
 size_t braid_map_lone_bytes(const router_config *c) { return lone_bytes(crowd_of(c) + 1, limit_of(c) / 2 + c->max_neighbours); }
@@ -230,11 +229,12 @@ void braid_map_compose(const braid *b, const outgoing *from, router_message *out
 // With several data peers all that is said must come to all of them. To the only one each relay's word comes by two ways, which begin at
 // two of its previous neighbours and go on over one at a time: by chance, so that nobody carries much more than others.
 static hears what_hears(const braid *b, uint32_t slot) {
-    if (braid_shares(&b->r.config)) return HEARS_ALL;
+    bool few = b->r.config.relays <= BRAID_FEW, shares = braid_shares(&b->r.config);
+    if (shares && (few || router_names_source(&b->r.config, b->r.slot[ROUTER_PREVIOUS][slot].peer))) return HEARS_ALL;
     uint64_t mine = rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][slot].peer);
     uint32_t before = 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) before += rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][s].peer) < mine;
-    if (b->r.config.relays <= BRAID_CROWD) return before < CARRIERS ? HEARS_ALL : HEARS_NOTHING;
+    if (few) return before < CARRIERS ? HEARS_ALL : HEARS_NOTHING;
     return before == 0 ? HEARS_ALL : before < BEARERS ? HEARS_OF_ME : HEARS_NOTHING;
 }
 
@@ -305,7 +305,7 @@ void braid_map_link_up(braid *b, router_side side) {
 // It may have been the one who carried the map on.
 void braid_map_link_gone(braid *b, bool previous) {
     if (b->map == NULL) return;
-    if (previous && !braid_shares(&b->r.config)) tell_by(b, b->r.now);
+    if (previous) tell_by(b, b->r.now);
     if (!is_on_it(b)) changed(b);
 }
 

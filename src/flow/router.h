@@ -30,6 +30,7 @@
 enum {
     ROUTER_MAX_NEIGHBOURS = 2048,  // a side, and of the own stage: a lone data peer sees all of its two stages
     ROUTER_MAX_SOURCES = 8,        // data peers
+    ROUTER_CROWD = 512,            // relays of a run whose ways data peers plan (router_config.relays)
     ROUTER_MAX_PATH = 40,          // halves of peers in a label
     ROUTER_MAX_CYCLE = 44,         // a label's path, closed, and the inner arc
     ROUTER_MAX_UNITS = 4096,       // a peer's capacity, a data peer's demand
@@ -70,8 +71,7 @@ typedef struct router_config {
     int64_t lazy;         // delays that news of a way waits at most (0: ROUTER_LAZY, below 0: none)
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     bool plan_first;      // data peers plan their first ways on a map of the run; the same at every peer
-    uint32_t relays;      // of the run, as far as is known: with very many that several data peers share nothing is planned, and a lone data peer
-                          // plans with as many as it is told of here, or 128
+    uint32_t relays;      // of the run, as far as is known: with more than ROUTER_CROWD nothing is planned, but by a lone data peer that is told so here
 
     // swarm
     bool weighted;  // stochastic wiring: the next peer by virtual time (a unit adds the link's cost); else the closest

@@ -463,7 +463,8 @@ static bool search(ways *w) {
     int64_t price[WAYS_MAX_PEERS];
     w->random.state = w->hash;
     w->budget = (int64_t)EFFORT * w->units * w->useful;
-    if (w->budget > WAYS_EFFORT) w->budget = WAYS_EFFORT;
+    int64_t most = WAYS_EFFORT + (w->useful > WAYS_SMALL ? (int64_t)WAYS_MORE * (w->useful - WAYS_SMALL) : 0);
+    if (w->budget > most) w->budget = most;
     w->effort = w->budget;
     memset(w->price, 0, sizeof w->price);
     if (!begin(w)) return false;

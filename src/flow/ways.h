@@ -18,11 +18,13 @@
 #include "flow/router.h"
 
 enum {
-    WAYS_MAX_PEERS = 128 + ROUTER_MAX_SOURCES,
-    WAYS_MAX_LINKS = 4096,
+    WAYS_MAX_PEERS = 512 + ROUTER_MAX_SOURCES,
+    WAYS_MAX_LINKS = 9216,
     WAYS_MAX_UNITS = 256,    // of all data peers
     WAYS_MAX_HOPS = 64,      // links of a way
-    WAYS_EFFORT = 20000000,  // links looked at in a search: some 80 milliseconds
+    WAYS_EFFORT = 20000000,  // links looked at in a search on a map of WAYS_SMALL links, some 80 milliseconds ...
+    WAYS_MORE = 10000,       // ... and so many more for each link beyond that: 0.3 seconds with 400 relays
+    WAYS_SMALL = 1000,
 };
 
 typedef struct ways ways;

@@ -13,14 +13,15 @@ static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; 
 
 // ---- memory and life ----------------------------------------------------------------------------------------------
 
-// A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all; and if it plans, there is
-// room for a map of all.
+_Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_CROWD, "data peers plan with all relays of any run");
+
+// A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all.
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
     uint32_t neighbours = kind == MEMBER_DATA ? WIRE_MAX_STAGE_MEMBERS : ROUTE_NEIGHBOURS;
     return (router_config){
         .algorithm = (router_algorithm)run->routing, .objective = (router_objective)run->objective, .self = 1, .capacity = run->microbatches, .source_count = sources,
         .max_neighbours = neighbours, .delay = (int64_t)TIMING_ROUTE_DELAY_NS, .gather = (int64_t)TIMING_ROUTE_GATHER_NS,
-        .slack = slack, .plan_first = run->plan_first, .relays = run->plan_first && kind == MEMBER_DATA ? WIRE_MAX_MEMBERS : 0, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
+        .slack = slack, .plan_first = run->plan_first, .path_limit = run->stages <= FEW_STAGES ? SHORT_LABELS : 0, .weighted = true,
         .temperature = gwtf_temperature, .cooling = gwtf_cooling};
 }
 

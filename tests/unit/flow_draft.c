@@ -24,6 +24,7 @@ static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     several_with_crashes(9, 80, 0);
     several_with_crashes(6, 80, 0);
+    several_with_crashes(12, 160, BRAID_FEW + 1);  // who carries maps on may die
 }
 
 static uint32_t in_draft(const net *n) {
@@ -60,11 +61,34 @@ static int64_t until_drafts(net *n, bool wanted) {
 static void test_several_data_peers_in_a_crowd(void **state) {
     (void)state;
     net_case c = two_data_peers;
-    c.config.relays = 129;
+    c.config.relays = BRAID_CROWD + 1;
     net *n = net_new(&c);
     assert_int_equal(until_drafts(n, true), 0);
     net_free(n);
-    several_with_crashes(10, 400, 1000);
+    several_with_crashes(10, 400, 2 * BRAID_CROWD);
+}
+
+// Where relays carry maps on to one only, all data peers have the same map all the same, and find the same ways.
+static void test_carried_maps_are_whole(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        net_case c = two_data_peers;
+        c.sources = 2 + (uint32_t)seed % 3;
+        c.relays = 36;
+        c.equal = true;
+        c.delays = (net_delays)(seed % 4);
+        c.seed = seed;
+        net *few = net_new(&c);
+        c.config.relays = BRAID_FEW + 1;
+        net *many = net_new(&c);
+        net_result of_few = net_settle(few, "few"), of_many = net_settle(many, "many");
+        const braid *one = (const braid *)few->router[1], *other = (const braid *)many->router[1];
+        assert_true(one->planned != 0 && one->planned == other->planned);
+        assert_true(of_few.units == of_many.units && of_few.cost == of_many.cost);
+        assert_true(many->tally.kind[ROUTER_MAP] < few->tally.kind[ROUTER_MAP]);
+        net_free(few);
+        net_free(many);
+    }
 }
 
 static void wish(net *n, uint32_t units) {
@@ -418,6 +442,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_several_data_peers_with_crashes),
         cmocka_unit_test(test_several_data_peers_in_a_crowd),
+        cmocka_unit_test(test_carried_maps_are_whole),
         cmocka_unit_test(test_without_news_nobody_drafts_again),
         cmocka_unit_test(test_without_room_for_all_they_draft_for_what_fits),
         cmocka_unit_test(test_a_draft_disturbs_nobody),

@@ -67,7 +67,7 @@ static heard hears(router *r, int64_t from, int64_t until, router_peer to) {
         router_tick(r, now);
         while (router_next(r, &m)) {
             if (m.kind != ROUTER_MAP) continue;
-            assert_true(m.to == FIRST || m.to == SECOND);
+            assert_true(router_slot(r, ROUTER_PREVIOUS, m.to) >= 0);
             if (m.to != to) continue;
             h.messages++;
             h.at = now;
@@ -239,6 +239,29 @@ static void test_a_crowd_tells_nothing(void **state) {
     assert_int_equal(hears(r, 0, 50 * rounds, FIRST).messages, 0);
 }
 
+static heard hears_of_carried_maps(router_peer first, router_peer second, router_peer to) {
+    router *r = new_router(HERE, BRAID_FEW + 1);
+    router_neighbour_gone(r, 0, FIRST);
+    router_neighbour_gone(r, 0, SECOND);
+    router_neighbour_add(r, 0, first, ROUTER_PREVIOUS, LINK);
+    router_neighbour_add(r, 0, second, ROUTER_PREVIOUS, LINK);
+    say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
+    say(r, 0, BESIDE, BESIDE, 5, 2, FAR);
+    return hears(r, 0, 50 * rounds, to);
+}
+
+// With many relays one previous neighbour carries the map on, and others hear of the relay itself; but data peers hear all.
+static void test_of_many_relays_one_carries_the_map(void **state) {
+    (void)state;
+    heard one = hears_of_carried_maps(FIRST, SECOND, FIRST), other = hears_of_carried_maps(FIRST, SECOND, SECOND);
+    assert_int_equal(one.entries + other.entries, 3 + 1);
+    assert_true(find(&one, HERE) != NULL && find(&other, HERE) != NULL);
+    for (router_peer to = 1; to <= 11; to += 10) {
+        heard h = hears_of_carried_maps(1, 11, to);
+        assert_true(h.entries == 3 && find(&h, HERE) != NULL && find(&h, BEHIND) != NULL && find(&h, BESIDE) != NULL);
+    }
+}
+
 // Whoever takes it for a crowd a little longer, or sooner, than others misses nothing in the end.
 static void test_after_a_crowd_all_is_told(void **state) {
     (void)state;
@@ -320,6 +343,7 @@ int main(void) {
         cmocka_unit_test(test_who_comes_hears_all),
         cmocka_unit_test(test_a_data_peer_tells_of_itself),
         cmocka_unit_test(test_a_crowd_tells_nothing),
+        cmocka_unit_test(test_of_many_relays_one_carries_the_map),
         cmocka_unit_test(test_after_a_crowd_all_is_told),
         cmocka_unit_test(test_nonsense_is_not_read),
         cmocka_unit_test(test_a_full_map_forgets_whom_nobody_knows),
