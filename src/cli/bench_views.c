@@ -13,6 +13,7 @@
 
 static const char examples[] = "braid bench views --seeds 5\n"
                                "braid bench views --relays 4000 --costs world --plot views.svg\n"
+                               "braid bench views --relays 4000 --plan-first\n"
                                "braid bench views --relays 400 --crash\n";
 
 static bool read_sizes(views_bench *b, const char *text) {
@@ -187,6 +188,7 @@ int bench_views(int argc, char **argv) {
         {"path-limit", OPTION_COUNT, &path_limit, .help = "longest path in a label", .min = 2, .max = ROUTER_MAX_PATH},
         {"hold", OPTION_COUNT, &hold, .help = "rounds between two labels to one neighbour, 0: the default",
          .max = 1000},
+        {"plan-first", OPTION_SWITCH, &b.routing.plan_first, .help = "the first ways are planned, on a map of the run"},
         {"slack", OPTION_REAL, &slack, .help = "cost per link below which a gain is left alone", .max = 1000},
         {"crash", OPTION_SWITCH, &b.crash, .help = "instead: one relay dies; what peers near it and far from it say"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},

@@ -28,6 +28,11 @@ for row in parsed:
     assert row["gossip_messages_per_peer"]["worst"] < 1000, row
 assert len({row["trace_hash"] for row in parsed}) == len(parsed), "two rows with one trace"
 
+code, planned, complaint = bench("--relays", "40,160", "--seeds", "2", "--json", "--plan-first")
+for row, plain in zip([json.loads(line) for line in planned.splitlines()], parsed):
+    assert code == 0 and row["whole"] == row["runs"] == 2 and row["braid_over_optimum"]["worst"] == row["views_over_optimum"]["worst"], row
+    assert row["messages_per_peer"]["mean"] < plain["messages_per_peer"]["mean"], (row, plain)
+
 code, rows, complaint = bench("--relays", "160", "--costs", "world", "--loss", "10", "--json")
 row = json.loads(rows)
 assert code == 0 and row["views_over_optimum"]["count"] == 1 and row["views_over_optimum"]["worst"] <= 1.05, row
