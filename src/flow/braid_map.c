@@ -18,8 +18,8 @@ enum {
     SOON = 1,     // ... while all wait for it
     LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken
     LATER = 20,   // until others hear that only costs have changed
-    CARRIERS = 2,  // with one data peer: previous neighbours who carry all on; one alone may be late ...
-    BEARERS = 3,   // ... in a crowd: who hear what I am, and the first of them all
+    CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
+    BEARERS = 3,   // many relays: who hear what I am, and the first of them all
 };
 
 static bool newer(uint32_t a, uint32_t than) { return (int32_t)(a - than) > 0; }
@@ -226,8 +226,9 @@ void braid_map_compose(const braid *b, const outgoing *from, router_message *out
     write_news(b, from->to, (hears)from->why, from->extra, out);
 }
 
-// With several data peers all that is said must come to all of them. To the only one each relay's word comes by two ways, which begin at
-// two of its previous neighbours and go on over one at a time: by chance, so that nobody carries much more than others.
+// All must come to all data peers. With few relays and one data peer two previous neighbours carry everything on. Where relays are many
+// one does, and two more hear of me: so each word goes three ways, over one neighbour at a time. Who it is, chance says, so that
+// nobody carries much more than others.
 static hears what_hears(const braid *b, uint32_t slot) {
     bool few = b->r.config.relays <= BRAID_FEW, shares = braid_shares(&b->r.config);
     if (shares && (few || router_names_source(&b->r.config, b->r.slot[ROUTER_PREVIOUS][slot].peer))) return HEARS_ALL;
