@@ -24,7 +24,7 @@ static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     several_with_crashes(9, 80, 0);
     several_with_crashes(6, 80, 0);
-    several_with_crashes(12, 160, BRAID_FEW + 1);  // who carries maps on may die
+    several_with_crashes(12, 60, BRAID_FEW + 1);  // who carries maps on may die
 }
 
 static uint32_t in_draft(const net *n) {
