@@ -191,6 +191,13 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->rollbacks += stats->rollbacks;
     r->again_iterations += stats->again_iterations;
     r->left_out += stats->left_out;
+    for (int i = 0; i < SIM_TROUBLES; i++) r->befell[i] += stats->befell[i];
+    r->link_falls += stats->link_falls;
+    r->returns += stats->returns;
+    r->lost += stats->lost;
+    r->doubled += stats->doubled;
+    r->delayed += stats->delayed;
+    r->reordered += stats->reordered;
     r->leaderless_s += (double)stats->leaderless_ns / 1e9;
     if ((double)stats->most_leaderless_ns / 1e9 > r->most_leaderless_s) r->most_leaderless_s = (double)stats->most_leaderless_ns / 1e9;
     r->quiet += is_quiet(campaign, o->seed);
@@ -263,6 +270,22 @@ void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_resu
     munmap(now, SIM_MAX_PROCESSES * sizeof *now);
 }
 
+void sim_campaign_troubles(const sim_campaign_result *r, char *text, size_t capacity) {
+    const uint64_t *of = r->befell;
+    const uint64_t stood_still = of[SIM_PAUSE] + of[SIM_PAUSE_DATA] + of[SIM_PAUSE_LEADER];
+    int used = snprintf(text, capacity, "%" PRIu64 " times a peer stood still (%" PRIu64 " relays, %" PRIu64 " data peers, %" PRIu64 " leaders), %" PRIu64
+                        " slowed down, ", stood_still, of[SIM_PAUSE], of[SIM_PAUSE_DATA], of[SIM_PAUSE_LEADER], of[SIM_SLOW]);
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " relays and %" PRIu64 " data peers were asked to leave and %" PRIu64 " runs to end, ",
+                     of[SIM_DRAIN], of[SIM_DRAIN_DATA], of[SIM_DRAIN_LEADER]);
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " peers were cut off and %" PRIu64 " in one direction, ", of[SIM_CUT], of[SIM_CUT_ONE_WAY]);
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " times the swarm fell apart and %" PRIu64 " times in one direction, ",
+                     of[SIM_PARTITION], of[SIM_PARTITION_ONE_WAY]);
+    used += snprintf(text + used, capacity - (size_t)used, "%" PRIu64 " clocks jumped, %" PRIu64 " links fell, %" PRIu64 " came back as themselves; ",
+                     of[SIM_CLOCK_JUMPS], r->link_falls, r->returns);
+    snprintf(text + used, capacity - (size_t)used,
+             "of all messages %" PRIu64 " were lost, %" PRIu64 " came twice, %" PRIu64 " were held up, %" PRIu64 " came after later ones", r->lost, r->doubled, r->delayed, r->reordered);
+}
+
 void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) {
     if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) to->first_failure = from->first_failure;
     to->runs += from->runs;
@@ -290,6 +313,13 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     to->rollbacks += from->rollbacks;
     to->again_iterations += from->again_iterations;
     to->left_out += from->left_out;
+    for (int i = 0; i < SIM_TROUBLES; i++) to->befell[i] += from->befell[i];
+    to->link_falls += from->link_falls;
+    to->returns += from->returns;
+    to->lost += from->lost;
+    to->doubled += from->doubled;
+    to->delayed += from->delayed;
+    to->reordered += from->reordered;
     to->shortened += from->shortened;
     to->recalled += from->recalled;
     to->quiet += from->quiet;

@@ -53,6 +53,7 @@ typedef struct sim_campaign_result {
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second
     uint64_t quiet_looks, routed, unrouted, relay_jobs, again;
+    uint64_t befell[SIM_TROUBLES], link_falls, returns, lost, doubled, delayed, reordered;  // as in sim_stats
     uint64_t quiet;          // runs in which nothing befell anybody
 } sim_campaign_result;
 
@@ -64,6 +65,9 @@ sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 
 // Prints failures as they come, each with the command that shows it again.
 void sim_campaign_run(const sim_campaign *campaign, FILE *out, sim_campaign_result *result);
+enum { SIM_MAX_TROUBLES_TEXT = 1024 };
+// Writes a line for people: what befell peers and messages, but for deaths. `capacity`: SIM_MAX_TROUBLES_TEXT.
+void sim_campaign_troubles(const sim_campaign_result *r, char *text, size_t capacity);
 // Adds what another campaign saw.
 void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from);
 

@@ -275,6 +275,7 @@ void sim_start(sim_cluster *s, member_kind kind, const braid_id *id, uint32_t st
 static void item_start(sim_cluster *s, const sim_item *item) {
     if (s->leader_exit_ns) return;
     s->stats->joins++;
+    s->stats->returns += item->connection != 0;
     const braid_id host = s->node[item->node].config.host;  // before there is one more node
     sim_start(s, item->kind_of_member, item->connection ? &item->id : NULL, item->from, item->kind_of_member == MEMBER_SHADOW ? &host : NULL);
 }

@@ -50,6 +50,10 @@ typedef struct sim_stats {
     uint32_t stage_deaths, promotions;  // all of a stage at once; shadows that took its work
     uint32_t rollbacks;              // times that the run went back to an older version,
     uint64_t again_iterations;       // and by how many iterations in all
+    uint32_t befell[SIM_TROUBLES];   // how often each trouble came to pass
+    uint32_t link_falls, returns;    // between two who live; of peers that had died and came back as themselves
+    uint64_t lost, doubled;          // messages, by chance
+    uint64_t delayed, reordered;     // that were sent to or by somebody who was cut off; that came after some that were sent later
     uint32_t voter_changes;      // entries of the log that change who votes
     uint32_t shortened, recalled;    // stores that were begun anew behind what they held already; that were read again
     uint32_t longest_store;      // entries behind the state with which it begins

@@ -84,6 +84,7 @@ typedef struct sim_node {
     uint64_t paused_until_ns;
     uint64_t sends_cut_until_ns, hears_cut_until_ns;  // what goes out, what comes in, arrives then
     uint64_t clock_ahead_ns;
+    uint64_t newest_sent_ns;  // of the messages that came
     sim_disk disk;
     sim_buffer **saved;      // [stages][blocks]: what JOB_SAVE was given, by first block; NULL: nothing
     sim_worker *saver[WIRE_MAX_STAGES];  // knows the names of a stage's blocks, as JOB_SAVE_NAMES was told; NULL: nothing

@@ -77,11 +77,15 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
     }
     // but for the last word, after which nobody is there to say it again
     if (e->message_kind != MESSAGE_LEAVE && happens(s, e->blob ? 0 : s->c->lost_permille)) {
+        s->stats->lost++;
         sim_trace(s, from, "   lost: by chance");
         return;
     }
+    s->stats->delayed += cut_ns(s, from, to) > 0;
     message_put(s, from, to, e);
-    if (happens(s, e->blob ? 0 : s->c->doubled_permille)) message_put(s, from, to, e);
+    if (!happens(s, e->blob ? 0 : s->c->doubled_permille)) return;
+    s->stats->doubled++;
+    message_put(s, from, to, e);
 }
 
 static void down_put(sim_cluster *s, uint64_t at, uint32_t node, uint32_t from, const braid_id *id, uint32_t connection, bool refused) {
@@ -155,6 +159,7 @@ void sim_link_flap(sim_cluster *s) {
         }
     if (count == 0) return;
     const uint32_t *pair = pairs[rng_below(&s->random, count)];
+    s->stats->link_falls++;
     for (int i = 0; i < 2; i++) {
         uint32_t from = pair[i], to = pair[1 - i];
         link_cut(s, &s->link[from][to], false);
@@ -237,6 +242,13 @@ static void item_link_down(sim_cluster *s, const sim_item *item) {
     tell_down(s, item->node, &item->id, item->refused);
 }
 
+// On one link a message overtakes only tensors; what several peers send comes in any order.
+static void note_order(sim_cluster *s, const sim_item *item) {
+    uint64_t *newest = &s->node[item->node].newest_sent_ns;
+    s->stats->reordered += item->sent_ns < *newest;
+    if (*newest < item->sent_ns) *newest = item->sent_ns;
+}
+
 static void item_message(sim_cluster *s, const sim_item *item) {
     const sim_link *mine = &s->link[item->node][item->from], *way = &s->link[item->from][item->node];
     uint64_t arrived = item->arrived_ns ? item->arrived_ns : s->now;
@@ -246,6 +258,7 @@ static void item_message(sim_cluster *s, const sim_item *item) {
         return;
     }
     uint8_t kind = s->message.kind;
+    note_order(s, item);
     if (sim_mutant_loses(s, &s->message)) return;
     sim_crash_moment(s, item->node, SIM_BEFORE_MESSAGE, kind);
     if (!s->node[item->node].alive) return;

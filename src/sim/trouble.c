@@ -31,6 +31,7 @@ static void drain(sim_cluster *s, uint32_t node) {
 
 // Whoever comes later is on one of the sides, too.
 static void fall_apart(sim_cluster *s, const sim_trouble *t) {
+    s->stats->befell[t->kind]++;
     s->parted.side = rng_next(&s->random);
     s->parted.until_ns = s->now + t->for_ns;
     if (s->parted.until_ns > s->parted.over_ns) s->parted.over_ns = s->parted.until_ns;
@@ -63,6 +64,7 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     uint32_t node = candidates[rng_below(&s->random, count)];
     sim_node *n = &s->node[node];
     uint64_t until_ns = s->now + t->for_ns;
+    s->stats->befell[t->kind]++;
     sim_trace(s, node, "XX %s", sim_trouble_name(t->kind));
     switch (t->kind) {
     case SIM_SLOW:

@@ -15,6 +15,7 @@
 // Runs a campaign of random schedules from seed 1 on. `most_steps`: of its own by one peer in one second, for nobody wakes without a
 // reason.
 static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, sim_campaign_result *r) {
+    char troubles[SIM_MAX_TROUBLES_TEXT];
     campaign.first = 1;
     campaign.processes = 2;
     campaign.print = 3;
@@ -23,6 +24,8 @@ static inline void campaign_passes(sim_campaign campaign, uint64_t most_steps, s
     print_message("%llu random schedules: %llu crashes (%llu of leaders, %llu times a whole stage), %llu joins, %llu changes of leader, %llu repairs, %.1f virtual hours\n",
                   (unsigned long long)r->runs, (unsigned long long)r->crashes, (unsigned long long)r->leader_deaths, (unsigned long long)r->stage_deaths,
                   (unsigned long long)r->joins, (unsigned long long)r->leaders, (unsigned long long)r->repairs, r->virtual_hours);
+    sim_campaign_troubles(r, troubles, sizeof troubles);
+    print_message("  %s\n", troubles);
     assert_int_equal(r->runs, campaign.count);
     assert_int_equal(r->failures, 0);
     assert_true(r->crashes > campaign.count / 3);

@@ -244,6 +244,26 @@ static void test_random_odd(void **state) {
     random_schedules(RANDOM_ODD, false, true, true);
 }
 
+// Each kind of trouble came to pass about twice as often as is asked for here, for every schedule.
+static void check_befell(const sim_campaign_result *r) {
+    static const struct {
+        sim_trouble_kind kind;
+        uint32_t schedules;  // in so many once
+    } befell[] = {{SIM_SLOW, 23}, {SIM_PAUSE, 22}, {SIM_PAUSE_DATA, 11}, {SIM_PAUSE_LEADER, 11}, {SIM_DRAIN, 110}, {SIM_DRAIN_DATA, 48},
+                  {SIM_DRAIN_LEADER, 320}, {SIM_CUT, 13}, {SIM_CUT_ONE_WAY, 12}, {SIM_CLOCK_JUMPS, 20}, {SIM_PARTITION, 7}, {SIM_PARTITION_ONE_WAY, 8}};
+    for (size_t i = 0; i < sizeof befell / sizeof *befell; i++) {
+        uint64_t times = r->befell[befell[i].kind];
+        if (times * befell[i].schedules >= r->runs) continue;
+        fail_msg("%s: only %llu times in %llu schedules", sim_trouble_name(befell[i].kind), (unsigned long long)times, (unsigned long long)r->runs);
+    }
+    assert_true(r->link_falls > r->runs * 8 / 10);
+    assert_true(r->returns > r->runs * 4 / 10);
+    assert_true(r->lost > r->runs * 9);
+    assert_true(r->doubled > r->runs * 65);
+    assert_true(r->delayed > r->runs * 130);
+    assert_true(r->reordered > r->runs * 660);
+}
+
 // All kinds of trouble at once, leaders that die and stages that are lost among them, most of it on real kernels: with the schedules above and those of sim_takeover and sim_leader more
 // than 5,000.
 static void test_random_mixed(void **state) {
@@ -259,6 +279,7 @@ static void test_random_mixed(void **state) {
     assert_true(r.rollbacks > RANDOM_MIXED / 30);
     assert_true(r.shortened > 0);
     assert_true(r.left_out > 0);
+    check_befell(&r);
 }
 
 // Tensors go by way of others, who die, lose links, and spoil what they carry.
@@ -374,8 +395,9 @@ static int show_scenario(const options *o) {
 }
 
 static void print_result(const sim_campaign_result *r) {
-    char when[32];
+    char when[32], troubles[SIM_MAX_TROUBLES_TEXT];
     time_t now = time(NULL);
+    sim_campaign_troubles(r, troubles, sizeof troubles);
     strftime(when, sizeof when, "%H:%M:%S", localtime(&now));
     printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work, %llu times the run went back, by %llu iterations in all; %llu stores were begun anew, %llu read again\n",
            when, (unsigned long long)r->runs, (unsigned long long)r->real, (unsigned long long)r->failures, (unsigned long long)r->crashes, (unsigned long long)r->joins,
@@ -384,6 +406,7 @@ static void print_result(const sim_campaign_result *r) {
            (unsigned long long)r->quiet, r->virtual_hours, (unsigned long long)r->routed, (unsigned long long)(r->routed + r->unrouted),
            (unsigned long long)r->quiet_looks, (unsigned long long)r->relay_jobs, (unsigned long long)r->again, (unsigned long long)r->stage_deaths,
            (unsigned long long)r->promotions, (unsigned long long)r->rollbacks, (unsigned long long)r->again_iterations, (unsigned long long)r->shortened, (unsigned long long)r->recalled);
+    printf("  %s\n", troubles);
     fflush(stdout);
 }
 
