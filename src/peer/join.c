@@ -289,15 +289,42 @@ bool stage_has_another(const peer *p, const member *m) {
     return false;
 }
 
+static bool has_reported(const stage_round *r, member_id who) {
+    for (uint32_t i = 0; i < r->reports; i++)
+        if (r->reporter[i] == who) return true;
+    return false;
+}
+
+// At FINAL: somebody else stays who has what version t + 1 is made of; `skip`: it is made of nothing new.
+static bool stage_keeps(const peer *p, const member *m, bool skip) {
+    const stage_round *r = &p->leader.round[m->stage];
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *other = &p->members[i];
+        bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
+        if (other == m || other->stage != m->stage || other->expelling || !stays || !has_state(p, other)) continue;
+        if (skip || has_reported(r, other->id)) return true;
+    }
+    return false;
+}
+
+// What FINAL will say is decided, and is not in the log yet. From then on the next version is needed, and only those have what it is made of
+// who reported that; where nothing counts, those who have this one.
+static bool makes_the_next(const peer *p, const member *m) {
+    const leader *l = &p->leader;
+    if (l->phase < LEADER_DECIDING || l->phase > LEADER_FINISHING || member_is_shadow(m)) return false;
+    if (l->close.tokens == 0) return !stage_has_another(p, m);
+    return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
+}
+
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
-// the first FINAL anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
+// the first FINAL is decided anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
 // checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
     bool at_start = p->iteration == p->run.start_version && rollback_to_be_had(p);
     bool replaceable = (at_start && takeover_has_heir(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
-    if (refused || !p->run_started || replaceable) leader_expel(p, who, EXPEL_DEAD);
+    if (refused || !p->run_started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
@@ -339,26 +366,13 @@ static void start_run(peer *p) {
     p->leader.begun_ns = p->now;
 }
 
-// At FINAL: somebody else stays who has what version t + 1 is made of.
-static bool stage_keeps(const peer *p, const member *m) {
-    const stage_round *r = &p->leader.round[m->stage];
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *other = &p->members[i];
-        bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
-        if (other == m || other->stage != m->stage || other->expelling || !stays || !has_state(p, other)) continue;
-        if (p->final.u.final.skip) return true;  // made of nothing new
-        for (uint32_t j = 0; j < r->reports; j++)
-            if (r->reporter[j] == other->id) return true;
-    }
-    return false;
-}
-
 void leader_let_go(peer *p) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        if (!p->run_started || member_is_shadow(m) || (stage_keeps(p, m) && takeover_has_heir(p, m))) leader_expel(p, c->member, EXPEL_LEFT);
+        bool spared = stage_keeps(p, m, p->final.u.final.skip) && takeover_has_heir(p, m);
+        if (!p->run_started || member_is_shadow(m) || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
 

@@ -116,7 +116,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
 
 bool peer_is_leader(const peer *p) { return p->leader.active; }
 
-bool peer_breaks(const peer *p, peer_mutant rule) { return (p->config.mutants & rule) != 0; }
+bool peer_breaks(const peer *p, peer_mutant rule) { return (p->config.mutants >> rule & 1) != 0; }
 
 // ---- effects ------------------------------------------------------------------------------------------------------
 

@@ -61,39 +61,41 @@ typedef struct peer_run {
     const uint16_t *tensor_stage;  // [model_tensors] in canonical order; borrowed for the peer's life
 } peer_run;
 
-// For the tests of the tests: each bit breaks one rule of the protocol, and the simulator must notice.
+// For the tests of the tests: each breaks one rule of the protocol, and the simulator must notice.
 typedef enum peer_mutant {
-    PEER_MUTANT_MOVES_ON_SUSPICION = 1 << 0,  // a holder that was told to COMMIT is replaced before its expulsion
-    PEER_MUTANT_FREES_AT_COMMIT = 1 << 1,     // the slot is free before the weight gradient is computed
-    PEER_MUTANT_COMPLETE_ENDS_GUARD = 1 << 2, // nobody looks after a forward once it was computed
-    PEER_MUTANT_COMMITS_TWICE = 1 << 3,       // a second COMMIT adds a second time
-    PEER_MUTANT_SAME_NAME = 1 << 4,           // a part is served under a name that is not its set's
-    PEER_MUTANT_NO_EVICTION = 1 << 5,         // a repair waits for a slot like anybody
-    PEER_MUTANT_FREES_AT_FINAL = 1 << 6,      // slots stay taken until FINAL
-    PEER_MUTANT_REFUSES_SILENTLY = 1 << 7,    // a COMMIT that cannot be kept is not answered
-    PEER_MUTANT_ROUTES_ACROSS_FALLS = 1 << 8, // a link between routers that fell goes on as if nothing had been lost
-    PEER_MUTANT_ROUTES_TO_THE_GONE = 1 << 9,  // the router is not told that a neighbour was expelled
-    PEER_MUTANT_ROUTES_TOO_MUCH = 1 << 10,    // the router may carry more than the relay says
-    PEER_MUTANT_COMMITS_UNANSWERED = 1 << 11, // a new owner gives orders when one member has answered, not all
-    PEER_MUTANT_OBEYS_OLDER_OWNER = 1 << 12,  // a COMMIT is kept whoever sends it
-    PEER_MUTANT_FORGETS_COMMITTED = 1 << 13,  // a new owner does not keep who was told to count
-    PEER_MUTANT_KEEPS_ITS_NUMBER = 1 << 14,   // a peer that comes back is the member that it was
-    PEER_MUTANT_KEEPS_ITS_SUM = 1 << 15,      // an expelled peer keeps what it had counted
-    PEER_MUTANT_ONE_ROUND = 1 << 16,          // another manifest bears the number of the one before
-    PEER_MUTANT_LENDS_SHARES = 1 << 17,       // slots of private data are given to whoever is there
-    PEER_MUTANT_PROMOTES_EARLY = 1 << 18,     // a shadow does the work of a stage that has others
-    PEER_MUTANT_COUNTS_SHADOWS = 1 << 19,     // FINAL waits for shadows as for members
-    PEER_MUTANT_ROUND_BEFORE_CLOSE = 1 << 20, // a round is adopted before the log says what it closes
-    PEER_MUTANT_KEEPS_LOSERS = 1 << 21,       // a stash that waits says nothing: a lost CANCEL is never made good
-    PEER_MUTANT_RECORDS_ARE_TRUTH = 1 << 22,  // a live holder that has nothing left is not replaced
-    PEER_MUTANT_OLD_RESULTS = 1 << 23,        // in fast mode a new round keeps what the one before had added up
-    PEER_MUTANT_TRUSTS_DONORS = 1 << 24,      // state is taken without a look at its names
-    PEER_MUTANT_WAITS_FOR_THE_DEAD = 1 << 25, // what a donor was asked for is not asked of another one when it is gone
-    PEER_MUTANT_FORWARDS_ANYTHING = 1 << 26,  // blocks that are not at its version are taken to be brought forward, too
-    PEER_MUTANT_KEEPS_LEFT_OUT = 1 << 27,     // what CLOSE leaves out stays in the sum
-    PEER_MUTANT_DIVIDES_BY_ALL = 1 << 28,     // N has the tokens of what is left out, too
-    PEER_MUTANT_HEARS_THE_PAST = 1 << 29,     // what was said before the run went back counts after it
-    PEER_MUTANT_KEEPS_THE_PAST = 1 << 30,     // who goes back keeps what it had counted
+    PEER_MUTANT_MOVES_ON_SUSPICION,  // a holder that was told to COMMIT is replaced before its expulsion
+    PEER_MUTANT_FREES_AT_COMMIT,     // the slot is free before the weight gradient is computed
+    PEER_MUTANT_COMPLETE_ENDS_GUARD, // nobody looks after a forward once it was computed
+    PEER_MUTANT_COMMITS_TWICE,       // a second COMMIT adds a second time
+    PEER_MUTANT_SAME_NAME,           // a part is served under a name that is not its set's
+    PEER_MUTANT_NO_EVICTION,         // a repair waits for a slot like anybody
+    PEER_MUTANT_FREES_AT_FINAL,      // slots stay taken until FINAL
+    PEER_MUTANT_REFUSES_SILENTLY,    // a COMMIT that cannot be kept is not answered
+    PEER_MUTANT_ROUTES_ACROSS_FALLS, // a link between routers that fell goes on as if nothing had been lost
+    PEER_MUTANT_ROUTES_TO_THE_GONE,  // the router is not told that a neighbour was expelled
+    PEER_MUTANT_ROUTES_TOO_MUCH,     // the router may carry more than the relay says
+    PEER_MUTANT_COMMITS_UNANSWERED,  // a new owner gives orders when one member has answered, not all
+    PEER_MUTANT_OBEYS_OLDER_OWNER,   // a COMMIT is kept whoever sends it
+    PEER_MUTANT_FORGETS_COMMITTED,   // a new owner does not keep who was told to count
+    PEER_MUTANT_KEEPS_ITS_NUMBER,    // a peer that comes back is the member that it was
+    PEER_MUTANT_KEEPS_ITS_SUM,       // an expelled peer keeps what it had counted
+    PEER_MUTANT_ONE_ROUND,           // another manifest bears the number of the one before
+    PEER_MUTANT_LENDS_SHARES,        // slots of private data are given to whoever is there
+    PEER_MUTANT_PROMOTES_EARLY,      // a shadow does the work of a stage that has others
+    PEER_MUTANT_COUNTS_SHADOWS,      // FINAL waits for shadows as for members
+    PEER_MUTANT_ROUND_BEFORE_CLOSE,  // a round is adopted before the log says what it closes
+    PEER_MUTANT_KEEPS_LOSERS,        // a stash that waits says nothing: a lost CANCEL is never made good
+    PEER_MUTANT_RECORDS_ARE_TRUTH,   // a live holder that has nothing left is not replaced
+    PEER_MUTANT_OLD_RESULTS,         // in fast mode a new round keeps what the one before had added up
+    PEER_MUTANT_TRUSTS_DONORS,       // state is taken without a look at its names
+    PEER_MUTANT_WAITS_FOR_THE_DEAD,  // what a donor was asked for is not asked of another one when it is gone
+    PEER_MUTANT_FORWARDS_ANYTHING,   // blocks that are not at its version are taken to be brought forward, too
+    PEER_MUTANT_KEEPS_LEFT_OUT,      // what CLOSE leaves out stays in the sum
+    PEER_MUTANT_DIVIDES_BY_ALL,      // N has the tokens of what is left out, too
+    PEER_MUTANT_HEARS_THE_PAST,      // what was said before the run went back counts after it
+    PEER_MUTANT_KEEPS_THE_PAST,      // who goes back keeps what it had counted
+    PEER_MUTANT_LETS_THE_LAST_GO,    // who asks to leave goes, whoever else has what it has
+    PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run goes back when one member of a stage lacks its state
 } peer_mutant;
 
 // ... in the choice of neighbours (route_view.c).
@@ -124,7 +126,7 @@ typedef struct peer_config {
     uint16_t voters;            // at most so many vote, up to PEER_VOTERS; 0 or 1: the first leader alone
     bool has_checkpoint;        // the host begins with blocks of a checkpoint: what is wanted may be among them
     uint8_t upload_percent;     // most of its line that state may take while the run goes on; 0 and 100: all of it
-    uint32_t mutants;           // of peer_mutant; 0 outside of tests
+    uint64_t mutants;           // bit i: peer_mutant i; 0 outside of tests
     uint8_t carried_percent;    // of tensors that go by way of somebody however quick the line is; 0 outside of tests
     bool carries_nothing;       // of others' tensors
     peer_view_mutant view_mutant;

@@ -235,9 +235,10 @@ static bool may_have(peer *p, const member *m, uint64_t patience) {
 }
 
 static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
+    bool one = peer_breaks(p, PEER_MUTANT_GOES_BACK_FOR_ONE);
     for (uint32_t i = 0; i < p->member_count; i++)
-        if (p->members[i].keeps == stage && may_have(p, &p->members[i], patience)) return false;
-    return true;
+        if (p->members[i].keeps == stage && may_have(p, &p->members[i], patience) != one) return one;
+    return !one;
 }
 
 static uint64_t newest_checkpoint(const peer *p) {

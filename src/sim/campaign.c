@@ -176,6 +176,11 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     fflush(out);
 }
 
+static void first_failure_is(sim_campaign_result *r, uint64_t seed, const char *why) {
+    r->first_failure = seed;
+    snprintf(r->first_why, sizeof r->first_why, "%s", why);
+}
+
 static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *o, sim_campaign_result *r) {
     const sim_stats *stats = &o->report.stats;
     r->runs++;
@@ -213,7 +218,7 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->virtual_hours += (double)stats->virtual_ns / 3.6e12;
     for (int i = 0; i < REPAIR_PHASES; i++) r->repairs_in[i] += stats->repairs_in[i];
     if (!o->report.failed) return;
-    if (r->failures == 0 || o->seed < r->first_failure) r->first_failure = o->seed;
+    if (r->failures == 0 || o->seed < r->first_failure) first_failure_is(r, o->seed, o->report.text);
     if (r->failures++ < campaign->print) failure_print(campaign, out, o->seed, o->report.text);
 }
 
@@ -287,7 +292,7 @@ void sim_campaign_troubles(const sim_campaign_result *r, char *text, size_t capa
 }
 
 void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) {
-    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) to->first_failure = from->first_failure;
+    if (from->failures && (to->failures == 0 || from->first_failure < to->first_failure)) first_failure_is(to, from->first_failure, from->first_why);
     to->runs += from->runs;
     to->real += from->real;
     to->failures += from->failures;

@@ -49,7 +49,8 @@ typedef struct sim_campaign_result {
     uint64_t leaders, leader_deaths, left_out;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
     uint64_t stage_deaths, promotions, rollbacks, again_iterations, shortened, recalled;
-    uint64_t first_failure;  // its seed
+    uint64_t first_failure;  // its seed,
+    char first_why[SIM_MAX_REPORT];  // and what was wrong
     double virtual_hours;
     uint64_t most_ticks;     // of one peer in one virtual second
     uint64_t quiet_looks, routed, unrouted, relay_jobs, again;

@@ -202,6 +202,7 @@ void sim_check_result(sim_cluster *s, uint32_t node, const job *work, const job_
         }
         break;
     case JOB_STATE_INIT:
+        if (!outdated && sim_check_lies(s, node) != result->version) sim_check_given_up(s, node);
         for (uint32_t b = 0; b < SIM_MAX_STAGE_BLOCKS && !outdated; b++) w->block_version[b] = result->version;
         break;
     case JOB_STATE_KEEP:

@@ -79,12 +79,17 @@ static void members_compact(sim_checker *k) {
     k->members = kept;
 }
 
+static void expelled(sim_cluster *s, sim_log_member *m) {
+    m->expelled = true;
+    sim_check_expelled(s, m);
+}
+
 static void member_added(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_member *body = &entry->u.member;
     // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was
     for (uint32_t i = 0; i < k->members; i++)
-        if (id_equal(&k->member[i].entry.peer, &body->peer)) k->member[i].expelled = true;
+        if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, &body->peer)) expelled(s, &k->member[i]);
     if (k->members == SIM_MAX_LOG_MEMBERS) members_compact(k);
     if (k->members == SIM_MAX_LOG_MEMBERS) {
         sim_fail(s, "more members than a run of this size can have");
@@ -117,7 +122,9 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
     if (run->generation != k->generation + 1) sim_fail(s, "generation %llu begins after generation %llu", (unsigned long long)run->generation, (unsigned long long)k->generation);
     if (run->start_version > k->version || run->start_version < s->c->start_version || (!k->started && run->start_version != s->c->start_version))
         sim_fail(s, "the run begins at version %llu, and is at %llu", (unsigned long long)run->start_version, (unsigned long long)k->version);
+    if (run->generation > 1) sim_check_goes_back(s, run);
     k->generation = run->generation;
+    k->start_version = run->start_version;
     k->started = true;
     if (run->generation == 1) return;
     s->stats->rollbacks++;
@@ -139,11 +146,14 @@ static void committed(sim_cluster *s, const log_entry *entry) {
     case LOG_MEMBER: member_added(s, entry); break;
     case LOG_PROMOTE: check_promotion(s, entry); break;
     case LOG_VOTERS: s->stats->voter_changes++; break;
-    case LOG_OWNER: k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index}; break;
+    case LOG_OWNER:
+        k->owner[k->owners++ % SIM_KEPT_OWNERS] = (sim_owner){entry->u.owner.slot, entry->index};
+        sim_check_owner(s, &entry->u.owner);
+        break;
     case LOG_SHARE: k->share[entry->u.share.share] = entry->u.share.peer; break;
     case LOG_EXPEL:
         for (uint32_t i = 0; i < k->members; i++)
-            if (k->member[i].member == entry->u.expel.member) k->member[i].expelled = true;
+            if (!k->member[i].expelled && k->member[i].member == entry->u.expel.member) expelled(s, &k->member[i]);
         break;
     case LOG_CLOSE: check_close(s, entry); break;
     case LOG_FINAL:
@@ -153,6 +163,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         k->has_final = true;
         k->version = entry->u.final.iteration + 1;
         k->finished = entry->u.final.last;
+        sim_check_made(s);
         break;
     case LOG_END:
         if (!k->finished || !k->saved_last) sim_fail(s, "the run ends before its last checkpoint is written");

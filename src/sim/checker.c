@@ -98,7 +98,7 @@ static uint64_t whole_version(const sim_cluster *s, uint32_t node) {
 }
 
 // What its worker has as a new life begins. A life before that got nothing, and brought nothing forward, left what it had found.
-static uint64_t left_by_older(const sim_cluster *s, uint32_t node) {
+uint64_t sim_check_lies(const sim_cluster *s, uint32_t node) {
     const sim_watch *w = &s->checker.watch[node];
     uint32_t blocks = s->model->blocks[s->node[node].worker->stage];
     for (uint32_t b = 0; b < blocks; b++)
@@ -162,9 +162,10 @@ void sim_check_step(sim_cluster *s, uint32_t node) {
     if (v->useful_ns + v->wasted_ns > w->compute_ns)
         sim_fail(s, "I12: %s booked %llu ns of compute and did %llu", n->name, (unsigned long long)(v->useful_ns + v->wasted_ns), (unsigned long long)w->compute_ns);
     if (v->member != w->member && v->member != 0) {  // a new life begins without state, but for what it takes up (note_apply)
-        w->left = n->worker && n->worker->stage == v->stage ? left_by_older(s, node) : UINT64_MAX;
+        w->left = n->worker && n->worker->stage == v->stage ? sim_check_lies(s, node) : UINT64_MAX;
         memset(w->block_version, 0xff, sizeof w->block_version);
     }
+    sim_check_needed(s, node);
     check_members(s, node);
     w->member = v->member;
     w->last_version = v->version;

@@ -111,6 +111,14 @@ typedef struct sim_stash {
     uint32_t m;
 } sim_stash;
 
+// What a member can come to by itself.
+typedef struct sim_reach {
+    member_id member;
+    uint64_t generation;
+    uint64_t versions;  // 1 + the version that its stage's state is at, or will be with the results that it has; 0: none
+    uint16_t stage;
+} sim_reach;
+
 typedef struct sim_watch {
     uint64_t block_version[SIM_MAX_STAGE_BLOCKS];  // UINT64_MAX: nothing there
     uint64_t left;           // version of the whole state that its worker has of the membership before, UINT64_MAX: none
@@ -130,6 +138,8 @@ typedef struct sim_watch {
     uint64_t route_changes;
     bool routes;
     bool answered;                        // the COMMIT at hand
+    sim_reach reach;                      // as it says, after its last step
+    uint64_t reached_ns;                  // since when that is some whole state
     uint64_t first_get_ns, get_ns, line_ns;  // of a shadow: its first and newest GET; how long its line was in use
 } sim_watch;
 
@@ -138,6 +148,7 @@ typedef struct sim_log_member {
     log_member entry;
     bool expelled;
     bool shadow;   // and was not promoted
+    sim_reach reach;  // of who is dead: what it had when it died
 } sim_log_member;
 
 // Who was told to count (m, stage) of the present iteration.
@@ -170,6 +181,7 @@ typedef struct sim_checker {
     uint32_t entries_room;
     uint64_t version;        // newest, by FINAL committed
     uint64_t generation, fence;  // of the newest RUN; its index, when it is not the first
+    uint64_t start_version;      // ... and where it begins
     uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
     bool started, closed, finished, ended, drained;  // drained: the leader was asked to end the run
     log_close close;         // newest CLOSE appended
@@ -270,7 +282,7 @@ void sim_save_recall(sim_cluster *s, uint32_t node, uint32_t from);
 void sim_save_drop(sim_cluster *s, uint32_t node);
 
 // --- mutant.c
-uint32_t sim_mutant_of_core(sim_mutant mutant);  // peer_mutant, 0: it is put in between
+uint64_t sim_mutant_of_core(sim_mutant mutant);  // peer_config.mutants, 0: it is put in between
 // True: the job must not be done; `result` says that it was.
 bool sim_mutant_swallows(sim_cluster *s, uint32_t node, const job *work, job_result *result);
 void sim_mutant_job(sim_cluster *s, uint32_t node, const job *work, const worker_blobs *blobs, job_result *result);
@@ -313,6 +325,18 @@ bool sim_check_member_live(const sim_cluster *s, member_id member);
 bool sim_check_is_shadow(const sim_cluster *s, member_id member);
 // It has not read yet that the run went back: what it does counts for nobody.
 bool sim_check_is_past(const sim_cluster *s, uint32_t node);
+// The version of the whole state that its worker has, of whatever membership; UINT64_MAX: of none.
+uint64_t sim_check_lies(const sim_cluster *s, uint32_t node);
+// --- check_needed.c
+// After a step: what it said that it had and says no more, somebody else has.
+void sim_check_needed(sim_cluster *s, uint32_t node);
+// Before its worker's state goes.
+void sim_check_given_up(sim_cluster *s, uint32_t node);
+// After the log's word about somebody, of a slot, of a version; before that of going back.
+void sim_check_expelled(sim_cluster *s, const sim_log_member *gone);
+void sim_check_owner(sim_cluster *s, const log_owner *entry);
+void sim_check_made(sim_cluster *s);
+void sim_check_goes_back(sim_cluster *s, const log_run *run);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);

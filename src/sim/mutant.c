@@ -5,9 +5,10 @@
 
 #include <string.h>
 
-uint32_t sim_mutant_of_core(sim_mutant mutant) {
-    if (mutant == SIM_MUTANT_WRONG_STATE) return PEER_MUTANT_TRUSTS_DONORS;
-    return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : 1u << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION);
+uint64_t sim_mutant_of_core(sim_mutant mutant) {
+    const uint64_t first = 1;
+    if (mutant == SIM_MUTANT_WRONG_STATE) return first << PEER_MUTANT_TRUSTS_DONORS;
+    return mutant < SIM_MUTANT_MOVES_ON_SUSPICION ? 0 : first << (mutant - SIM_MUTANT_MOVES_ON_SUSPICION);
 }
 
 static bool is_relay(const sim_cluster *s, uint32_t node) { return s->node[node].config.kind == MEMBER_RELAY; }

@@ -78,6 +78,7 @@ static sim_worker *worker_of(sim_cluster *s, uint32_t node, uint16_t index) {
     sim_node *n = &s->node[node];
     sim_watch *w = &s->checker.watch[node];
     if (n->worker && n->worker->stage != index) {
+        sim_check_given_up(s, node);
         n->worker->free(n->worker);
         n->worker = NULL;
         w->sum = (message_set){{0}};

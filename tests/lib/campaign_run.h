@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -54,9 +55,9 @@ static inline void campaign_kinds_pass(sim_campaign campaign, const uint64_t cou
     }
 }
 
-// A planted mistake is noticed within `most` schedules from campaign.first on, tried campaign.count at a time. `flags`: of sim_sim_cluster,
-// to see it again.
-static inline void campaign_notices(sim_campaign campaign, uint64_t most, const char *flags) {
+// A planted mistake is noticed within `most` schedules from campaign.first on, tried campaign.count at a time, and what is then said to be wrong
+// has `why` in it. `flags`: of sim_sim_cluster, to see it again.
+static inline void campaign_notices_as(sim_campaign campaign, uint64_t most, const char *flags, const char *why) {
     uint64_t first = campaign.first, end = first + most;
     campaign.processes = 2;
     campaign.replay = "sim_sim_cluster";
@@ -69,6 +70,10 @@ static inline void campaign_notices(sim_campaign campaign, uint64_t most, const 
     const char *name = sim_mutant_name(campaign.mutant);
     if (r.failures == 0) fail_msg("mutant %s went unnoticed (%s --seeds %llu:%llu)", name, flags, (unsigned long long)first, (unsigned long long)most);
     print_message("mutant %s: noticed with seed %llu %s\n", name, (unsigned long long)r.first_failure, flags);
+    if (!strstr(r.first_why, why)) fail_msg("mutant %s was to be noticed as \"%s\": %s", name, why, r.first_why);
 }
+
+// ... whatever is said to be wrong.
+static inline void campaign_notices(sim_campaign campaign, uint64_t most, const char *flags) { campaign_notices_as(campaign, most, flags, ""); }
 
 #endif

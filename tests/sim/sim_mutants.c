@@ -16,44 +16,47 @@ typedef struct planted {
     kind kind;
     uint64_t first;  // seed
     uint32_t most;   // schedules until it must have been noticed
+    const char *as;  // what is then said to be wrong; NULL: whatever it is
 } planted;
 
 static const planted all[] = {
-    {SIM_MUTANT_EAGER_WEIGHT, ODD, 259, 8},
-    {SIM_MUTANT_LOST_WEIGHT, PLAIN, 1, 8},
-    {SIM_MUTANT_MOVED_PART, PLAIN, 1, 8},
-    {SIM_MUTANT_FORGED_DENY, PLAIN, 1, 8},
-    {SIM_MUTANT_LOST_COUNTED, PLAIN, 1, 8},
-    {SIM_MUTANT_WRONG_STATE, PLAIN, 1, 8},
-    {SIM_MUTANT_EARLY_APPLY, PLAIN, 1, 8},
-    {SIM_MUTANT_UNROUNDED, ODD, 1, 8},
-    {SIM_MUTANT_MOVES_ON_SUSPICION, ODD, 47, 8},
-    {SIM_MUTANT_FREES_AT_COMMIT, ODD, 3, 8},
-    {SIM_MUTANT_COMPLETE_ENDS_GUARD, ODD, 15, 8},
-    {SIM_MUTANT_COMMITS_TWICE, ODD, 13, 8},
-    {SIM_MUTANT_SAME_NAME, PARTED, 4568, 8},
-    {SIM_MUTANT_NO_EVICTION, ELASTIC, 304, 8},
-    {SIM_MUTANT_FREES_AT_FINAL, ODD, 3, 8},
-    {SIM_MUTANT_REFUSES_SILENTLY, ODD, 198, 8},
-    {SIM_MUTANT_ROUTES_ACROSS_FALLS, ODD, 472, 8},
-    {SIM_MUTANT_ROUTES_TO_THE_GONE, ODD, 98, 8},
-    {SIM_MUTANT_ROUTES_TOO_MUCH, ODD, 5, 8},
-    {SIM_MUTANT_COMMITS_UNANSWERED, DATA, 11, 8},
-    {SIM_MUTANT_OBEYS_OLDER_OWNER, DATA, 988, 8},
-    {SIM_MUTANT_FORGETS_COMMITTED, DATA, 13, 8},
-    {SIM_MUTANT_KEEPS_ITS_NUMBER, DATA, 39, 16},
-    {SIM_MUTANT_KEEPS_ITS_SUM, DATA, 27, 16},
-    {SIM_MUTANT_ONE_ROUND, DATA, 10, 8},
-    {SIM_MUTANT_ROUND_BEFORE_CLOSE, DATA, 35, 24},
-    {SIM_MUTANT_KEEPS_LOSERS, LEADERS, 905, 8},
-    {SIM_MUTANT_RECORDS_ARE_TRUTH, ODD, 119, 8},
-    {SIM_MUTANT_OLD_RESULTS, ODD, 157, 8},
+    {SIM_MUTANT_EAGER_WEIGHT, ODD, 259, 8, NULL},
+    {SIM_MUTANT_LOST_WEIGHT, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_MOVED_PART, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_FORGED_DENY, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_LOST_COUNTED, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_WRONG_STATE, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_EARLY_APPLY, PLAIN, 1, 8, NULL},
+    {SIM_MUTANT_UNROUNDED, ODD, 1, 8, NULL},
+    {SIM_MUTANT_MOVES_ON_SUSPICION, ODD, 47, 8, NULL},
+    {SIM_MUTANT_FREES_AT_COMMIT, ODD, 3, 8, NULL},
+    {SIM_MUTANT_COMPLETE_ENDS_GUARD, ODD, 15, 8, NULL},
+    {SIM_MUTANT_COMMITS_TWICE, ODD, 13, 8, NULL},
+    {SIM_MUTANT_SAME_NAME, PARTED, 4568, 8, NULL},
+    {SIM_MUTANT_NO_EVICTION, ELASTIC, 304, 8, NULL},
+    {SIM_MUTANT_FREES_AT_FINAL, ODD, 3, 8, NULL},
+    {SIM_MUTANT_REFUSES_SILENTLY, ODD, 198, 8, NULL},
+    {SIM_MUTANT_ROUTES_ACROSS_FALLS, ODD, 472, 8, NULL},
+    {SIM_MUTANT_ROUTES_TO_THE_GONE, ODD, 98, 8, NULL},
+    {SIM_MUTANT_ROUTES_TOO_MUCH, ODD, 5, 8, NULL},
+    {SIM_MUTANT_COMMITS_UNANSWERED, DATA, 11, 8, NULL},
+    {SIM_MUTANT_OBEYS_OLDER_OWNER, DATA, 988, 8, NULL},
+    {SIM_MUTANT_FORGETS_COMMITTED, DATA, 13, 8, NULL},
+    {SIM_MUTANT_KEEPS_ITS_NUMBER, DATA, 39, 16, NULL},
+    {SIM_MUTANT_KEEPS_ITS_SUM, DATA, 27, 16, NULL},
+    {SIM_MUTANT_ONE_ROUND, DATA, 10, 8, NULL},
+    {SIM_MUTANT_ROUND_BEFORE_CLOSE, DATA, 35, 24, NULL},
+    {SIM_MUTANT_KEEPS_LOSERS, LEADERS, 905, 8, NULL},
+    {SIM_MUTANT_RECORDS_ARE_TRUTH, ODD, 119, 8, NULL},
+    {SIM_MUTANT_OLD_RESULTS, ODD, 157, 8, NULL},
+    {SIM_MUTANT_LETS_THE_LAST_GO, LEADERS, 39, 8, "I10: "},
+    {SIM_MUTANT_GOES_BACK_FOR_ONE, DATA, 42, 8, "I10: "},
 };
 
 static void notice(const planted *p) {
     const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .partitions = p->kind == PARTED, .mutant = p->mutant};
-    campaign_notices(campaign, p->most, kind_flags[p->kind]);
+    campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }
 
 static void test_each_is_noticed(void **state) {

@@ -110,7 +110,7 @@ static void test_an_overflow_goes_with_what_is_left_out(void **state) {
 static void expect_noticed(sim_mutant mutant) {
     bool elastic = mutant != SIM_MUTANT_LENDS_SHARES;
     const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .data_deaths = true, .private_data = true, .elastic = elastic, .mutant = mutant};
-    campaign_notices(campaign, MUTANT_MOST, elastic ? "--data-deaths --private --elastic" : "--data-deaths --private");
+    campaign_notices_as(campaign, MUTANT_MOST, elastic ? "--data-deaths --private --elastic" : "--data-deaths --private", elastic ? "" : "I10: ");
 }
 
 static void test_mutants_are_noticed(void **state) {

@@ -232,6 +232,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 1304807, .partitions = true, .odd = true, .data_deaths = true},
         // two of three voters died during the last checkpoint; the third went home after a while, and the harness brought it back without its store
         {.first = 1543807, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
+        // the first FINAL was about to be stored when the only one who had reported a stage's results, and was cut off, was expelled
+        {.first = 2552, .real = true, .flaps = true, .partitions = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }

@@ -99,6 +99,33 @@ static void test_a_new_leader_waits_anew(void **state) {
     free(w.p);
 }
 
+// FINAL of the first iteration is decided, and not yet stored. From then on the next version is needed, which only the silent one has of its
+// stage: what could be made anew by anybody until now can be no more.
+static void test_who_makes_the_next_version_stays(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    beat_at(&w, 3, 1);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    w.slow_store = true;
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    store(&w);  // CLOSE
+    for (uint32_t i = 0; i < 300; i++) {
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.stored, LOG_FINAL);
+    assert_int_equal(w.records[LOG_EXPEL], 0);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.told[TELL_EXPELLED], 0);
+    free(w.p);
+}
+
 // Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
 // though nobody answers where it was.
 static void test_who_is_moved_fills_the_empty_stage(void **state) {
@@ -195,6 +222,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
         cmocka_unit_test(test_who_may_have_the_start_is_let_in),
         cmocka_unit_test(test_a_new_leader_waits_anew),
+        cmocka_unit_test(test_who_makes_the_next_version_stays),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
         cmocka_unit_test(test_what_was_undone_and_is_read_once_more_is_no_checkpoint),
