@@ -250,7 +250,11 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     bool complete = p->has_final && p->final.u.final.last;
     // a voter may have led since something that I missed, and will not say so again
     bool knows_more = p->me != 0 && msg->log_position > p->log_position && (c->member != 0 || lead_is_voter(p, &c->id));
-    if (peer_is_leader(p) || (!complete && !knows_more && !id_equal(&c->id, &p->lead.id))) return;
+    if (peer_is_leader(p)) return;
+    if (!complete && !knows_more && !id_equal(&c->id, &p->lead.id)) {
+        p->lead.farewell |= p->me != 0 && msg->log_position > p->log_position;
+        return;
+    }
     if (p->me == 0 && !p->leaving) {
         refuse_myself(p, (join_refusal)msg->u.leave.refusal);
         return;

@@ -84,6 +84,7 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     bool newer = term > p->lead.term;
     if (p->leader.active || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
     p->lead.strange_ns = 0;
+    if (by_itself) p->lead.farewell = false;
     if (newer) {
         contact_add(p, id, NULL);
         p->lead.heard = false;
@@ -117,8 +118,13 @@ void send_leader(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-// Behind END there is no checkpoint that somebody would be waited for.
-static uint64_t patience_ns(const peer *p) { return p->end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p); }
+static bool is_complete(const peer *p) { return p->has_final && p->final.u.final.last; }
+
+// Behind END there is no checkpoint that somebody would be waited for. A stranger may be wrong.
+static uint64_t patience_ns(const peer *p) {
+    uint64_t patience = p->end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p);
+    return !is_complete(p) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
+}
 
 // The voter, not only the peer: what a link leads to, or I myself, may be its next life, without its store.
 static bool gone_home(const peer *p, const log_voter *v) {
@@ -138,9 +144,10 @@ static bool gone_home(const peer *p, const log_voter *v) {
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there
-// is a last checkpoint, and need who has the state: waited for as long as to compute it again would take.
+// is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
+// and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leader.active || !p->has_final || !p->final.u.final.last) return false;
+    if (p->leader.active || (!is_complete(p) && !p->lead.farewell)) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
     if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;

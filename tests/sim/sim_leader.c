@@ -232,6 +232,8 @@ static const sim_campaign once_stuck[] = {
     {.first = 7435},  // the same, and a pause took its vote, which it did not get back
     {.first = 7285},  // a log's state came behind an older one, and what had been expelled between them stayed among the living
     {.first = 5318},  // one was cut off and dropped at the moment when another one's link had been reset
+    // who led at the end had come while others were cut off, who knew none of those that vote by then; it told them the end, and was not believed
+    {.first = 3202417, .real = true, .flaps = true, .partitions = true, .short_stores = true},
     {.first = 7342},  // a relay led at the end, and the data peer that could have written the last checkpoint had been asked to leave
 };
 

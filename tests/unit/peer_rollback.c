@@ -168,6 +168,37 @@ static void test_who_knows_more_sends_home(void **state) {
     free(w.p);
 }
 
+// So does one that came and led while it was cut off, of whom it has never read. That one is believed when for a minute nobody who votes is there.
+static bool goes_home(bool told, uint32_t voters_there) {
+    world w = {.self = 0};
+    message leave = {.kind = MESSAGE_LEAVE, .u.leave.dismissed = true};
+    log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 3, .voter = {{.id = name_of(1)}, {.id = name_of(3)}, {.id = name_of(4)}}}};
+    open_relay(&w);
+    admit(&w, 4, MEMBER_DATA, 0);
+    run_begins(&w, 1);
+    append(&w, voters);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(5)});
+    w.log += 10;
+    if (told) deliver(&w, 5, &leave, false);
+    w.log -= 10;
+    for (uint32_t i = 0; i < 3000 && !w.exited; i++) {
+        for (uint32_t k = 0; k < voters_there; k++) beat_at(&w, 3 + k, 1);
+        tick(&w);
+    }
+    assert_true(!w.exited || w.now > 60 * 1000 * MILLISECOND);
+    free(w.p);
+    return w.exited;
+}
+
+static void test_a_stranger_sends_home_when_nobody_is_left(void **state) {
+    (void)state;
+    assert_true(goes_home(true, 0));
+    assert_true(goes_home(true, 1));
+    assert_false(goes_home(true, 2));
+    assert_false(goes_home(false, 0));
+}
+
 // Its own state is old, and it reads another one's from the beginning, or as far as that comes.
 static void read_once_more(world *w, const log_entry *entries, uint64_t count) {
     const uint64_t newest = w->log;
@@ -225,6 +256,7 @@ int main(void) {
         cmocka_unit_test(test_who_makes_the_next_version_stays),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
+        cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),
         cmocka_unit_test(test_what_was_undone_and_is_read_once_more_is_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
