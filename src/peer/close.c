@@ -210,6 +210,15 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
+// Who is about to be expelled takes along what it has.
+static bool stays_at_version(const peer *p, const member *m) { return !m->expelling && leader_sees_at_version(p, m); }
+
+static bool somebody_stays(const peer *p, uint16_t s) {
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].stage == s && stays_at_version(p, &p->members[i])) return true;
+    return false;
+}
+
 // min(2, members at version t) report one root: one more copy of the results must outlive the death of any one.
 static bool stage_agrees(peer *p, uint16_t s) {
     stage_round *r = &p->leader.round[s];
@@ -219,7 +228,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         bool counts = m->stage == s || (m->keeps == s && peer_breaks(p, PEER_MUTANT_COUNTS_SHADOWS));
-        if (!counts || !leader_sees_at_version(p, m)) continue;
+        if (!counts || !stays_at_version(p, m)) continue;
         able++;
         for (uint32_t j = 0; j < r->reports; j++) same += r->reporter[j] == m->id;  // of those that answer still
     }
@@ -320,6 +329,25 @@ static bool must_leave_out(peer *p) {
     return must;
 }
 
+// Each stage has somebody who is about to stay and has what the next version is made of. Where that one has died meanwhile it is reduced again.
+static bool is_made(const peer *p, uint16_t s) {
+    const stage_round *r = &p->leader.round[s];
+    if (p->leader.close.tokens == 0) return somebody_stays(p, s);
+    for (uint32_t i = 0; i < r->reports; i++) {
+        const member *m = member_find(p, r->reporter[i]);
+        if (m != NULL && !m->expelling) return true;
+    }
+    for (uint32_t i = 0; i < r->shadows; i++)
+        if (member_live(p, r->shadow[i])) return true;
+    return false;
+}
+
+static bool all_are_made(const peer *p) {
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (!is_made(p, s)) return false;
+    return true;
+}
+
 // ---- the order of it ----------------------------------------------------------------------------------------------
 
 static void reducing(peer *p) {
@@ -327,7 +355,7 @@ static void reducing(peer *p) {
     bool all = true, nothing = l->close.tokens == 0;
     for (uint16_t s = 0; s < p->run.stages; s++) {
         stage_round *r = &l->round[s];
-        if (nothing ? r->state_agreed : stage_agrees(p, s)) continue;
+        if (nothing ? r->state_agreed && somebody_stays(p, s) : stage_agrees(p, s)) continue;
         all = false;
         if (nothing) continue;
         bool due = p->now >= r->sent_ns + TIMING_REPEAT_NS;
@@ -350,7 +378,8 @@ void close_tick(peer *p) {
         break;
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
-        if (!l->saving && !l->checkpoint_due && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
+        if (!all_are_made(p)) l->phase = LEADER_REDUCING;
+        else if (!l->saving && !l->checkpoint_due && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
         break;
     default:
         break;

@@ -145,6 +145,23 @@ static void test_all_data_peers_at_the_end(void **state) {
     }
 }
 
+// What FINAL will say is decided, and it waits for the checkpoint of the version before; the only one who has the results dies meanwhile. Behind
+// FINAL the run would have to go back by one iteration: it goes back to what is being saved.
+static void test_a_result_is_lost_while_final_waits(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        sim_case c = sim_case_plain(7, 3, 1, 2, 2, 4);
+        c.checkpoint_every = 1;
+        c.blocks = 200;
+        c.payload_ns = SECOND / 10;
+        c.crashes = 1;
+        c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (23 + i) * SECOND / 5, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
+        sim_report report;
+        case_run(&bench, "while FINAL waits", &c, false, "", &report);
+        check_went_back("while FINAL waits", &report, 1, 0, 0);
+    }
+}
+
 // Where nobody dies no run goes back, though peers stand still and are cut off for a while.
 static void test_nobody_goes_back_for_nothing(void **state) {
     (void)state;
@@ -234,6 +251,8 @@ static void test_no_schedule_fails_again(void **state) {
         {.first = 1543807, .real = true, .stage_losses = true, .short_stores = true, .leader_deaths = true},
         // the first FINAL was about to be stored when the only one who had reported a stage's results, and was cut off, was expelled
         {.first = 2552, .real = true, .flaps = true, .partitions = true},
+        // all of a stage were cut off, and about to be expelled when their reports came: FINAL rested on these, behind their expulsions in the log
+        {.first = 14489, .carried = true, .private_data = true, .partitions = true, .odd = true, .data_deaths = true},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++) campaign_ends(once[i]);
 }
@@ -271,7 +290,7 @@ static void test_mutants_are_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_spoilt_checkpoints_are_not_used),          cmocka_unit_test(test_shadows_die_as_well), cmocka_unit_test(test_several_stages_at_once),
-        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers), cmocka_unit_test(test_all_data_peers_at_the_end), cmocka_unit_test(test_nobody_goes_back_for_nothing),
+        cmocka_unit_test(test_others_fill_the_stage), cmocka_unit_test(test_all_data_peers), cmocka_unit_test(test_all_data_peers_at_the_end), cmocka_unit_test(test_a_result_is_lost_while_final_waits), cmocka_unit_test(test_nobody_goes_back_for_nothing),
         cmocka_unit_test(test_no_schedule_fails_again),
         cmocka_unit_test(test_random),                cmocka_unit_test(test_mutants_are_noticed),
     };

@@ -126,6 +126,35 @@ static void test_who_makes_the_next_version_stays(void **state) {
     free(w.p);
 }
 
+// It was silent, its expulsion is on its way into the log, and what FINAL waits for comes from it a moment too late: FINAL would stand behind
+// that, and nobody would have the next version.
+static void test_nothing_rests_on_who_is_about_to_be_expelled(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    deliver(&w, 2, &(message){.kind = MESSAGE_STATE}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    assert_int_equal(w.stored, LOG_CLOSE);
+    w.slow_store = true;
+    for (uint32_t i = 0; w.stored != LOG_EXPEL; i++) {
+        assert_true(i < 300);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    beat_at(&w, 3, 1);
+    deliver(&w, 3, &(message){.kind = MESSAGE_STATE, .u.state.stage = 1}, false);
+    tick(&w);
+    assert_int_equal(w.records[LOG_FINAL], 0);
+    w.slow_store = false;
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_FINAL], 0);
+    free(w.p);
+}
+
 // Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
 // though nobody answers where it was.
 static void test_who_is_moved_fills_the_empty_stage(void **state) {
@@ -254,6 +283,7 @@ int main(void) {
         cmocka_unit_test(test_who_may_have_the_start_is_let_in),
         cmocka_unit_test(test_a_new_leader_waits_anew),
         cmocka_unit_test(test_who_makes_the_next_version_stays),
+        cmocka_unit_test(test_nothing_rests_on_who_is_about_to_be_expelled),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
         cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),
