@@ -319,6 +319,21 @@ static void test_who_comes_back_is_planned_anew(void **state) {
     }
 }
 
+// Ways wait until they leave: those of earlier drafts take no room from later ones.
+static void test_drafts_succeed_however_many_there_were(void **state) {
+    (void)state;
+    net_case c = {.sources = 2, .relays = 40, .stages = 10, .capacity_from = 6, .capacity_below = 10, .cost_from = 1, .cost_below = 20, .equal = true};
+    net *n = net_new(&c);
+    rng r = seeded_rng("drafts", 1);
+    for (int i = 0; i < 16; i++) {
+        net_settle(n, "a draft");
+        assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN % 2, 1);  // its ways are in force
+        for (router_peer p = 1; p <= n->peers; p++) raise_costs(n, p, (int64_t)rng_below(&r, 2) * 200);
+    }
+    assert_true(drafts_begun(n) * n->capacity[1] * c.stages > BRAID_WAY_WORDS);
+    net_free(n);
+}
+
 static bool count_locks(net *n, router_message *m) {
     n->tampered += m->kind == ROUTER_LOCK;
     return true;
@@ -451,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_drafts_in_vain_are_few),
         cmocka_unit_test(test_a_draft_must_be_worth_it),
         cmocka_unit_test(test_who_comes_back_is_planned_anew),
+        cmocka_unit_test(test_drafts_succeed_however_many_there_were),
         cmocka_unit_test(test_a_draft_ends_bit_by_bit),
         cmocka_unit_test(test_a_restored_flow_may_be_missed),
         cmocka_unit_test(test_hand_backs_of_two_spans_are_two),
