@@ -53,10 +53,17 @@ int32_t braid_planned_units(const braid *b) {
 
 // --- Units on their way ------------------------------------------------------------------------------------------------
 
+// Of the words, those that have left need no room.
+static bool has_room_for(braid *b, uint32_t words) {
+    uint32_t i = b->r.queue_count;
+    while (i > 0 && b->r.queue[i - 1].kind != ROUTER_WAY) i--;
+    if (i == 0) b->way_words = 0;
+    return b->way_words + words <= BRAID_WAY_WORDS;
+}
+
 // Where `words` of a path may wait until the message leaves; NULL: no room.
 static uint32_t *take_words(braid *b, uint32_t words) {
-    if (b->r.queue_count == 0) b->way_words = 0;
-    if (b->way_words + words > BRAID_WAY_WORDS) return NULL;
+    if (!has_room_for(b, words)) return NULL;
     b->way_words += words;
     return &b->way_word[b->way_words - words];
 }
@@ -88,11 +95,9 @@ void braid_send_ways(braid *b) {
     }
 }
 
-static bool has_room_for_a_way(const braid *b) { return b->r.queue_count == 0 || b->way_words + LONE_MAX_HOPS <= BRAID_WAY_WORDS; }
-
 bool braid_send_lone_ways(braid *b) {
     router_peer path[LONE_MAX_HOPS];
-    for (uint32_t sent = 0; sent < WAYS_MAX_UNITS && has_room_for_a_way(b); sent++) {
+    for (uint32_t sent = 0; sent < WAYS_MAX_UNITS && has_room_for(b, LONE_MAX_HOPS); sent++) {
         uint32_t hops = lone_next(b->lone, path);
         if (hops == 0) return false;
         send(b, 0, path, hops, 1);

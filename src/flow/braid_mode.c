@@ -109,7 +109,6 @@ static void forget_waiting_counts(braid *b) {
         if (!braid_is_count((router_kind)b->r.queue[i].kind)) b->r.queue[left++] = b->r.queue[i];
     }
     b->r.queue_count = left;
-    b->way_words = 0;  // those of the last draft have left long ago
 }
 
 // The counters of both ends of each link begin anew: from nothing in a span that begins with a draft, else from what was kept, if I was
