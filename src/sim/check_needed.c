@@ -161,10 +161,12 @@ static bool is_undisturbed(const sim_cluster *s, uint32_t node) {
     return since == 0 || s->now >= since + KNOWN_NS;
 }
 
-// The run goes back only when nobody has the state any more of whom one could know.
-void sim_check_goes_back(sim_cluster *s, const log_run *run) {
+// The run goes back only when nobody has the state any more of whom the leader could know when it decided that: the entry may hold long after.
+void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry) {
     const sim_checker *k = &s->checker;
-    if (!s->link || !is_undisturbed(s, sim_leader(s))) return;
+    const log_run *run = &entry->u.run;
+    bool goes_back = entry->kind == LOG_RUN && run->generation > 1 && node == sim_leader(s);
+    if (!goes_back || !s->link || !is_undisturbed(s, node)) return;
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
         const sim_log_member *m = n->alive ? record_of(&s->checker, n->view.member) : NULL;

@@ -124,7 +124,10 @@ static void effect_do(sim_cluster *s, uint32_t node, const effect *e) {
     case EFFECT_DIAL: sim_link_dial(s, node, e); break;
     case EFFECT_CLOSE: sim_link_close(s, node, &e->id); break;
     case EFFECT_JOB: sim_job_start(s, node, e->job); break;
-    case EFFECT_APPEND: sim_disk_append(s, node, e->entry); break;
+    case EFFECT_APPEND:
+        sim_check_appended(s, node, e->entry);
+        sim_disk_append(s, node, e->entry);
+        break;
     case EFFECT_APPLIED: sim_check_applied(s, node, e->entry); break;
     case EFFECT_RELEASE:
         if (!sim_blobs_release(&n->blobs, e->blob)) sim_fail(s, "%s releases a blob that it does not hold", n->name);

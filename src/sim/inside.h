@@ -336,7 +336,7 @@ void sim_check_given_up(sim_cluster *s, uint32_t node);
 void sim_check_expelled(sim_cluster *s, const sim_log_member *gone);
 void sim_check_owner(sim_cluster *s, const log_owner *entry);
 void sim_check_made(sim_cluster *s);
-void sim_check_goes_back(sim_cluster *s, const log_run *run);
+void sim_check_appended(sim_cluster *s, uint32_t node, const log_entry *entry);
 // --- check_message.c
 void sim_check_send(sim_cluster *s, uint32_t node, const braid_id *to, const message *msg);
 void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg);
