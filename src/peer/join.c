@@ -311,11 +311,11 @@ static bool stage_keeps(const peer *p, const member *m, bool skip) {
     return false;
 }
 
-// What FINAL will say is decided, and is not in the log yet. From then on the next version is needed, and only those have what it is made of
-// who reported that; where nothing counts, those who have this one.
+// FINAL is on its way into the log. From then on the next version is needed, and only those have what it is made of who reported that; where
+// nothing counts, those who have this one. (Before, it is reduced again without whoever is expelled.)
 static bool makes_the_next(const peer *p, const member *m) {
     const leader *l = &p->leader;
-    if (l->phase < LEADER_DECIDING || l->phase > LEADER_FINISHING || member_is_shadow(m)) return false;
+    if (l->phase != LEADER_FINISHING || member_is_shadow(m)) return false;
     if (l->close.tokens == 0) return !stage_has_another(p, m);
     return has_reported(&l->round[m->stage], m->id) && !stage_keeps(p, m, false);
 }

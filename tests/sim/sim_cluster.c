@@ -308,6 +308,15 @@ static void test_what_was_decided_in_the_dark_may_hold_later(void **state) {
     assert_int_equal(r.failures, 0);
 }
 
+// While FINAL waits for a checkpoint whoever alone had reported a stage's results dies without a word: it is expelled, and a shadow has them.
+static void test_who_dies_before_final_is_not_waited_for(void **state) {
+    (void)state;
+    const sim_campaign campaign = {.first = 9118358, .count = 1, .real = true, .stage_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
+    sim_campaign_result r;
+    sim_campaign_run(&campaign, stdout, &r);
+    assert_int_equal(r.failures, 0);
+}
+
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
 static void test_a_lost_complete_repeats_nothing(void **state) {
     (void)state;
@@ -464,7 +473,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
         cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
         cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss), cmocka_unit_test(test_what_was_decided_in_the_dark_may_hold_later),
-        cmocka_unit_test(test_a_lost_complete_repeats_nothing),
+        cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
