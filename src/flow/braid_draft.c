@@ -84,6 +84,7 @@ static bool send(braid *b, uint32_t k, const router_peer *path, uint32_t length,
     o->position = (uint16_t)units;
     o->extra = (uint32_t)(words - b->way_word);
     o->cost = length - 1;
+    if (b->way_words + WAYS_MAX_HOPS > BRAID_WAY_WORDS) b->r.flush = true;  // so that the next one finds room, should it come before a tick
     return true;
 }
 

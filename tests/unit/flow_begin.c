@@ -269,6 +269,19 @@ static void test_many_ways_leave_in_parts(void **state) {
     }
 }
 
+// More of them may come to a relay before it answers than wait there at once.
+static void test_many_ways_go_on_in_parts(void **state) {
+    (void)state;
+    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 120, .capacity_below = 150, .cost_from = 1, .cost_below = 20, .delays = UNIFORM};
+    for (c.seed = 0; c.seed < 4; c.seed++) {
+        net *n = new_net(c, true);
+        net_run(n, 90);
+        assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_free(n);
+    }
+}
+
 // --- One relay ---------------------------------------------------------------------------------------------------------
 
 enum { HERE = 10, SOURCE = 1, OTHER = 2, NEXT = 3, NOBODY = 4 };
@@ -435,6 +448,7 @@ int main(void) {
         cmocka_unit_test(test_a_crowd_begins_at_once),
         cmocka_unit_test(test_a_lone_data_peer_plans_in_a_crowd),
         cmocka_unit_test(test_many_ways_leave_in_parts),
+        cmocka_unit_test(test_many_ways_go_on_in_parts),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
         cmocka_unit_test(test_who_carries_the_map_may_go),
         cmocka_unit_test(test_in_a_crowd_one_carries_the_map),
