@@ -189,6 +189,7 @@ typedef struct braid_commodity {
 // Where each peer's entry of a map is, by a hash of the peer, and who can be reached (braid_reach.c).
 typedef struct braid_index {
     uint32_t table;     // a power of two
+    uint64_t salt;      // of the hash: whoever makes peers up must not be able to choose such that all lie in one place
     uint32_t *place;    // [table]
     uint32_t *queue;    // of entries that can be reached
     uint32_t head, tail;

@@ -42,7 +42,7 @@ lone *braid_map_lone_init(const router_config *c, void *memory) { return lone_in
 braid_map *braid_map_lay_out(const router_config *c, arena *a) {
     uint32_t words = limit_of(c);
     bool indexed = router_names_source(c, c->self);
-    braid_index x = {.table = map_index_table(words)};
+    braid_index x = {.table = map_index_table(words), .salt = c->seed};
     braid_map *map = arena_take(a, sizeof *map);
     uint32_t *word = arena_take(a, words * sizeof *word);
     if (indexed) {

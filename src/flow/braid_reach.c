@@ -17,7 +17,7 @@ uint32_t map_index_table(uint32_t words) {
 }
 
 uint32_t *map_place(const braid_index *x, const braid_map *map, router_peer peer) {
-    uint32_t at = peer * 0x9e3779b9u & (x->table - 1);
+    uint32_t at = (uint32_t)rng_seed(x->salt, peer) & (x->table - 1);
     while (x->place[at] != 0 && map->word[x->place[at] - 1 + MAP_PEER] != peer) at = (at + 1) & (x->table - 1);
     return &x->place[at];
 }
@@ -72,7 +72,7 @@ void braid_map_prune(braid *b) {
     } else {
         uint32_t place[TABLE], queue[MOST / (MAP_HEAD + 1)];
         uint64_t reached[MOST / 64];
-        braid_index x = {.table = TABLE, .place = place, .queue = queue, .reached = reached};
+        braid_index x = {.table = TABLE, .salt = b->r.config.seed, .place = place, .queue = queue, .reached = reached};
         map_index_all(&x, map);
         keep_reached(b, &x);
     }

@@ -299,6 +299,26 @@ static void test_nonsense_is_not_read(void **state) {
     }
 }
 
+// Whoever makes peers up cannot choose them such that they are all looked for one after the other.
+static void test_made_up_peers_lie_apart(void **state) {
+    (void)state;
+    enum { MADE_UP = 2500, CHOSEN = 1 << 16 };
+    router *r = new_router(1, 0);
+    for (router_peer p = 1; p <= MADE_UP; p++) {
+        router_message m = {.kind = ROUTER_MAP, .from = BEHIND, .to = 1, .length = 3, .u.word = {p * CHOSEN, 1, 0}};
+        router_receive(r, 0, &m);
+    }
+    const braid_index *x = &((const braid *)r)->map->index;
+    uint32_t run = 0, longest = 0, taken = 0;
+    for (uint32_t i = 0; i < x->table; i++) {
+        run = x->place[i] == 0 ? 0 : run + 1;
+        taken += x->place[i] != 0;
+        longest = run > longest ? run : longest;
+    }
+    assert_int_equal(taken, MADE_UP);
+    assert_in_range(longest, 1, 30);
+}
+
 // However much is made up: it stays within bounds, and what is led to has room.
 static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
     (void)state;
@@ -346,6 +366,7 @@ int main(void) {
         cmocka_unit_test(test_of_many_relays_one_carries_the_map),
         cmocka_unit_test(test_after_a_crowd_all_is_told),
         cmocka_unit_test(test_nonsense_is_not_read),
+        cmocka_unit_test(test_made_up_peers_lie_apart),
         cmocka_unit_test(test_a_full_map_forgets_whom_nobody_knows),
         cmocka_unit_test(test_a_full_map_forgets_whom_only_such_know),
     };
