@@ -159,7 +159,7 @@ static uint32_t write_links(const braid *b, uint32_t *said) {
         EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, t) cheaper += link_cost(b, ROUTER_NEXT, t) < cost;
         if (cheaper >= BRAID_MAP_LINKS || n == BRAID_MAP_LINKS) continue;
         said[MAP_HEAD + 2 * n] = b->r.slot[ROUTER_NEXT][s].peer;
-        said[MAP_HEAD + 2 * n + 1] = (uint32_t)(cost < 0 ? 0 : cost > ROUTER_MAX_COST ? ROUTER_MAX_COST : cost);
+        said[MAP_HEAD + 2 * n + 1] = (uint32_t)map_cost(cost);
         n++;
     }
     return n;

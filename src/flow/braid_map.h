@@ -22,6 +22,9 @@ static inline uint32_t capacity_of(const uint32_t *entry) { return entry[MAP_SIZ
 static inline uint32_t words_of(const uint32_t *entry) { return MAP_HEAD + 1 + 2 * links_of(entry); }
 static inline const uint32_t *link_of(const uint32_t *entry, uint32_t i) { return &entry[MAP_HEAD + 1 + 2 * i]; }
 
+// Of a link's cost what a map can say.
+static inline int64_t map_cost(int64_t cost) { return cost < 0 ? 0 : cost > ROUTER_MAX_COST ? ROUTER_MAX_COST : cost; }
+
 #define EACH_ENTRY(map, e) for (uint32_t *e = (map)->word; e < (map)->word + (map)->used; e += words_of(e))
 
 // An index of a map with room for `words`, and what of it is taken from the arena.

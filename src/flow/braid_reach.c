@@ -156,7 +156,7 @@ bool braid_map_draw(braid *b) {
 static bool draw_myself(const braid *b) {
     if (!lone_peer(b->lone, b->r.config.self, 0)) return false;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s)
-        if (!lone_link_to(b->lone, b->r.slot[ROUTER_NEXT][s].peer, link_cost(b, ROUTER_NEXT, s))) return false;
+        if (!lone_link_to(b->lone, b->r.slot[ROUTER_NEXT][s].peer, map_cost(link_cost(b, ROUTER_NEXT, s)))) return false;
     return true;
 }
 

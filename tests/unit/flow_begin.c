@@ -204,6 +204,17 @@ static void test_no_map_is_waited_for_for_ever(void **state) {
     net_free(n);
 }
 
+// A link may cost more than a map can say.
+static void test_a_dear_link_is_no_hindrance(void **state) {
+    (void)state;
+    net *n = new_net(narrow, true);
+    router_cost(n->router[1], 0, 2, ROUTER_NEXT, (int64_t)ROUTER_MAX_COST + 1);
+    router_cost(n->router[2], 0, 1, ROUTER_PREVIOUS, (int64_t)ROUTER_MAX_COST + 1);
+    net_run(n, 70);
+    assert_true(at(n, 1)->planned != 0);
+    net_free(n);
+}
+
 // The heaviest link is not what a plan of sums is about.
 static void test_only_sums_are_planned(void **state) {
     (void)state;
@@ -444,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_what_came_meanwhile_hears_of_it_too),
         cmocka_unit_test(test_nobody_plans_while_no_unit_could_go),
         cmocka_unit_test(test_no_map_is_waited_for_for_ever),
+        cmocka_unit_test(test_a_dear_link_is_no_hindrance),
         cmocka_unit_test(test_only_sums_are_planned),
         cmocka_unit_test(test_a_crowd_begins_at_once),
         cmocka_unit_test(test_a_lone_data_peer_plans_in_a_crowd),
