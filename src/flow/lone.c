@@ -3,11 +3,11 @@
 // The tree is kept strongly feasible (Cunningham 1976): from each node units could go up it to the root, so it never goes in circles.
 #include "flow/lone.h"
 
+#include "base/err.h"
+
 #include <string.h>
 
-enum {
-    BLOCKS = 256,       // parts of all links in which the cheapest is looked for at a time
-};
+enum { BLOCKS = 256 };  // parts of all links; in one at a time the cheapest is looked for
 
 // A peer's two halves: units come in at the first and go out at the second, and the link between them is what a relay can carry. Those of
 // the data peer are not joined: its units end at the one and begin at the other.
@@ -259,6 +259,14 @@ static void move_on(lone *w, uint32_t half, bool up, uint32_t units) {
     l->units = (uint16_t)(w->half[half].up == up ? l->units + units : l->units - units);
 }
 
+// BRAID_CHECKED: that is how the tree is kept.
+static void check_tree(const lone *w) {
+#ifdef BRAID_CHECKED
+    for (uint32_t h = 1; h < w->halves; h++) BRAID_ASSERT(room_on(w, h, true) > 0);
+#endif
+    (void)w;
+}
+
 // Units go round: over the link, or back, from `first` to `second`, up the tree to where both meet, and down to `first`. Of the links
 // that stop that the last one on the cycle, from where both meet on, leaves the tree.
 static void go_round(lone *w, uint32_t link) {
@@ -284,6 +292,7 @@ static void go_round(lone *w, uint32_t link) {
     for (uint32_t h = first; h != join; h = w->half[h].above) move_on(w, h, false, units);
     for (uint32_t h = second; h != join; h = w->half[h].above) move_on(w, h, true, units);
     if (leaves != 0) rehang(w, under, leaves, link);
+    check_tree(w);
 }
 
 uint32_t lone_solve(lone *w) {

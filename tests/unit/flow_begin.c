@@ -286,6 +286,10 @@ static void test_many_ways_go_on_in_parts(void **state) {
     net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 120, .capacity_below = 150, .cost_from = 1, .cost_below = 20, .delays = UNIFORM};
     for (c.seed = 0; c.seed < 4; c.seed++) {
         net *n = new_net(c, true);
+        while (!at(n, 1)->begun) assert_true(net_step(n));
+        assert_true(at(n, 1)->sends);
+        net_run(n, 1);
+        assert_false(at(n, 1)->sends);
         net_run(n, 90);
         assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
         assert_true(cost_over_optimum(n) == 1);
@@ -342,6 +346,58 @@ static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
     router_tick(r, 100 * NET_DELAY);  // the plan is long in force: that is what goes on all the time
     router_receive(r, 100 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
     assert_int_equal(cuts(r), 2);
+}
+
+static void hear_of_next(router *r, uint32_t version, uint32_t links) {
+    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = (uint16_t)(3 + 2 * links), .u.word = {NEXT, version, 1 << 16 | links, SOURCE, NET_COST}};
+    router_receive(r, NET_DELAY, &m);
+}
+
+// All that can be reached have spoken, and one of them leads home; whoever comes has not.
+static void test_when_the_map_is_closed(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 20];
+    router_config c = relay_config(1);
+    c.self = SOURCE;
+    assert_in_range(router_bytes(&c), 1, sizeof memory);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    assert_false(braid_map_closed((braid *)r));
+    hear_of_next(r, 1, 0);
+    assert_false(braid_map_closed((braid *)r));
+    hear_of_next(r, 2, 1);
+    assert_true(braid_map_closed((braid *)r));
+    router_neighbour_add(r, 2 * NET_DELAY, NOBODY, ROUTER_NEXT, NET_COST);
+    assert_false(braid_map_closed((braid *)r));
+    router_neighbour_gone(r, 2 * NET_DELAY, NOBODY);
+    assert_true(braid_map_closed((braid *)r));
+}
+
+// However short the ways: no more of them leave in a tick than the queue has room for.
+static void test_short_ways_leave_in_parts(void **state) {
+    (void)state;
+    enum { UNITS = 1000 };
+    _Alignas(16) static char memory[1 << 20];
+    static router_message m;
+    router_config c = relay_config(1);
+    c.self = SOURCE;
+    c.capacity = UNITS;
+    assert_in_range(router_bytes(&c), 1, sizeof memory);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    m = (router_message){.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = 5, .u.word = {NEXT, 1, UNITS << 16 | 1, SOURCE, NET_COST}};
+    router_receive(r, 0, &m);
+    m = (router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = SOURCE, .source = SOURCE, .cost = NET_COST, .units = UNITS};
+    router_receive(r, 0, &m);
+    uint32_t sent = 0;
+    for (int64_t now = 0; now <= 3 * NET_DELAY; now = router_deadline(r)) {
+        uint32_t at_once = 0;
+        router_tick(r, now);
+        while (router_next(r, &m)) at_once += m.kind == ROUTER_WAY;
+        assert_in_range(at_once, 0, WAYS_MAX_UNITS);
+        sent += at_once;
+    }
+    assert_int_equal(sent, UNITS);
 }
 
 // How many words of maps each previous neighbour, 20 to 23, is told by then.
@@ -462,6 +518,8 @@ int main(void) {
         cmocka_unit_test(test_many_ways_leave_in_parts),
         cmocka_unit_test(test_many_ways_go_on_in_parts),
         cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
+        cmocka_unit_test(test_when_the_map_is_closed),
+        cmocka_unit_test(test_short_ways_leave_in_parts),
         cmocka_unit_test(test_who_carries_the_map_may_go),
         cmocka_unit_test(test_in_a_crowd_one_carries_the_map),
         cmocka_unit_test(test_where_ways_were_planned_no_place_is_auctioned),

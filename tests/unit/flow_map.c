@@ -333,6 +333,24 @@ static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
     assert_in_range(h.messages, 1, 2);
 }
 
+// A data peer finds its entries by an index, and they move.
+static void test_a_full_map_is_found_again(void **state) {
+    (void)state;
+    router *r = new_router(1, 4);
+    for (uint32_t i = 0; i < 10; i++) say(r, 0, BEHIND, 1000 + i, 1, 1, 5000);
+    say(r, 0, BEHIND, BEHIND, 5, 2, 20);
+    for (uint32_t i = 10; i < 5000; i++) say(r, 0, BEHIND, 1000 + i, 1, 1, 5000);
+    say(r, 0, BEHIND, BEHIND, 6, 2, 20);
+    const braid_map *map = ((const braid *)r)->map;
+    uint32_t found = 0;
+    for (uint32_t at = 0; at < map->used; at += 4 + 2 * (map->word[at + 2] & 0x7f)) {
+        if (map->word[at] != BEHIND) continue;
+        found++;
+        assert_int_equal(map->word[at + 1], 6);
+    }
+    assert_int_equal(found, 1);
+}
+
 // ... nor is room kept for those who name each other.
 static void test_a_full_map_forgets_whom_only_such_know(void **state) {
     (void)state;
@@ -368,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_nonsense_is_not_read),
         cmocka_unit_test(test_made_up_peers_lie_apart),
         cmocka_unit_test(test_a_full_map_forgets_whom_nobody_knows),
+        cmocka_unit_test(test_a_full_map_is_found_again),
         cmocka_unit_test(test_a_full_map_forgets_whom_only_such_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
