@@ -1,8 +1,8 @@
 // braid: the first ways are planned, if the run wants that (router_config.plan_first).
 //
 // Units that look for their ways one after the other end on costly ones, and cycles mend that bit by bit; with several data peers a draft
-// does so later. Here data peers wait until their map (braid_map.c) names everybody, plan all ways on it (ways.h), and send each unit with
-// its whole way (braid_draft.c): there is no flow yet that would have to be kept. All data peers have the same map, and find the same
+// does so later. Here data peers wait until their map (braid_map.c) names everybody, plan all ways on it (ways.h, or lone.h of one that is
+// alone), and send each unit with its whole way (braid_draft.c): there is no flow yet that would have to be kept. All data peers have the same map, and find the same
 // ways. What else happens is as without a plan: what does not fit goes back and looks for another way, and cycles mend what was planned
 // at an old cost.
 //

@@ -5,7 +5,7 @@
 
 enum { MOST = BRAID_CARRIED_WORDS, TABLE = 8192 };  // words of a relay's map; its table, while it tidies up
 
-_Static_assert(MOST % 64 == 0 && BRAID_FEW * BRAID_RELAY_WORDS % 64 == 0, "a bit for each word");
+_Static_assert(MOST % 64 == 0, "a bit for each word");
 _Static_assert(TABLE > 2 * MOST / (MAP_HEAD + 1), "the table is never full");
 
 // --- The index ---------------------------------------------------------------------------------------------------------

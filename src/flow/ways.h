@@ -1,9 +1,8 @@
 // The ways of several data peers' units, planned as a whole by whoever has a map of the run's relays and links (braid_map.c).
 //
 // Each unit of a data peer goes over one relay of each stage and home to that data peer; a relay takes at most its capacity. To send
-// as many units as fit at the least sum of costs is integer multi-commodity flow: hard in general (with one data peer it is not, see lone.h),
-// but here there are few units. Every
-// data peer has the same map, and finds the same ways from it without asking the others.
+// as many units as fit at the least sum of costs is integer multi-commodity flow: hard in general (with one data peer it is not, see
+// lone.h), but here there are few units. Every data peer has the same map, and finds the same ways from it without asking the others.
 //
 //     ways_clear(w);
 //     ways_peer(w, peer, capacity, life, is_source), and ways_link(w, to, cost) for each of its links;  // by rising peers
