@@ -321,7 +321,7 @@ static bool makes_the_next(const peer *p, const member *m) {
 }
 
 // Silence may end; a port that answers "nobody here" does not take it back. So whom nobody can replace is waited for. Until
-// the first FINAL is decided anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
+// the first FINAL is on its way into the log anybody can: the state is that of the start, which everybody can make, or the first leader has, or of a
 // checkpoint that somebody here can read. And who alone can read it is waited for until every stage has its state.
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);

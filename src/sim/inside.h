@@ -332,7 +332,7 @@ uint64_t sim_check_lies(const sim_cluster *s, uint32_t node);
 void sim_check_needed(sim_cluster *s, uint32_t node);
 // Before its worker's state goes.
 void sim_check_given_up(sim_cluster *s, uint32_t node);
-// After the log's word about somebody, of a slot, of a version; before that of going back.
+// After the log's word about somebody, of a slot, of a version; when a leader decides to go back.
 void sim_check_expelled(sim_cluster *s, const sim_log_member *gone);
 void sim_check_owner(sim_cluster *s, const log_owner *entry);
 void sim_check_made(sim_cluster *s);

@@ -290,31 +290,32 @@ static void test_random_carried(void **state) {
     campaign_kinds_pass((sim_campaign){.carried = true}, count, MOST_STEPS, r);
 }
 
+static void one_passes(sim_campaign kind, uint64_t seed) {
+    kind.first = seed;
+    kind.count = kind.processes = kind.print = 1;
+    kind.real = true;
+    kind.replay = "sim_sim_cluster";
+    sim_campaign_result r;
+    sim_campaign_run(&kind, stdout, &r);
+    assert_int_equal(r.failures, 0);
+}
+
 // Two copies of a microbatch in one stage, and what is behind them lost: their TRACEs must not pass for progress.
 static void test_copies_do_not_hide_a_loss(void **state) {
     (void)state;
-    const sim_campaign campaign = {.first = 2160, .count = 1, .real = true, .partitions = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    assert_int_equal(r.failures, 0);
+    one_passes((sim_campaign){.partitions = true}, 2160);
 }
 
 // A leader that goes back for a stage that it cannot hear may be right, though its entry holds only when that can be heard again.
 static void test_what_was_decided_in_the_dark_may_hold_later(void **state) {
     (void)state;
-    const sim_campaign campaign = {.first = 9028112, .count = 1, .real = true, .partitions = true, .leader_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    assert_int_equal(r.failures, 0);
+    one_passes((sim_campaign){.partitions = true, .leader_deaths = true}, 9028112);
 }
 
 // While FINAL waits for a checkpoint whoever alone had reported a stage's results dies without a word: it is expelled, and a shadow has them.
 static void test_who_dies_before_final_is_not_waited_for(void **state) {
     (void)state;
-    const sim_campaign campaign = {.first = 9118358, .count = 1, .real = true, .stage_deaths = true, .processes = 1, .print = 1, .replay = "sim_sim_cluster"};
-    sim_campaign_result r;
-    sim_campaign_run(&campaign, stdout, &r);
-    assert_int_equal(r.failures, 0);
+    one_passes((sim_campaign){.stage_deaths = true}, 9118358);
 }
 
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
