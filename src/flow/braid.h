@@ -21,7 +21,8 @@ enum {
     BRAID_MAP_LINKS = 64,     // that a peer says of itself
     BRAID_MAP_AT_ONCE = 4,    // messages of it to one neighbour in a delay
     BRAID_RELAY_WORDS = 48,   // of a data peer's map for each relay, which names 16 links; and more that data peers need for themselves
-    BRAID_CARRIED_WORDS = 8192,  // of a relay's map: all of a few, or what it carries on, some 16 entries, and 200 at the worst in the largest swarms
+    BRAID_CARRIED_WORDS = 8192,  // of a relay's map: all of a few, or what it carries on, some 16 entries, and 200 at the worst in the largest swarms;
+    BRAID_SHARED_WORDS = 24576,  // ... with several data peers all of a crowd: where a stage has few relays, they carry what all others say
     BRAID_WAY_WORDS = 1024,   // of ways that are about to go on from here
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows

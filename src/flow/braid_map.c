@@ -33,7 +33,8 @@ static uint32_t crowd_of(const router_config *c) {
 }
 
 static uint32_t limit_of(const router_config *c) {
-    return router_names_source(c, c->self) ? (crowd_of(c) * BRAID_RELAY_WORDS + 63) / 64 * 64 : BRAID_CARRIED_WORDS;
+    if (router_names_source(c, c->self)) return (crowd_of(c) * BRAID_RELAY_WORDS + 63) / 64 * 64;
+    return braid_shares(c) ? BRAID_SHARED_WORDS : BRAID_CARRIED_WORDS;
 }
 
 size_t braid_map_lone_bytes(const router_config *c) { return lone_bytes(crowd_of(c) + 1, limit_of(c) / 2 + c->max_neighbours); }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST = BRAID_CARRIED_WORDS, TABLE = 8192 };  // words of a relay's map; its table, while it tidies up
+enum { MOST = BRAID_SHARED_WORDS, TABLE = 16384 };  // words of a relay's map at most; its table, while it tidies up
 
 _Static_assert(MOST % 64 == 0, "a bit for each word");
 _Static_assert(TABLE > 2 * MOST / (MAP_HEAD + 1), "the table is never full");
@@ -11,7 +11,7 @@ _Static_assert(TABLE > 2 * MOST / (MAP_HEAD + 1), "the table is never full");
 // --- The index ---------------------------------------------------------------------------------------------------------
 
 uint32_t map_index_table(uint32_t words) {
-    uint32_t table = TABLE;
+    uint32_t table = TABLE / 2;
     while (table <= 2 * map_max_entries(words)) table *= 2;
     return table;
 }
@@ -72,7 +72,7 @@ void braid_map_prune(braid *b) {
     } else {
         uint32_t place[TABLE], queue[MOST / (MAP_HEAD + 1)];
         uint64_t reached[MOST / 64];
-        braid_index x = {.table = TABLE, .salt = b->r.config.seed, .place = place, .queue = queue, .reached = reached};
+        braid_index x = {.table = map_index_table(map->limit), .salt = b->r.config.seed, .place = place, .queue = queue, .reached = reached};
         map_index_all(&x, map);
         keep_reached(b, &x);
     }

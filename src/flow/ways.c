@@ -59,7 +59,7 @@ struct ways {
     uint32_t useful;  // links that a unit may go
     node peer[WAYS_MAX_PEERS];
     link link[WAYS_MAX_LINKS];
-    uint16_t order[WAYS_MAX_PEERS];  // relays that can be reached, by level
+    uint16_t order[WAYS_MAX_PEERS];  // relays that units may go over, by level
     uint16_t source[ROUTER_MAX_SOURCES], sent[ROUTER_MAX_SOURCES];
     uint64_t hash;
     // The search.
@@ -167,9 +167,14 @@ static void keep_useful(ways *w, node *n) {
     w->useful += kept;
 }
 
-// From whom no link goes on has no room for anybody, nor has who leads to such only.
+// From whom no link goes on has no room for anybody, nor has who leads to such only. What is left costs a search its effort, which is
+// counted in links: of relays there are no more than those.
 static void leave_out_dead_ends(ways *w) {
-    for (uint32_t i = w->ordered; i > 0; i--) keep_useful(w, &w->peer[w->order[i - 1]]);
+    uint32_t reached = w->ordered;
+    for (uint32_t i = reached; i > 0; i--) keep_useful(w, &w->peer[w->order[i - 1]]);
+    w->ordered = 0;
+    for (uint32_t i = 0; i < reached; i++)
+        if (w->peer[w->order[i]].links > 0) w->order[w->ordered++] = w->order[i];
     for (uint32_t k = 0; k < w->sources; k++)
         if (w->peer[w->source[k]].home) keep_useful(w, &w->peer[w->source[k]]);
 }
@@ -201,8 +206,7 @@ uint64_t ways_arrange(ways *w) {
 // How many units find room at most: what the narrowest level takes.
 static uint32_t most_units(const ways *w) {
     uint32_t room[WAYS_MAX_HOPS] = {0}, most = w->wanted;
-    for (uint32_t i = 0; i < w->ordered; i++)
-        if (w->peer[w->order[i]].links > 0) room[w->peer[w->order[i]].level] += w->peer[w->order[i]].capacity;
+    for (uint32_t i = 0; i < w->ordered; i++) room[w->peer[w->order[i]].level] += w->peer[w->order[i]].capacity;
     for (uint32_t level = 1; level < WAYS_MAX_HOPS && room[level] > 0; level++)
         most = room[level] < most ? room[level] : most;
     return w->ordered > 0 ? most : 0;
@@ -245,10 +249,14 @@ static void trace(const ways *w, uint32_t home, course *out) {
 // The cheapest way beside those that there are; NOWHERE: none.
 static int64_t cheapest(ways *w, uint32_t source, course *out) {
     uint32_t home = w->source[source];
-    for (uint32_t i = 0; i < w->peers; i++) {
-        const node *n = &w->peer[i];
-        w->far[i] = NOWHERE;
-        w->now[i] = n->source >= 0 ? (i == home ? 0 : BARRED) : w->price[i] + overload(w, n);
+    for (uint32_t k = 0; k < w->sources; k++) {
+        w->far[w->source[k]] = NOWHERE;
+        w->now[w->source[k]] = k == source ? 0 : BARRED;
+    }
+    for (uint32_t i = 0; i < w->ordered; i++) {
+        uint32_t at = w->order[i];
+        w->far[at] = NOWHERE;
+        w->now[at] = w->price[at] + overload(w, &w->peer[at]);
     }
     relax(w, &w->peer[home], 0);
     for (uint32_t i = 0; i < w->ordered; i++) {

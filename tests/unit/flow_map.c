@@ -10,13 +10,13 @@
 #include <cmocka.h>
 #include <string.h>
 
-enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, FAR = 6, LINK = 1000, DELAY = 1000, ENTRIES = 2048 };
+enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, FAR = 6, LINK = 1000, DELAY = 1000, ENTRIES = 6144, LINKS = 8 };
 
 // Entries as a message has them.
 typedef struct entry {
     router_peer peer;
     uint32_t version, capacity, cuts, links;
-    uint32_t link[2 * BRAID_MAP_LINKS];
+    uint32_t link[2 * LINKS];  // the first ones
 } entry;
 
 typedef struct heard {
@@ -54,7 +54,7 @@ static void read_entries(heard *h, const router_message *m) {
         *e = (entry){
             .peer = w[0], .version = w[1], .capacity = w[2] >> 16, .cuts = w[2] >> 7 & 0x1ff, .links = w[2] & 0x7f};
         assert_true(at + 3 + 2 * e->links <= m->length);
-        memcpy(e->link, w + 3, (size_t)e->links * 2 * sizeof *w);
+        memcpy(e->link, w + 3, (e->links < LINKS ? e->links : LINKS) * 2 * sizeof *w);
         at += 3 + 2 * e->links;
     }
 }
@@ -262,6 +262,32 @@ static void test_of_many_relays_one_carries_the_map(void **state) {
     }
 }
 
+enum { OTHERS = BRAID_CROWD - 3, FIRST_OTHER = 100, EACH_NAMES = 16 };
+
+// A relay that is the only one in its stage carries what all others say.
+static void test_a_relay_carries_a_whole_crowd(void **state) {
+    (void)state;
+    static heard h;
+    router *r = new_router(HERE, BRAID_CROWD);
+    router_neighbour_gone(r, 0, FIRST);
+    router_neighbour_add(r, 0, 1, ROUTER_PREVIOUS, LINK);
+    say(r, 0, BEHIND, BEHIND, 5, 2, FIRST_OTHER);
+    say(r, 0, BESIDE, BESIDE, 5, 2, FIRST_OTHER);
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        router_message m = {.kind = ROUTER_MAP, .from = BEHIND, .to = HERE, .length = 3 + 2 * EACH_NAMES};
+        m.u.word[0] = FIRST_OTHER + i;
+        m.u.word[1] = 5;
+        m.u.word[2] = 2 << 16 | EACH_NAMES;
+        for (uint32_t next = 0; next < EACH_NAMES; next++) {
+            m.u.word[3 + 2 * next] = FIRST_OTHER + i + 1 + next;
+            m.u.word[4 + 2 * next] = LINK;
+        }
+        router_receive(r, 0, &m);
+    }
+    h = hears(r, 0, 100 * rounds, 1);
+    assert_int_equal(h.entries, OTHERS + 3);
+}
+
 // Whoever takes it for a crowd a little longer, or sooner, than others misses nothing in the end.
 static void test_after_a_crowd_all_is_told(void **state) {
     (void)state;
@@ -324,7 +350,7 @@ static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
-    for (uint32_t i = 0; i < 3000; i++) say(r, now, BEHIND, 1000 + i, 1, 1, 5000);
+    for (uint32_t i = 0; i < 5000; i++) say(r, now, BEHIND, 1000 + i, 1, 1, 5000);
     hears(r, now, now + 200 * rounds, FIRST);
     say(r, now + 200 * rounds, BEHIND, BEHIND, 6, 2, 20);
     say(r, now + 200 * rounds, BEHIND, 20, 5, 2, 1);
@@ -356,7 +382,7 @@ static void test_a_full_map_forgets_whom_only_such_know(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
-    for (uint32_t i = 0; i < 3000; i++) say(r, now, BEHIND, 1000 + i, 1, 1, 1000 + (i ^ 1));
+    for (uint32_t i = 0; i < 5000; i++) say(r, now, BEHIND, 1000 + i, 1, 1, 1000 + (i ^ 1));
     hears(r, now, now + 200 * rounds, FIRST);
     now += 200 * rounds;
     router_neighbour_add(r, now, 7, ROUTER_NEXT, LINK);
@@ -382,6 +408,7 @@ int main(void) {
         cmocka_unit_test(test_a_data_peer_tells_of_itself),
         cmocka_unit_test(test_a_crowd_tells_nothing),
         cmocka_unit_test(test_of_many_relays_one_carries_the_map),
+        cmocka_unit_test(test_a_relay_carries_a_whole_crowd),
         cmocka_unit_test(test_after_a_crowd_all_is_told),
         cmocka_unit_test(test_nonsense_is_not_read),
         cmocka_unit_test(test_made_up_peers_lie_apart),
