@@ -189,6 +189,8 @@ void on_result(peer *p, const message *msg);
 void reduce_tick(peer *p);
 void reduce_open(peer *p);           // a COMMIT came after the freeze
 void reduce_reset(peer *p);
+void reduce_leave(peer *p);
+void reduce_enter(peer *p);
 void reduce_final(peer *p);
 void reduce_stir(peer *p);           // something came that it may have to do with
 void reduce_data(peer *p, const message *msg, blob_id blob);
@@ -200,6 +202,7 @@ void reduce_needless(peer *p, pull *q);  // its state came in another way
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);
+uint64_t reduce_left(const peer *p);  // 1 + the iteration of whole results that belong to what a former life of mine left; 0: there are none
 void reduce_blocks_changed(peer *p);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here

@@ -216,7 +216,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
         p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
         for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
         reduce_blocks_changed(p);
-        reduce_reset(p);
+        reduce_enter(p);
         fetch_reset(p);
     } else {
         contact *who = &p->contacts[c];
@@ -256,7 +256,7 @@ static void forget_myself(peer *p) {
     if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
-    reduce_reset(p);
+    reduce_leave(p);
     p->me = 0;
     p->initialised = false;
     p->state_asked = p->state_known = p->applying = false;

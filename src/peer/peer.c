@@ -469,6 +469,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->stage = p->stage;
     view->shadow = p->shadow;
     view->whole = reduce_reaches(p, &view->reaches);
+    view->left = p->me == 0 ? reduce_left(p) : 0;
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->iteration;

@@ -46,6 +46,27 @@ void reduce_reset(peer *p) {
     a->results = UINT64_MAX;
 }
 
+// My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
+void reduce_leave(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (reduce_left(p) == 0) {
+        reduce_reset(p);
+        return;
+    }
+    pulls_drop(p, GET_PART);
+    pulls_drop(p, GET_RESULT);
+    for (uint32_t i = 0; i < p->segments; i++) a->segment[i] = (segment){.state = SEGMENT_DONE};
+    *a = (aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
+}
+
+// ... and another one has begun.
+void reduce_enter(peer *p) {
+    const aggregation *a = &p->aggregation;
+    const log_final *final = &p->final.u.final;
+    bool wanted = reduce_left(p) != 0 && p->has_final && a->results == final->iteration && p->iteration == final->iteration + 1;
+    if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
+}
+
 // FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
 void reduce_final(peer *p) {
     pulls_drop(p, GET_PART);
@@ -85,6 +106,12 @@ bool reduce_reaches(const peer *p, uint64_t *version) {
     bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
     *version = oldest + further;
     return p->me != 0 && newest <= *version;
+}
+
+uint64_t reduce_left(const peer *p) {
+    const aggregation *a = &p->aggregation;
+    bool whole = a->normed && reduce_complete(p) && a->results == p->lies_version;
+    return whole ? a->results + 1 : 0;
 }
 
 static bool behind(const peer *p, uint64_t version) {

@@ -30,12 +30,13 @@ static bool is_at_start(const sim_cluster *s) {
     return false;
 }
 
-// The process has the whole state, though it may be nobody's member: it will be let in for it.
+// The process has the whole state, or what it is made of, though it may be nobody's member: it will be let in for it.
 static bool lies_at(const sim_cluster *s, uint32_t node, uint16_t index) {
     const sim_node *n = &s->node[node];
     if (!n->worker || n->worker->stage != index || s->checker.watch[node].generation != s->checker.generation) return false;
     uint64_t version = sim_check_lies(s, node);
-    return version != UINT64_MAX && version >= needed_version(&s->checker);
+    bool makes = version != UINT64_MAX && n->view.left == version + 1;
+    return version != UINT64_MAX && version + makes >= needed_version(&s->checker);
 }
 
 static bool stays(const sim_cluster *s, uint32_t node) {

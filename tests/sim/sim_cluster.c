@@ -318,6 +318,13 @@ static void test_who_dies_before_final_is_not_waited_for(void **state) {
     one_passes((sim_campaign){.stage_deaths = true}, 9118358);
 }
 
+// All voters die and come back with shortened stores, so whoever missed FINAL gets a state instead, and is nobody's member any more: the results that
+// FINAL asks for are still its own.
+static void test_who_begins_afresh_keeps_its_results(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.stage_losses = true, .private_data = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 10006198);
+}
+
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
 static void test_a_lost_complete_repeats_nothing(void **state) {
     (void)state;
@@ -474,7 +481,8 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_scenarios_fake), cmocka_unit_test(test_scenarios_real), cmocka_unit_test(test_repeatable),
         cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
         cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss), cmocka_unit_test(test_what_was_decided_in_the_dark_may_hold_later),
-        cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_a_lost_complete_repeats_nothing),
+        cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_who_begins_afresh_keeps_its_results),
+        cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
