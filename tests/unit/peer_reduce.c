@@ -85,11 +85,59 @@ static void test_final_needs_no_parts(void **state) {
     free(w.p);
 }
 
+static peer_view look(const world *w) {
+    peer_view view;
+    peer_look(w->p, &view);
+    return view;
+}
+
+// All of it has been added up here when the log says that I am gone, and then what was decided; `root`: of the results that it is about.
+static void be_let_in_behind_final(world *w, uint8_t root) {
+    open_reduction(w, 1, 4);
+    pass(w, 300 * MILLISECOND);
+    assert_int_equal(w->get_count, PARTS);
+    for (uint32_t i = 0; i < PARTS; i++) deliver(w, w->get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w->get[i].u.get}, true);
+    pass(w, MILLISECOND);
+    assert_true(look(w).whole && look(w).reaches == 1);
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 4, .reason = EXPEL_DEAD}});
+    assert_true(look(w).member == 0 && look(w).left == 1);
+    log_entry final = {.kind = LOG_FINAL, .u.final = {.stages = 2, .clip = 1, .learning_rate = 1, .bias1 = 1, .bias2 = 1}};
+    final.u.final.result_root[1].bytes[0] = root;
+    append(w, final);
+    w->get_count = 0;
+    append(w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(4), .stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 1}});
+    assert_int_equal(look(w).member, w->log);
+}
+
+// What FINAL asks for is fetched from nobody.
+static void test_results_outlive_a_membership(void **state) {
+    (void)state;
+    world w;
+    be_let_in_behind_final(&w, 0);
+    assert_true(look(&w).whole && look(&w).reaches == 1 && look(&w).version == 1);
+    pass(&w, 2000 * MILLISECOND);
+    assert_int_equal(w.get_count, 0);
+    free(w.p);
+}
+
+// ... and others' results are not taken for mine.
+static void test_results_that_were_not_decided_are_dropped(void **state) {
+    (void)state;
+    world w;
+    be_let_in_behind_final(&w, 1);
+    assert_int_equal(look(&w).version, 0);
+    pass(&w, 2000 * MILLISECOND);
+    assert_true(w.get_count > 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_announced_it_is_asked_next),
         cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
         cmocka_unit_test(test_final_needs_no_parts),
+        cmocka_unit_test(test_results_outlive_a_membership),
+        cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
