@@ -202,7 +202,7 @@ void reduce_needless(peer *p, pull *q);  // its state came in another way
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);
-uint64_t reduce_left(const peer *p);  // 1 + the iteration of whole results that belong to what a former life of mine left; 0: there are none
+uint64_t reduce_left(const peer *p);  // 1 + the iteration of results that are whole; 0: they are not
 void reduce_blocks_changed(peer *p);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here

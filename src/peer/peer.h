@@ -275,7 +275,7 @@ typedef struct peer_view {
     bool shadow;           // keeps the state of `stage` only
     bool whole;            // all that it needs for version `reaches` is here
     uint64_t reaches;
-    uint64_t left;        // nobody's member: 1 + the iteration of whole results that belong to what lies here; 0: there are none
+    uint64_t left;         // nobody's member: 1 + the iteration of results that are whole; 0: they are not
     bool ready;            // at the newest version
     uint64_t version, iteration;
     uint64_t generation;   // how often the run went back, and one

@@ -110,8 +110,7 @@ bool reduce_reaches(const peer *p, uint64_t *version) {
 
 uint64_t reduce_left(const peer *p) {
     const aggregation *a = &p->aggregation;
-    bool whole = a->normed && reduce_complete(p) && a->results == p->lies_version;
-    return whole ? a->results + 1 : 0;
+    return a->normed && reduce_complete(p) ? a->results + 1 : 0;
 }
 
 static bool behind(const peer *p, uint64_t version) {

@@ -41,20 +41,83 @@ static void test_what_is_under_way_is_not_sent_again(void **state) {
     free(w.p);
 }
 
+// How often a microbatch was sent on after a while in which everybody speaks, and nobody accepts or completes it.
+static uint32_t sent_after(world *w, uint32_t ms) {
+    for (uint32_t i = 0; i < ms / STEP_MS; i++) {
+        w->now += STEP_MS * MILLISECOND;
+        for (uint32_t from = 1; i % BEAT_STEPS == 0 && from <= 4; from++)
+            if (from != w->self) beat(w, from);
+        step(w, &(event){.kind = EVENT_TICK});
+    }
+    return w->sent[MESSAGE_FORWARD];
+}
+
+enum { GUARDED_MS = 4000 };
+
+// The gradient from the next stage: whoever sends it has computed. `of_it`: it is the one to whom the activation went.
+static uint32_t sent_after_gradient(bool of_it) {
+    world w;
+    open_relay(&w);
+    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 1, .path = {.stages = 3, .member = {1, 2, to}}}};
+    deliver(&w, of_it ? to : 7 - to, &backward, true);
+    uint32_t sent = sent_after(&w, GUARDED_MS);
+    free(w.p);
+    return sent;
+}
+
+static void test_a_gradient_says_that_the_activation_came(void **state) {
+    (void)state;
+    assert_int_equal(sent_after_gradient(true), 1);
+    assert_in_range(sent_after_gradient(false), 2, 9);
+}
+
+static void open_owner(world *w) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 3, MEMBER_DATA);
+    admit(w, 1, MEMBER_DATA, 0);
+    admit(w, 2, MEMBER_RELAY, 1);
+    admit(w, 3, MEMBER_DATA, 0);
+    admit(w, 4, MEMBER_RELAY, 2);
+    own(w, 0, 3);
+    append(w, (log_entry){.kind = LOG_RUN});
+    beat(w, 1);
+    beat(w, 4);
+    beat(w, 2);
+}
+
+static void trace(world *w, uint32_t from, uint32_t attempt, uint8_t phase) {
+    message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
+    m.u.trace.subject.attempt = attempt;
+    deliver(w, from, &m, false);
+}
+
+static uint32_t sent_after_trace(uint32_t from, uint32_t attempt, uint8_t phase) {
+    world w;
+    open_owner(&w);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    trace(&w, 2, 1, TRACE_ACCEPTED);
+    trace(&w, from, attempt, phase);
+    uint32_t sent = sent_after(&w, GUARDED_MS);
+    free(w.p);
+    return sent;
+}
+
+// An owner hears so from the first stage itself: of this attempt, and that it has computed.
+static void test_a_trace_says_that_the_activation_came(void **state) {
+    (void)state;
+    assert_int_equal(sent_after_trace(2, 1, TRACE_FORWARD_DONE), 1);
+    assert_int_equal(sent_after_trace(2, 1, TRACE_BACKWARD_DONE), 1);
+    assert_in_range(sent_after_trace(2, 2, TRACE_FORWARD_DONE), 2, 9);
+    assert_in_range(sent_after_trace(2, 1, TRACE_ACCEPTED), 2, 9);
+    assert_in_range(sent_after_trace(4, 1, TRACE_FORWARD_DONE), 2, 9);
+}
+
 // An owner's, which nobody accepts. Returns how long after it was sent for the second time it is sent for the third.
 static uint64_t time_of_the_second(bool falls) {
-    world w = {.run = run_of(3, 1, 1)};
+    world w;
     uint64_t sent_ns[4] = {0};
-    open_world(&w, 3, MEMBER_DATA);
-    admit(&w, 1, MEMBER_DATA, 0);
-    admit(&w, 2, MEMBER_RELAY, 1);
-    admit(&w, 3, MEMBER_DATA, 0);
-    admit(&w, 4, MEMBER_RELAY, 2);
-    own(&w, 0, 3);
-    append(&w, (log_entry){.kind = LOG_RUN});
-    beat(&w, 1);
-    beat(&w, 4);
-    beat(&w, 2);
+    open_owner(&w);
     for (uint32_t i = 0; sent_ns[3] == 0; i++) {
         uint32_t count = w.sent[MESSAGE_FORWARD];
         if (count < 4 && sent_ns[count] == 0) sent_ns[count] = w.now;
@@ -113,6 +176,8 @@ static void test_what_a_link_took_along_goes_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
+        cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
+        cmocka_unit_test(test_a_trace_says_that_the_activation_came),
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
         cmocka_unit_test(test_what_a_link_took_along_goes_again),
     };
