@@ -227,6 +227,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) b->settlings = 0;
     if (m->kind == ROUTER_ABORT) braid_on_abort(b, m);
     if (m->kind == ROUTER_MAP && next >= 0) braid_on_map(b, m);
+    if (m->kind == ROUTER_MAP && previous >= 0) braid_on_hint(b, m);
     if (m->kind == ROUTER_QUERY && m->why == BRAID_ERA)
         braid_mode_heard(b, m, previous, next);
     else if (k >= 0)
@@ -258,7 +259,8 @@ static void tick(router *r) {
     braid_map_tick(b);
     b->cycle_waits = false;
     if (b->worst) braid_follow_scale(b);
-    if (!b->greedy && !braid_still(b) && !braid_waits(b)) look_for_cycles(b);
+    if (braid_is_steered(b)) braid_steer(b);
+    else if (!b->greedy && !braid_still(b) && !braid_waits(b)) look_for_cycles(b);
     if (b->cycle_waits && r->now < b->back_off_until) router_want(r, b->back_off_until);
     if (b->drafts) return;
     if (r->now >= b->speak_at) {
@@ -285,7 +287,8 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
     braid *b = self_of(r);
     if (from->kind == ROUTER_LABEL) compose_label(b, from, out);
     if (from->kind == ROUTER_COMMIT) out->u.word[0] = from->extra;
-    if (from->kind == ROUTER_MAP) braid_map_compose(b, from, out);
+    if (from->kind == ROUTER_MAP && braid_is_hint(from)) braid_compose_hint(b, from, out);
+    else if (from->kind == ROUTER_MAP) braid_map_compose(b, from, out);
     if (from->kind == ROUTER_WAY) braid_compose_way(b, from, out);
     if (from->kind != ROUTER_LOCK) return true;
     const braid_visit *v = braid_find_visit(b, from->token, from->extra);

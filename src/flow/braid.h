@@ -208,6 +208,7 @@ typedef struct braid_map {
     uint32_t closed_of;   // when braid_map_closed was asked last
     bool closed;
     bool crowded;         // nothing was told for a while
+    bool loads;           // entries say what links carry (one data peer)
     braid_index index;    // of a data peer; place NULL: a relay looks through its few entries one after the other
     uint32_t *word;
 } braid_map;
@@ -262,8 +263,15 @@ typedef struct braid {
 
     // braid_begin.c
     bool begun, sends;    // sends: a lone data peer, there are ways to be sent still
+    bool free;            // braid_steer.c: nobody steers, everybody looks for cycles
     int64_t open_since;   // a data peer: units could go; BRAID_NEVER_SINCE: not so
     int64_t spread_until; // planned ways may be under way until then
+
+    // braid_steer.c, of the data peer
+    uint32_t steered_of;  // of map->changes,
+    uint64_t steered_at;  // ... and router_moves, when cycles were looked for last
+    int64_t steers_again; // ROUTER_NEVER: none was found
+    uint32_t in_vain;     // searches since the map was another one
 
     // braid_map.c, braid_draft.c
     ways *ways;            // a data peer that is not the only one
@@ -435,13 +443,14 @@ lone *braid_map_lone_init(const router_config *c, void *memory);
 void braid_map_prune(braid *b);      // takes out whom no link leads to
 bool braid_map_closed(braid *b);     // a data peer: whoever can be reached is in it, and home can be
 bool braid_map_draw(braid *b);       // gives all that can be reached to b->ways, by rising peers; false: it is too much
-bool braid_map_draw_lone(braid *b);  // ... to b->lone
+bool braid_map_draw_lone(braid *b, bool loads);  // ... to b->lone; `loads`: and what links carry
 
 // braid_draft.c
 void braid_plan(braid *b);
 int32_t braid_planned_units(const braid *b);  // of my own
 void braid_send_ways(braid *b);
 bool braid_send_lone_ways(braid *b);          // as many as fit; true: there are more
+uint32_t *braid_take_words(braid *b, uint32_t words);
 void braid_on_way(braid *b, uint32_t k, uint32_t slot, const router_message *m);
 void braid_compose_way(const braid *b, const outgoing *from, router_message *out);
 
@@ -453,6 +462,15 @@ void braid_begin_receive(braid *b, const router_message *m);
 bool braid_begin_spreads(braid *b);  // planned ways may be under way, and what seems open is theirs
 void braid_begin_differs(braid *b);  // a unit cannot go as planned
 void braid_begin_link_up(braid *b, uint32_t previous);
+
+// braid_steer.c: cycles that the lone data peer finds on its map
+// Nobody tells labels. It does not matter before the run has begun.
+static inline bool braid_is_steered(const braid *b) { return !b->free && braid_plans_first(&b->r.config) && !braid_shares(&b->r.config); }
+void braid_steer(braid *b);
+void braid_set_free(braid *b);
+void braid_on_hint(braid *b, const router_message *m);
+bool braid_is_hint(const outgoing *o);  // a MAP that goes downstream
+void braid_compose_hint(const braid *b, const outgoing *from, router_message *out);
 
 // braid_speak.c
 void braid_speak(braid *b);

@@ -19,7 +19,7 @@ static bool lasts(const braid *b, int64_t delays) {
 }
 
 bool braid_auctions(const braid *b) {
-    return !b->greedy && !b->worst && !braid_shares(&b->r.config) && lasts(b, AUCTION);
+    return !b->greedy && !b->worst && !braid_shares(&b->r.config) && !braid_is_steered(b) && lasts(b, AUCTION);
 }
 
 void braid_placed(braid *b) {
@@ -52,7 +52,7 @@ bool braid_labels_rest(braid *b) {
         if (mended > until) until = mended;
     }
     if (b->r.now < until) router_want(&b->r, until);
-    return braid_begin_spreads(b) || b->r.now < until || braid_waits(b);
+    return braid_begin_spreads(b) || b->r.now < until || braid_waits(b) || braid_is_steered(b);
 }
 
 int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot) {

@@ -12,7 +12,8 @@
 #include "flow/braid.h"
 
 enum {
-    HEARD = 1,      // an advert: I have begun
+    HEARD = 1,      // an advert: I have begun,
+    FREE = 2,       // ... and nobody steers
     // Delays.
     SETTLED = 1,    // the map has been closed and the same for so long
     PATIENCE = 50,  // then units go on what is known of it
@@ -46,9 +47,9 @@ static void send_on(braid *b) {
 }
 
 static void send_planned_alone(braid *b) {
-    if (braid_map_draw_lone(b)) b->planned = lone_solve(b->lone);
+    if (braid_map_draw_lone(b, false)) b->planned = lone_solve(b->lone);
     if (b->planned == 0) {
-        braid_begin(b);
+        braid_set_free(b);
         return;
     }
     spread(b);
@@ -93,7 +94,7 @@ void braid_begin_tick(braid *b) {
     send_on(b);
     if (!b->r.is_source || !braid_waits(b)) return;
     if (!braid_maps(b)) {
-        braid_begin(b);
+        braid_set_free(b);
         return;
     }
     int64_t until = waits_until(b);
@@ -109,13 +110,23 @@ void braid_begin_tick(braid *b) {
 static void say_begun(braid *b, uint32_t previous) {
     for (uint32_t k = 0; k < b->r.commodities; k++) {
         braid_advert *said = advert_of(b, k, ROUTER_PREVIOUS, previous);
-        said->scale = HEARD;
+        said->scale = b->free ? FREE : HEARD;
         said->distance = BRAID_UNTOLD;
     }
 }
 
+void braid_set_free(braid *b) {
+    if (!braid_plans_first(&b->r.config) || b->free) return;
+    b->free = true;
+    braid_begin(b);
+    braid_stir(b);
+    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) say_begun(b, s);
+}
+
 // Who came to me while I waited has not been told.
 void braid_begin_receive(braid *b, const router_message *m) {
+    if (!braid_plans_first(&b->r.config)) return;
+    if (m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->taken_back == FREE)) braid_set_free(b);
     if (!braid_waits(b) || m->kind == ROUTER_MAP || (m->kind == ROUTER_ADVERT && m->taken_back != HEARD)) return;
     if (m->kind == ROUTER_WAY) spread(b);
     braid_begin(b);

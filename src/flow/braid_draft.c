@@ -56,13 +56,13 @@ int32_t braid_planned_units(const braid *b) {
 // Of the words, those that have left need no room.
 static bool has_room_for(braid *b, uint32_t words) {
     uint32_t i = b->r.queue_count;
-    while (i > 0 && b->r.queue[i - 1].kind != ROUTER_WAY) i--;
+    while (i > 0 && b->r.queue[i - 1].kind != ROUTER_WAY && !braid_is_hint(&b->r.queue[i - 1])) i--;
     if (i == 0) b->way_words = 0;
     return b->way_words + words <= BRAID_WAY_WORDS;
 }
 
 // Where `words` of a path may wait until the message leaves; NULL: no room.
-static uint32_t *take_words(braid *b, uint32_t words) {
+uint32_t *braid_take_words(braid *b, uint32_t words) {
     if (!has_room_for(b, words)) return NULL;
     b->way_words += words;
     return &b->way_word[b->way_words - words];
@@ -71,11 +71,12 @@ static uint32_t *take_words(braid *b, uint32_t words) {
 // To path[0], and from there to the rest of it. False: it stays here.
 static bool send(braid *b, uint32_t k, const router_peer *path, uint32_t length, int32_t units) {
     int slot = length > 0 ? router_slot(&b->r, ROUTER_NEXT, path[0]) : -1;
-    uint32_t *words = slot < 0 ? NULL : take_words(b, length - 1);
+    uint32_t *words = slot < 0 ? NULL : braid_take_words(b, length - 1);
     if (words == NULL) return false;
     memcpy(words, path + 1, (length - 1) * sizeof *words);
     braid_down *d = down_of(b, k, (uint32_t)slot);
     d->out += units;
+    if (braid_is_steered(b)) d->kept += units;  // there are no drafts there
     recount(b, k);
     outgoing *o = router_post(&b->r, path[0], ROUTER_WAY);
     o->k = (uint8_t)k;

@@ -17,7 +17,8 @@ enum {
     GATHER = 3,   // from the first news until it is told ...
     SOON = 1,     // ... while all wait for it
     LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken
-    LATER = 20,   // until others hear that only costs have changed
+    LOADS = 8,    // until others hear that only loads have changed: a repair is over then
+    LATER = 20,   // ... that only costs have
     CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
     BEARERS = 3,   // many relays: who hear what I am, and the first of them all
 };
@@ -52,7 +53,7 @@ braid_map *braid_map_lay_out(const router_config *c, arena *a) {
         x.reached = arena_take(a, words / 64 * sizeof *x.reached);
     }
     if (map == NULL) return NULL;
-    *map = (braid_map){.limit = words, .word = word, .crowd = crowd_of(c), .tell_at = ROUTER_NEVER, .changes = 1};
+    *map = (braid_map){.limit = words, .word = word, .crowd = crowd_of(c), .loads = !braid_shares(c), .tell_at = ROUTER_NEVER, .changes = 1};
     if (!indexed) return map;
     map->index = x;
     map_index_all(&map->index, map);
@@ -61,8 +62,8 @@ braid_map *braid_map_lay_out(const router_config *c, arena *a) {
 
 bool braid_maps(const braid *b) { return b->map != NULL && b->r.config.relays <= b->map->crowd; }
 
-// With one data peer the map is for its first ways only.
-static bool is_over(const braid *b) { return b->begun && !braid_shares(&b->r.config); }
+// With one data peer the map is for as long as that one steers.
+static bool is_over(const braid *b) { return b->begun && !braid_shares(&b->r.config) && !braid_is_steered(b); }
 // ... and it need not be on it.
 static bool is_on_it(const braid *b) { return !b->r.is_source || braid_shares(&b->r.config); }
 
@@ -78,7 +79,7 @@ static uint32_t *find_entry(braid_map *map, router_peer peer) {
 }
 
 static void take_out(braid_map *map, uint32_t *entry) {
-    uint32_t words = words_of(entry), *end = map->word + map->used;
+    uint32_t words = words_of(map, entry), *end = map->word + map->used;
     memmove(entry, entry + words, (size_t)(end - entry - words) * sizeof *entry);
     map->used -= words;
     if (map->index.place != NULL) map_index_all(&map->index, map);
@@ -112,26 +113,28 @@ static void changed(braid *b) {
 // `said`: an entry as in a message.
 static void keep(braid *b, const uint32_t *said, int64_t delays) {
     braid_map *map = b->map;
-    uint32_t *e = find_entry(map, said[MAP_PEER]), links = links_of(said);
-    if (e != NULL && links_of(e) != links) {
+    uint32_t *e = find_entry(map, said[MAP_PEER]), words = told_words(map, said);
+    if (e != NULL && told_words(map, e) != words) {
         take_out(map, e);
         e = NULL;
         changed(b);  // whether or not there is room for what is said now
     }
-    if (e == NULL) e = put_in(b, said[MAP_PEER], MAP_HEAD + 1 + 2 * links);
+    if (e == NULL) e = put_in(b, said[MAP_PEER], 1 + words);
     if (e == NULL) return;
     memcpy(e, said, MAP_HEAD * sizeof *e);
-    memcpy(e + MAP_HEAD + 1, said + MAP_HEAD, (size_t)links * 2 * sizeof *e);
+    memcpy(e + MAP_HEAD + 1, said + MAP_HEAD, (words - MAP_HEAD) * sizeof *e);
     e[MAP_NEWS] = ++map->news;
     changed(b);
     tell_by(b, b->r.now + delays * b->r.config.delay);
 }
 
-static bool is_entry(const uint32_t *said, uint32_t words) {
+static bool is_entry(const braid_map *map, const uint32_t *said, uint32_t words) {
     if (words < MAP_HEAD || said[MAP_PEER] == 0 || said[MAP_PEER] >= 1u << 31 || capacity_of(said) > ROUTER_MAX_UNITS) return false;
-    if (links_of(said) > BRAID_MAP_LINKS || MAP_HEAD + 2 * links_of(said) > words) return false;
+    if (links_of(said) > BRAID_MAP_LINKS || told_words(map, said) > words) return false;
     for (uint32_t i = 0; i < links_of(said); i++)
         if (said[MAP_HEAD + 2 * i] == 0 || said[MAP_HEAD + 2 * i + 1] > ROUTER_MAX_COST) return false;
+    for (uint32_t i = MAP_HEAD + 2 * links_of(said); i < told_words(map, said); i++)
+        if (said[i] >> 16 >= links_of(said) || (said[i] & 0xffff) > ROUTER_MAX_UNITS) return false;
     return true;
 }
 
@@ -140,8 +143,8 @@ void braid_on_map(braid *b, const router_message *m) {
     if (b->map == NULL || is_over(b)) return;
     for (uint32_t at = 0; at < m->length;) {
         const uint32_t *said = &m->u.word[at];
-        if (!is_entry(said, m->length - at)) return;
-        at += MAP_HEAD + 2 * links_of(said);
+        if (!is_entry(b->map, said, m->length - at)) return;
+        at += told_words(b->map, said);
         const uint32_t *e = find_entry(b->map, said[MAP_PEER]);
         bool better = e == NULL || newer(said[MAP_VERSION], e[MAP_VERSION]) ||
                       (said[MAP_PEER] == m->from && said[MAP_VERSION] != e[MAP_VERSION]);
@@ -172,19 +175,37 @@ static uint32_t next_version(const braid *b, const uint32_t *e) {
     return e != NULL && !newer(version, e[MAP_VERSION]) ? e[MAP_VERSION] + 1 : version;
 }
 
+// What my links carry, if that is not what the data peer planned (braid_down.kept is). Returns the words behind the links.
+static uint32_t write_loads(const braid *b, uint32_t *said, uint32_t links) {
+    uint32_t n = 0;
+    bool as_planned = b->spread_until != BRAID_NEVER_SINCE && b->map->cuts == 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) as_planned &= down_of(b, 0, s)->out == down_of(b, 0, s)->kept;
+    if (!b->begun || as_planned) return 0;
+    for (uint32_t i = 0; i < links && n < MAP_LOADS; i++) {
+        int slot = router_slot(&b->r, ROUTER_NEXT, said[MAP_HEAD + 2 * i]);
+        int32_t out = down_of(b, 0, (uint32_t)slot)->out;
+        if (out > 0) said[MAP_HEAD + 2 * links + n++] = load_word(i, (uint32_t)out);
+    }
+    said[MAP_SIZES] |= (0x80 | n) << 7;
+    return n;
+}
+
 static void look_at_myself(braid *b) {
-    uint32_t said[MAP_HEAD + 2 * BRAID_MAP_LINKS], links = write_links(b, said);
+    uint32_t said[MAP_HEAD + 2 * BRAID_MAP_LINKS + MAP_LOADS], links = write_links(b, said), loads = 0;
     const uint32_t *e = find_entry(b->map, b->r.config.self);
     said[MAP_PEER] = b->r.config.self;
-    said[MAP_SIZES] = b->r.config.capacity << 16 | (b->map->cuts & 0x1ff) << 7 | links;
-    bool same = e != NULL && e[MAP_SIZES] == said[MAP_SIZES], same_costs = same;
-    for (uint32_t i = 0; same && i < links; i++) {
-        same &= link_of(e, i)[0] == said[MAP_HEAD + 2 * i];
+    said[MAP_SIZES] = b->r.config.capacity << 16 | links;
+    if (b->map->loads) loads = write_loads(b, said, links);
+    else said[MAP_SIZES] |= (b->map->cuts & 0x1ff) << 7;
+    bool same_links = e != NULL && (e[MAP_SIZES] ^ said[MAP_SIZES]) >> 16 == 0 && links_of(e) == links, same_costs = same_links, same_loads = same_links && e[MAP_SIZES] == said[MAP_SIZES];
+    for (uint32_t i = 0; same_links && i < links; i++) {
+        same_links &= link_of(e, i)[0] == said[MAP_HEAD + 2 * i];
         same_costs &= link_of(e, i)[1] == said[MAP_HEAD + 2 * i + 1];
     }
-    if (same && same_costs) return;
+    for (uint32_t i = 0; same_loads && i < loads; i++) same_loads = *load_of(e, i) == said[MAP_HEAD + 2 * links + i];
+    if (same_links && same_costs && same_loads) return;
     said[MAP_VERSION] = next_version(b, e);
-    keep(b, said, same ? LATER : gathers(b));
+    keep(b, said, !same_links ? gathers(b) : !same_loads ? (b->map->loads ? LOADS : gathers(b)) : LATER);
 }
 
 // --- Telling -----------------------------------------------------------------------------------------------------------
@@ -210,13 +231,13 @@ static const uint32_t *next_news(const braid *b, router_peer to, hears what, uin
 static uint32_t write_news(const braid *b, router_peer to, hears what, uint32_t told, router_message *m) {
     uint32_t words = 0;
     for (const uint32_t *e; (e = next_news(b, to, what, told)) != NULL; told = e[MAP_NEWS]) {
-        uint32_t links = 2 * links_of(e);
-        if (words + MAP_HEAD + links > sizeof m->u.word / sizeof *m->u.word) break;
+        uint32_t more = told_words(b->map, e);
+        if (words + more > sizeof m->u.word / sizeof *m->u.word) break;
         if (m != NULL) {
             memcpy(m->u.word + words, e, MAP_HEAD * sizeof *e);
-            memcpy(m->u.word + words + MAP_HEAD, e + MAP_HEAD + 1, links * sizeof *e);
+            memcpy(m->u.word + words + MAP_HEAD, e + MAP_HEAD + 1, (more - MAP_HEAD) * sizeof *e);
         }
-        words += MAP_HEAD + links;
+        words += more;
     }
     if (m != NULL) m->length = (uint16_t)words;
     return told;
@@ -236,6 +257,7 @@ static hears what_hears(const braid *b, uint32_t slot) {
     uint64_t mine = rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][slot].peer);
     uint32_t before = 0;
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) before += rng_seed(b->r.config.self, b->r.slot[ROUTER_PREVIOUS][s].peer) < mine;
+    if (b->begun && !shares) return before == 0 ? HEARS_ALL : HEARS_NOTHING;
     if (few) return before < CARRIERS ? HEARS_ALL : HEARS_NOTHING;
     return before == 0 ? HEARS_ALL : before < BEARERS ? HEARS_OF_ME : HEARS_NOTHING;
 }

@@ -24,7 +24,7 @@ uint32_t *map_place(const braid_index *x, const braid_map *map, router_peer peer
 
 void map_index_all(braid_index *x, const braid_map *map) {
     memset(x->place, 0, x->table * sizeof *x->place);
-    for (uint32_t at = 0; at < map->used; at += words_of(&map->word[at])) *map_place(x, map, map->word[at + MAP_PEER]) = at + 1;
+    for (uint32_t at = 0; at < map->used; at += words_of(map, &map->word[at])) *map_place(x, map, map->word[at + MAP_PEER]) = at + 1;
 }
 
 // --- Who is still there ------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ static void keep_reached(braid *b, braid_index *x) {
     uint32_t kept = 0;
     map_find_reached(b, x);
     for (uint32_t at = 0, words; at < map->used; at += words) {
-        words = words_of(&map->word[at]);
+        words = words_of(map, &map->word[at]);
         if (!map_is_reached(x, at)) continue;
         memmove(&map->word[kept], &map->word[at], words * sizeof *map->word);
         kept += words;
@@ -153,21 +153,32 @@ bool braid_map_draw(braid *b) {
 }
 
 // A lone data peer is not on its map: it may have more links than an entry names.
-static bool draw_myself(const braid *b) {
+static bool draw_myself(const braid *b, bool loads) {
     if (!lone_peer(b->lone, b->r.config.self, 0)) return false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s)
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
         if (!lone_link_to(b->lone, b->r.slot[ROUTER_NEXT][s].peer, map_cost(link_cost(b, ROUTER_NEXT, s)))) return false;
+        if (loads) lone_carries(b->lone, (uint32_t)down_of(b, 0, s)->out);
+    }
     return true;
 }
 
-static bool draw_lone_entry(const braid *b, const uint32_t *e) {
+static uint32_t units_on(const braid *b, const uint32_t *e, uint32_t link) {
+    if (!says_loads(e)) return lone_planned_on(b->lone, e[MAP_PEER], link_of(e, link)[0]);
+    for (uint32_t i = 0; i < loads_of(b->map, e); i++)
+        if (*load_of(e, i) >> 16 == link) return *load_of(e, i) & 0xffff;
+    return 0;
+}
+
+static bool draw_lone_entry(const braid *b, const uint32_t *e, bool loads) {
     if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e))) return false;
-    for (uint32_t i = 0; i < links_of(e); i++)
+    for (uint32_t i = 0; i < links_of(e); i++) {
         if (!lone_link_to(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
+        if (loads) lone_carries(b->lone, units_on(b, e, i));
+    }
     return true;
 }
 
-bool braid_map_draw_lone(braid *b) {
+bool braid_map_draw_lone(braid *b, bool loads) {
     router_peer self = b->r.config.self, before = 0;
     lone_clear(b->lone, self, b->r.config.capacity);
     if (!braid_maps(b)) return false;
@@ -175,9 +186,9 @@ bool braid_map_draw_lone(braid *b) {
     sort_reached(b->map);
     for (uint32_t q = 0; q < b->map->index.tail; q++) {
         const uint32_t *e = &b->map->word[b->map->index.queue[q]];
-        if (before < self && self < e[MAP_PEER] && !draw_myself(b)) return false;
-        if (!draw_lone_entry(b, e)) return false;
+        if (before < self && self < e[MAP_PEER] && !draw_myself(b, loads)) return false;
+        if (!draw_lone_entry(b, e, loads)) return false;
         before = e[MAP_PEER];
     }
-    return before > self || draw_myself(b);
+    return before > self || draw_myself(b, loads);
 }

@@ -1,53 +1,13 @@
 // A network simplex: ways are held together by a tree in which each peer knows what it costs to come to it, and as long as a link that is
 // not in the tree would be cheaper, units go round the cycle that it closes, and the link that is full or empty then leaves the tree.
 // The tree is kept strongly feasible (Cunningham 1976): from each node units could go up it to the root, so it never goes in circles.
-#include "flow/lone.h"
+#include "flow/lone_inside.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
 enum { BLOCKS = 256 };  // parts of all links; in one at a time the cheapest is looked for
-
-// A peer's two halves: units come in at the first and go out at the second, and the link between them is what a relay can carry. Those of
-// the data peer are not joined: its units end at the one and begin at the other.
-static uint32_t half_in(uint32_t place) { return 1 + 2 * place; }
-static uint32_t half_out(uint32_t place) { return 2 + 2 * place; }
-static uint32_t place_of(uint32_t half) { return (half - 1) / 2; }
-
-typedef struct lone_link {
-    uint32_t from, to;  // halves; until lone_solve `to` is a peer
-    int32_t cost;
-    uint16_t room, units;  // that may be on it; that are
-} lone_link;
-
-typedef struct lone_place {
-    router_peer peer;
-    uint32_t first, links;
-} lone_place;
-
-// Of the tree. Above a half is the root in the end.
-typedef struct lone_half {
-    int64_t cost;  // of coming here: of a link in the tree, what it costs is what its ends differ by
-    uint32_t above, link, depth;
-    uint32_t below, next, last;  // the first one below; the others below the same one, after and before this one; 0: none
-    bool up;                     // that link leads to the one above
-} lone_half;
-
-struct lone {
-    uint32_t max_peers, max_links;
-    router_peer home;
-    uint32_t wanted, left;  // units; that have a way and have not been taken
-    uint32_t peers, at_home, links, halves;
-    uint32_t looked_at;  // the link where the next search begins
-    int64_t dear;        // of a way that is none: more than any way costs
-    lone_place *place;   // [max_peers], by rising peers
-    lone_link *link;     // [max_links], then one between each half and the root, in the order of the halves
-    lone_half *half;     // [1 + 2 * max_peers]
-    uint32_t *stack;     // [1 + 2 * max_peers]
-};
-
-_Static_assert(ROUTER_MAX_COST <= INT32_MAX && ROUTER_MAX_UNITS < UINT16_MAX, "a link's fields");
 
 static size_t in_eights(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -56,9 +16,12 @@ static uint32_t halves_of(uint32_t peers) { return 1 + 2 * peers; }
 // Also one through each relay, and one between each half and the root.
 static uint32_t links_for(uint32_t peers, uint32_t links) { return links + peers + halves_of(peers); }
 
+// Links that carry something are in the tree.
+static uint32_t max_planned(uint32_t peers) { return halves_of(peers); }
+
 size_t lone_bytes(uint32_t peers, uint32_t links) {
     return in_eights(sizeof(lone)) + in_eights(peers * sizeof(lone_place)) + in_eights(links_for(peers, links) * sizeof(lone_link)) +
-           halves_of(peers) * (sizeof(lone_half) + sizeof(uint32_t));
+           halves_of(peers) * (sizeof(lone_half) + sizeof(uint32_t)) + max_planned(peers) * sizeof(lone_planned);
 }
 
 lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
@@ -70,6 +33,7 @@ lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
     w->link = (lone_link *)(void *)((char *)w->place + in_eights(peers * sizeof *w->place));
     w->half = (lone_half *)(void *)((char *)w->link + in_eights(links_for(peers, links) * sizeof *w->link));
     w->stack = (uint32_t *)(w->half + halves_of(peers));
+    w->plan = (lone_planned *)(w->stack + halves_of(peers));
     return w;
 }
 
@@ -78,7 +42,8 @@ lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
 void lone_clear(lone *w, router_peer home, uint32_t units) {
     w->home = home;
     w->wanted = units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS;
-    w->left = w->peers = w->links = w->at_home = 0;
+    w->left = w->peers = w->links = w->at_home = w->asked = 0;
+    w->ready = false;
 }
 
 static bool add_link(lone *w, uint32_t from, uint32_t to, uint32_t room, int64_t cost) {
@@ -93,7 +58,7 @@ bool lone_peer(lone *w, router_peer peer, uint32_t capacity) {
         w->at_home = w->peers;
     else if (!add_link(w, half_in(w->peers), half_out(w->peers), capacity, 0))
         return false;
-    w->place[w->peers++] = (lone_place){peer, w->links, 0};
+    w->place[w->peers++] = (lone_place){.peer = peer, .first = w->links};
     return true;
 }
 
@@ -102,6 +67,8 @@ bool lone_link_to(lone *w, router_peer to, int64_t cost) {
     w->place[w->peers - 1].links++;
     return true;
 }
+
+void lone_carries(lone *w, uint32_t units) { w->link[w->links - 1].units = (uint16_t)(units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS); }
 
 // Its place; the number of peers: it is not on the map.
 static uint32_t find(const lone *w, router_peer peer) {
@@ -117,7 +84,7 @@ static uint32_t find(const lone *w, router_peer peer) {
 }
 
 // A link to nobody has no room.
-static void find_ends(lone *w) {
+void lone_find_ends(lone *w) {
     for (uint32_t i = 0; i < w->peers; i++) {
         for (uint32_t l = w->place[i].first; l < w->place[i].first + w->place[i].links; l++) {
             uint32_t to = find(w, w->link[l].to);
@@ -295,12 +262,31 @@ static void go_round(lone *w, uint32_t link) {
     check_tree(w);
 }
 
+static void keep_plan(lone *w) {
+    w->planned = 0;
+    for (uint32_t i = 0; i < w->peers; i++) {
+        for (uint32_t l = w->place[i].first; l < w->place[i].first + w->place[i].links; l++) {
+            if (w->link[l].units == 0 || w->planned == max_planned(w->max_peers)) continue;
+            w->plan[w->planned++] = (lone_planned){w->place[i].peer, w->place[place_of(w->link[l].to)].peer, w->link[l].units};
+        }
+    }
+}
+
+uint32_t lone_planned_on(lone *w, router_peer from, router_peer to) {
+    if (w->asked >= w->planned || w->plan[w->asked].from > from) w->asked = 0;
+    while (w->asked < w->planned && w->plan[w->asked].from < from) w->asked++;
+    for (uint32_t i = w->asked; i < w->planned && w->plan[i].from == from; i++)
+        if (w->plan[i].to == to) return w->plan[i].units;
+    return 0;
+}
+
 uint32_t lone_solve(lone *w) {
-    w->left = 0;
+    w->left = w->planned = 0;
     if (w->peers < 2 || w->place[w->at_home].peer != w->home) return 0;
-    find_ends(w);
+    lone_find_ends(w);
     begin(w);
     for (uint32_t l; (l = find_gain(w)) < w->links;) go_round(w, l);
+    keep_plan(w);
     return w->left = w->wanted - w->link[w->links + half_in(w->at_home)].units;
 }
 

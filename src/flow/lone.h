@@ -7,6 +7,11 @@
 //     lone_solve(w);
 //     while ((hops = lone_next(w, path)) > 0) ...
 //
+// Later, when it is known what goes where by then, the cycles that save something are found one by one (lone_cycle.c):
+//
+//     lone_clear, lone_peer, lone_link_to, and lone_carries for each link that carries something;
+//     while ((length = lone_cycle(w, slack, cycle)) > 0) ...
+//
 // Pure, and the same everywhere: integers, no allocation, every choice ends at a number. A map may say anything: links that lead nowhere
 // count for nothing.
 #ifndef BRAID_FLOW_LONE_H
@@ -34,5 +39,16 @@ int64_t lone_cost(const lone *w);
 // Takes the next unit: the peers behind `home` on its way, `home` last. How many they are; 0: no unit is left. One whose way is longer
 // than that is left out: it has to look for another one.
 uint32_t lone_next(lone *w, router_peer path[LONE_MAX_HOPS]);
+
+// What the last plan puts on a link; quick for rising peers.
+uint32_t lone_planned_on(lone *w, router_peer from, router_peer to);
+
+void lone_carries(lone *w, uint32_t units);  // the link that was added last
+// Finds a cycle of halves, as a token goes it (braid_launch), that saves more than `slack` for each link on it, or with which one unit more
+// has a way. It is taken for done, and those on it are on none that is found later. It begins, and ends, at that one of them who is nearest to
+// `home`. Returns its length; 0: there is none.
+uint32_t lone_cycle(lone *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]);
+// The peers behind `home` on a shortest way there, `to` last; 0: there is none. Behind lone_cycle.
+uint32_t lone_path(const lone *w, router_peer to, router_peer path[LONE_MAX_HOPS]);
 
 #endif
