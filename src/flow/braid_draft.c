@@ -76,7 +76,6 @@ static bool send(braid *b, uint32_t k, const router_peer *path, uint32_t length,
     memcpy(words, path + 1, (length - 1) * sizeof *words);
     braid_down *d = down_of(b, k, (uint32_t)slot);
     d->out += units;
-    if (braid_is_steered(b)) d->kept += units;  // there are no drafts there
     recount(b, k);
     outgoing *o = router_post(&b->r, path[0], ROUTER_WAY);
     o->k = (uint8_t)k;

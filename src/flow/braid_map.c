@@ -130,7 +130,7 @@ static void keep(braid *b, const uint32_t *said, int64_t delays) {
 
 static bool is_entry(const braid_map *map, const uint32_t *said, uint32_t words) {
     if (words < MAP_HEAD || said[MAP_PEER] == 0 || said[MAP_PEER] >= 1u << 31 || capacity_of(said) > ROUTER_MAX_UNITS) return false;
-    if (links_of(said) > BRAID_MAP_LINKS || told_words(map, said) > words) return false;
+    if (links_of(said) > BRAID_MAP_LINKS || loads_of(map, said) > MAP_LOADS || told_words(map, said) > words) return false;
     for (uint32_t i = 0; i < links_of(said); i++)
         if (said[MAP_HEAD + 2 * i] == 0 || said[MAP_HEAD + 2 * i + 1] > ROUTER_MAX_COST) return false;
     for (uint32_t i = MAP_HEAD + 2 * links_of(said); i < told_words(map, said); i++)
@@ -175,37 +175,53 @@ static uint32_t next_version(const braid *b, const uint32_t *e) {
     return e != NULL && !newer(version, e[MAP_VERSION]) ? e[MAP_VERSION] + 1 : version;
 }
 
-// What my links carry, if that is not what the data peer planned (braid_down.kept is). Returns the words behind the links.
-static uint32_t write_loads(const braid *b, uint32_t *said, uint32_t links) {
+// What my links carry.
+static void write_loads(const braid *b, uint32_t *said, uint32_t links) {
     uint32_t n = 0;
-    bool as_planned = b->spread_until != BRAID_NEVER_SINCE && b->map->cuts == 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) as_planned &= down_of(b, 0, s)->out == down_of(b, 0, s)->kept;
-    if (!b->begun || as_planned) return 0;
     for (uint32_t i = 0; i < links && n < MAP_LOADS; i++) {
         int slot = router_slot(&b->r, ROUTER_NEXT, said[MAP_HEAD + 2 * i]);
         int32_t out = down_of(b, 0, (uint32_t)slot)->out;
         if (out > 0) said[MAP_HEAD + 2 * links + n++] = load_word(i, (uint32_t)out);
     }
-    said[MAP_SIZES] |= (0x80 | n) << 7;
-    return n;
+    said[MAP_SIZES] |= n << 7;
+}
+
+static bool same_links(const uint32_t *e, const uint32_t *said) {
+    bool same = e != NULL && capacity_of(e) == capacity_of(said) && links_of(e) == links_of(said);
+    for (uint32_t i = 0; same && i < links_of(said); i++) same = link_of(e, i)[0] == said[MAP_HEAD + 2 * i];
+    return same;
+}
+
+static bool same_costs(const uint32_t *e, const uint32_t *said) {
+    bool same = true;
+    for (uint32_t i = 0; i < links_of(said); i++) same &= link_of(e, i)[1] == said[MAP_HEAD + 2 * i + 1];
+    return same;
+}
+
+static bool same_loads(const braid *b, const uint32_t *e, const uint32_t *said) {
+    bool same = cuts_of(e) == cuts_of(said);
+    for (uint32_t i = 0; same && i < loads_of(b->map, said); i++) same = *load_of(e, i) == said[MAP_HEAD + 2 * links_of(said) + i];
+    return same;
 }
 
 static void look_at_myself(braid *b) {
-    uint32_t said[MAP_HEAD + 2 * BRAID_MAP_LINKS + MAP_LOADS], links = write_links(b, said), loads = 0;
+    uint32_t said[MAP_HEAD + 2 * BRAID_MAP_LINKS + MAP_LOADS], links = write_links(b, said);
     const uint32_t *e = find_entry(b->map, b->r.config.self);
     said[MAP_PEER] = b->r.config.self;
     said[MAP_SIZES] = b->r.config.capacity << 16 | links;
-    if (b->map->loads) loads = write_loads(b, said, links);
-    else said[MAP_SIZES] |= (b->map->cuts & 0x1ff) << 7;
-    bool same_links = e != NULL && (e[MAP_SIZES] ^ said[MAP_SIZES]) >> 16 == 0 && links_of(e) == links, same_costs = same_links, same_loads = same_links && e[MAP_SIZES] == said[MAP_SIZES];
-    for (uint32_t i = 0; same_links && i < links; i++) {
-        same_links &= link_of(e, i)[0] == said[MAP_HEAD + 2 * i];
-        same_costs &= link_of(e, i)[1] == said[MAP_HEAD + 2 * i + 1];
-    }
-    for (uint32_t i = 0; same_loads && i < loads; i++) same_loads = *load_of(e, i) == said[MAP_HEAD + 2 * links + i];
-    if (same_links && same_costs && same_loads) return;
+    if (b->map->loads)
+        write_loads(b, said, links);
+    else
+        said[MAP_SIZES] |= (b->map->cuts & 0x1ff) << 7;
+    int64_t delays = LATER;
+    if (!same_links(e, said))
+        delays = gathers(b);
+    else if (!same_loads(b, e, said))
+        delays = b->map->loads ? LOADS : gathers(b);
+    else if (same_costs(e, said))
+        return;
     said[MAP_VERSION] = next_version(b, e);
-    keep(b, said, !same_links ? gathers(b) : !same_loads ? (b->map->loads ? LOADS : gathers(b)) : LATER);
+    keep(b, said, delays);
 }
 
 // --- Telling -----------------------------------------------------------------------------------------------------------

@@ -21,10 +21,8 @@ static inline uint32_t links_of(const uint32_t *entry) { return entry[MAP_SIZES]
 static inline uint32_t cuts_of(const uint32_t *entry) { return entry[MAP_SIZES] >> 7 & 0x1ff; }
 static inline uint32_t capacity_of(const uint32_t *entry) { return entry[MAP_SIZES] >> 16; }
 
-// With one data peer nobody asks for cuts: there the entry says what its links carry, behind them, a word for each that carries something; or, if
-// it does not `say` so, that this is what was planned.
-static inline bool says_loads(const uint32_t *entry) { return cuts_of(entry) >> 7 & 1; }
-static inline uint32_t loads_of(const braid_map *map, const uint32_t *entry) { return map->loads ? cuts_of(entry) & 0x7f : 0; }
+// With one data peer nobody asks for cuts: there the entry says how many of its links carry units, and behind them which, and how many.
+static inline uint32_t loads_of(const braid_map *map, const uint32_t *entry) { return map->loads ? cuts_of(entry) : 0; }
 static inline uint32_t load_word(uint32_t link, uint32_t units) { return link << 16 | units; }
 
 static inline uint32_t told_words(const braid_map *map, const uint32_t *entry) { return MAP_HEAD + 2 * links_of(entry) + loads_of(map, entry); }

@@ -162,9 +162,8 @@ static bool draw_myself(const braid *b, bool loads) {
     return true;
 }
 
-static uint32_t units_on(const braid *b, const uint32_t *e, uint32_t link) {
-    if (!says_loads(e)) return lone_planned_on(b->lone, e[MAP_PEER], link_of(e, link)[0]);
-    for (uint32_t i = 0; i < loads_of(b->map, e); i++)
+static uint32_t units_on(const braid_map *map, const uint32_t *e, uint32_t link) {
+    for (uint32_t i = 0; i < loads_of(map, e); i++)
         if (*load_of(e, i) >> 16 == link) return *load_of(e, i) & 0xffff;
     return 0;
 }
@@ -173,7 +172,7 @@ static bool draw_lone_entry(const braid *b, const uint32_t *e, bool loads) {
     if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e))) return false;
     for (uint32_t i = 0; i < links_of(e); i++) {
         if (!lone_link_to(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
-        if (loads) lone_carries(b->lone, units_on(b, e, i));
+        if (loads) lone_carries(b->lone, units_on(b->map, e, i));
     }
     return true;
 }

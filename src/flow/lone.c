@@ -16,12 +16,9 @@ static uint32_t halves_of(uint32_t peers) { return 1 + 2 * peers; }
 // Also one through each relay, and one between each half and the root.
 static uint32_t links_for(uint32_t peers, uint32_t links) { return links + peers + halves_of(peers); }
 
-// Links that carry something are in the tree.
-static uint32_t max_planned(uint32_t peers) { return halves_of(peers); }
-
 size_t lone_bytes(uint32_t peers, uint32_t links) {
     return in_eights(sizeof(lone)) + in_eights(peers * sizeof(lone_place)) + in_eights(links_for(peers, links) * sizeof(lone_link)) +
-           halves_of(peers) * (sizeof(lone_half) + sizeof(uint32_t)) + max_planned(peers) * sizeof(lone_planned);
+           halves_of(peers) * (sizeof(lone_half) + sizeof(uint32_t));
 }
 
 lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
@@ -33,7 +30,6 @@ lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
     w->link = (lone_link *)(void *)((char *)w->place + in_eights(peers * sizeof *w->place));
     w->half = (lone_half *)(void *)((char *)w->link + in_eights(links_for(peers, links) * sizeof *w->link));
     w->stack = (uint32_t *)(w->half + halves_of(peers));
-    w->plan = (lone_planned *)(w->stack + halves_of(peers));
     return w;
 }
 
@@ -42,7 +38,7 @@ lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
 void lone_clear(lone *w, router_peer home, uint32_t units) {
     w->home = home;
     w->wanted = units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS;
-    w->left = w->peers = w->links = w->at_home = w->asked = 0;
+    w->left = w->peers = w->links = w->at_home = 0;
     w->ready = false;
 }
 
@@ -262,31 +258,12 @@ static void go_round(lone *w, uint32_t link) {
     check_tree(w);
 }
 
-static void keep_plan(lone *w) {
-    w->planned = 0;
-    for (uint32_t i = 0; i < w->peers; i++) {
-        for (uint32_t l = w->place[i].first; l < w->place[i].first + w->place[i].links; l++) {
-            if (w->link[l].units == 0 || w->planned == max_planned(w->max_peers)) continue;
-            w->plan[w->planned++] = (lone_planned){w->place[i].peer, w->place[place_of(w->link[l].to)].peer, w->link[l].units};
-        }
-    }
-}
-
-uint32_t lone_planned_on(lone *w, router_peer from, router_peer to) {
-    if (w->asked >= w->planned || w->plan[w->asked].from > from) w->asked = 0;
-    while (w->asked < w->planned && w->plan[w->asked].from < from) w->asked++;
-    for (uint32_t i = w->asked; i < w->planned && w->plan[i].from == from; i++)
-        if (w->plan[i].to == to) return w->plan[i].units;
-    return 0;
-}
-
 uint32_t lone_solve(lone *w) {
-    w->left = w->planned = 0;
+    w->left = 0;
     if (w->peers < 2 || w->place[w->at_home].peer != w->home) return 0;
     lone_find_ends(w);
     begin(w);
     for (uint32_t l; (l = find_gain(w)) < w->links;) go_round(w, l);
-    keep_plan(w);
     return w->left = w->wanted - w->link[w->links + half_in(w->at_home)].units;
 }
 

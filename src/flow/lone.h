@@ -40,9 +40,6 @@ int64_t lone_cost(const lone *w);
 // than that is left out: it has to look for another one.
 uint32_t lone_next(lone *w, router_peer path[LONE_MAX_HOPS]);
 
-// What the last plan puts on a link; quick for rising peers.
-uint32_t lone_planned_on(lone *w, router_peer from, router_peer to);
-
 void lone_carries(lone *w, uint32_t units);  // the link that was added last
 // Finds a cycle of halves, as a token goes it (braid_launch), that saves more than `slack` for each link on it, or with which one unit more
 // has a way. It is taken for done, and those on it are on none that is found later. It begins, and ends, at that one of them who is nearest to

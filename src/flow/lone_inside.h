@@ -22,12 +22,6 @@ typedef struct lone_place {
     uint32_t before, level;  // the place before it on a shortest way from the data peer, and how many links that has; UINT32_MAX: there is none
 } lone_place;
 
-// What the plan puts on a link.
-typedef struct lone_planned {
-    router_peer from, to;
-    uint16_t units;
-} lone_planned;
-
 // Of the tree. Above a half is the root in the end.
 typedef struct lone_half {
     int64_t cost;  // of coming here: of a link in the tree, what it costs is what its ends differ by
@@ -47,8 +41,6 @@ struct lone {
     lone_link *link;     // [max_links], then one between each half and the root, in the order of the halves
     lone_half *half;     // [1 + 2 * max_peers]
     uint32_t *stack;     // [1 + 2 * max_peers]
-    uint32_t planned, asked;  // links with units of the last plan; where lone_planned_on looks first
-    lone_planned *plan;       // [max_planned(max_peers)], by rising peers
     bool ready;               // lone_cycle: ends and loads are known
     uint32_t sent;            // units that leave the data peer
 };
