@@ -3,12 +3,11 @@
 // Units that look for their ways one after the other end on costly ones, and cycles mend that bit by bit; with several data peers a draft
 // does so later. Here data peers wait until their map (braid_map.c) names everybody, plan all ways on it (ways.h, or lone.h of one that is
 // alone), and send each unit with its whole way (braid_draft.c): there is no flow yet that would have to be kept. All data peers have the same map, and find the same
-// ways. What else happens is as without a plan: what does not fit goes back and looks for another way, and cycles mend what was planned
-// at an old cost.
+// ways. What does not fit goes back and looks for another way, as without a plan, and cycles mend what was planned at an old cost: with one
+// data peer those that it finds itself (braid_steer.c).
 //
 // A router waits until it has begun: a data peer has sent its units; a relay has got one, or heard that others have begun. While it waits
-// it tells maps and adverts; from then on labels, and of maps only what several data peers need. Who comes to one that has begun is told
-// so, and plans nothing.
+// it tells maps and adverts. Who comes to one that has begun is told so, and plans nothing; and if nobody steers, that, too.
 #include "flow/braid.h"
 
 enum {

@@ -5,7 +5,8 @@
 // previous neighbours keep that and tell their own previous neighbours: so what is said goes upstream only, and a data peer hears of
 // all relays that its units can reach, and of the other data peers, which stand behind the last stage. Entries have versions, and the
 // newest one counts. What came in is told together a little later, and each link hears each version once. A lone data peer would hear the
-// same from everybody before it, so only some carry its map on (what_hears).
+// same from everybody before it, so only some carry its map on (what_hears); and as long as it steers (braid_steer.c) each says what its links
+// carry, too.
 //
 // A relay that has gone is still in the map, but whoever had a link there says that it has none any more.
 #include "flow/braid_map.h"
@@ -16,9 +17,9 @@ enum {
     // Delays.
     GATHER = 3,   // from the first news until it is told ...
     SOON = 1,     // ... while all wait for it
+    MENDED = 8,   // ... of my own to who steers: a repair near by is over then
     LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken
-    LOADS = 8,    // until others hear that only loads have changed: a repair is over then
-    LATER = 20,   // ... that only costs have
+    LATER = 20,   // until others hear that only costs have changed
     CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
     BEARERS = 3,   // many relays: who hear what I am, and the first of them all
 };
@@ -214,10 +215,8 @@ static void look_at_myself(braid *b) {
     else
         said[MAP_SIZES] |= (b->map->cuts & 0x1ff) << 7;
     int64_t delays = LATER;
-    if (!same_links(e, said))
-        delays = gathers(b);
-    else if (!same_loads(b, e, said))
-        delays = b->map->loads ? LOADS : gathers(b);
+    if (!same_links(e, said) || !same_loads(b, e, said))
+        delays = b->map->loads && b->begun ? MENDED : gathers(b);
     else if (same_costs(e, said))
         return;
     said[MAP_VERSION] = next_version(b, e);
@@ -266,7 +265,7 @@ void braid_map_compose(const braid *b, const outgoing *from, router_message *out
 
 // All must come to all data peers. With few relays and one data peer two previous neighbours carry everything on. Where relays are many
 // one does, and two more hear of me: so each word goes three ways, over one neighbour at a time. Who it is, chance says, so that
-// nobody carries much more than others.
+// nobody carries much more than others. What is news once units are under way nobody waits for, and one alone carries it.
 static hears what_hears(const braid *b, uint32_t slot) {
     bool few = b->r.config.relays <= BRAID_FEW, shares = braid_shares(&b->r.config);
     if (shares && (few || router_names_source(&b->r.config, b->r.slot[ROUTER_PREVIOUS][slot].peer))) return HEARS_ALL;

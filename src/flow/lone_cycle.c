@@ -72,20 +72,16 @@ static bool relax(lone *w, uint32_t from, uint32_t to, uint32_t link, int64_t co
     return true;
 }
 
-static int64_t cost_over(const lone *w, uint32_t link, uint32_t from, int64_t slack) {
-    const lone_link *l = &w->link[link];
-    if (link == w->links) return -UNIT_MORE;
-    if (place_of(l->from) == place_of(l->to)) return 0;
-    return (from == l->from ? l->cost : -(int64_t)l->cost) + slack;
-}
-
+// A link from a peer to itself is of no use to anybody.
 static bool relax_all(lone *w, int64_t slack) {
     bool cheaper = false;
     for (uint32_t i = 0; i < w->links; i++) {
         const lone_link *l = &w->link[i];
-        if (l->room == 0) continue;
-        if (l->units < l->room) cheaper |= relax(w, l->from, l->to, i, cost_over(w, i, l->from, slack));
-        if (l->units > 0) cheaper |= relax(w, l->to, l->from, i, cost_over(w, i, l->to, slack));
+        bool through = l->from == half_in(place_of(l->from)), back = !through && place_of(l->from) == place_of(l->to);
+        if (l->room == 0 || back) continue;
+        int64_t toll = through ? 0 : slack;
+        if (l->units < l->room) cheaper |= relax(w, l->from, l->to, i, toll + l->cost);
+        if (l->units > 0) cheaper |= relax(w, l->to, l->from, i, toll - l->cost);
     }
     if (w->sent < w->wanted) cheaper |= relax(w, half_in(w->at_home), half_out(w->at_home), w->links, -UNIT_MORE);
     return cheaper;

@@ -112,7 +112,7 @@ void router_relays(router *r, int64_t now, uint32_t relays);
     X(COMMIT, "commit")   /* braid: apply the cycle */                                        \
     X(ABORT, "abort")     /* braid: release it */                                             \
     X(WAY, "way")         /* braid: units that I send you now, and where they go on */        \
-    X(MAP, "map")         /* braid: what peers can carry, and what their links cost */        \
+    X(MAP, "map")         /* braid: what peers can carry, and what their links cost; a hint */ \
     X(OFFER, "offer")     /* gwtf: my unpaired outflows; swarm: a unit */                     \
     X(REQUEST, "request") /* gwtf: Request Flow, Change, Redirect */                          \
     X(ANSWER, "answer")   /* gwtf: to a request */                                            \
@@ -161,7 +161,7 @@ typedef struct router_message {
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
         router_half cycle[ROUTER_MAX_CYCLE];  // LOCK
-        uint32_t word[4 * ROUTER_MAX_PATH];   // WAY: the peers behind the receiver; MAP: entries (braid_map.c); gwtf
+        uint32_t word[4 * ROUTER_MAX_PATH];   // WAY: the peers behind the receiver; MAP: entries (braid_map.c), or a hint (braid_steer.c); gwtf
     } u;
 } router_message;
 

@@ -21,7 +21,7 @@ static double cost_over_optimum(const net *n) {
     return (double)r.cost / (double)best.cost;
 }
 
-// The first flow is the optimum in most runs, with fewer messages than without a plan; afterwards nobody is told of maps.
+// The first flow is the optimum in most runs, with fewer messages than without a plan.
 static void test_the_first_flow_is_as_planned(void **state) {
     (void)state;
     uint64_t with = 0, without = 0;
@@ -35,15 +35,11 @@ static void test_the_first_flow_is_as_planned(void **state) {
         with += planned->tally.messages;
         without += plain->tally.messages;
         assert_true(plain->tally.kind[ROUTER_MAP] == 0 && planned->tally.kind[ROUTER_MAP] > 0);
-        uint64_t maps = planned->tally.kind[ROUTER_MAP];
-        net_crash(planned, 20);
-        net_expect_optimum(planned, "without one");
-        assert_int_equal(planned->tally.kind[ROUTER_MAP], maps);
         net_free(planned);
         net_free(plain);
     }
     assert_true(over / 8 < 0.001);
-    assert_true(with * 4 < without * 3);
+    assert_true(with * 2 < without);
 }
 
 // Where much has to find room a plan is next to the optimum, and cycles do the rest.
@@ -91,14 +87,10 @@ static void churn(net *n, rng *r) {
 static void test_random_schedules(void **state) {
     (void)state;
     rng r = seeded_rng("begin", 2026);
-    int bad = 0;
     for (int i = 0; i < 1500; i++) {
         net *n = new_net(net_random_case(&r), true);
         churn(n, &r);
-        net_result rr = net_settle(n, "begin");
-        net_result o = net_optimum(n);
-        if (rr.units != o.units || rr.cost != o.cost) { bad++; const braid *b = at(n,1); printf("case %d: units %u/%u cost %lld/%lld src alive %d free %d planned %u begun %d vain %u again %lld now %lld\n", i, rr.units, o.units, (long long)rr.cost, (long long)o.cost, n->alive[1], b?b->free:0, b?b->planned:0, b?b->begun:0, b?b->in_vain:0, b?(long long)b->steers_again:0, (long long)n->now); }
-        if (i == 1499) printf("bad %d\n", bad);
+        net_expect_optimum(n, "begin");
         net_free(n);
     }
 }
