@@ -65,6 +65,9 @@ static inline void do_job(world *w) {
     r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
     if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_LOSS) r.out = 1000 + ++w->blobs;
+    static const double norm2 = 1;
+    if (w->work.kind == JOB_NORM) r.norm2 = &norm2;
+    r.norms = w->work.kind == JOB_NORM;
     w->work.id = 0;
     w->now += MILLISECOND;
     step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
