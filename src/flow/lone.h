@@ -42,8 +42,8 @@ uint32_t lone_next(lone *w, router_peer path[LONE_MAX_HOPS]);
 
 void lone_carries(lone *w, uint32_t units);  // the link that was added last
 // Finds a cycle of halves, as a token goes it (braid_launch), that saves more than `slack` for each link on it, or with which one unit more
-// has a way. It is taken for done, and those on it are on none that is found later. It begins, and ends, at that one of them who is nearest to
-// `home`. Returns its length; 0: there is none.
+// has a way. Those on it are on none that is found later: all can be gone at the same time. It begins, and ends, at that one of them who is nearest
+// to `home`. Returns its length; 0: there is none.
 uint32_t lone_cycle(lone *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]);
 // The peers behind `home` on a shortest way there, `to` last; 0: there is none. Behind lone_cycle.
 uint32_t lone_path(const lone *w, router_peer to, router_peer path[LONE_MAX_HOPS]);

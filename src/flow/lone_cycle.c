@@ -2,9 +2,10 @@
 // lead in a circle.
 #include "flow/lone_inside.h"
 
-#include "base/err.h"
-
-enum { ROUNDS = 64 };  // walks of more links make no cycle that a token could go
+enum {
+    ROUNDS = 64,  // walks of more links make no cycle that a token could go
+    FURTHER = 8,  // once there is a cycle: others that save more may show
+};
 
 #define UNIT_MORE ((int64_t)1 << 40)  // what it is worth: more than any cycle of links
 _Static_assert((int64_t)ROUTER_MAX_CYCLE *ROUTER_MAX_COST < UNIT_MORE, "a cycle of links");
@@ -61,7 +62,7 @@ static bool get_ready(lone *w) {
 
 // --- Walks -------------------------------------------------------------------------------------------------------------
 
-// Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `below`: it is on a cycle that was found;
+// Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `below`: its peer is on a cycle that was found;
 // `depth`: in which search for a circle it was seen last.
 static bool relax(lone *w, uint32_t from, uint32_t to, uint32_t link, int64_t cost) {
     lone_half *f = &w->half[from], *t = &w->half[to];
@@ -87,18 +88,17 @@ static bool relax_all(lone *w, int64_t slack) {
     return cheaper;
 }
 
-// A half on a circle of walks; 0: there is none.
-static uint32_t find_circle(lone *w) {
-    for (uint32_t h = 1; h < w->halves; h++) w->half[h].depth = 0;
-    for (uint32_t h = 1; h < w->halves; h++) {
-        uint32_t at = h;
-        while (at != 0 && w->half[at].depth == 0) {
-            w->half[at].depth = h;
-            at = w->half[at].above;
-        }
-        if (at != 0 && w->half[at].depth == h) return at;
-    }
-    return 0;
+static int64_t cost_of(const lone *w, uint32_t circle) {
+    int64_t cost = 0;
+    uint32_t h = circle;
+    do {
+        uint32_t link = w->half[h].link;
+        if (link == w->links)
+            cost -= UNIT_MORE;
+        else
+            cost += w->half[h].above == w->link[link].from ? w->link[link].cost : -w->link[link].cost;
+    } while ((h = w->half[h].above) != circle);
+    return cost;
 }
 
 static uint32_t length_of(const lone *w, uint32_t circle) {
@@ -107,41 +107,7 @@ static uint32_t length_of(const lone *w, uint32_t circle) {
     return length;
 }
 
-// --- The cycle ---------------------------------------------------------------------------------------------------------
-
-static uint32_t room_over(const lone *w, uint32_t half) {
-    const lone_half *h = &w->half[half];
-    if (h->link == w->links) return 1;
-    const lone_link *l = &w->link[h->link];
-    return h->above == l->from ? l->room - (uint32_t)l->units : l->units;
-}
-
-static void carry_over(lone *w, uint32_t half, uint32_t units) {
-    const lone_half *h = &w->half[half];
-    if (h->link == w->links) {
-        w->sent += units;
-        return;
-    }
-    lone_link *l = &w->link[h->link];
-    l->units = (uint16_t)(h->above == l->from ? l->units + units : l->units - units);
-}
-
-static void take_for_done(lone *w, uint32_t circle) {
-    uint32_t units = UINT16_MAX, h = circle;
-    do {
-        uint32_t room = room_over(w, h);
-        if (room < units) units = room;
-    } while ((h = w->half[h].above) != circle);
-    do {
-        carry_over(w, h, units);
-    } while ((h = w->half[h].above) != circle);
-    do {
-        uint32_t place = place_of(h);
-        w->half[half_in(place)].below = w->half[half_out(place)].below = 1;
-    } while ((h = w->half[h].above) != circle);
-}
-
-// Whose level is the lowest, and the half at which the cycle comes to that one.
+// Of who is nearest to home the half to which the circle comes from somebody else.
 static uint32_t find_first(const lone *w, uint32_t circle) {
     uint32_t first = 0, h = circle;
     do {
@@ -151,29 +117,60 @@ static uint32_t find_first(const lone *w, uint32_t circle) {
     return first;
 }
 
+typedef struct best {
+    int64_t cost;
+    uint32_t length, half[ROUTER_MAX_CYCLE];  // in the order in which a token comes to them
+} best;
+
+static void keep_if_better(const lone *w, uint32_t circle, best *b) {
+    int64_t cost = cost_of(w, circle);
+    uint32_t length = length_of(w, circle);
+    if (cost >= b->cost || length >= ROUTER_MAX_CYCLE) return;
+    b->cost = cost;
+    b->length = length;
+    uint32_t h = find_first(w, circle);
+    for (uint32_t i = length; i > 0; i--) {
+        b->half[i % length] = h;
+        h = w->half[h].above;
+    }
+}
+
+// Circles of walks do not share halves.
+static void find_circles(lone *w, best *b) {
+    for (uint32_t h = 1; h < w->halves; h++) w->half[h].depth = 0;
+    for (uint32_t h = 1; h < w->halves; h++) {
+        uint32_t at = h;
+        while (at != 0 && w->half[at].depth == 0) {
+            w->half[at].depth = h;
+            at = w->half[at].above;
+        }
+        if (at != 0 && w->half[at].depth == h) keep_if_better(w, at, b);
+    }
+}
+
+// --- The cycle ---------------------------------------------------------------------------------------------------------
+
 static router_half name_of(const lone *w, uint32_t half) {
     router_peer peer = w->place[place_of(half)].peer;
     return half == half_in(place_of(half)) ? router_in(peer) : router_out(peer);
 }
 
-static uint32_t write_cycle(const lone *w, uint32_t first, uint32_t length, router_half cycle[ROUTER_MAX_CYCLE]) {
-    uint32_t h = first;
-    for (uint32_t i = length + 1; i > 0; i--, h = w->half[h].above) cycle[i - 1] = name_of(w, h);
-    return length + 1;
+static bool find_best(lone *w, int64_t slack, best *b) {
+    uint32_t further = 0;
+    for (uint32_t h = 0; h < w->halves; h++) w->half[h].cost = w->half[h].above = 0;
+    for (uint32_t round = 0; round < ROUNDS && further < FURTHER && relax_all(w, slack); round++) {
+        find_circles(w, b);
+        further += b->length > 0;
+    }
+    return b->length > 0;
 }
 
 uint32_t lone_cycle(lone *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]) {
-    if (!get_ready(w)) return 0;
-    for (uint32_t h = 0; h < w->halves; h++) w->half[h].cost = w->half[h].above = 0;
-    for (uint32_t round = 0; round < ROUNDS && relax_all(w, slack); round++) {
-        uint32_t circle = find_circle(w), length = circle == 0 ? 0 : length_of(w, circle);
-        if (length == 0 || length >= ROUTER_MAX_CYCLE) continue;
-        uint32_t first = find_first(w, circle);
-        uint32_t written = write_cycle(w, first, length, cycle);
-        take_for_done(w, circle);
-        return written;
-    }
-    return 0;
+    best b = {0};
+    if (!get_ready(w) || !find_best(w, slack, &b)) return 0;
+    for (uint32_t i = 0; i <= b.length; i++) cycle[i] = name_of(w, b.half[i % b.length]);
+    for (uint32_t i = 0; i < b.length; i++) w->half[half_in(place_of(b.half[i]))].below = w->half[half_out(place_of(b.half[i]))].below = 1;
+    return b.length + 1;
 }
 
 uint32_t lone_path(const lone *w, router_peer to, router_peer path[LONE_MAX_HOPS]) {

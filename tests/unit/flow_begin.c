@@ -48,7 +48,7 @@ static void test_the_first_flow_of_many_units_is_next_to_it(void **state) {
     for (net_case c = wide; c.seed < 8; c.seed++) {
         c.delays = (net_delays)(c.seed % 3);
         net *n = new_net(c, true);
-        net_run(n, 70);
+        net_run(n, 50);
         assert_true(cost_over_optimum(n) < 1.005);
         net_expect_optimum(n, "many units");
         net_free(n);
