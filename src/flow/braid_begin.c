@@ -115,17 +115,17 @@ static void say_begun(braid *b, uint32_t previous) {
 }
 
 void braid_set_free(braid *b) {
-    if (!braid_plans_first(&b->r.config) || b->free) return;
-    b->free = true;
     braid_begin(b);
+    if (!braid_is_steered(b)) return;
+    b->free = true;
     braid_stir(b);
     EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) say_begun(b, s);
 }
 
 // Who came to me while I waited has not been told.
 void braid_begin_receive(braid *b, const router_message *m) {
-    if (!braid_plans_first(&b->r.config)) return;
-    if (m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->taken_back == FREE)) braid_set_free(b);
+    bool frees = m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->taken_back == FREE);
+    if (frees && braid_is_steered(b)) braid_set_free(b);
     if (!braid_waits(b) || m->kind == ROUTER_MAP || (m->kind == ROUTER_ADVERT && m->taken_back != HEARD)) return;
     if (m->kind == ROUTER_WAY) spread(b);
     braid_begin(b);

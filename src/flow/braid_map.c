@@ -18,7 +18,7 @@ enum {
     GATHER = 3,   // from the first news until it is told ...
     SOON = 1,     // ... while all wait for it
     MENDED = 8,   // ... of my own to who steers: a repair near by is over then
-    LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken; half of that while all wait
+    LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken; half of that before one data peer plans
     LATER = 20,   // until others hear that only costs have changed
     CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
     BEARERS = 3,   // many relays: who hear what I am, and the first of them all
@@ -294,7 +294,7 @@ static bool tell(braid *b, braid_up *u, router_peer to, hears what) {
 
 // Next neighbours that have not spoken yet are worth waiting for: what they say is told together.
 static int64_t telling_at(const braid *b) {
-    int64_t listen = b->changed_since + (braid_waits(b) ? LISTEN / 2 : LISTEN) * b->r.config.delay;
+    int64_t listen = b->changed_since + (braid_waits(b) && b->map->loads ? LISTEN / 2 : LISTEN) * b->r.config.delay;
     bool all = true;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) all &= find_entry(b->map, b->r.slot[ROUTER_NEXT][s].peer) != NULL;
     return all || b->map->tell_at >= listen ? b->map->tell_at : listen;
