@@ -68,12 +68,11 @@ void braid_on_hint(braid *b, const router_message *m) {
     launch(b, cycle, length);
 }
 
-// Returns how many were found.
+// On the map that is drawn. Returns how many were found.
 static uint32_t find_cycles(braid *b) {
     router_half cycle[ROUTER_MAX_CYCLE];
     router_peer path[LONE_MAX_HOPS];
     uint32_t found = 0;
-    if (!braid_map_draw_lone(b, true)) return 0;
     for (uint32_t length; found < MOST && (length = lone_cycle(b->lone, b->r.config.slack, cycle)) > 0; found++) {
         router_peer first = router_owner(cycle[0]);
         uint32_t hops = first == b->r.config.self ? 0 : lone_path(b->lone, first, path);
@@ -86,7 +85,10 @@ static uint32_t find_cycles(braid *b) {
 }
 
 // Of what was found last others will tell: until then I know less than is so.
-static bool is_another(const braid *b) { return b->steered_of != b->map->changes || (b->steers_again == ROUTER_NEVER && b->steered_at != b->r.moves); }
+static bool is_another(const braid *b) {
+    bool moved = b->steers_again == ROUTER_NEVER && b->steered_at != b->r.moves;
+    return moved || b->steered_of != b->map->changes;
+}
 
 void braid_steer(braid *b) {
     if (!b->r.is_source || !b->begun || b->sends || braid_begin_spreads(b)) return;
@@ -101,11 +103,11 @@ void braid_steer(braid *b) {
         return;
     }
     b->in_vain = b->steered_of != b->map->changes ? 0 : b->in_vain + 1;
-    bool found = find_cycles(b) > 0;
+    bool drawn = braid_map_draw_lone(b, true), found = drawn && find_cycles(b) > 0;
     b->steered_of = b->map->changes;
     b->steered_at = b->r.moves;
     b->steers_again = found ? b->r.now + AGAIN * b->r.config.delay : ROUTER_NEVER;
-    if (found && b->in_vain >= IN_VAIN)
+    if (!drawn || (found && b->in_vain >= IN_VAIN))
         braid_set_free(b);
     else if (found)
         router_want(&b->r, b->steers_again);

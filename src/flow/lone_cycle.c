@@ -62,8 +62,8 @@ static bool get_ready(lone *w) {
 
 // --- Walks -------------------------------------------------------------------------------------------------------------
 
-// Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `below`: its peer is on a cycle that was found;
-// `depth`: in which search for a circle it was seen last.
+// Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `depth`: in which search for a circle it
+// was seen last; `below`: its peer is on a cycle that was found.
 static bool relax(lone *w, uint32_t from, uint32_t to, uint32_t link, int64_t cost) {
     lone_half *f = &w->half[from], *t = &w->half[to];
     if (f->below != 0 || t->below != 0 || f->cost + cost >= t->cost) return false;
