@@ -495,8 +495,23 @@ static void test_a_label_says_that_others_have_begun(void **state) {
     assert_false(braid_waits((const braid *)r));
 }
 
+// With several data peers nobody steers, so nobody need hear that nobody does.
+static void test_several_data_peers_are_not_set_free(void **state) {
+    (void)state;
+    net_case c = narrow;
+    c.sources = 2;
+    c.equal = true;
+    net *n = new_net(c, true);
+    net_settle(n, "two data peers");
+    uint32_t count = 0;
+    for (router_peer p = 1; p <= n->peers; p++) count += ((const braid *)n->router[p])->free;
+    assert_int_equal(count, 0);
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_several_data_peers_are_not_set_free),
         cmocka_unit_test(test_the_first_flow_is_as_planned),
         cmocka_unit_test(test_the_first_flow_of_many_units_is_next_to_it),
         cmocka_unit_test(test_several_data_peers_begin_with_one_plan),

@@ -202,6 +202,141 @@ static void test_a_hint_that_saves_nothing_is_given_up(void **state) {
     net_free(n);
 }
 
+// A network of these stages: `size` relays each, of which each can carry so much.
+static net *new_net_of(net_case c, const uint32_t *size, const uint32_t *carries) {
+    net *n = calloc(1, sizeof *n);
+    BRAID_ASSERT(n != NULL);
+    n->random.state = rng_seed(c.seed, 77);
+    n->peers = 1;
+    memset(n->cost, 0xff, sizeof n->cost);
+    for (uint32_t s = 0; s < c.stages; s++) {
+        for (uint32_t i = 0; i < size[s]; i++) {
+            n->stage[++n->peers] = s + 1;
+            n->capacity[n->peers] = carries[s];
+        }
+    }
+    c.relays = n->peers - 1;
+    n->c = c;
+    for (router_peer p = 1; p <= n->peers; p++) n->alive[p] = true;
+    n->capacity[1] = net_fits(n);
+    memset(n->alive, 0, sizeof n->alive);
+    for (router_peer p = 1; p <= n->peers; p++) net_join(n, p);
+    return n;
+}
+
+static void change_cost(net *n, router_peer from, router_peer to, int64_t cost) {
+    n->cost[from][to] = cost;
+    router_cost(n->router[from], n->now, to, ROUTER_NEXT, cost);
+    router_cost(n->router[to], n->now, from, ROUTER_PREVIOUS, cost);
+    net_after(n, from);
+    net_after(n, to);
+}
+
+// One relay's units go over more links than its entry tells of.
+static void test_a_relay_with_many_used_links(void **state) {
+    (void)state;
+    const uint32_t size[] = {1, 60}, carries[] = {50, 1};
+    for (net_case c = {.sources = 1, .stages = 2, .cost_from = 1, .cost_below = 100, .config.plan_first = true}; c.seed < 4; c.seed++) {
+        net *n = new_net_of(c, size, carries);
+        net_expect_optimum(n, "before");
+        for (int i = 0; i < 4; i++) {
+            router_peer p = a_carrier(n, 2);
+            net_crash(n, p);
+            net_settle(n, "without it");
+            net_restart(n, p);
+            net_expect_optimum(n, "with more used links than an entry tells of");
+        }
+        net_free(n);
+    }
+}
+
+// What a relay has to carry on is more than its map has room for: the data peer never hears of some.
+static void test_a_relay_without_room_for_the_map(void **state) {
+    (void)state;
+    const uint32_t size[] = {1, 62, 62}, carries[] = {100, 2, 2};
+    const net_case c = {.sources = 1, .stages = 3, .cost_from = 1, .cost_below = 100, .config.plan_first = true};
+    net *n = new_net_of(c, size, carries);
+    net_expect_optimum(n, "with less room than the map needs");
+    net_free(n);
+}
+
+static router_peer an_idle_first(const net *n) {
+    router_peer p = 2;
+    while (n->stage[p] == 1 && router_load(n->router[p]) > 0) p++;
+    return n->stage[p] == 1 ? p : 0;
+}
+
+// Searches that find nothing are not in vain: nobody is set free for them. What the data peer's own links cost is on no map, and counts.
+static void test_searches_without_cycles_are_not_counted(void **state) {
+    (void)state;
+    uint32_t tried = 0;
+    for (net_case c = narrow; c.seed < 8; c.seed++) {
+        net *n = net_new(&c);
+        net_expect_optimum(n, "before");
+        router_peer idle = an_idle_first(n);
+        for (int64_t i = 0; idle != 0 && i < 15; i++) {
+            change_cost(n, 1, idle, (30 + i) * NET_COST);
+            net_expect_optimum(n, "no gain");
+        }
+        if (idle != 0) change_cost(n, 1, idle, NET_COST / 10);
+        net_expect_optimum(n, "a gain");
+        assert_int_equal(free_ones(n), 0);
+        tried += idle != 0;
+        net_free(n);
+    }
+    assert_in_range(tried, 1, 8);
+}
+
+// No hint arrives, and now and then a cost changes that has nothing to do with it.
+static void test_who_steers_in_vain_sets_all_free_where_costs_change(void **state) {
+    (void)state;
+    for (net_case c = narrow; c.seed < 8; c.seed++) {
+        net *n = net_new(&c);
+        n->tamper = swallows_hints;
+        net_settle(n, "before");
+        net_crash(n, a_carrier(n, 4));
+        router_peer from = 2, to = 2;
+        while (n->stage[from] != 7) from++;
+        while (n->stage[to] != 8) to++;
+        for (int64_t i = 0; i < 60; i++) {
+            net_run(n, 600);
+            change_cost(n, from, to, (50 + i % 2) * NET_COST);
+        }
+        net_result r = net_measure(n), best = net_optimum(n);
+        assert_int_equal(r.units, best.units);
+        assert_int_equal(r.cost, best.cost);
+        net_free(n);
+    }
+}
+
+// Hints that name the receiver's own half at both ends, and are too short or too long for a cycle, or do not end where they begin.
+static void test_a_cycle_of_another_length_is_not_gone(void **state) {
+    (void)state;
+    net_case c = narrow;
+    net *n = net_new(&c);
+    net_expect_optimum(n, "before");
+    router_peer a = a_carrier(n, 2), next = 0;
+    for (router_peer q = 2; q <= n->peers; q++)
+        if (n->stage[q] == 3) next = q;
+    uint64_t locks = n->tally.kind[ROUTER_LOCK];
+    for (uint16_t length = 0; length < 4 * ROUTER_MAX_PATH; length++) {
+        for (uint32_t closed = 0; closed < 2; closed++) {
+            if (length >= 3 && length <= ROUTER_MAX_CYCLE && closed) continue;
+            router_message m = {.kind = ROUTER_MAP, .to = a, .length = 1 + length};
+            for (m.from = 2; !net_linked(n, m.from, a) || n->stage[m.from] != 1;) m.from++;
+            m.u.word[0] = (uint32_t)1 << 31;
+            for (uint32_t i = 0; i < length; i++) m.u.word[1 + i] = i % 2 == 0 ? router_out(a) : router_in(next);
+            if (length > 0) m.u.word[length] = closed ? router_out(a) : router_in(next);
+            router_receive(n->router[a], n->now, &m);
+            net_after(n, a);
+            net_run(n, 100);
+        }
+    }
+    assert_int_equal(n->tally.kind[ROUTER_LOCK], locks);
+    net_expect_optimum(n, "after them");
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_repairs_take_no_labels),
@@ -210,6 +345,11 @@ int main(void) {
         cmocka_unit_test(test_in_a_crowd_nobody_steers),
         cmocka_unit_test(test_nonsense_is_not_followed),
         cmocka_unit_test(test_a_hint_that_saves_nothing_is_given_up),
+        cmocka_unit_test(test_a_relay_with_many_used_links),
+        cmocka_unit_test(test_a_relay_without_room_for_the_map),
+        cmocka_unit_test(test_searches_without_cycles_are_not_counted),
+        cmocka_unit_test(test_who_steers_in_vain_sets_all_free_where_costs_change),
+        cmocka_unit_test(test_a_cycle_of_another_length_is_not_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
