@@ -21,9 +21,10 @@ enum {
     BRAID_MAP_LINKS = 64,     // that a peer says of itself
     BRAID_MAP_AT_ONCE = 4,    // messages of it to one neighbour in a delay
     BRAID_RELAY_WORDS = 48,   // of a data peer's map for each relay, which names 16 links; and more that data peers need for themselves
-    BRAID_CARRIED_WORDS = 8192,  // of a relay's map: all of a few, or what it carries on, some 16 entries, and 200 at the worst in the largest swarms;
+    BRAID_CARRIED_WORDS = 8192,  // of a relay's map: what it carries on, some 16 entries, 200 at the worst in the largest swarms; where stages are very uneven that is too little, and nobody steers;
     BRAID_SHARED_WORDS = 24576,  // ... with several data peers all of a crowd: where a stage has few relays, they carry what all others say
-    BRAID_WAY_WORDS = 1024,   // of ways that are about to go on from here
+    BRAID_WAY_WORDS = 1024,   // of ways and hints that are about to go on from here
+    BRAID_HINTED = 4,         // cycles that a data peer remembers (braid_steer.c)
     BRAID_SAID = 8,           // own labels remembered to notice flapping
     BRAID_FLAPS_FREE = 3,     // repeats before the hold-down grows
     BRAID_FLAPS_MAX = BRAID_FLAPS_FREE + 5,
@@ -271,7 +272,8 @@ typedef struct braid {
     uint32_t steered_of;  // of map->changes,
     uint64_t steered_at;  // ... and router_moves, when cycles were looked for last
     int64_t steers_again; // ROUTER_NEVER: none was found
-    uint32_t in_vain;     // searches since the map was another one
+    uint32_t in_vain;     // searches that found first what had been found before, less those that did not
+    uint64_t hinted[BRAID_HINTED];  // cycles that were found last
 
     // braid_map.c, braid_draft.c
     ways *ways;            // a data peer that is not the only one
@@ -442,8 +444,9 @@ lone *braid_map_lone_init(const router_config *c, void *memory);
 // braid_reach.c
 void braid_map_prune(braid *b);      // takes out whom no link leads to
 bool braid_map_closed(braid *b);     // a data peer: whoever can be reached is in it, and home can be
+bool braid_map_lacks(braid *b);      // ... somebody is named who has said nothing
 bool braid_map_draw(braid *b);       // gives all that can be reached to b->ways, by rising peers; false: it is too much
-bool braid_map_draw_lone(braid *b, bool loads);  // ... to b->lone; `loads`: and what links carry
+bool braid_map_draw_lone(braid *b, bool loads);  // ... to b->lone; `loads`: and what links carry, which all must have said
 
 // braid_draft.c
 void braid_plan(braid *b);

@@ -91,7 +91,8 @@ static int64_t waits_until(braid *b) {
 
 void braid_begin_tick(braid *b) {
     send_on(b);
-    if (!b->r.is_source || !braid_waits(b)) return;
+    bool wants = b->r.config.capacity > 0 || braid_shares(&b->r.config);
+    if (!b->r.is_source || !braid_waits(b) || !wants) return;
     if (!braid_maps(b)) {
         braid_set_free(b);
         return;

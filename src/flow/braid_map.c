@@ -18,7 +18,7 @@ enum {
     GATHER = 3,   // from the first news until it is told ...
     SOON = 1,     // ... while all wait for it
     MENDED = 8,   // ... of my own to who steers: a repair near by is over then
-    LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken; half of that before one data peer plans
+    LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken; half of that with one data peer
     LATER = 20,   // until others hear that only costs have changed
     CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
     BEARERS = 3,   // many relays: who hear what I am, and the first of them all
@@ -176,15 +176,18 @@ static uint32_t next_version(const braid *b, const uint32_t *e) {
     return e != NULL && !newer(version, e[MAP_VERSION]) ? e[MAP_VERSION] + 1 : version;
 }
 
-// What my links carry.
+// What my links carry. Few do, and all of those are named.
 static void write_loads(const braid *b, uint32_t *said, uint32_t links) {
     uint32_t n = 0;
+    int32_t told = 0;
     for (uint32_t i = 0; i < links && n < MAP_LOADS; i++) {
         int slot = router_slot(&b->r, ROUTER_NEXT, said[MAP_HEAD + 2 * i]);
         int32_t out = down_of(b, 0, (uint32_t)slot)->out;
         if (out > 0) said[MAP_HEAD + 2 * links + n++] = load_word(i, (uint32_t)out);
+        told += out;
     }
-    said[MAP_SIZES] |= n << 7;
+    braid_count(b, 0);
+    said[MAP_SIZES] |= (n | (told < b->commodity[0].links_out ? MAP_MORE : 0)) << 7;
 }
 
 static bool same_links(const uint32_t *e, const uint32_t *said) {
@@ -292,9 +295,10 @@ static bool tell(braid *b, braid_up *u, router_peer to, hears what) {
     return what == HEARS_NOTHING || next_news(b, to, what, u->told) == NULL;
 }
 
-// Next neighbours that have not spoken yet are worth waiting for: what they say is told together.
+// Next neighbours that have not spoken yet are worth waiting for: what they say is told together. But once one data peer steers they tell others, mostly.
 static int64_t telling_at(const braid *b) {
-    int64_t listen = b->changed_since + (braid_waits(b) && b->map->loads ? LISTEN / 2 : LISTEN) * b->r.config.delay;
+    if (b->map->loads && b->begun) return b->map->tell_at;
+    int64_t listen = b->changed_since + (b->map->loads ? LISTEN / 2 : LISTEN) * b->r.config.delay;
     bool all = true;
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) all &= find_entry(b->map, b->r.slot[ROUTER_NEXT][s].peer) != NULL;
     return all || b->map->tell_at >= listen ? b->map->tell_at : listen;

@@ -21,8 +21,10 @@ static inline uint32_t links_of(const uint32_t *entry) { return entry[MAP_SIZES]
 static inline uint32_t cuts_of(const uint32_t *entry) { return entry[MAP_SIZES] >> 7 & 0x1ff; }
 static inline uint32_t capacity_of(const uint32_t *entry) { return entry[MAP_SIZES] >> 16; }
 
-// With one data peer nobody asks for cuts: there the entry says how many of its links carry units, and behind them which, and how many.
-static inline uint32_t loads_of(const braid_map *map, const uint32_t *entry) { return map->loads ? cuts_of(entry) : 0; }
+// With one data peer nobody asks for cuts: there the entry says of how many links it tells what they carry, behind them, and whether others do, too.
+enum { MAP_MORE = 0x80 };
+static inline bool carries_more(const uint32_t *entry) { return (cuts_of(entry) & MAP_MORE) != 0; }
+static inline uint32_t loads_of(const braid_map *map, const uint32_t *entry) { return map->loads ? cuts_of(entry) & (MAP_MORE - 1) : 0; }
 static inline uint32_t load_word(uint32_t link, uint32_t units) { return link << 16 | units; }
 
 static inline uint32_t told_words(const braid_map *map, const uint32_t *entry) { return MAP_HEAD + 2 * links_of(entry) + loads_of(map, entry); }

@@ -81,28 +81,35 @@ void braid_map_prune(braid *b) {
 
 // --- Whether all are there ---------------------------------------------------------------------------------------------
 
-static bool is_closed(const braid *b, braid_index *x) {
-    bool home = false;
+// Somebody is named who has said nothing. `home`: somebody leads home.
+static bool somebody_lacks(const braid *b, braid_index *x, bool *home) {
+    *home = false;
     map_find_reached(b, x);
     EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (*map_place(x, b->map, b->r.slot[ROUTER_NEXT][s].peer) == 0) return false;
+        if (*map_place(x, b->map, b->r.slot[ROUTER_NEXT][s].peer) == 0) return true;
     }
     for (uint32_t q = 0; q < x->tail; q++) {
         const uint32_t *e = &b->map->word[x->queue[q]];
         for (uint32_t i = 0; i < links_of(e); i++) {
             router_peer to = *link_of(e, i);
             if (to == b->r.config.self)
-                home = true;
+                *home = true;
             else if (*map_place(x, b->map, to) == 0)
-                return false;
+                return true;
         }
     }
-    return home;
+    return false;
+}
+
+bool braid_map_lacks(braid *b) {
+    bool home;
+    return somebody_lacks(b, &b->map->index, &home);
 }
 
 bool braid_map_closed(braid *b) {
     braid_map *map = b->map;
-    if (map->closed_of != map->changes) map->closed = is_closed(b, &map->index);
+    bool home;
+    if (map->closed_of != map->changes) map->closed = !somebody_lacks(b, &map->index, &home) && home;
     map->closed_of = map->changes;
     return map->closed;
 }
@@ -169,7 +176,7 @@ static uint32_t units_on(const braid_map *map, const uint32_t *e, uint32_t link)
 }
 
 static bool draw_lone_entry(const braid *b, const uint32_t *e, bool loads) {
-    if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e))) return false;
+    if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e)) || (loads && carries_more(e))) return false;
     for (uint32_t i = 0; i < links_of(e); i++) {
         if (!lone_link_to(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
         if (loads) lone_carries(b->lone, units_on(b->map, e, i));

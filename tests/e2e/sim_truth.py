@@ -67,7 +67,7 @@ def simulate(scenario):
 def with_kill(scenario, iteration, share):
     """The same relay dies in the same iteration, after that share of its time."""
     one = simulate(scenario)[iteration]
-    at = one["start_s"] + max(share, 0.001) * (one["end_s"] - one["start_s"])
+    at = one["start_s"] + min(max(share, 0.001), 0.999) * (one["end_s"] - one["start_s"])
     with open("kill.txt", "w", encoding="ascii") as file:
         file.write(f"{at:.4f} relay2 kill\n")
     path = "killed.yaml"
