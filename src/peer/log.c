@@ -365,8 +365,16 @@ void log_progress(peer *p) {
 
 void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
 
+static bool hears_leader(const peer *p) {
+    uint32_t at = contact_find(p, &p->lead.id);
+    return at != NO_CONTACT && p->contacts[at].link == LINK_UP;
+}
+
+// Who wants to lead, and could hear who does, looks for that one where it is no more.
 void log_vote_message(peer *p, uint32_t from, const message *msg) {
-    if (from != NO_CONTACT) raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    if (from == NO_CONTACT) return;
+    raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    if (msg->kind == MESSAGE_VOTE && hears_leader(p)) send_leader(p, from);
 }
 
 // Where somebody was last, whether or not the entry holds. Who was named to be asked now is where the user says.

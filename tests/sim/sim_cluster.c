@@ -325,6 +325,13 @@ static void test_who_begins_afresh_keeps_its_results(void **state) {
     one_passes((sim_campaign){.stage_losses = true, .private_data = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 10006198);
 }
 
+// A leader dies and comes back elsewhere, leads again, and waits for a data peer with private data that voted before and heard of none of that: it asks for
+// votes, and those whom it asks know where the leader is.
+static void test_who_asks_for_votes_hears_where_the_leader_is(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.carried = true, .private_data = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 10353998);
+}
+
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
 static void test_a_lost_complete_repeats_nothing(void **state) {
     (void)state;
@@ -482,6 +489,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_random_fake),    cmocka_unit_test(test_random_real),    cmocka_unit_test(test_random_flaps),
         cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss), cmocka_unit_test(test_what_was_decided_in_the_dark_may_hold_later),
         cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_who_begins_afresh_keeps_its_results),
+        cmocka_unit_test(test_who_asks_for_votes_hears_where_the_leader_is),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
