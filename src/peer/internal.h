@@ -55,7 +55,8 @@ typedef struct contact {
     uint64_t sent_ns, beat_sent_ns;
     timing_link timing;
     uint64_t down_ns;       // since when there is no link
-    uint64_t refused_ns;    // since when every dial is refused, 0: none was
+    uint64_t refused_ns;    // since when every dial to where it is is refused, 0: none was
+    bool moved;             // to an address that has not been dialled yet
     uint64_t redial_ns, redial_delay_ns;
     uint64_t admitted_ns;   // when it became a member
     uint64_t log_position;  // leader: what it has applied, once it has said so on this link

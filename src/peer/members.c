@@ -47,7 +47,11 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
         index_contacts(p);
         contact_touch(p, unused);
     }
-    if (address != NULL && address[0] != '\0') memcpy(c->address, address, sizeof c->address);
+    if (address != NULL && address[0] != '\0' && memcmp(c->address, address, sizeof c->address) != 0) {
+        c->moved = c->address[0] != '\0';
+        if (c->moved) c->refused_ns = 0;
+        memcpy(c->address, address, sizeof c->address);
+    }
     return (uint32_t)(c - p->contacts);
 }
 
@@ -105,6 +109,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     contact_touch(p, index);
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
+    refused &= !c->moved;  // where it was before
     if (!refused) c->refused_ns = 0;
     else if (c->refused_ns == 0) c->refused_ns = p->now;
     c->redial_ns = p->now + c->redial_delay_ns;
@@ -134,6 +139,7 @@ void contact_dial(peer *p, uint32_t index) {
     effect *e = peer_effect(p, EFFECT_DIAL);
     if (e == NULL) return;
     c->link = LINK_DIALING;
+    c->moved = false;
     contact_touch(p, index);
     e->id = c->id;
     e->address = c->address;
@@ -466,7 +472,7 @@ static uint64_t dial_due(const peer *p, const contact *c) {
     if (c->link != LINK_NONE) return UINT64_MAX;
     if (c->member == 0 && !is_sought(p, c)) return UINT64_MAX;
     // the newer member dials, the older one only when that has not worked for a while
-    bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0;
+    bool patient = c->member > p->me && c->member != 0 && p->now - c->down_ns < 2 * TIMING_REDIAL_FIRST_NS && c->refused_ns == 0 && !c->moved;
     return patient ? c->down_ns + 2 * TIMING_REDIAL_FIRST_NS : c->redial_ns;
 }
 
