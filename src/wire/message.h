@@ -528,7 +528,7 @@ typedef enum route_kind {
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
     ROUTE_WAY,     // source, units, taken_back, position (units that go this way); words: the peers behind the receiver
-    ROUTE_MAP,     // words: entries (src/flow/braid_map.c)
+    ROUTE_MAP,     // words: entries (src/flow/braid_map.c), or a hint (src/flow/braid_steer.c)
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,  // all but side and moved; words
     ROUTE_HOME,    // source, cost: of the cheapest way from the sender to that data peer; 0: it knows none
     ROUTE_KINDS

@@ -164,6 +164,57 @@ static void test_small_gains_are_left_alone(void **state) {
     free(w);
 }
 
+// A chain of relays, over which one unit more could go: a token has room for so many halves.
+static void test_cycles_fit_a_token(void **state) {
+    (void)state;
+    enum { CHAIN = LONE_MAX_HOPS + 4 };
+    lone *w = new_lone(CHAIN + 1, CHAIN + 1);
+    router_half cycle[ROUTER_MAX_CYCLE];
+    router_peer path[LONE_MAX_HOPS];
+    for (uint32_t relays = 1; relays <= CHAIN; relays++) {
+        lone_clear(w, HOME, 1);
+        for (router_peer p = HOME; p <= HOME + relays; p++) {
+            assert_true(lone_peer(w, p, 1));
+            assert_true(lone_link_to(w, p < HOME + relays ? p + 1 : HOME, 10));
+        }
+        uint32_t length = 2 * relays + 3;
+        assert_int_equal(lone_cycle(w, 0, cycle), length <= ROUTER_MAX_CYCLE ? length : 0);
+        assert_int_equal(lone_path(w, HOME + relays, path), relays <= LONE_MAX_HOPS ? relays : 0);
+        assert_int_equal(lone_path(w, HOME + relays + 1, path), 0);  // nobody
+    }
+    free(w);
+}
+
+// Three relays of either of two stages; in the second one a unit could save 1 by itself, and over both 50.
+static void test_what_saves_most_comes_first(void **state) {
+    (void)state;
+    static const int64_t second[3][3] = {{20, 19, 90}, {90, 90, 90}, {90, 90, 0}};
+    lone *w = new_lone(7, 15);
+    router_half cycle[ROUTER_MAX_CYCLE];
+    lone_clear(w, HOME, 1);
+    assert_true(lone_peer(w, HOME, 0));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(lone_link_to(w, 2 + i, i == 2 ? 0 : 30));
+        lone_carries(w, i == 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(lone_peer(w, 2 + i, 1));
+        for (uint32_t j = 0; j < 3; j++) {
+            assert_true(lone_link_to(w, 5 + j, second[i][j]));
+            lone_carries(w, i == 0 && j == 0);
+        }
+    }
+    for (uint32_t j = 0; j < 3; j++) {
+        assert_true(lone_peer(w, 5 + j, 1) && lone_link_to(w, HOME, 5));
+        lone_carries(w, j == 0);
+    }
+    assert_true(lone_cycle(w, 0, cycle) > 7);
+    int64_t saved = 0;
+    for (uint32_t i = 0; cycle[i] != cycle[0] || i == 0; i++) saved += cycle[i] == router_in(4);
+    assert_int_equal(saved, 1);  // it leads over the third relay of the first stage
+    free(w);
+}
+
 // Any peers, any links, any units on them: what is found is a cycle of halves of those, and searches end.
 static void test_a_map_may_say_anything(void **state) {
     (void)state;
@@ -194,6 +245,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cycles_lead_to_the_cheapest_flow),
         cmocka_unit_test(test_small_gains_are_left_alone),
+        cmocka_unit_test(test_cycles_fit_a_token),
+        cmocka_unit_test(test_what_saves_most_comes_first),
         cmocka_unit_test(test_a_map_may_say_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
