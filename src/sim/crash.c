@@ -299,7 +299,8 @@ static void die(sim_cluster *s, uint32_t victim, uint32_t index) {
 static void die_together(sim_cluster *s, uint32_t victim, uint32_t index) {
     uint16_t of = s->node[victim].view.stage;
     bool lost = s->c->crash[index].lost;
-    if (lost) s->checker.lost_version[of] = s->checker.version + 1;
+    // behind the last FINAL nobody may be left who could follow, and what it said is in the last checkpoint
+    if (lost || s->checker.finished) s->checker.lost_version[of] = s->checker.version + 1;
     for (uint32_t i = 0; i < s->nodes && s->c->crash[index].stage; i++)
         if (i != victim && (lost ? has_state_of(s, i, of) : works_for(s, i, of))) die(s, i, index);
     s->stats->stage_deaths += s->c->crash[index].stage;

@@ -293,7 +293,7 @@ static void test_random_carried(void **state) {
 static void one_passes(sim_campaign kind, uint64_t seed) {
     kind.first = seed;
     kind.count = kind.processes = kind.print = 1;
-    kind.real = true;
+    kind.real = !kind.odd;
     kind.replay = "sim_sim_cluster";
     sim_campaign_result r;
     sim_campaign_run(&kind, stdout, &r);
@@ -330,6 +330,12 @@ static void test_who_begins_afresh_keeps_its_results(void **state) {
 static void test_who_asks_for_votes_hears_where_the_leader_is(void **state) {
     (void)state;
     one_passes((sim_campaign){.carried = true, .private_data = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 10353998);
+}
+
+// All of a stage die when everything is computed and they have given the last checkpoint what it needs of them, while their shadow is cut off.
+static void test_what_the_last_checkpoint_has_is_not_lost(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.stage_deaths = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 10830472);
 }
 
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
@@ -490,6 +496,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_random_odd),     cmocka_unit_test(test_random_mixed), cmocka_unit_test(test_random_carried),   cmocka_unit_test(test_copies_do_not_hide_a_loss), cmocka_unit_test(test_what_was_decided_in_the_dark_may_hold_later),
         cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_who_begins_afresh_keeps_its_results),
         cmocka_unit_test(test_who_asks_for_votes_hears_where_the_leader_is),
+        cmocka_unit_test(test_what_the_last_checkpoint_has_is_not_lost),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
