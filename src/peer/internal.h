@@ -538,7 +538,7 @@ struct peer {
         uint32_t asked;     // how many of them
         uint64_t miss_ns;   // when it is told who is missing, unless somebody leads by then
         uint64_t strange_ns;  // since when only strangers speak as if they led; 0: whom I know may
-        bool farewell;        // one of these has read more than I, and said goodbye since I last heard one whom I know lead
+        uint64_t farewell;    // the newest entry that one of these had read who said goodbye: who has read more himself does not believe it
     } lead;                 // who leads, as far as this peer knows
     bool run_started;
     uint64_t run_index;

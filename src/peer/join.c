@@ -252,7 +252,7 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
     bool knows_more = p->me != 0 && msg->log_position > p->log_position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
     if (!complete && !knows_more && !id_equal(&c->id, &p->lead.id)) {
-        p->lead.farewell |= p->me != 0 && msg->log_position > p->log_position;
+        if (p->me != 0 && msg->log_position > p->lead.farewell) p->lead.farewell = msg->log_position;
         return;
     }
     if (p->me == 0 && !p->leaving) {

@@ -84,7 +84,6 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     bool newer = term > p->lead.term;
     if (p->leader.active || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
     p->lead.strange_ns = 0;
-    if (by_itself) p->lead.farewell = false;
     if (newer) {
         contact_add(p, id, NULL);
         p->lead.heard = false;
@@ -147,7 +146,7 @@ static bool gone_home(const peer *p, const log_voter *v) {
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leader.active || (!is_complete(p) && !p->lead.farewell)) return false;
+    if (p->leader.active || (!is_complete(p) && p->lead.farewell <= p->log_position)) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
     if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;

@@ -332,6 +332,12 @@ static void test_who_asks_for_votes_hears_where_the_leader_is(void **state) {
     one_passes((sim_campaign){.carried = true, .private_data = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 10353998);
 }
 
+// Who stood still reads the goodbye of a leader that it does not know yet before what the one before that had said long ago.
+static void test_a_goodbye_may_be_read_before_older_words(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.private_data = true, .elastic = true, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true}, 10885318);
+}
+
 // All of a stage die when everything is computed and they have given the last checkpoint what it needs of them, while their shadow is cut off.
 static void test_what_the_last_checkpoint_has_is_not_lost(void **state) {
     (void)state;
@@ -497,6 +503,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_dies_before_final_is_not_waited_for), cmocka_unit_test(test_who_begins_afresh_keeps_its_results),
         cmocka_unit_test(test_who_asks_for_votes_hears_where_the_leader_is),
         cmocka_unit_test(test_what_the_last_checkpoint_has_is_not_lost),
+        cmocka_unit_test(test_a_goodbye_may_be_read_before_older_words),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
