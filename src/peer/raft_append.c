@@ -176,6 +176,8 @@ bool raft_recall(raft *r, const log_entry *record) {
         r->base_term = record->term;
         r->base_voters = record->u.base.voters;
         find_voters(r);
+    } else if (record->index == r->base && record->term == r->base_term) {
+        cut_off(r, r->base);  // what followed was taken back (raft_take_back), and the store had just begun anew with this one
     } else {
         if (record->index <= r->base || record->index > r->last + 1) return false;
         uint64_t committed = raft_proves(r, record);

@@ -338,6 +338,12 @@ static void test_a_goodbye_may_be_read_before_older_words(void **state) {
     one_passes((sim_campaign){.private_data = true, .elastic = true, .partitions = true, .odd = true, .short_stores = true, .leader_deaths = true}, 10885318);
 }
 
+// Who led took a change of voters back just after its store had begun anew, died, and comes back.
+static void test_a_store_may_begin_with_what_was_not_taken_back(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.stage_losses = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 11127722);
+}
+
 // All of a stage die when everything is computed and they have given the last checkpoint what it needs of them, while their shadow is cut off.
 static void test_what_the_last_checkpoint_has_is_not_lost(void **state) {
     (void)state;
@@ -504,6 +510,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_asks_for_votes_hears_where_the_leader_is),
         cmocka_unit_test(test_what_the_last_checkpoint_has_is_not_lost),
         cmocka_unit_test(test_a_goodbye_may_be_read_before_older_words),
+        cmocka_unit_test(test_a_store_may_begin_with_what_was_not_taken_back),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,6 +240,24 @@ static void test_what_was_taken_back_stays_so_after_a_restart(void **state) {
     assert_true(raft_leads(&w.machine));
 }
 
+// The store had just begun anew, with the entry that stays: that comes once more.
+static void test_what_was_taken_back_stays_so_in_a_new_store(void **state) {
+    static log_entry kept[KEPT];
+    change_and_be_left(3, 2);
+    uint32_t count = w.records, from = 0;
+    memcpy(kept, w.record, sizeof kept);
+    begin(state);
+    while (kept[from].index != 1) from++;
+    const log_entry base = {.kind = LOG_BASE, .index = 1, .term = kept[from].term, .u.base.voters = voters_up_to(3)};
+    assert_true(raft_recall(&w.machine, &base));
+    for (uint32_t i = from + 1; i < count; i++) assert_true(raft_recall(&w.machine, &kept[i]));
+    assert_int_equal(kept[count - 1].index, 1);
+    assert_int_equal(w.machine.last, 1);
+    assert_int_equal(w.machine.voters.count, 3);
+    const log_entry other = {.kind = LOG_EXPEL, .index = 1, .term = base.term + 1};
+    assert_false(raft_recall(&w.machine, &other));  // that is another one
+}
+
 // Of several that it took on at once a majority may have the entry, and decide without it.
 static void test_a_change_by_several_is_not(void **state) {
     (void)state;
@@ -284,7 +302,8 @@ static void test_first_words_prove_less(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_a_change_that_did_not_hold_is_taken_back, begin), cmocka_unit_test_setup(test_a_change_by_several_is_not, begin),
-                                       cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin), cmocka_unit_test_setup(test_first_words_prove_less, begin),
+                                       cmocka_unit_test_setup(test_a_change_of_an_even_number_stays, begin), cmocka_unit_test_setup(test_what_was_taken_back_stays_so_after_a_restart, begin),
+                                       cmocka_unit_test_setup(test_what_was_taken_back_stays_so_in_a_new_store, begin), cmocka_unit_test_setup(test_first_words_prove_less, begin),
                                        cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
                                        cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
                                        cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin),
