@@ -80,15 +80,21 @@ static bool swallows_hints(net *n, router_message *m) {
     return !hint;
 }
 
+// A swarm that has lost a relay that carried units, once its hints are tampered with.
+static net *new_net_with(const net_case *c, bool (*tamper)(net *n, router_message *m)) {
+    net *n = net_new(c);
+    n->tamper = tamper;
+    net_settle(n, "before");
+    net_crash(n, a_carrier(n, 4));
+    return n;
+}
+
 // Where nothing comes of what it finds the data peer gives it up, and everybody looks for cycles.
 static void test_who_steers_in_vain_sets_all_free(void **state) {
     (void)state;
     uint32_t freed = 0;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
-        net *n = net_new(&c);
-        n->tamper = swallows_hints;
-        net_settle(n, "before");
-        net_crash(n, a_carrier(n, 4));
+        net *n = new_net_with(&c, swallows_hints);
         net_expect_optimum(n, "no hint arrives");
         if (n->tampered > 0) {
             assert_int_equal(free_ones(n), n->peers - 1);
@@ -111,10 +117,7 @@ static void test_a_lost_hint_is_sent_again(void **state) {
     (void)state;
     uint32_t lost = 0;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
-        net *n = net_new(&c);
-        n->tamper = swallows_some;
-        net_settle(n, "before");
-        net_crash(n, a_carrier(n, 4));
+        net *n = new_net_with(&c, swallows_some);
         net_expect_optimum(n, "every other hint arrives");
         assert_int_equal(free_ones(n), 0);
         lost += n->tampered > 1;
@@ -291,10 +294,7 @@ static void test_searches_without_cycles_are_not_counted(void **state) {
 static void test_who_steers_in_vain_sets_all_free_where_costs_change(void **state) {
     (void)state;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
-        net *n = net_new(&c);
-        n->tamper = swallows_hints;
-        net_settle(n, "before");
-        net_crash(n, a_carrier(n, 4));
+        net *n = new_net_with(&c, swallows_hints);
         router_peer from = 2, to = 2;
         while (n->stage[from] != 7) from++;
         while (n->stage[to] != 8) to++;
