@@ -173,6 +173,39 @@ static void test_what_a_link_took_along_goes_again(void **state) {
     free(w.p);
 }
 
+static void say_where(world *w, uint32_t leader, const char *address) {
+    message m = {.kind = MESSAGE_LEADER, .u.leader = {.term = 2, .id = name_of(leader)}};
+    snprintf(m.u.leader.address, WIRE_MAX_ADDRESS, "%s", address);
+    deliver(w, 1, &m, false);
+}
+
+static void wait_for_dial(world *w, uint32_t to, const char *address) {
+    for (uint32_t i = 0; i < 50 && strcmp(w->dialed[to], address) != 0; i++) {
+        w->now += STEP_MS * MILLISECOND;
+        step(w, &(event){.kind = EVENT_TICK});
+    }
+    assert_string_equal(w->dialed[to], address);
+}
+
+// A port that refuses where somebody was before does not say that it has gone: what was sent is not given to another one for that.
+static void test_a_refusal_where_it_was_is_none(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    uint32_t to = w.sent_to[MESSAGE_FORWARD];
+    say_where(&w, to, "old:1");
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
+    wait_for_dial(&w, to, "old:1");
+    say_where(&w, to, "new:1");
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
+    wait_for_dial(&w, to, "new:1");
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 7 - to);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
@@ -180,6 +213,7 @@ int main(void) {
         cmocka_unit_test(test_a_trace_says_that_the_activation_came),
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
         cmocka_unit_test(test_what_a_link_took_along_goes_again),
+        cmocka_unit_test(test_a_refusal_where_it_was_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
