@@ -1,6 +1,7 @@
 """Does the simulator tell the truth? A real swarm of 8 processes on this machine measures what its peers cost (braid up
 --measure); braid sim must then say how long its iterations took, within 15 %, with and without a crash: in the mean, for means are what is measured. With a crash that holds
 of the others by themselves, and of all of them for some moment of the crash near to the real one: what dies with the relay depends on the millisecond.
+Which of the relays of its stage had how much to carry does so too, so each of them dies in a simulation of its own.
 
 Whoever else uses this machine changes both figures of a pair alike: the measured share of the processors is of the very
 iterations that are compared, and each of them counts with the share that it had itself.
@@ -8,6 +9,7 @@ TRUTH_PAIRS=5 takes so many pairs of each kind and prints them (docs/results/tru
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import tempfile
@@ -18,7 +20,8 @@ from swarmlib import PROGRAM, Braid, expect, seed_of_test, write_text
 BOUND = 0.15
 WARM_UP = 5  # MEASURE_WARM_UP of src/node/measure.h
 KILL_AT = 8
-NEAR = (0, -0.1, 0.1, -0.2, 0.2, -0.3, 0.3)  # of an iteration: moments of the crash that are simulated around the real one
+DIES = "relay2"
+NEAR = [step / 20 for step in range(-6, 7)]  # of an iteration: moments of the crash that are simulated around the real one
 PAIRS = int(os.environ.get("TRUTH_PAIRS", "1"))
 
 RUN = """seed: 1
@@ -46,7 +49,7 @@ class Timed(Braid):
 
 def real(run, scenario, kill):
     arguments = ["up", run, "--relays", "6", "--measure", scenario]
-    swarm = Timed(*arguments, *(["--kill", f"relay2@iteration:{KILL_AT}"] if kill else []))
+    swarm = Timed(*arguments, *(["--kill", f"{DIES}@iteration:{KILL_AT}"] if kill else []))
     swarm.weights()
     # the leader's own clock, not the moment at which we read its words
     times = [event["tokens"] / event["tokens_per_second"] for event in swarm.of("iteration")]
@@ -64,12 +67,19 @@ def simulate(scenario):
     return json.loads(done.stdout)["iterations"]
 
 
-def with_kill(scenario, iteration, share):
-    """The same relay dies in the same iteration, after that share of its time."""
+def of_its_stage(scenario):
+    """The relay that dies, and then those that do the same work."""
+    with open(scenario, encoding="ascii") as file:
+        stages = dict(re.findall(r"name: (\w+), stage: (\d+)", file.read()))
+    return sorted((name for name, stage in stages.items() if stage == stages[DIES]), key=lambda name: name != DIES)
+
+
+def with_kill(scenario, iteration, name, share):
+    """A relay dies in the same iteration, after that share of its time."""
     one = simulate(scenario)[iteration]
-    at = one["start_s"] + min(max(share, 0.001), 0.999) * (one["end_s"] - one["start_s"])
+    at = one["start_s"] + share * (one["end_s"] - one["start_s"])
     with open("kill.txt", "w", encoding="ascii") as file:
-        file.write(f"{at:.4f} relay2 kill\n")
+        file.write(f"{at:.4f} {name} kill\n")
     path = "killed.yaml"
     with open(scenario, encoding="ascii") as file, open(path, "w", encoding="ascii") as out:
         out.write(file.read() + "churn: {trace: kill.txt}\n")
@@ -108,8 +118,11 @@ def pair(run, kill):
         simulated = times_simulated("measured.yaml", len(times), False)
         errors = [error_of(simulated, counted)]
     else:
-        near = [times_simulated(with_kill("measured.yaml", when[0], when[1] + by), len(times), True) for by in NEAR]
-        simulated = near[0]
+        shares = sorted({min(max(when[1] + by, 0.001), 0.999) for by in NEAR}, key=lambda share: abs(share - when[1]))
+        alike = of_its_stage("measured.yaml")
+        expect(len(alike) > 1, f"somebody else does what {DIES} did: {alike}")
+        near = [times_simulated(with_kill("measured.yaml", when[0], name, share), len(times), True) for name in alike for share in shares]
+        simulated = near[0]  # the same relay, at the real moment
         errors = [error_of(simulated, [i for i in counted if i != when[0]]), min((error_of(one, counted) for one in near), key=abs)]
     text = f"| {'one relay dies' if kill else 'nobody dies'} | {statistics.median(times[WARM_UP:]):.3f} | {statistics.median(simulated[WARM_UP:]):.3f} | {100 * errors[0]:+.1f} % "
     text += f"| {statistics.mean(times[WARM_UP:]):.3f} | {statistics.mean(simulated[WARM_UP:]):.3f} "
