@@ -494,7 +494,7 @@ struct peer {
     char text[256];
 
     // messages to myself, delivered at the end of the step
-    local_message local[256];
+    local_message local[WIRE_MAX_MICROBATCHES + 256];  // who leads may have all of an iteration to settle at once
     uint32_t local_first, local_count;
 
     contact *contacts;      // [PEER_MAX_CONTACTS]

@@ -273,7 +273,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
 // The messages that only a live member may send, so that nobody acts on the word of an expelled one.
 static bool needs_member(uint8_t kind) {
     return kind != MESSAGE_JOIN && kind != MESSAGE_LOG && kind != MESSAGE_GET_LOG && kind != MESSAGE_LEAVE &&
-           kind != MESSAGE_HEARTBEAT && kind != MESSAGE_DENY && kind < MESSAGE_VOTE;
+           kind != MESSAGE_HEARTBEAT && kind < MESSAGE_VOTE;
 }
 
 static bool sender_speaks_for_itself(const peer *p, uint32_t from, const message *msg) {

@@ -261,7 +261,7 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
         member_id by = first->line[i].member;
         int64_t there = first->line[i].way;
         const member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
-        if (m == NULL || member_is_shadow(m) || !member_answers(p, by)) continue;
+        if (m == NULL || member_is_shadow(m) || !member_answers(p, by) || (from == p->me && !stands(p, m))) continue;
         int64_t on = way_in(route_lines_of(p, by), to), time = detour_time(there, on, route_pieces(p));
         if (on == 0 || !detour_pays(time, straight, before > 0)) continue;
         if (busy) time = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
@@ -334,7 +334,7 @@ bool route_carrier_planned(const peer *p, member_id to, member_id by, route_deto
     if (by == to) return true;
     const member *m = by == 0 || by == p->me || l == NULL || p->now < l->straight_until_ns ? NULL : member_find(p, by);
     int64_t there = way_in(mine, by), on = m == NULL ? 0 : way_in(route_lines_of(p, by), to);
-    if (there == 0 || on == 0 || !small_enough(p) || member_is_shadow(m) || !member_answers(p, by)) return false;
+    if (there == 0 || on == 0 || !small_enough(p) || member_is_shadow(m) || !member_answers(p, by) || !stands(p, m)) return false;
     d->by = by;
     d->us = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
     d->straight_us = way_in(mine, to) * (1 + route_on_line(p, to));

@@ -85,7 +85,8 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
 
 static void forward_routed(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    for (;;) {
+    // (of more than so many it does not remember who was tried)
+    for (uint32_t tries = 0; tries <= PEER_MAX_TRIED; tries++) {
         bool wait = false;
         member_id to = route_pick(p, m, &wait);
         bool by_unit = to != 0;

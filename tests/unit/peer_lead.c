@@ -238,6 +238,58 @@ static void test_a_voter_says_whom_it_misses(void **state) {
     free(w.p);
 }
 
+static void be_for_it(world *w, message_kind kind, uint64_t term, bool trial) {
+    message m = {.kind = (uint8_t)kind};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = 2, .term = term, .trial = trial, .granted = true};
+    else m.u.appended = (message_appended){.to = 1, .from = 2, .term = term, .accepted = true, .match = w->newest};
+    deliver(w, 2, &m, false);
+}
+
+static void lead_in(world *w, uint64_t term) {
+    for (uint32_t i = 0; !leads(w); i++) {
+        assert_true(i < 300);
+        w->log = w->newest;
+        be_for_it(w, MESSAGE_VOTED, term, true);
+        uint32_t led = w->records[LOG_LEAD];
+        be_for_it(w, MESSAGE_VOTED, term, false);
+        if (w->records[LOG_LEAD] > led) be_for_it(w, MESSAGE_APPENDED, term, false);
+        tick(w);
+    }
+}
+
+// It leads, and owns all of a large iteration; when all but one are settled the other voter is silent for a while, and it leads again. Then all
+// are told at once, to itself.
+static void test_who_leads_again_tells_itself_all(void **state) {
+    (void)state;
+    enum { MANY = WIRE_MAX_MICROBATCHES };
+    const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    static world w;
+    w = (world){.run = run_of(1, MANY, 1), .voters = 1, .forward_held = MANY};
+    recall_all(&w, 2, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    lead_in(&w, 2);
+    peer_view view = {0};
+    for (uint32_t i = 0; view.counted + 1 < MANY; i++) {
+        assert_true(i < 20 * MANY);
+        be_for_it(&w, MESSAGE_APPENDED, 2, false);
+        tick(&w);
+        peer_look(w.p, &view);
+    }
+    while (leads(&w)) tick(&w);
+    peer_look(w.p, &view);
+    const uint64_t term = view.term + 1;
+    lead_in(&w, term);
+    w.forward_held = 0;
+    do_job(&w);
+    for (uint32_t i = 0; w.records[LOG_CLOSE] == 0; i++) {
+        assert_true(i < 100);
+        be_for_it(&w, MESSAGE_APPENDED, term, false);
+        tick(&w);
+    }
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -249,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_who_may_have_been_replaced_sends_nobody_home),
         cmocka_unit_test(test_who_leads_no_more_asks_who_does),
         cmocka_unit_test(test_a_voter_says_whom_it_misses),
+        cmocka_unit_test(test_who_leads_again_tells_itself_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,6 +206,43 @@ static void test_a_refusal_where_it_was_is_none(void **state) {
     free(w.p);
 }
 
+// A relay that is told to count, and a refusal of that which comes over another link than its own: from another relay, or from nobody.
+static uint32_t repairs_after_a_refusal(bool its_own, bool member) {
+    enum { STRANGER = 9 };
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, 2, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 2; i++) admit(&w, i, MEMBER_DATA, 0);
+    for (uint32_t i = 3; i <= 4; i++) admit(&w, i, MEMBER_RELAY, 1);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(STRANGER)});
+    own(&w, 0, 2);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    beat(&w, 3);
+    beat(&w, 4);
+    uint32_t holder = w.sent_to[MESSAGE_FORWARD];
+    const message_path path = {.stages = 2, .member = {2, holder}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 2, .forward_to = 2, .home = true, .path = path}};
+    deliver(&w, holder, &home, true);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 2, .path = path}};
+    deliver(&w, holder, &back, true);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], holder);
+    message deny = {.kind = MESSAGE_DENY, .sender = holder, .log_position = w.log, .u.deny = {.subject = subject_of(&w, 0, 1), .phase = PHASE_COMMIT, .reason = DENY_MISSING, .rev = 1}};
+    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(its_own ? holder : member ? 7 - holder : STRANGER), .msg = &deny});
+    for (uint32_t i = 0; i < 10; i++) {
+        beat(&w, 3);
+        beat(&w, 4);
+        tick(&w);
+    }
+    free(w.p);
+    return w.told[TELL_REPAIR];
+}
+
+static void test_nobody_refuses_for_another_one(void **state) {
+    (void)state;
+    assert_int_equal(repairs_after_a_refusal(true, true), 1);
+    assert_int_equal(repairs_after_a_refusal(false, true), 0);
+    assert_int_equal(repairs_after_a_refusal(false, false), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
@@ -214,6 +251,7 @@ int main(void) {
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
         cmocka_unit_test(test_what_a_link_took_along_goes_again),
         cmocka_unit_test(test_a_refusal_where_it_was_is_none),
+        cmocka_unit_test(test_nobody_refuses_for_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { BYTES = 1024, MOST = 8, MOST_GETS = 64 };
+enum { BYTES = 1024, MOST = 16, MOST_GETS = 64 };
 
 static const uint64_t MILLISECOND = 1000000;
 static const uint16_t tensor_stage[3] = {0, 1, 2};
@@ -26,6 +26,7 @@ typedef struct world {
     uint32_t self;
     blob_id blobs;
     bool busy;      // a job that was begun is not done
+    uint32_t forward_held;  // 1 + the microbatch of which that holds for the forward
     bool exited;    // it has left
     bool diverges;  // a loss comes out that is not finite
     job_kind fails; // these jobs do
@@ -60,11 +61,11 @@ static inline braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(u
 static inline void step(world *w, const event *e);
 
 static inline void do_job(world *w) {
-    if (w->work.id == 0 || w->busy) return;
+    if (w->work.id == 0 || w->busy || (w->work.kind == JOB_FORWARD && w->work.m + 1 == w->forward_held)) return;
     job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
     r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
-    if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_LOSS) r.out = 1000 + ++w->blobs;
+    if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_LOSS || w->work.kind == JOB_FORWARD) r.out = 1000 + ++w->blobs;
     static const double norm2 = 1;
     if (w->work.kind == JOB_NORM) r.norm2 = &norm2;
     r.norms = w->work.kind == JOB_NORM;
@@ -186,9 +187,9 @@ static inline void recall_all(world *w, uint16_t voters, const log_entry *state,
 
 // The first of `voters` data peers, which began with another one and a relay. Iteration 0 may be over.
 static inline void recall(world *w, uint16_t voters, bool one_is_over) {
-    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
+    const log_member three[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3, .store = 3}};
-    const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+    const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = three[0]}, {.kind = LOG_MEMBER, .u.member = three[1]}, {.kind = LOG_MEMBER, .u.member = three[2]},
                                {.kind = LOG_OWNER, .u.owner = {.member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
     w->run = run_of(2, 1, 1);
     recall_all(w, voters, state, sizeof state / sizeof *state - !one_is_over);
