@@ -210,8 +210,9 @@ void on_reduced(peer *p, const message *msg) {
     memcpy(r->norm2, body->norm2, body->tensors * sizeof(double));
 }
 
-// Who is about to be expelled takes along what it has.
-static bool stays_at_version(const peer *p, const member *m) { return !m->expelling && leader_sees_at_version(p, m); }
+// Who is about to be expelled takes along what it has, as does who is about to be let in again.
+static bool goes(const peer *p, const member *m) { return m->expelling || (m->contact != NO_CONTACT && p->contacts[m->contact].joining); }
+static bool stays_at_version(const peer *p, const member *m) { return !goes(p, m) && leader_sees_at_version(p, m); }
 
 static bool somebody_stays(const peer *p, uint16_t s) {
     for (uint32_t i = 0; i < p->member_count; i++)
@@ -335,7 +336,7 @@ static bool is_made(const peer *p, uint16_t s) {
     if (p->leader.close.tokens == 0) return somebody_stays(p, s);
     for (uint32_t i = 0; i < r->reports; i++) {
         const member *m = member_find(p, r->reporter[i]);
-        if (m != NULL && !m->expelling) return true;
+        if (m != NULL && !goes(p, m)) return true;
     }
     for (uint32_t i = 0; i < r->shadows; i++)
         if (member_live(p, r->shadow[i])) return true;

@@ -43,7 +43,9 @@ static bool somebody_may_lead(const peer *p, const braid_id *id) {
 }
 
 static bool nobody_known_leads(const peer *p) {
-    if (p->me == 0 || raft_votes(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
+    if (p->me == 0 || raft_leads(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
+    for (uint32_t i = 0; i < p->raft.voters.count; i++)
+        if (raft_votes(&p->raft) && somebody_may_lead(p, &p->raft.voters.voter[i].id)) return false;
     for (uint32_t i = 0; i < p->voters.count; i++)
         if (somebody_may_lead(p, &p->voters.voter[i].id)) return false;
     return true;
@@ -290,7 +292,7 @@ static const member *member_of(const peer *p, const log_voter *v) {
 static uint64_t voter_silence_ns(const peer *p, const log_voter *v) {
     uint32_t at = contact_find(p, &v->id);
     const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
-    bool there = c != NULL && c->store == v->store && (c->member != 0 || c->link == LINK_UP);
+    bool there = c != NULL && (c->store == 0 || c->store == v->store) && (c->member != 0 || c->link == LINK_UP);
     if (!there) return RANK_SILENT - 1;
     // the link may be that of its next life, which is no voter
     uint64_t as_voter = raft_silence(&p->raft, p->now, &v->id, v->store), silence = silence_ns(p, c);

@@ -429,7 +429,7 @@ static void ask_for_log(peer *p) {
 
 // The leader sends its log to members only: who was expelled while it could not be reached learns it by asking.
 void log_compare(peer *p, uint64_t newest) {
-    if (p->me != 0 && newest > p->log_position) ask_for_log(p);
+    if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->log_position) ask_for_log(p);
 }
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const uint64_t least_patience_ns = 1000000000;
+enum { MOST_STANDS = 30 };
 
 uint32_t raft_myself(const raft *r) {
     for (uint32_t i = 0; i < r->voters.count; i++)
@@ -77,6 +78,7 @@ void raft_follow(raft *r, uint64_t now, uint64_t term, const braid_id *leader) {
     r->lost = r->invited = false;
     r->leader_known = leader != NULL;
     if (leader != NULL) r->leader = *leader;
+    if (leader != NULL) r->stands = 0;
 }
 
 static void ask_votes(raft *r, bool trial) {
@@ -125,6 +127,8 @@ static void try_out(raft *r, uint64_t now) {
 // The votes are asked for when its own is durable (raft_stored).
 static void stand(raft *r, uint64_t now) {
     wait_anew(r, now);
+    r->elect_ns += r->stands * r->patience_ns;  // the others may write their votes slowly
+    if (r->stands < MOST_STANDS) r->stands++;
     clear_votes(r);
     r->role = RAFT_CANDIDATE;
     r->leader_known = false;
@@ -140,6 +144,7 @@ static void lead(raft *r, uint64_t now) {
         return;
     }
     r->role = RAFT_LEADER;
+    r->stands = 0;
     r->leader_known = true;
     r->leader = r->self;
     r->lost = r->invited = false;
@@ -335,7 +340,8 @@ void raft_tick(raft *r, uint64_t now) {
         return;
     }
     if (!raft_votes(r) || now < r->elect_ns || r->term >= WIRE_MAX_TERM) return;
-    if (raft_has_state(r)) try_out(r, now);
+    bool writes = r->role == RAFT_CANDIDATE && !r->progress[raft_myself(r)].voted;  // its own vote: a slow disk would never keep up with new terms
+    if (raft_has_state(r) && !writes) try_out(r, now);
     else wait_anew(r, now);
 }
 

@@ -89,6 +89,7 @@ typedef struct raft {
     bool lost;            // the leader's host says that it is gone
     bool invited;         // to stand, by the leader
     uint64_t elect_ns;    // then it stands
+    uint32_t stands;      // so often since somebody led
     uint64_t patience_ns;
     bool promised;        // a vote that is not durable yet, for:
     braid_id promised_to;

@@ -80,16 +80,20 @@ typedef struct child {
     size_t got_bytes;
 } child;
 
-// Shadows are for runs with one voter; where a stage is lost with all that it had, the run goes back.
+enum { DOUBLED_TENSORS = 50 };  // of 1,000
+
+// Where a stage is lost with all that it had, its shadows too, the run goes back.
 static void mix_further(rng *r, sim_campaign *mix) {
     mix->stage_deaths = rng_below(r, 6) == 0;
-    if (mix->stage_deaths) mix->leader_deaths = false;
     bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
     mix->private_data = may && rng_below(r, 2);
     mix->elastic = mix->private_data && rng_below(r, 2);
     mix->short_stores = mix->leader_deaths && rng_below(r, 2);
     mix->carried = rng_below(r, 4) == 0;
     mix->stage_losses = !mix->stage_deaths && rng_below(r, 8) == 0;
+    mix->doubled_tensors = rng_below(r, 4) == 0;
+    mix->comebacks = mix->leader_deaths && rng_below(r, 3) == 0;
+    mix->slow_stores = rng_below(r, 6) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -114,7 +118,10 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->odd) sim_case_add_oddities(&c);
     if (campaign->leader_deaths) sim_case_add_leader_deaths(&c);
     else if (campaign->data_deaths) sim_case_add_data_deaths(&c);
+    if (campaign->comebacks) sim_case_add_comebacks(&c);
     if (campaign->short_stores) sim_case_shorten_stores(&c);
+    c.slow_stores = campaign->slow_stores;
+    if (campaign->doubled_tensors) c.doubled_tensors = DOUBLED_TENSORS;
     if (campaign->stage_deaths) sim_case_add_stage_deaths(&c);
     if (campaign->stage_losses) sim_case_add_stage_losses(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
@@ -172,6 +179,9 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     fprintf(out, "FAILED %s  %s\n  again: %s --seeds %" PRIu64 ":1%s", text, why, campaign->replay, seed, campaign->real ? " --real" : "");
     if (campaign->mutant) fprintf(out, " --mutant %s", sim_mutant_name(campaign->mutant));
     if (campaign->carried) fputs(" --carried", out);
+    if (campaign->doubled_tensors) fputs(" --doubled-tensors", out);
+    if (campaign->comebacks) fputs(" --comebacks", out);
+    if (campaign->slow_stores) fputs(" --slow-stores", out);
     fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }

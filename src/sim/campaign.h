@@ -29,12 +29,15 @@ typedef struct sim_campaign {
     bool partitions;         // the swarm falls apart for a while
     bool data_deaths;        // data peers die, too
     bool leader_deaths;      // and whoever leads
+    bool comebacks;          // with leader_deaths: of those that die most are back soon with their store
     bool short_stores;       // of voters, which begin them anew after a few entries
+    bool slow_stores;        // ... and write them slowly now and then
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
     bool stage_losses;       // ... with their shadows, and the run goes back
     bool carried;            // tensors go by way of somebody
+    bool doubled_tensors;    // ... or come twice
     bool mixed;              // the kind by the seed: sim_campaign_mix
     bool all_kinds;          // mixed, and of every kind that there is
     unsigned processes;      // 1 .. SIM_MAX_PROCESSES
@@ -60,7 +63,8 @@ typedef struct sim_campaign_result {
 
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
 // every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and in one of ten are lost; half of those
-// in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four.
+// in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four, and in as many some
+// tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 

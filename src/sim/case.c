@@ -121,7 +121,7 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
-bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->lost_permille == 0 && c->doubled_permille == 0 && c->troubles == 0 && !c->rough && c->mutant == SIM_MUTANT_NONE; }
+bool sim_case_quiet(const sim_case *c) { return c->crashes == 0 && c->flaps == 0 && c->lost_permille == 0 && c->doubled_permille == 0 && c->doubled_tensors == 0 && c->troubles == 0 && !c->rough && c->mutant == SIM_MUTANT_NONE; }
 
 static void odd_shape(rng *r, sim_case *c) {
     c->stages = (uint16_t)between(r, 1, 4);
@@ -231,6 +231,31 @@ void sim_case_add_leader_deaths(sim_case *c) {
     for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) leader_moment(&r, c, &c->crash[c->crashes++]);
     for (uint32_t i = (uint32_t)rng_below(&r, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
         c->trouble[c->troubles++] = (sim_trouble){SIM_PAUSE_LEADER, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 20 * SECOND)};
+}
+
+void sim_case_add_comebacks(sim_case *c) {
+    static const uint8_t messages[] = {MESSAGE_APPEND, MESSAGE_APPENDED, MESSAGE_VOTE, MESSAGE_VOTED, MESSAGE_LOG, MESSAGE_JOIN, MESSAGE_HAND_OVER, MESSAGE_LEAVE, MESSAGE_LEADER};
+    static const sim_trouble_kind kinds[] = {SIM_DRAIN, SIM_DRAIN_DATA, SIM_DRAIN, SIM_CUT, SIM_CUT_ONE_WAY, SIM_PAUSE_LEADER, SIM_PARTITION};
+    rng r = {rng_seed(c->seed, 87)};
+    for (uint32_t i = (uint32_t)between(&r, 1, 4); i > 0 && c->crashes < SIM_MAX_CRASHES; i--) {
+        sim_crash *crash = &c->crash[c->crashes++];
+        leader_moment(&r, c, crash);
+        crash->leader = rng_below(&r, 2) == 0;
+        crash->data = !crash->leader && rng_below(&r, 2) == 0;
+        if (crash->moment < SIM_BEFORE_JOB) crash->kind = messages[rng_below(&r, sizeof messages)];
+    }
+    for (uint32_t i = 0; i < c->crashes; i++) {
+        sim_crash *crash = &c->crash[i];
+        if (rng_below(&r, 6) == 0) continue;
+        crash->restart = crash->same_id = crash->keeps_store = true;
+        crash->restart_ns = rng_below(&r, 2) ? between(&r, MILLISECOND, SECOND) : between(&r, SECOND, 6 * SECOND);
+    }
+    for (uint32_t i = (uint32_t)between(&r, 1, 3); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--) {
+        sim_trouble_kind kind = kinds[rng_below(&r, sizeof kinds / sizeof *kinds)];
+        if (kind == SIM_DRAIN_DATA && c->data_peers == 1) kind = SIM_DRAIN;
+        c->trouble[c->troubles++] = (sim_trouble){kind, 1, between(&r, 0, sim_case_quiet_ns(c) / 2), between(&r, SECOND, 12 * SECOND)};
+    }
+    c->store_entries = (uint32_t)between(&r, 1, 6);
 }
 
 void sim_case_shorten_stores(sim_case *c) {
@@ -346,6 +371,8 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->store_entries) ADD("  stores are begun anew after %u entries\n", c->store_entries);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);
+    if (c->doubled_tensors) ADD("  of 1,000 tensors %u come twice\n", c->doubled_tensors);
+    if (c->slow_stores) ADD("  stores are slow now and then\n");
     if (c->fast || c->lopsided || c->start_version || c->awaited)
         ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
     if (c->routing != ROUTER_BRAID) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");

@@ -156,6 +156,8 @@ typedef struct sim_case {
     uint32_t store_entries;                      // voters begin their stores anew after so many; 0: as many as is sensible
     uint32_t data_joins;                         // of the joiners, the last ones are data peers
     uint32_t lost_permille, doubled_permille;    // of the messages without a payload
+    uint32_t doubled_tensors;                    // ... and of those with one, of 1,000
+    bool slow_stores;                            // of two in three peers: one record in eight takes up to 1.5 s
     uint32_t shadows, shadow_peers;              // of each stage; processes that offer themselves
     uint8_t carried_percent;                     // of tensors that go by way of somebody
     bool spoiled;                                // ... and the first relay changes what it carries
@@ -181,6 +183,8 @@ void sim_case_add_oddities(sim_case *c);
 void sim_case_add_data_deaths(sim_case *c);
 // The same of whoever leads, at the moments in which it decides; three or five vote.
 void sim_case_add_leader_deaths(sim_case *c);
+// ... and most of those that die are back soon with what they had stored, many when they vote or are let in; some take their leave; stores are very short.
+void sim_case_add_comebacks(sim_case *c);
 // Voters begin their stores anew after a few entries.
 void sim_case_shorten_stores(sim_case *c);
 // Gives each data peer data of its own: who dies comes back as itself. The last to be called.

@@ -87,15 +87,15 @@ static void expelled(sim_cluster *s, sim_log_member *m) {
 static void member_added(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     const log_member *body = &entry->u.member;
-    // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was
-    for (uint32_t i = 0; i < k->members; i++)
-        if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, &body->peer)) expelled(s, &k->member[i]);
     if (k->members == SIM_MAX_LOG_MEMBERS) members_compact(k);
     if (k->members == SIM_MAX_LOG_MEMBERS) {
         sim_fail(s, "more members than a run of this size can have");
         return;
     }
     k->member[k->members++] = (sim_log_member){.member = entry->index, .entry = *body, .shadow = body->kind == MEMBER_SHADOW};
+    // a peer is in one stage here: who comes back, to whatever stage, is no longer what it was, and now it is there as what it is
+    for (uint32_t i = 0; i + 1 < k->members; i++)
+        if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, &body->peer)) expelled(s, &k->member[i]);
 }
 
 // A shadow does the work of a stage only when nobody else is there who could.

@@ -168,7 +168,7 @@ static bool stage_may_be_lost(const sim_cluster *s, uint32_t victim) {
 
 static bool stage_may_die(const sim_cluster *s, uint32_t victim) {
     uint16_t index = s->node[victim].view.stage;
-    if (index == 0 || s->c->voters > 1 || !works_for(s, victim, index)) return false;
+    if (index == 0 || !works_for(s, victim, index) || (s->c->voters > 1 && !quorum_without(s, victim, index))) return false;
     for (uint32_t i = 0; i < s->nodes; i++)
         if (shadow_carries(s, i, index)) return true;
     return false;

@@ -83,7 +83,7 @@ void sim_link_send(sim_cluster *s, uint32_t from, const effect *e) {
     }
     s->stats->delayed += cut_ns(s, from, to) > 0;
     message_put(s, from, to, e);
-    if (!happens(s, e->blob ? 0 : s->c->doubled_permille)) return;
+    if (!happens(s, e->blob ? s->c->doubled_tensors : s->c->doubled_permille)) return;
     s->stats->doubled++;
     message_put(s, from, to, e);
 }

@@ -290,6 +290,97 @@ static void test_who_leads_again_tells_itself_all(void **state) {
     free(w.p);
 }
 
+// It comes back with its store and leads three voters: one that is dead, and one that has left and waits to be replaced, of which the state says nothing.
+static void answer_as(world *w, uint32_t from, message_kind kind, bool trial) {
+    message m = {.kind = (uint8_t)kind};
+    if (kind == MESSAGE_VOTED) m.u.voted = (message_voted){.to = 1, .from = from, .term = 2, .trial = trial, .granted = true};
+    else m.u.appended = (message_appended){.to = 1, .from = from, .term = 2, .accepted = true, .match = w->newest};
+    deliver(w, from, &m, false);
+}
+
+static void test_who_has_left_and_speaks_of_votes_is_there(void **state) {
+    (void)state;
+    const log_member member[4] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7, .store = 1}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .store = 2},
+                                  {.peer = name_of(4), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 4, .store = 4}, {.peer = name_of(5), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 5, .store = 5}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]}, {.kind = LOG_MEMBER, .u.member = member[3]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(2, 1, 1), .voters = 3};
+    recall_all(&w, 3, log, sizeof log / sizeof *log);
+    w.log += 100;
+    for (uint32_t i = 3; i <= 5; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 50 && w.sent[MESSAGE_APPEND] == 0; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        answer_as(&w, 3, MESSAGE_VOTED, true);
+        answer_as(&w, 3, MESSAGE_VOTED, false);
+        tick(&w);
+    }
+    for (uint32_t i = 0; i < 600; i++) {
+        if (i % 20 == 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        answer_as(&w, 3, MESSAGE_APPENDED, false);
+        message beat = {.kind = MESSAGE_HEARTBEAT};
+        event e = {.kind = EVENT_MESSAGE, .id = name_of(3), .msg = &beat};
+        beat.log_position = w.log;
+        step(&w, &e);
+        for (uint32_t relay = 4; relay <= 5; relay++) {  // their members are 3 and 4
+            beat.sender = relay - 1u;
+            e.id = name_of(relay);
+            step(&w, &e);
+        }
+        tick(&w);
+    }
+    assert_true(leads(&w));
+    assert_true(w.records[LOG_VOTERS] > 0);
+    free(w.p);
+}
+
+// A voter is back with its store and takes its leave, so it does not join again. Who is elected with its vote begins behind what it has.
+static uint32_t asks_for_the_log(bool leaves) {
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    if (leaves) step(&w, &(event){.kind = EVENT_DRAIN});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    w.log += 3;
+    for (uint32_t i = 0; i < 100 && !w.exited; i++) {
+        message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 2, .has_entry = true, .previous = w.log, .previous_term = 1}};
+        m.u.append.entry = (log_entry){.kind = LOG_BASE, .index = w.log, .term = 1, .u.base.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(2), .store = 2}}}};
+        deliver(&w, 2, &m, false);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_false(w.exited);
+    free(w.p);
+    return w.sent[MESSAGE_GET_LOG] + w.sent[MESSAGE_JOIN];
+}
+
+static void test_a_voter_that_leaves_asks_for_what_it_lacks(void **state) {
+    (void)state;
+    assert_true(asks_for_the_log(false) > 0);
+    assert_true(asks_for_the_log(true) > 0);
+}
+
+// A voter was cut off while all others who vote were replaced, and these are dead. Strangers lead.
+static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = 5, .entry = {.kind = LOG_MEMBER, .index = 6, .term = 1, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}}}};
+    deliver(&w, 2, &m, false);
+    peer_view view;
+    peer_look(w.p, &view);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(i), .refused = true});
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(5)});
+    w.sent[MESSAGE_JOIN] = 0;
+    for (uint32_t i = 0; i < 6000; i++) {
+        message beat = {.kind = MESSAGE_HEARTBEAT, .u.heartbeat.leads = 9, .log_position = 100, .sender = 50};
+        step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(5), .msg = &beat});
+        if (i % 50 == 0) for (uint32_t v = 2; v <= 3; v++) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(v), .refused = true});
+        tick(&w);
+    }
+    assert_true(w.sent[MESSAGE_JOIN] > 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -302,6 +393,9 @@ int main(void) {
         cmocka_unit_test(test_who_leads_no_more_asks_who_does),
         cmocka_unit_test(test_a_voter_says_whom_it_misses),
         cmocka_unit_test(test_who_leads_again_tells_itself_all),
+        cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
+        cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
+        cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

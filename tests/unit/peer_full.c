@@ -1,0 +1,100 @@
+// Two are let in at once where there is room for one.
+#include "peer/peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct {
+    peer *p;
+    uint64_t now;
+    log_entry append[256];
+    uint32_t appends, members, dismissed;
+} w;
+
+static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
+
+static void step(const event *e) {
+    effect out;
+    peer_step(w.p, w.now, e);
+    while (peer_next_effect(w.p, &out)) {
+        if (out.kind == EFFECT_APPEND) w.append[w.appends++] = *out.entry;
+        if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_MEMBER) w.members++;
+        if (out.kind == EFFECT_SEND && out.message_kind == MESSAGE_LEAVE) w.dismissed++;
+    }
+}
+
+static void store(void) {
+    while (w.appends > 0) {
+        log_entry stored[256];
+        uint32_t count = w.appends;
+        memcpy(stored, w.append, sizeof stored);
+        w.appends = 0;
+        for (uint32_t i = 0; i < count; i++) step(&(event){.kind = EVENT_STORED, .entry = &stored[i]});
+    }
+}
+
+static void say(uint32_t from, message *m) { step(&(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m}); }
+
+static void ask(uint32_t from) {
+    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = from, .store = from, .address = "a:1"}};
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(from)});
+    say(from, &join);
+}
+
+static uint32_t count(void) {
+    uint32_t all = 0;
+    for (uint16_t s = 0; s < 12; s++) all += peer_members(w.p, s, NULL, 0);
+    return all;
+}
+
+static void test_two_for_one_place(void **state) {
+    (void)state;
+    static const uint16_t tensor_stage[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    peer_run run = {.seed = 1, .iterations = 3, .microbatches = 1, .stages = 12, .slots = 1, .start_data_peers = 1, .start_relays = 60000, .reproducible = true, .activation_bytes = 1024,
+                    .model_tensors = 12, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
+    for (uint32_t s = 0; s < 12; s++) run.blocks[s] = run.tensors[s] = 1;
+    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&run, &config)), 0);
+    memset(memory, 0, peer_bytes(&run, &config));
+    w.now = 1000000000;
+    w.p = peer_init(memory, &run, &config, w.now);
+    step(&(event){.kind = EVENT_TICK});
+    store();
+    for (uint32_t i = 2; i <= WIRE_MAX_MEMBERS - 1; i++) {
+        ask(i);
+        store();
+    }
+    printf("members %u\n", count());
+    uint32_t before = w.members;
+    ask(1001);
+    ask(1002);
+    printf("entries for the two: %u\n", w.members - before);
+    store();
+    printf("members %u, dismissed %u\n", count(), w.dismissed);
+    message leave = {.kind = MESSAGE_LEAVE};  // one goes, and there is room
+    say(2, &leave);
+    store();
+    printf("members after one left: %u\n", count());
+    before = w.members;
+    for (uint32_t i = 0; i < 25; i++) {
+        w.now += 200000000;
+        ask(1002);
+        store();
+    }
+    printf("entries for the second in five seconds: %u, dismissed %u\n", w.members - before, w.dismissed);
+    assert_true(w.members > before);
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_for_one_place)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
