@@ -338,8 +338,10 @@ static bool is_made(const peer *p, uint16_t s) {
         const member *m = member_find(p, r->reporter[i]);
         if (m != NULL && !goes(p, m)) return true;
     }
-    for (uint32_t i = 0; i < r->shadows; i++)
-        if (member_live(p, r->shadow[i])) return true;
+    for (uint32_t i = 0; i < r->shadows; i++) {
+        const member *m = member_find(p, r->shadow[i]);
+        if (m != NULL && !goes(p, m)) return true;
+    }
     return false;
 }
 

@@ -560,6 +560,7 @@ struct peer {
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool ready;             // whole state at `iteration`
     bool leaving, over;
+    bool stands_again;      // it leaves, and its membership went with its log and not by the log: with what it has it comes in again, to be let go
     uint64_t iteration;     // t: what FINAL says comes next
     uint64_t iteration_ns;  // when it began here
     uint64_t version;       // of my whole state, when ready

@@ -120,7 +120,7 @@ static void leader_admits_itself(peer *p) {
 // A voter stays until it is replaced: without it the others might be too few to do that.
 void leave_when_free(peer *p) {
     p->leaving = true;
-    if (p->me != 0 || lead_is_voter(p, &p->config.self)) return;
+    if (p->me != 0 || p->stands_again || lead_is_voter(p, &p->config.self)) return;
     p->over = true;
     peer_effect(p, EFFECT_EXIT);
 }
@@ -156,8 +156,8 @@ void join_tick(peer *p) {
         peer_effect(p, EFFECT_EXIT);
         return;
     }
-    if (p->leaving && !p->over) leave_tick(p);
-    if (p->me != 0 || p->leaving || p->over) return;
+    if (p->leaving && !p->over && !p->stands_again) leave_tick(p);
+    if (p->me != 0 || (p->leaving && !p->stands_again) || p->over) return;
     if (peer_is_leader(p)) {
         leader_admits_itself(p);
         return;

@@ -434,6 +434,7 @@ void log_compare(peer *p, uint64_t newest) {
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
+    p->stands_again |= p->me != 0 && p->ready && !p->shadow;
     members_forget(p);
     p->afresh.floor = p->log_position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;

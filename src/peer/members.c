@@ -216,6 +216,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     peer_tell(p, &t);
     if (self) {
         p->me = index;
+        p->stands_again = false;
         p->stage = entry->stage;
         p->shadow = shadow;
         p->rest_until_ns = 0;

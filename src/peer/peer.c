@@ -470,6 +470,7 @@ void peer_look(const peer *p, peer_view *view) {
     view->shadow = p->shadow;
     view->whole = reduce_reaches(p, &view->reaches);
     view->left = p->me == 0 ? reduce_left(p) : 0;
+    view->stands_again = p->stands_again;
     view->ready = p->ready;
     view->version = p->version;
     view->iteration = p->iteration;

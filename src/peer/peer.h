@@ -96,6 +96,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_THE_PAST,      // who goes back keeps what it had counted
     PEER_MUTANT_LETS_THE_LAST_GO,    // who asks to leave goes, whoever else has what it has
     PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run goes back when one member of a stage lacks its state
+    PEER_MUTANT_EVICTS_COMMITTED,    // what is to be counted is given up for a repair, too
 } peer_mutant;
 
 // ... in the choice of neighbours (route_view.c).
@@ -275,6 +276,7 @@ typedef struct peer_view {
     bool shadow;           // keeps the state of `stage` only
     bool whole;            // all that it needs for version `reaches` is here
     uint64_t reaches;
+    bool stands_again;     // nobody's member and about to leave, but not with what it has: it is to be let in first
     uint64_t left;         // nobody's member: 1 + the iteration of results that are whole; 0: they are not
     bool ready;            // at the newest version
     uint64_t version, iteration;

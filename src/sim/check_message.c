@@ -57,6 +57,9 @@ static void check_deny(sim_cluster *s, uint32_t node, const message *msg) {
     bool refuses = body->phase == PHASE_COMMIT || body->reason == DENY_EVICTED;  // the COMMIT may have been lost with its link
     if (!c || !refuses || sim_check_is_past(s, node)) return;
     if (body->reason == DENY_EVICTED) c->evicted = s->node[node].view.member;
+    const sim_watch *w = &s->checker.watch[node];
+    if (body->reason == DENY_EVICTED && w->kept_iteration == msg->iteration + 1 && bitset_has(w->kept.words, body->subject.m))
+        sim_fail(s, "I9: %s gives up m=%u, which it was told to count", s->node[node].name, body->subject.m);
     if (msg->iteration == c->iteration && c->to == s->node[node].view.member) c->refused = true;
 }
 
@@ -176,6 +179,10 @@ void sim_check_kept(sim_cluster *s, uint32_t node, const message *msg) {
     if (!n->alive || n->config.kind != MEMBER_RELAY || !n->view.ready || !meant || msg->log_position < s->checker.fence || s->checker.watch[node].answered || !sim_check_member_live(s, msg->sender)) return;
     peer_holdings(n->peer, 0, &holds);
     if (!bitset_has(holds.committed.words, body->subject.m)) sim_fail(s, "%s neither keeps nor refuses a COMMIT of m=%u", n->name, body->subject.m);
+    sim_watch *w = &s->checker.watch[node];
+    if (w->kept_iteration != msg->iteration + 1) w->kept = (message_set){{0}};
+    w->kept_iteration = msg->iteration + 1;
+    bitset_add(w->kept.words, body->subject.m);
 }
 
 // A member that has read a newer OWNER of its slot must not obey it any more.
@@ -194,6 +201,7 @@ void sim_check_arrival(sim_cluster *s, uint32_t node, const message *msg) {
     if (msg->kind == MESSAGE_FORWARD) {
         sim_commit *c = commit_at(s, &msg->u.forward.subject);
         if (c && c->evicted == s->node[node].view.member) c->evicted = 0;
+        if (msg->u.forward.subject.m < WIRE_MAX_MICROBATCHES) bitset_remove(w->kept.words, msg->u.forward.subject.m);
     }
     w->answered = false;
     if (msg->kind != MESSAGE_COMMIT || outdated(s, node, &msg->u.commit.subject)) return;

@@ -41,7 +41,7 @@ static bool lies_at(const sim_cluster *s, uint32_t node, uint16_t index) {
 
 static bool stays(const sim_cluster *s, uint32_t node) {
     const sim_node *n = &s->node[node];
-    return n->alive && !n->exited && (!n->asked_to_leave || sim_check_member_live(s, n->view.member));
+    return n->alive && !n->exited && (!n->asked_to_leave || n->view.stands_again || sim_check_member_live(s, n->view.member));
 }
 
 // As far as the log can know: the dead have it until they are expelled.

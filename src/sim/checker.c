@@ -116,6 +116,7 @@ static void check_way_back(sim_cluster *s, uint32_t node) {
         w->left = UINT64_MAX;
         w->committed = (message_set){{0}};
         w->committed_iteration = 0;
+        w->kept_iteration = 0;
         w->ready = w->reduced = false;
         w->last_version = 0;
     }

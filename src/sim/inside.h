@@ -123,8 +123,8 @@ typedef struct sim_watch {
     uint64_t block_version[SIM_MAX_STAGE_BLOCKS];  // UINT64_MAX: nothing there
     uint64_t left;           // version of the whole state that its worker has of the membership before, UINT64_MAX: none
     sim_stash stash[SIM_MAX_CAPACITY];
-    message_set sum, k, committed;
-    uint64_t sum_iteration, k_iteration, committed_iteration;
+    message_set sum, k, committed, kept;  // kept: told to count, and it said so or will
+    uint64_t sum_iteration, k_iteration, committed_iteration, kept_iteration;
     member_id k_member, member;
     uint64_t compute_ns;                  // F, B and W run so far
     bool reduced;
