@@ -227,8 +227,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     bool victim_backward = true;
     EACH_HELD(p, m) {
         const held *h = &p->held[m];
-        bool counts = h->weight != WORK_NONE && !(h->weight == WORK_QUEUED && peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED));
-        if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
+        if (h->slot == NO_SLOT || h->weight != WORK_NONE || h->taking_back || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
         bool backward = was_home(p, m) && (h->repair || h->dy != 0 || h->backward != WORK_NONE);
         if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair

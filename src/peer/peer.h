@@ -96,7 +96,6 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_THE_PAST,      // who goes back keeps what it had counted
     PEER_MUTANT_LETS_THE_LAST_GO,    // who asks to leave goes, whoever else has what it has
     PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run goes back when one member of a stage lacks its state
-    PEER_MUTANT_EVICTS_COMMITTED,    // what is to be counted is given up for a repair, too
 } peer_mutant;
 
 // ... in the choice of neighbours (route_view.c).

@@ -71,6 +71,9 @@ static inline void campaign_notices_as(sim_campaign campaign, uint64_t most, con
     if (r.failures == 0) fail_msg("mutant %s went unnoticed (%s --seeds %llu:%llu)", name, flags, (unsigned long long)first, (unsigned long long)most);
     print_message("mutant %s: noticed with seed %llu %s\n", name, (unsigned long long)r.first_failure, flags);
     if (!strstr(r.first_why, why)) fail_msg("mutant %s was to be noticed as \"%s\": %s", name, why, r.first_why);
+    campaign.first = r.first_failure;
+    campaign.mutant = SIM_MUTANT_NONE;
+    campaign_ends(campaign);  // it was the mistake that was noticed
 }
 
 // ... whatever is said to be wrong.

@@ -280,6 +280,7 @@ static void test_random_mixed(void **state) {
     assert_true(r.rollbacks > RANDOM_MIXED / 30);
     assert_true(r.shortened > 0);
     assert_true(r.left_out > 0);
+    assert_true(r.again * 200 < r.relay_jobs);  // a hedge against who is slow may do again what nobody has lost
     check_befell(&r);
 }
 
@@ -349,6 +350,24 @@ static void test_a_store_may_begin_with_what_was_not_taken_back(void **state) {
 static void test_what_the_last_checkpoint_has_is_not_lost(void **state) {
     (void)state;
     one_passes((sim_campaign){.stage_deaths = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 10830472);
+}
+
+// A partition is over, and who was silent for so long is about to be expelled: a stage's last members that had its results, and the shadow that had them.
+static void test_what_is_about_to_be_expelled_makes_nothing(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.stage_deaths = true, .flaps = true, .partitions = true, .slow_stores = true}, 12113353);
+}
+
+// The only one that has a stage's state was asked to leave, lost its place in the log, and gets a state of that instead: it comes in again before it goes.
+static void test_who_leaves_and_begins_afresh_comes_in_again(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.flaps = true, .short_stores = true, .leader_deaths = true, .comebacks = true, .doubled_tensors = true}, 12211244);
+}
+
+// The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
+static void test_the_only_data_peer_may_begin_afresh(void **state) {
+    (void)state;
+    campaign_ends((sim_campaign){.first = 70000317, .stage_deaths = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true});
 }
 
 // What a microbatch's next holder has computed is known from what it sends later, too: its COMPLETE may be lost.
@@ -513,6 +532,9 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_what_the_last_checkpoint_has_is_not_lost),
         cmocka_unit_test(test_a_goodbye_may_be_read_before_older_words),
         cmocka_unit_test(test_a_store_may_begin_with_what_was_not_taken_back),
+        cmocka_unit_test(test_what_is_about_to_be_expelled_makes_nothing),
+        cmocka_unit_test(test_who_leaves_and_begins_afresh_comes_in_again),
+        cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

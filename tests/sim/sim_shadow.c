@@ -108,6 +108,24 @@ static void test_random(void **state) {
     assert_true(promotions > stage_deaths / 2);
 }
 
+// Several vote, and whoever leads dies as well.
+static void test_random_with_voters(void **state) {
+    (void)state;
+    static const uint64_t count[CAMPAIGN_KINDS] = {40, 40, 20};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign_kinds_pass((sim_campaign){.stage_deaths = true, .leader_deaths = true}, count, MOST_STEPS, r);
+    uint64_t runs = 0, stage_deaths = 0, promotions = 0, leader_deaths = 0;
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
+        runs += r[kind].runs;
+        stage_deaths += r[kind].stage_deaths;
+        promotions += r[kind].promotions;
+        leader_deaths += r[kind].leader_deaths;
+    }
+    assert_true(stage_deaths > runs / 3);
+    assert_true(promotions > stage_deaths / 2);
+    assert_true(leader_deaths > runs / 3);
+}
+
 // Schedules that ended nowhere.
 static void test_no_schedule_ends_nowhere(void **state) {
     (void)state;
@@ -148,7 +166,7 @@ static void test_mutants_are_noticed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),    cmocka_unit_test(test_every_moment_of_a_stage_of_one), cmocka_unit_test(test_the_dead_return),
-        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_no_schedule_ends_nowhere),      cmocka_unit_test(test_random),
+        cmocka_unit_test(test_shadows_in_peace), cmocka_unit_test(test_no_schedule_ends_nowhere),      cmocka_unit_test(test_random), cmocka_unit_test(test_random_with_voters),
         cmocka_unit_test(test_mutants_are_noticed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

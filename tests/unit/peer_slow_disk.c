@@ -4,7 +4,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -103,7 +102,7 @@ static void test_a_slow_disk(void **state) {
     for (uint64_t ms = 0; ms <= 5000; ms += 500) {
         for (int others = 0; others < 2; others++) {
             double s = others ? elected_after(0, ms * SECOND / 1000) : elected_after(ms * SECOND / 1000, 0);
-            printf("%s sync of %.1f s: elected after %.1f s, %u records, term %llu\n", others ? "the others'" : "its own", (double)ms / 1e3, s, w.records, (unsigned long long)w.machine.term);
+            print_message("%s sync of %.1f s: elected after %.1f s, %u records, term %llu\n", others ? "the others'" : "its own", (double)ms / 1e3, s, w.records, (unsigned long long)w.machine.term);
             all &= s >= 0;
         }
     }
