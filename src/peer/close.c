@@ -330,18 +330,19 @@ static bool must_leave_out(peer *p) {
     return must;
 }
 
+static bool stays(const peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m != NULL && !goes(p, m);
+}
+
 // Each stage has somebody who is about to stay and has what the next version is made of. Where that one has died meanwhile it is reduced again.
 static bool is_made(const peer *p, uint16_t s) {
     const stage_round *r = &p->leader.round[s];
     if (p->leader.close.tokens == 0) return somebody_stays(p, s);
-    for (uint32_t i = 0; i < r->reports; i++) {
-        const member *m = member_find(p, r->reporter[i]);
-        if (m != NULL && !goes(p, m)) return true;
-    }
-    for (uint32_t i = 0; i < r->shadows; i++) {
-        const member *m = member_find(p, r->shadow[i]);
-        if (m != NULL && !goes(p, m)) return true;
-    }
+    for (uint32_t i = 0; i < r->reports; i++)
+        if (stays(p, r->reporter[i])) return true;
+    for (uint32_t i = 0; i < r->shadows; i++)
+        if (stays(p, r->shadow[i])) return true;
     return false;
 }
 
