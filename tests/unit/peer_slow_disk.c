@@ -98,15 +98,13 @@ static double elected_after(uint64_t sync_ns, uint64_t others_ns) {
 
 static void test_a_slow_disk(void **state) {
     (void)state;
-    bool all = true;
     for (uint64_t ms = 0; ms <= 5000; ms += 500) {
         for (int others = 0; others < 2; others++) {
             double s = others ? elected_after(0, ms * SECOND / 1000) : elected_after(ms * SECOND / 1000, 0);
             print_message("%s sync of %.1f s: elected after %.1f s, %u records, term %llu\n", others ? "the others'" : "its own", (double)ms / 1e3, s, w.records, (unsigned long long)w.machine.term);
-            all &= s >= 0;
+            assert_true(s >= 0 && s < (others ? 40 : 10));  // its own it knows of, the others' it has to guess
         }
     }
-    assert_true(all);
 }
 
 int main(void) {
