@@ -227,7 +227,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     bool victim_backward = true;
     EACH_HELD(p, m) {
         const held *h = &p->held[m];
-        if (h->slot == NO_SLOT || h->weight != WORK_NONE || h->taking_back || m == for_m) continue;
+        bool counts = h->weight != WORK_NONE && !(h->weight == WORK_QUEUED && peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED));
+        if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
         bool backward = was_home(p, m) && (h->repair || h->dy != 0 || h->backward != WORK_NONE);
         if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
@@ -247,7 +248,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
 bool hold_claim(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
-    return h->repair && !slot_is_due(p, m) && evict(p, m, was_home(p, m)) && hold_slot(p, h);
+    bool may = (h->repair && !slot_is_due(p, m)) || peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED);
+    return may && evict(p, m, was_home(p, m)) && hold_slot(p, h);
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {

@@ -96,6 +96,7 @@ typedef enum peer_mutant {
     PEER_MUTANT_KEEPS_THE_PAST,      // who goes back keeps what it had counted
     PEER_MUTANT_LETS_THE_LAST_GO,    // who asks to leave goes, whoever else has what it has
     PEER_MUTANT_GOES_BACK_FOR_ONE,   // the run goes back when one member of a stage lacks its state
+    PEER_MUTANT_EVICTS_COMMITTED,    // whoever wants a slot gets that of one that waits to be counted
 } peer_mutant;
 
 // ... in the choice of neighbours (route_view.c).

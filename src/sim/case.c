@@ -30,7 +30,7 @@ const char *sim_mutant_name(sim_mutant mutant) {
                                                     "routes-across-falls", "routes-to-the-gone", "routes-too-much",
                                                     "commits-unanswered", "obeys-older-owner", "forgets-committed", "keeps-its-number", "keeps-its-sum", "one-round", "lends-shares", "promotes-early", "counts-shadows",
                                                     "round-before-close", "keeps-losers", "records-are-truth", "old-results",
-                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all", "hears-the-past", "keeps-the-past", "lets-the-last-go", "goes-back-for-one"};
+                                                    "trusts-donors", "waits-for-the-dead", "forwards-anything", "keeps-left-out", "divides-by-all", "hears-the-past", "keeps-the-past", "lets-the-last-go", "goes-back-for-one", "evicts-committed"};
     return mutant < SIM_MUTANTS ? names[mutant] : "?";
 }
 

@@ -51,6 +51,7 @@ static const planted all[] = {
     {SIM_MUTANT_OLD_RESULTS, ODD, 157, 8, NULL},
     {SIM_MUTANT_LETS_THE_LAST_GO, LEADERS, 39, 8, "I10: "},
     {SIM_MUTANT_GOES_BACK_FOR_ONE, DATA, 42, 8, "I10: "},
+    {SIM_MUTANT_EVICTS_COMMITTED, ODD, 157, 8, "I9: "},
 };
 
 static void notice(const planted *p) {
