@@ -21,6 +21,8 @@ enum {
     PEER_MAX_TRIED = 8,
     PEER_MAX_PULLS = 96,            // GETs under way
     PEER_SEGMENT_BLOCKS = 8,        // parameter blocks moved by one GET: 2 MiB of fp32, 6 MiB of state
+    PEER_WAITING_PARTS = 256,       // of segments that are collected: about so many may lie here until the others have come
+    PEER_LEAST_COLLECTED = 16,      // ... and so many segments are collected at once in any case
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_ARRIVALS = 32,         // tensors on their way that somebody carries

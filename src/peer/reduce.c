@@ -566,15 +566,30 @@ static void send_reduced(peer *p) {
     peer_send_leader(p);
 }
 
+static void collect_when_due(peer *p, uint32_t index) {
+    const segment *g = &p->aggregation.segment[index];
+    uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_REPEAT_NS / 10;
+    if (p->now >= due) collect_parts(p, index);
+    else peer_wake_at(p, due);
+}
+
+// How many segments are collected at once: parts of quick members lie here until those of the slowest have come, and he is not waited for
+// less when there are more of them. What a line can have under way fits in.
+static uint32_t collected_at_once(const peer *p) {
+    uint32_t parts = p->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
+    return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;
+}
+
 static void segments_tick(peer *p) {
     aggregation *a = &p->aggregation;
+    uint32_t collecting = 0, most = collected_at_once(p);
     for (uint32_t i = 0; i < p->segments; i++) {
         segment *g = &a->segment[i];
         if (g->state != SEGMENT_MISSING) continue;
         bool mine = g->mine && a->adopted && a->results == p->iteration;
         if (!mine) fetch_result(p, i);
-        else if (p->now >= g->asked_ns + TIMING_REPEAT_NS / 10 || g->asked_ns == 0) collect_parts(p, i);
-        else peer_wake_at(p, g->asked_ns + TIMING_REPEAT_NS / 10);
+        else if (collecting < most) collect_when_due(p, i);
+        collecting += mine && g->state == SEGMENT_MISSING;
     }
 }
 

@@ -85,6 +85,28 @@ static void test_final_needs_no_parts(void **state) {
     free(w.p);
 }
 
+// One of two is quick, the other says nothing for now: what the quick one has does not pile up here.
+static void test_parts_do_not_pile_up(void **state) {
+    (void)state;
+    enum { SEGMENTS = 400, FEW = 160 };
+    world w;
+    open_reduction(&w, SEGMENTS * 8, 4);
+    uint32_t given = 0;
+    for (uint32_t step = 0; step < 2 * SEGMENTS; step++) {
+        uint32_t asked = w.get_count;
+        w.get_count = 0;
+        for (uint32_t i = 0; i < asked; i++) {
+            if (w.get_to[i] != 2) continue;
+            given++;
+            deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+        }
+        pass(&w, MILLISECOND);
+    }
+    assert_in_range(given, FEW / 4, FEW);
+    assert_in_range(held_blobs(&w), FEW / 4, FEW);
+    free(w.p);
+}
+
 static peer_view look(const world *w) {
     peer_view view;
     peer_look(w->p, &view);
@@ -136,6 +158,7 @@ int main(void) {
         cmocka_unit_test(test_who_announced_it_is_asked_next),
         cmocka_unit_test(test_what_a_second_close_overtakes_is_not_added_up),
         cmocka_unit_test(test_final_needs_no_parts),
+        cmocka_unit_test(test_parts_do_not_pile_up),
         cmocka_unit_test(test_results_outlive_a_membership),
         cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
     };
