@@ -372,6 +372,35 @@ static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
     free(w.p);
 }
 
+// It leads an iteration of which nothing counts; all but the relay's state is known. The relay may just have asked to be let in again: what it
+// has goes with what it was, so FINAL does not rest on it.
+static void test_final_does_not_rest_on_who_joins_again(void **state) {
+    (void)state;
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
+                             {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_CLOSE}};
+    for (uint32_t again = 0; again < 2; again++) {
+        world w = {.run = run_of(2, 1, 1)};
+        recall_all(&w, 1, log, sizeof log / sizeof *log);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 100; i++) {
+            beat_at(&w, 2, 1);
+            tick(&w);
+        }
+        assert_true(leads(&w));
+        assert_int_equal(w.records[LOG_FINAL], 0);
+        w.slow_store = true;
+        const uint32_t members = w.records[LOG_MEMBER];
+        w.log = w.newest;
+        message join = {.kind = MESSAGE_JOIN, .u.join = {.stage = 1, .kind = MEMBER_RELAY, .capacity = 2, .incarnation = 3}};
+        if (again) deliver(&w, 2, &join, false);
+        assert_int_equal(w.records[LOG_MEMBER], members + again);
+        deliver(&w, 2, &(message){.kind = MESSAGE_STATE, .u.state = {.stage = 1}}, false);
+        assert_int_equal(w.records[LOG_FINAL], !again);
+        free(w.p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -387,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
         cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
         cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
+        cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
