@@ -35,7 +35,8 @@ static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *
 static bool place(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
     bool wished = false, nobody = false;
     *stage = 0;
-    if (p->member_count == WIRE_MAX_MEMBERS) return false;
+    bool again = from != NO_CONTACT && p->contacts[from].member != 0;  // its older self goes
+    if (p->member_count == WIRE_MAX_MEMBERS && !again) return false;
     if (join->kind != MEMBER_DATA && has_what_is_lost(p, join, stage)) return true;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;

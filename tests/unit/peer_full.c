@@ -1,4 +1,4 @@
-// Two are let in at once where there is room for one.
+// A run with as many members as there may be: two are let in at once where there is room for one, and one comes again.
 #include "peer/peer.h"
 
 #include <setjmp.h>
@@ -40,15 +40,16 @@ static void store(void) {
 
 static void say(uint32_t from, message *m) { step(&(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m}); }
 
-static void ask(uint32_t from) {
-    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = from, .store = from, .address = "a:1"}};
+static void ask_anew(uint32_t from, uint64_t incarnation) {
+    message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = incarnation, .store = from, .address = "a:1"}};
     step(&(event){.kind = EVENT_LINK_UP, .id = name_of(from)});
     say(from, &join);
 }
 
-// A leader with one place left; the second of the two asks again when somebody has gone.
-static void test_two_for_one_place(void **state) {
-    (void)state;
+static void ask(uint32_t from) { ask_anew(from, from); }
+
+// A leader with one place left.
+static void open_full(void) {
     static const uint16_t tensor_stage[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     peer_run run = {.seed = 1, .iterations = 3, .microbatches = 1, .stages = 12, .slots = 1, .start_data_peers = 1, .start_relays = 60000, .reproducible = true, .activation_bytes = 1024,
                     .model_tensors = 12, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
@@ -57,6 +58,7 @@ static void test_two_for_one_place(void **state) {
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&run, &config)), 0);
     memset(memory, 0, peer_bytes(&run, &config));
+    memset(&w, 0, sizeof w);
     w.now = 1000000000;
     w.p = peer_init(memory, &run, &config, w.now);
     step(&(event){.kind = EVENT_TICK});
@@ -65,6 +67,12 @@ static void test_two_for_one_place(void **state) {
         ask(i);
         store();
     }
+}
+
+// The second of the two asks again when somebody has gone.
+static void test_two_for_one_place(void **state) {
+    (void)state;
+    open_full();
     ask(1001);
     ask(1002);
     store();
@@ -81,7 +89,23 @@ static void test_two_for_one_place(void **state) {
     free(w.p);
 }
 
+// What it was makes room for it.
+static void test_who_comes_again_has_a_place(void **state) {
+    (void)state;
+    open_full();
+    ask(1001);
+    store();
+    uint32_t before = w.members;
+    ask_anew(3, 2003);
+    store();
+    assert_int_equal(w.members, before + 1);
+    ask(1002);
+    store();
+    assert_int_equal(w.members, before + 1);
+    free(w.p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_for_one_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_for_one_place), cmocka_unit_test(test_who_comes_again_has_a_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
