@@ -311,8 +311,9 @@ void leader_begin(peer *p);
 void leader_end(peer *p);
 // ---- lead.c: who leads, and who votes ------------------------------------------------------------------------------
 void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself);
-void on_leader(peer *p, const message *msg);
+void on_leader(peer *p, uint32_t from, const message *msg);
 void send_leader(peer *p, uint32_t contact_index);
+void lead_renew_addresses(const peer *p, log_voters *v);  // where they are now; whoever comes back looks for them there
 void lead_tick(peer *p);
 bool lead_is_voter(const peer *p, const braid_id *id);
 void lead_ask(peer *p);

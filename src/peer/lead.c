@@ -99,13 +99,20 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     tell_all_again(p);
 }
 
-void on_leader(peer *p, const message *msg) {
+// Where it is it knows itself. Others may have heard of where an earlier life of it was, and who has a link to it knows better.
+static void take_leader_address(peer *p, uint32_t from, const message_leader *body) {
+    uint32_t at = contact_find(p, &body->id);
+    bool itself = from != NO_CONTACT && from == at;
+    if (itself || at == NO_CONTACT || p->contacts[at].link != LINK_UP) contact_add(p, &body->id, body->address);
+}
+
+void on_leader(peer *p, uint32_t from, const message *msg) {
     const message_leader *body = &msg->u.leader;
-    uint32_t known = body->term == p->lead.term && id_equal(&body->id, &p->lead.id) ? contact_find(p, &body->id) : NO_CONTACT;
-    if (known != NO_CONTACT && p->contacts[known].link != LINK_UP) contact_add(p, &body->id, body->address);  // it is elsewhere by now
-    if (body->term <= p->lead.term || !lead_may_be_in(p, body->term) || p->leader.active || id_equal(&body->id, &p->config.self)) return;
-    contact_add(p, &body->id, body->address);
-    lead_heard(p, &body->id, body->term, false);
+    bool known = body->term == p->lead.term && id_equal(&body->id, &p->lead.id);
+    bool newer = body->term > p->lead.term && lead_may_be_in(p, body->term);
+    if ((!known && !newer) || p->leader.active || id_equal(&body->id, &p->config.self)) return;
+    take_leader_address(p, from, body);
+    if (newer) lead_heard(p, &body->id, body->term, false);
 }
 
 // For whoever knows an older one, or none.
@@ -192,6 +199,7 @@ void leader_begin(peer *p) {
         contact *c = &p->contacts[i];
         c->joining = c->departing = false;
         c->beat_sent_ns = c->log_sent_ns = 0;
+        if (c->used && c->link == LINK_UP) send_leader(p, i);  // where I am is known to them from others, or from an earlier life of me
     }
     for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
     if (p->end_index != 0) {
@@ -417,6 +425,14 @@ static bool would_hold(const peer *p, const log_voters *v) {
 // off now: they may come back when this leader leads no more, and what it has not taken back by then nobody else can.
 static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || would_hold(p, before); }
 
+void lead_renew_addresses(const peer *p, log_voters *v) {
+    for (uint32_t i = 0; i < v->count; i++) {
+        uint32_t at = contact_find(p, &v->voter[i].id);
+        const char *address = id_equal(&v->voter[i].id, &p->config.self) ? p->config.address : at != NO_CONTACT ? p->contacts[at].address : NULL;
+        if (address != NULL && address[0] != '\0') memcpy(v->voter[i].address, address, WIRE_MAX_ADDRESS);
+    }
+}
+
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     bool ending = p->leader.phase >= LEADER_SAVING_LAST && leads_for_good(p);  // else who can write the last checkpoint must come to vote
@@ -424,7 +440,10 @@ static void choose_voters(peer *p) {
     if (log_room(p) == 0) return;
     // somebody died in the very moment of a change, and too few are left for it
     if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
-    else if (raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) log_append(p, &entry);
+    else if (raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) {
+        lead_renew_addresses(p, &entry.u.voters);
+        log_append(p, &entry);
+    }
 }
 
 // Who takes its leave does not lead, unless it is the last data peer or the last checkpoint is to be written.

@@ -248,11 +248,7 @@ bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
 // follow itself is applied by nobody.
 void log_send_addresses(peer *p, uint32_t contact_index) {
     log_entry entry = {.index = p->voters_index, .kind = LOG_VOTERS, .u.voters = p->voters};
-    for (uint32_t i = 0; i < p->voters.count; i++) {
-        log_voter *v = &entry.u.voters.voter[i];
-        uint32_t at = contact_find(p, &v->id);
-        if (at != NO_CONTACT) memcpy(v->address, p->contacts[at].address, WIRE_MAX_ADDRESS);
-    }
+    lead_renew_addresses(p, &entry.u.voters);
     if (p->voters.count > 0) send_entry(p, contact_index, &entry, entry.index, false);
 }
 

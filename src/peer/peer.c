@@ -350,7 +350,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LOG: on_log(p, from, msg); break;  // it holds, whichever of them says it
     case MESSAGE_JOIN: on_join(p, from, msg); break;
     case MESSAGE_LEAVE: on_leave(p, from, msg); break;
-    case MESSAGE_LEADER: on_leader(p, msg); break;
+    case MESSAGE_LEADER: on_leader(p, from, msg); break;
     case MESSAGE_VOTE: case MESSAGE_VOTED: case MESSAGE_APPEND: case MESSAGE_APPENDED: case MESSAGE_HAND_OVER:
         log_vote_message(p, from, msg);
         break;

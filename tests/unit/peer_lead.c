@@ -372,6 +372,55 @@ static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
     free(w.p);
 }
 
+static void say_who_leads(world *w, uint32_t from, uint64_t term, const char *where) {
+    message m = {.kind = MESSAGE_LEADER, .u.leader = {.term = term, .id = name_of(2)}};
+    snprintf(m.u.leader.address, WIRE_MAX_ADDRESS, "%s", where);
+    deliver(w, from, &m, false);
+}
+
+// Who leads has come back at another address. Who has just come back itself, and has read of the older one only, says that that one leads
+// there; where that was heard the link to who leads stands, or comes about only then and who leads says where it is.
+static void test_where_it_is_who_leads_knows_better(void **state) {
+    (void)state;
+    for (uint32_t later = 0; later < 2; later++) {
+        world w;
+        all_is_computed(&w, 0);
+        append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 2, .address = "new:1"}});
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(3)});
+        if (!later) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        say_who_leads(&w, 3, 5, "old:1");
+        if (later) {
+            pass(&w, 5);
+            assert_string_equal(w.dialed[2], "old:1");
+            step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+            say_who_leads(&w, 2, 5, "new:1");
+        }
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+        pass(&w, 5);
+        assert_string_equal(w.dialed[2], "new:1");
+        free(w.p);
+    }
+}
+
+// It has come back at another address, and is elected: all to whom a link leads hear where it is, and so does who reads who votes.
+static void test_who_leads_says_where_it_is(void **state) {
+    (void)state;
+    world w = {.voters = 3};
+    recall(&w, 2, false);
+    w.log += 100;
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    pass(&w, 5);
+    const uint32_t said = w.sent[MESSAGE_LEADER];
+    be_elected(&w);
+    assert_int_equal(w.sent[MESSAGE_LEADER], said + 2);
+    beat_at(&w, 3, 1);
+    pass(&w, 1);
+    assert_true(w.records[LOG_VOTERS] > 0);
+    for (uint32_t i = 0; i < w.voting.count; i++)
+        if (id_equal(&w.voting.voter[i].id, &(braid_id){.bytes = {1, 1}})) assert_string_equal(w.voting.voter[i].address, "peer:1");
+    free(w.p);
+}
+
 // It leads an iteration of which nothing counts; all but the relay's state is known. The relay may just have asked to be let in again: what it
 // has goes with what it was, so FINAL does not rest on it.
 static void test_final_does_not_rest_on_who_joins_again(void **state) {
@@ -416,6 +465,8 @@ int main(void) {
         cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
         cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
         cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
+        cmocka_unit_test(test_where_it_is_who_leads_knows_better),
+        cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

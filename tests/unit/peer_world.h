@@ -53,6 +53,7 @@ typedef struct world {
     uint8_t stored;          // what kind of record was its last
     uint32_t records[LOG_KINDS];
     message said;            // its last LOG
+    log_voters voting;       // its last VOTERS
     char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
 } world;
 
@@ -105,6 +106,7 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_APPEND) w->append[w->appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND) w->stored = out.entry->kind;
         if (out.kind == EFFECT_APPEND) w->records[w->stored]++;
+        if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_VOTERS) w->voting = out.entry->u.voters;
         if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->newest = out.entry->index;
         if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
         w->exited |= out.kind == EFFECT_EXIT;
