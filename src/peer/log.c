@@ -94,7 +94,8 @@ static void apply(peer *p, const log_entry *entry) {
         break;
     case LOG_CLOSE:
         if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
-        if (p->has_close && p->aggregation.results == p->iteration) reduce_reset(p);  // it counts less than the one before
+        // it counts less than the one before, unless it is read again
+        if (p->has_close && p->close_index != entry->index && p->aggregation.results == p->iteration) reduce_reset(p);
         p->has_close = true;
         p->close_index = entry->index;
         p->close = entry->u.close;

@@ -142,6 +142,37 @@ static void test_results_outlive_a_membership(void **state) {
     free(w.p);
 }
 
+static void read_state(world *w, uint64_t after, log_entry entry, uint64_t index) {
+    message m = {.kind = MESSAGE_LOG, .u.log = {.previous = after, .reset = after == 0, .entry = entry}};
+    m.u.log.entry.index = index;
+    m.u.log.entry.term = 1;
+    deliver(w, 1, &m, false);
+}
+
+// It has missed what its leader keeps as a state only, and reads that: the same iteration is closed in the same way. FINAL may rest on what is
+// whole here.
+static void test_results_outlive_a_log_that_begins_afresh(void **state) {
+    (void)state;
+    world w;
+    open_reduction(&w, 1, 4);
+    pass(&w, 300 * MILLISECOND);
+    for (uint32_t i = 0; i < PARTS; i++) deliver(&w, w.get_to[i], &(message){.kind = MESSAGE_DATA, .u.data.get = w.get[i].u.get}, true);
+    pass(&w, MILLISECOND);
+    assert_true(look(&w).whole && look(&w).reaches == 1);
+    const uint64_t close = w.log++;
+    for (uint64_t i = 1; i <= 4; i++) {
+        const log_member m = {.peer = name_of((uint32_t)i), .stage = i > 1, .kind = i > 1 ? MEMBER_RELAY : MEMBER_DATA, .capacity = 2, .incarnation = 1};
+        read_state(&w, i - 1, (log_entry){.kind = LOG_MEMBER, .u.member = m}, i);
+    }
+    read_state(&w, 4, (log_entry){.kind = LOG_OWNER, .u.owner = {.slot = 0, .member = 1}}, 5);
+    read_state(&w, 5, (log_entry){.kind = LOG_RUN}, 6);
+    read_state(&w, 6, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {3}, .tokens = 2}}, close);
+    assert_true(look(&w).member == 0 && look(&w).left == 1);
+    read_state(&w, close, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}}, close + 1);
+    assert_int_equal(look(&w).left, 0);  // another CLOSE counts less
+    free(w.p);
+}
+
 // ... and others' results are not taken for mine.
 static void test_results_that_were_not_decided_are_dropped(void **state) {
     (void)state;
@@ -161,6 +192,7 @@ int main(void) {
         cmocka_unit_test(test_parts_do_not_pile_up),
         cmocka_unit_test(test_results_outlive_a_membership),
         cmocka_unit_test(test_results_that_were_not_decided_are_dropped),
+        cmocka_unit_test(test_results_outlive_a_log_that_begins_afresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
