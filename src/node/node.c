@@ -116,7 +116,10 @@ static braid_err prepare(node *n, braid_error *error) {
 // A leader says at once what is wrong with its checkpoint and its log; the others must ask first which run it is.
 static braid_err prepare_leader(node *n, braid_error *error) {
     braid_err err = prepare(n, error);
-    return err ? err : node_open_first_log(n, error);
+    if (!err) err = node_open_first_log(n, error);
+    if (err || n->goes_on || jobs_start_version(n->jobs) < n->run.recipe.iterations) return err;
+    return braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu of %llu iterations already; raise train.iterations to do more", n->config.resume,
+                      (unsigned long long)jobs_start_version(n->jobs), (unsigned long long)n->run.recipe.iterations);
 }
 
 braid_err node_new(const node_config *config, node **out, braid_error *error) {

@@ -228,6 +228,7 @@ void fetch_own_root(peer *p, const task *t, const job_result *r);
 void fetch_own_names(peer *p, const task *t, const job_result *r);
 void fetch_tick(peer *p);
 void fetch_data(peer *p, const message *msg, blob_id blob);
+bool fetch_counts(const peer *p, const task *t);
 void fetch_job_done(peer *p, const task *t, const job_result *r);
 void fetch_denied(peer *p, const pull *q, const message_deny *deny);
 void fetch_overdue(peer *p, const pull *q);

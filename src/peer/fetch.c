@@ -94,18 +94,17 @@ static uint32_t open_pulls(const peer *p, member_id from) {
     return open;
 }
 
-// Who has the state of every stage, while none has gone further: the run's first leader, or one who has the checkpoint to which
-// it went back. 0: nobody, or myself.
+// Who has the state of every stage, while none has gone further: one who says that he has the checkpoint from which the run goes on; until
+// he has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->iteration != p->run.start_version || rollback_holds(p)) return 0;
-    if (p->past.fence == 0) return first == NO_CONTACT ? 0 : p->contacts[first].member;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
         const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
         if (c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id)) return m->id;
     }
-    return 0;
+    return p->past.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
 }
 
 // Whether it can be asked now; else when.
@@ -403,12 +402,20 @@ void fetch_tick(peer *p) {
     else if (!keep_some(p)) fetch(p);
 }
 
+// Of these blocks none is here at that version, nor brought forward meanwhile.
+static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
+    for (uint32_t b = first; b < first + count; b++)
+        if (p->block_version[b] != UINT64_MAX && p->block_version[b] >= version) return false;
+    return true;
+}
+
+// What waited to be stored, while the same was found to lie here and brought forward: the host would take it back.
+bool fetch_counts(const peer *p, const task *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
+
 static bool wanted(const peer *p, const message_get *get) {
     bool useful = get->version == p->iteration || get->version + 1 == p->iteration;
     if (p->ready || !useful || !names_known(p, get->version) || get->count > PEER_SEGMENT_BLOCKS || put_waits(p, get->first, get->count)) return false;
-    for (uint32_t b = get->first; b < get->first + get->count; b++)
-        if (p->block_version[b] != UINT64_MAX && p->block_version[b] >= get->version) return false;  // brought forward meanwhile
-    return true;
+    return is_news(p, get->first, get->count, get->version);
 }
 
 // Bytes that were given up and come late are as good as any.

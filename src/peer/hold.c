@@ -269,6 +269,7 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     uint32_t m = body->subject.m;
     held *h = &p->held[m];
     h->upstream = sender;
+    h->cancelled = false;  // it was let go while that was computed, and is wanted again
     if (body->repair && waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
         h->repair = true;
         h->path = body->path;
@@ -419,6 +420,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     // in a repair the gradient may come before the activation
     if (!h->used) h = hold_open(p, m, body->subject.attempt);
+    h->cancelled = false;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);

@@ -85,10 +85,16 @@ void private_lead_begin(peer *p) {
     }
 }
 
-// Who is back by now is waited for again.
+// It had the state of the iteration that is over: it needs no more than all others for the next one.
+static bool keeps_up(const peer *p, member_id who) {
+    const member *m = member_find(p, who);
+    return m != NULL && (m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready >= p->iteration);
+}
+
+// Who is back by now, with its state, is waited for again.
 void private_next_iteration(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        if (!p->share[s].left_out || member_of(p, &p->share[s]) == 0) continue;
+        if (!p->share[s].left_out || !keeps_up(p, member_of(p, &p->share[s]))) continue;
         p->share[s].left_out = false;
         p->share[s].missed_ns = p->now;
     }

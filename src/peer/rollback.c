@@ -9,10 +9,13 @@
 // What the run began from lies at its host.
 static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
 
+// Whatever becomes of later ones, its host goes on from that: 1 + its version; 0: it has none.
+static uint64_t saved_at_least(const peer *p) { return has_start(p) && p->past.first > 0 ? p->past.first + 1 : 0; }
+
 void rollback_open(peer *p) {
     p->past.first = p->run.start_version;
     p->past.began_ns = p->now;
-    if (has_start(p) && p->past.first > 0) p->past.saved = p->past.first + 1;  // its host goes on from it
+    p->past.saved = saved_at_least(p);
 }
 
 static void forget_checkpoint(rollback *b, uint32_t at) {
@@ -91,7 +94,10 @@ void rollback_run(peer *p, const log_entry *entry) {
     memset(b->lost_ns, 0, sizeof b->lost_ns);
     for (uint32_t i = 0; i < b->checkpoints; i++)
         if (b->checkpoint[i].said.version > run->start_version) forget_checkpoint(b, i--);
-    if (b->saved > run->start_version + 1) b->saved = b->looked = 0;
+    if (b->saved > run->start_version + 1) {
+        b->saved = saved_at_least(p);
+        b->looked = 0;
+    }
     p->run.start_version = p->iteration = p->version = run->start_version;
     p->has_final = p->has_close = false;
     forget_work(p);
@@ -130,7 +136,7 @@ bool rollback_holds(const peer *p) {
 void rollback_unreadable(peer *p) {
     rollback *b = &p->past;
     if (b->fence == 0) return;
-    b->saved = 0;
+    b->saved = p->run.start_version > b->first ? saved_at_least(p) : 0;
     for (uint32_t i = 0; i < b->checkpoints; i++)  // an older one may be whole
         if (b->checkpoint[i].said.version == p->run.start_version) b->looked = b->checkpoints - i;
 }
@@ -153,8 +159,7 @@ void rollback_found(peer *p, const task *t, const job_result *r) {
     if (b->looked >= b->checkpoints || b->checkpoint[b->checkpoints - 1 - b->looked].said.version != t->work.version) return;  // it goes back no more
     if (r->failed) {
         b->looked++;
-        bool begins = has_start(p) && b->saved == b->first + 1;
-        if (b->looked == b->checkpoints && !begins) b->saved = 0;
+        if (b->looked == b->checkpoints) b->saved = saved_at_least(p);
         return;
     }
     b->looked = b->checkpoints;

@@ -145,6 +145,9 @@ static void adopt(peer *p, uint32_t m) {
         if (st->rev == 0) st->rev = 1;
         o->adopted |= st->member != 0;
     }
+    if (!p->has_close || bitset_has(p->close.counted.words, m)) return;
+    own_cancel_path(p, m);  // it is not wanted any more, and would lie there until FINAL
+    o->adopted = false;
 }
 
 static void ask(peer *p) {

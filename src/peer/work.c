@@ -145,7 +145,8 @@ void work_next(peer *p) {
         task t = p->tasks[p->task_first];
         p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
         p->task_count--;
-        if (t.work.kind != JOB_REDUCE || reduce_counts(p, &t)) {
+        bool counts = t.work.kind == JOB_REDUCE ? reduce_counts(p, &t) : t.work.kind != JOB_STATE_PUT || fetch_counts(p, &t);
+        if (counts) {
             start(p, &t);
             return;
         }

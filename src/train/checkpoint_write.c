@@ -31,7 +31,8 @@ typedef struct stage_files {
 struct checkpoint_writer {
     checkpoint_config config;
     const split *split;
-    int lock;  // DIR, locked
+    int lock;  // its temporary directory, locked: so its writer lives
+    struct timespec begun;
     char directory[FILES_MAX_PATH], temporary[FILES_MAX_PATH];
     char step[STEP_NAME];            // step-000050
     stage_files *stages;             // [split->stages]
@@ -65,16 +66,6 @@ static braid_err open_or_make(const char *path, int *fd, braid_error *error) {
     return *fd < 0 ? directory_error("open", path, error) : BRAID_OK;
 }
 
-static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
-    const char *path = c->config.directory;
-    if (snprintf(c->directory, sizeof c->directory, "%s", path) >= (int)sizeof c->directory)
-        return braid_fail(error, BRAID_LIMIT, "the path of the checkpoints is too long");
-    braid_err err = open_or_make(path, &c->lock, error);
-    if (err || flock(c->lock, LOCK_EX | LOCK_NB) == 0) return err;
-    return braid_fail(error, BRAID_STATE, "another process is writing a checkpoint into '%s'; choose another directory",
-                      path);
-}
-
 // Its name is one that the next writer would remove. Without the lock: several peers of one machine may look at the same time.
 static braid_err try_to_make(const char *directory, int fd, braid_error *error) {
     char name[STEP_NAME];
@@ -95,27 +86,78 @@ braid_err checkpoint_try(const char *directory, braid_error *error) {
     return err;
 }
 
-// What a killed writer left behind; the lock says that none lives.
-static void remove_leftovers(const checkpoint_writer *c) {
+enum { RUN_SHOWN = 4 };  // bytes of its name, in a temporary directory's
+
+// What the temporary directories of this run have in their names.
+static void mark_of(const checkpoint_writer *c, char mark[16]) {
+    char run[2 * RUN_SHOWN + 1];
+    id_hex(c->config.run.bytes, RUN_SHOWN, run);
+    snprintf(mark, 16, ".tmp-%s-", run);
+}
+
+static bool is_locked(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
+// What killed writers left behind goes. One of this run that lives may have led until it stood still: it is not waited for. `alone`: nobody
+// begins to write just now.
+static braid_err clear_leftovers(const checkpoint_writer *c, bool alone, braid_error *error) {
+    char mark[16];
+    braid_err err = BRAID_OK;
     DIR *directory = opendir(c->directory);
-    if (!directory) return;
-    for (struct dirent *entry; (entry = readdir(directory));) {
+    mark_of(c, mark);
+    for (struct dirent *entry; directory && !err && (entry = readdir(directory));) {
         char path[FILES_MAX_PATH];
-        if (strncmp(entry->d_name, "step-", 5) != 0 || !strstr(entry->d_name, ".tmp-")) continue;
-        if (!files_join(c->directory, entry->d_name, path, NULL)) files_remove_directory(path);
+        bool ours = strncmp(entry->d_name, "step-", 5) == 0 && strstr(entry->d_name, ".tmp-") && !files_join(c->directory, entry->d_name, path, NULL);
+        if (!ours) continue;
+        if (!is_locked(path)) {
+            if (alone) files_remove_directory(path);
+        } else if (!strstr(entry->d_name, mark)) {
+            err = braid_fail(error, BRAID_STATE, "another process is writing a checkpoint of another run into '%s'; choose another directory", c->directory);
+        }
     }
-    closedir(directory);
+    if (directory) closedir(directory);
+    return err;
 }
 
 static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
-    char name[STEP_NAME * 2];
+    char name[STEP_NAME * 2], mark[16];
+    struct stat made;
+    bool there = false;
+    mark_of(c, mark);
     snprintf(c->step, sizeof c->step, CHECKPOINT_STEP, c->config.version);
-    snprintf(name, sizeof name, "%s.tmp-%ld", c->step, (long)getpid());
-    braid_err err = files_join(c->directory, name, c->temporary, error);
-    if (err) return err;
-    if (mkdir(c->temporary, 0777) == 0) return BRAID_OK;
-    err = directory_error("make", c->temporary, error);
-    c->temporary[0] = 0;
+    for (unsigned i = 0; i < 100 && !there; i++) {  // on other machines, and in other containers, others have the same number
+        snprintf(name, sizeof name, "%s%s%ld.%u", c->step, mark, (long)getpid(), i);
+        braid_err err = files_join(c->directory, name, c->temporary, error);
+        if (err) return err;
+        there = mkdir(c->temporary, 0777) == 0;
+        if (!there && errno != EEXIST) break;
+    }
+    if (!there) {
+        braid_err err = directory_error("make", c->temporary, error);
+        c->temporary[0] = 0;
+        return err;
+    }
+    c->lock = open(c->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->lock < 0 || fstat(c->lock, &made) != 0) return directory_error("open", c->temporary, error);
+    c->begun = made.st_mtim;
+    flock(c->lock, LOCK_EX | LOCK_NB);  // where there are no locks, what is left behind is removed too early or not at all
+    return BRAID_OK;
+}
+
+static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
+    const char *path = c->config.directory;
+    int fd = -1;
+    if (snprintf(c->directory, sizeof c->directory, "%s", path) >= (int)sizeof c->directory)
+        return braid_fail(error, BRAID_LIMIT, "the path of the checkpoints is too long");
+    braid_err err = open_or_make(path, &fd, error);
+    bool alone = !err && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!err) err = clear_leftovers(c, alone, error);
+    if (!err) err = make_temporary(c, error);
+    if (fd >= 0) close(fd);
     return err;
 }
 
@@ -212,10 +254,6 @@ braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **
     c->lock = -1;
     braid_err err = allocate(c, error);
     if (!err) err = open_directory(c, error);
-    if (!err) {
-        remove_leftovers(c);
-        err = make_temporary(c, error);
-    }
     for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++) {
         err = make_file(c, stage_number, FILE_MODEL, error);
         if (!err) err = make_file(c, stage_number, FILE_OPTIMIZER, error);
@@ -332,7 +370,7 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
         if (synced && !closed) why = errno;
         s->fd[file] = -1;
         if (!synced || !closed)
-            return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s", c->temporary, s->name[file], strerror(why));
+            return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s%s", c->temporary, s->name[file], strerror(why), mend_of(why));
         braid_err err = note_file(c, s->name[file], error);
         if (err) return err;
     }
@@ -361,6 +399,14 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
     return err ? err : files_sync_directory(c->temporary, error);
 }
 
+// Under a name that the next writer clears away, should this one die meanwhile.
+static void remove_step(const checkpoint_writer *c, const char *name, const char *path) {
+    char gone[STEP_NAME * 2], as[FILES_MAX_PATH];
+    snprintf(gone, sizeof gone, "%.*s.tmp-old", STEP_NAME, name);
+    bool moved = !files_join(c->directory, gone, as, NULL) && rename(path, as) == 0;
+    files_remove_directory(moved ? as : path);
+}
+
 // The step's directory appears in one move. One of the same version may be there, from this run or another: then the two
 // change places.
 static braid_err publish(const checkpoint_writer *c, const char *path, braid_error *error) {
@@ -370,7 +416,12 @@ static braid_err publish(const checkpoint_writer *c, const char *path, braid_err
         files_remove_directory(c->temporary);
         return BRAID_OK;
     }
-    return braid_fail(error, BRAID_IO, "cannot move the finished checkpoint to '%s': %s", path, strerror(errno));
+    if (there) {  // not on every file system (NFS); for a moment it is not there
+        remove_step(c, c->step, path);
+        if (rename(c->temporary, path) == 0) return BRAID_OK;
+    }
+    int why = errno;
+    return braid_fail(error, BRAID_IO, "cannot move the finished checkpoint to '%s': %s%s", path, strerror(why), mend_of(why));
 }
 
 static braid_err point_latest(const checkpoint_writer *c, braid_error *error) {
@@ -390,10 +441,10 @@ static void remove_older(const checkpoint_writer *c, const char *before) {
     DIR *directory = m ? opendir(c->directory) : NULL;
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         char path[FILES_MAX_PATH];
-        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && strcmp(entry->d_name, c->step) != 0 &&
-                         strcmp(entry->d_name, before) != 0;
+        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && !strstr(entry->d_name, ".tmp-") &&
+                         strcmp(entry->d_name, c->step) != 0 && strcmp(entry->d_name, before) != 0;
         if (!candidate || files_join(c->directory, entry->d_name, path, NULL) || manifest_read(path, m, NULL)) continue;
-        if (hash_equal(&m->run, &c->config.run)) files_remove_directory(path);
+        if (hash_equal(&m->run, &c->config.run)) remove_step(c, entry->d_name, path);
     }
     if (directory) closedir(directory);
     free(m);
@@ -403,6 +454,19 @@ static void read_latest(const checkpoint_writer *c, char name[STEP_NAME]) {
     char link[FILES_MAX_PATH];
     ssize_t length = files_join(c->directory, MANIFEST_LATEST, link, NULL) ? -1 : readlink(link, name, STEP_NAME - 1);
     name[length > 0 ? length : 0] = 0;
+}
+
+// Whoever stood still while it wrote may come to its end when another one has saved a newer one.
+static bool is_outdated(const checkpoint_writer *c, const char *before) {
+    char link[FILES_MAX_PATH], path[FILES_MAX_PATH];
+    struct stat said;
+    manifest *m = malloc(sizeof *m);
+    bool newer = m && before[0] && !files_join(c->directory, MANIFEST_LATEST, link, NULL) && lstat(link, &said) == 0 &&
+                 (said.st_mtim.tv_sec > c->begun.tv_sec || (said.st_mtim.tv_sec == c->begun.tv_sec && said.st_mtim.tv_nsec > c->begun.tv_nsec)) &&
+                 !files_join(c->directory, before, path, NULL) && !manifest_read(path, m, NULL) && hash_equal(&m->run, &c->config.run) &&
+                 m->version > c->config.version;
+    free(m);
+    return newer;
 }
 
 braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
@@ -420,6 +484,10 @@ braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_er
         return err;
     }
     read_latest(c, before);
+    if (is_outdated(c, before)) {
+        writer_free(c);
+        return BRAID_OK;
+    }
     err = point_latest(c, error);
     if (!err && before[0] && strcmp(before, c->step) != 0) remove_older(c, before);
     writer_free(c);

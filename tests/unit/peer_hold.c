@@ -271,6 +271,29 @@ static void test_a_gradient_ahead_of_its_activation_is_no_progress(void **state)
     free(w.p);
 }
 
+// Its owner lets it go while its F is computed, and asks for it again before that is done: what was accepted is done, and not twice.
+static void test_what_was_let_go_and_is_asked_for_again_is_done(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    w.forward_held = 1 + 1;
+    come_forward(&w, 1, false);
+    assert_int_equal(w.work.kind, JOB_FORWARD);
+    const uint32_t done = w.sent[MESSAGE_COMPLETE];
+    message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
+    deliver(&w, 1, &cancel, false);
+    come_forward(&w, 1, false);
+    w.forward_held = 0;
+    const uint64_t first = w.work.id;
+    do_job(&w);
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    assert_true(w.work.id == 0 || w.work.kind != JOB_FORWARD || w.work.id == first);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.wasted, 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
@@ -284,6 +307,7 @@ int main(void) {
         cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),
         cmocka_unit_test(test_what_is_closed_is_not_void),
         cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
+        cmocka_unit_test(test_what_was_let_go_and_is_asked_for_again_is_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

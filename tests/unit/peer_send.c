@@ -193,8 +193,8 @@ static void test_a_refusal_where_it_was_is_none(void **state) {
     world w;
     open_relay(&w);
     uint32_t to = w.sent_to[MESSAGE_FORWARD];
-    say_where(&w, to, "old:1");
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to)});
+    say_where(&w, to, "old:1");
     wait_for_dial(&w, to, "old:1");
     say_where(&w, to, "new:1");
     step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(to), .refused = true});

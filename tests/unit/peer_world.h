@@ -37,7 +37,7 @@ typedef struct world {
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
     message get[MOST_GETS];
-    bool carries_nothing;
+    bool carries_nothing, has_checkpoint;
     uint32_t refused;  // whom it has sent UNCARRIED last
     uint32_t sent_to[MESSAGE_KINDS];  // whom each kind last
     bool with_blob[MESSAGE_KINDS];    // ... and whether with a tensor
@@ -159,7 +159,7 @@ static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t s
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent};
+                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));

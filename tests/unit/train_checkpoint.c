@@ -391,19 +391,51 @@ static void test_what_does_not_belong_is_not_taken(void **state) {
     tiny_close(&l);
 }
 
-static void test_two_writers_do_not_share_a_directory(void **state) {
+static void test_another_run_does_not_write_beside(void **state) {
     fixture *f = *state;
     tiny_line l;
     tiny_open(&l, &f->config, 1, whole);
     tiny_init(&l);
     checkpoint_writer *first = begin(f, &l), *second = NULL;
-    checkpoint_config config = {.directory = f->saved, .model = &l.config.model, .split = &l.split, .version = 0};
+    checkpoint_config config = {.directory = f->saved, .model = &l.config.model, .split = &l.split, .version = 0, .run = {{1}}};
     braid_error error = {0};
     assert_int_equal(checkpoint_begin(&config, &second, &error), BRAID_STATE);
     assert_non_null(strstr(error.text, "another process"));
     checkpoint_abort(first);
     assert_int_equal(count_entries(f->saved, "step-"), 0);
     checkpoint_abort(begin(f, &l));
+    tiny_close(&l);
+}
+
+// Who led stands still while it writes. Who leads now writes all the same; when the first one goes on, the newest stays the newest.
+static void test_who_stands_still_keeps_nobody_from_saving(void **state) {
+    fixture *f = *state;
+    tiny_line l;
+    tiny_open(&l, &f->config, 1, whole);
+    tiny_init(&l);
+    train_to(&l, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        checkpoint_writer *writer = begin(f, &l);
+        checkpoint_summary summary;
+        braid_err err = put_all(&l, writer, NULL);
+        raise(SIGSTOP);
+        _exit(err == BRAID_OK && checkpoint_end(writer, &summary, NULL) == BRAID_OK ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    train_to(&l, 3);
+    save(f, &l);
+    train_to(&l, 4);
+    save(f, &l);
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    checkpoint *c = open_saved(f->saved);
+    assert_int_equal(checkpoint_version(c), 4);
+    checkpoint_close(c);
+    assert_int_equal(count_entries(f->saved, ".tmp"), 0);
     tiny_close(&l);
 }
 
@@ -538,7 +570,8 @@ int main(void) {
         TEST(test_a_closed_directory_is_no_missing_checkpoint),
         TEST(test_another_model_is_refused),
         TEST(test_what_does_not_belong_is_not_taken),
-        TEST(test_two_writers_do_not_share_a_directory),
+        TEST(test_another_run_does_not_write_beside),
+        TEST(test_who_stands_still_keeps_nobody_from_saving),
         TEST(test_a_killed_writer_leaves_the_old_checkpoint),
         TEST(test_a_full_disk_leaves_the_old_checkpoint),
         TEST(test_a_directory_that_cannot_be_made),

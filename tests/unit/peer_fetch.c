@@ -1,0 +1,75 @@
+// A joiner's state: whom it asks, and what becomes of bytes that come when it has them already.
+#include "peer_world.h"
+
+static void answer_job(world *w) {
+    const job_result r = {.id = w->work.id, .kind = w->work.kind, .version = w->work.version, .hash64 = UINT64_MAX};
+    w->work.id = 0;
+    w->now += MILLISECOND;
+    step(w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+}
+
+// The last of what lies here is being looked at, and asked for all the same. FINAL comes, then what was asked for, then the look is done: what lay
+// here is brought forward first. The bytes that came would take the host's block back, and its peer would not know.
+static void test_what_was_brought_forward_is_not_taken_back(void **state) {
+    (void)state;
+    world w = {.self = 0, .has_checkpoint = true};
+    w.run = run_of(2, 2, 1);
+    w.run.iterations = 100;
+    w.run.blocks[1] = 9;
+    open_world(&w, 6, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    admit(&w, 6, MEMBER_RELAY, 1);
+    beat_at(&w, 2, 2);
+    deliver(&w, 1, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = 1, .version = 1}}, false);
+    while (w.get_count == 0) tick(&w);
+    assert_int_equal(w.get[0].u.get.what, GET_NAMES);
+    w.busy = true;
+    deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
+    while (w.work.kind != JOB_STATE_KEEP || w.work.first == 0) answer_job(&w);
+    tick(&w);
+    const message_get last = w.get[w.get_count - 1].u.get;
+    assert_int_equal(last.what, GET_STATE);
+    assert_int_equal(last.first, 8);
+    append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.iteration = 1, .skip = true, .stages = 2}});
+    deliver(&w, 2, &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = last}, true);
+    answer_job(&w);
+    assert_int_equal(w.work.kind, JOB_APPLY);
+    for (peer_view view = {.ready = false}; !view.ready; peer_look(w.p, &view)) answer_job(&w);
+    assert_int_not_equal(w.work.kind, JOB_STATE_PUT);
+    free(w.p);
+}
+
+// The run goes on from a checkpoint, which lies with who began it: the second one. The first one leads by now, and the joiner was told to ask that one.
+static void test_who_has_what_the_run_began_from_is_asked(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    w.run = run_of(2, 2, 1);
+    w.run.start_version = 5;
+    w.run.iterations = 100;
+    open_world(&w, 5, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_DATA, 0);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}});
+    admit(&w, 5, MEMBER_RELAY, 1);
+    for (uint32_t i = 0; w.asked != 2; i++) {
+        assert_true(i < 100);
+        beat_at(&w, 1, 0);
+        deliver(&w, 2, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 6, .reaches = 6, .saved = 6}}, false);
+        deliver(&w, 1, &(message){.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}}, false);
+        tick(&w);
+    }
+    free(w.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_brought_forward_is_not_taken_back),
+        cmocka_unit_test(test_who_has_what_the_run_began_from_is_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
