@@ -20,10 +20,12 @@ enum {
     LOG_START_AT = LOG_RUN_AT + BRAID_ID_BYTES,
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, checksum, run, start, store
-    LOG_RECORD_BYTES = 4 + 4 + 8,                   // length, ~length, checksum
+    LOG_RECORD_BYTES = 4 + 4 + 8,                   // length and whether it continues a batch, ~ of that, checksum
     LOG_FILE_VERSION = 5,                           // raised when an entry's layout or the meaning of `start` is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
+// In a record's length: others before it wait for the same sync, so it may reach the disk without them.
+static const uint32_t log_continues = UINT32_C(1) << 31;
 static const char log_magic[8] = {'B', 'R', 'A', 'I', 'D', 'L', 'O', 'G'};
 
 struct log_file {
@@ -150,12 +152,23 @@ static braid_err header_check(log_file *log, const braid_hash *run, uint64_t *st
     return BRAID_OK;
 }
 
+// False: no head of a record.
+static bool head_read(const uint8_t *head, uint32_t *length) {
+    *length = get32(head) & ~log_continues;
+    return get32(head) == ~get32(head + 4) && *length > 0 && *length <= WIRE_MAX_CONTROL_BYTES;
+}
+
+static void head_write(uint8_t *head, uint32_t length, bool continues) {
+    uint32_t word = continues ? length | log_continues : length;
+    put32(head, word);
+    put32(head + 4, ~word);
+}
+
 // False: torn or nothing. The record is in log->record.
 static bool record_whole(log_file *log, uint64_t offset, uint64_t *bytes) {
     uint8_t *r = log->record;
-    if (read_at(log, r, LOG_RECORD_BYTES, offset) != LOG_RECORD_BYTES) return false;
-    uint32_t length = get32(r);
-    if (length != ~get32(r + 4) || length == 0 || length > WIRE_MAX_CONTROL_BYTES) return false;
+    uint32_t length;
+    if (read_at(log, r, LOG_RECORD_BYTES, offset) != LOG_RECORD_BYTES || !head_read(r, &length)) return false;
     if (read_at(log, r + LOG_RECORD_BYTES, length, offset + LOG_RECORD_BYTES) != length) return false;
     if (sha256_short(r + LOG_RECORD_BYTES, length) != get64(r + 8)) return false;
     *bytes = LOG_RECORD_BYTES + length;
@@ -166,16 +179,17 @@ static bool record_read(log_file *log, uint64_t offset, log_entry *entry, uint64
     return record_whole(log, offset, bytes) && log_entry_decode(log->record + LOG_RECORD_BYTES, *bytes - LOG_RECORD_BYTES, entry);
 }
 
-// A torn write damages the last record only; whole records behind a bad one mean a damaged disk, and a whole one that says
-// nothing another program. Cutting there would lose decisions that others have acted on.
+// A power cut damages only what waits for a sync, of which any page may be there without the ones before it. So a whole record behind a
+// bad one that had nothing before it to wait for means a damaged disk, and a whole one that says nothing another program. Cutting
+// there would lose decisions that others have acted on.
 static bool whole_record_from(log_file *log, uint64_t bad, uint64_t size) {
     uint64_t bytes;
+    uint32_t length;
     uint8_t head[8];
     for (uint64_t at = bad; at + LOG_RECORD_BYTES <= size; at++) {
         if (read_at(log, head, sizeof head, at) != sizeof head) return false;
-        uint32_t length = get32(head);
-        if (length != ~get32(head + 4) || length == 0 || length > WIRE_MAX_CONTROL_BYTES) continue;
-        if (record_whole(log, at, &bytes)) return true;
+        bool begins = head_read(head, &length) && (at == bad || (get32(head) & log_continues) == 0);
+        if (begins && record_whole(log, at, &bytes)) return true;
     }
     return false;
 }
@@ -377,6 +391,17 @@ static bool copy_to(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t
     return true;
 }
 
+// All of it is synced before it counts, so none waits for another one there.
+static bool copy_records(log_file *log, int fd, uint64_t from, uint64_t end, uint64_t *at) {
+    uint64_t bytes;
+    for (; from < end; from += bytes, *at += bytes) {
+        if (!record_whole(log, from, &bytes)) return false;
+        head_write(log->record, (uint32_t)(bytes - LOG_RECORD_BYTES), false);
+        if (pwrite(fd, log->record, bytes, (off_t)*at) != (ssize_t)bytes) return false;
+    }
+    return true;
+}
+
 // The header, the last vote if it lies before the base, and what begins with the base. Locked like the one that it replaces.
 static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
     log_entry entry;
@@ -385,10 +410,10 @@ static bool copy_rest(log_file *log, int fd, uint64_t *vote, uint64_t *base) {
     *vote = 0;
     if (log->vote != 0 && log->vote < log->base) {
         *vote = at;
-        if (!record_read(log, log->vote, &entry, &bytes) || !copy_to(log, fd, log->vote, log->vote + bytes, &at)) return false;
+        if (!record_read(log, log->vote, &entry, &bytes) || !copy_records(log, fd, log->vote, log->vote + bytes, &at)) return false;
     }
     *base = at;
-    return copy_to(log, fd, log->base, log->written, &at) && fdatasync(fd) == 0;
+    return copy_records(log, fd, log->base, log->written, &at) && fdatasync(fd) == 0;
 }
 
 // In place of the log, when all of it is on the disk. A crash leaves the old one or the new one, and either will do. Where
@@ -436,8 +461,7 @@ braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *er
     uint8_t *r = log->record;
     size_t length = log_entry_encode(entry, r + LOG_RECORD_BYTES, WIRE_MAX_CONTROL_BYTES);
     BRAID_ASSERT(length > 0);
-    put32(r, (uint32_t)length);
-    put32(r + 4, ~(uint32_t)length);
+    head_write(r, (uint32_t)length, log->written > log->synced);
     put64(r + 8, sha256_short(r + LOG_RECORD_BYTES, length));
     braid_err err = write_at(log, r, LOG_RECORD_BYTES + length, log->written, error);
     if (err) return log_roll_back(log, err);

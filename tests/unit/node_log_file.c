@@ -131,8 +131,36 @@ static void damage_before_the_end_is_refused(void **state) {
     write_entries(1, 1);
     off_t one = size_of();
     write_entries(2, 3);
+    write_entries(5, 1);  // begun when those were on the disk
     flip_byte(one + 20);
     expect_refused(&run_a, "damaged");
+}
+
+static void lose_bytes(off_t at, off_t count) {
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, (long)at, SEEK_SET);
+    for (off_t i = 0; i < count; i++) fputc(0, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+// The disk takes the sectors of what waits for a sync in any order.
+static void a_power_cut_amid_a_batch_is_a_torn_tail(void **state) {
+    (void)state;
+    enum { PROMISED = 30, BATCH = 40, SECTOR = 512 };
+    write_entries(1, PROMISED);
+    off_t promised = size_of();
+    write_entries(PROMISED + 1, BATCH);
+    off_t all = size_of();
+    assert_true(all - promised > 2 * SECTOR);
+    for (off_t lost = promised / SECTOR * SECTOR; lost < all; lost += SECTOR) {
+        off_t from = lost < promised ? promised : lost, end = lost + SECTOR < all ? lost + SECTOR : all;
+        lose_bytes(from, end - from);
+        log_file_found found = expect_entries(PROMISED + (uint64_t)((from - promised) / ((all - promised) / BATCH)));
+        write_entries(found.entries + 1, PROMISED + BATCH - found.entries);
+        assert_int_equal(size_of(), all);
+        expect_entries(PROMISED + BATCH);
+    }
 }
 
 static void a_damaged_header_is_refused(void **state) {
@@ -447,7 +475,7 @@ static void a_look_changes_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_was_synced_is_read_back), TEST(every_torn_tail_is_cut),
-        TEST(damage_before_the_end_is_refused), TEST(a_damaged_header_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
+        TEST(damage_before_the_end_is_refused), TEST(a_power_cut_amid_a_batch_is_a_torn_tail), TEST(a_damaged_header_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
         TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),
