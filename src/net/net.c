@@ -90,7 +90,7 @@ static void tell_end(link *l) {
     n->totals.failed++;
     if (!l->dialed) {
         if (c->turned_away != NULL) c->turned_away(c->context, l->peer.endpoint, l->reason);
-    } else if (l->enquiry || !other_direction_came_up(l)) {
+    } else if (l->enquiry ? net_find(n, &l->id) == NULL : !other_direction_came_up(l)) {
         if (!n->freed) c->link_down(c->context, &l->id, l->refused, l->reason);
     }
 }
@@ -331,6 +331,12 @@ void net_close(net *n, const braid_id *id, const char *reason) {
     if (held != NULL) link_fall_silently(held);
     if (dialed != NULL) link_fall(dialed, "this peer gave the dial up: %s", reason);
     if (up != NULL) link_leave(up, "this peer closed the link: %s", reason);
+}
+
+uint32_t net_leaving(const net *n) {
+    uint32_t count = 0;
+    for (const link *l = n->all; l != NULL; l = l->next) count += l->state == LINK_LEAVING && l->told && !l->shut;
+    return count;
 }
 
 bool net_linked(const net *n, const braid_id *id) { return net_find(n, id) != NULL; }

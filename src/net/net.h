@@ -115,7 +115,8 @@ uint16_t net_port(const net *n);
 // the link, or a dial, is there already. An error (address malformed, own id, no run, too many links) is returned at
 // once, and no callback follows.
 braid_err net_dial(net *n, const braid_id *id, const char *address, braid_error *error);
-// Asks the peer for the run's description. description or link_down follows; the connection is closed either way.
+// Asks the peer for the run's description. description or link_down follows, neither where it fails and a link to that peer has come up
+// meanwhile; the connection is closed either way.
 braid_err net_enquire(net *n, const braid_id *id, const char *address, braid_error *error);
 
 // Queues a message (copied) and, when `payload` is not NULL, its payload (borrowed until payload_sent(token)).
@@ -127,6 +128,9 @@ braid_err net_send(net *n, const braid_id *id, const uint8_t *bytes, size_t coun
 // Closes the link or ends the dial: waiting messages without payload are still sent (NET_CLOSE_MS), payloads are not.
 // link_down follows. Nothing happens when there is none.
 void net_close(net *n, const braid_id *id, const char *reason);
+
+// Links that were closed and still write what waits on them, though link_down has come.
+uint32_t net_leaving(const net *n);
 
 bool net_linked(const net *n, const braid_id *id);
 uint32_t net_links(const net *n);

@@ -17,6 +17,7 @@ enum {
     NODE_TICK_MS = 500,
     NODE_IDLE_TICKS = 4,        // without a job, until spare memory goes back to the system
     NODE_STOP_MS = 2500,        // for the last messages
+    NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
     NODE_MAX_FAILED_DIALS = 64,
     NODE_RETRY_FIRST_MS = 250,  // between attempts to reach the leader, doubled

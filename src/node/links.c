@@ -49,7 +49,12 @@ static void on_link_up(void *context, const braid_id *id, const net_peer *other)
     node_feed(n, &(event){.kind = EVENT_LINK_UP, .id = *id});
 }
 
-static void all_down(uv_timer_t *timer) { node_stop_now(timer->data); }
+// What was said last may still wait behind a tensor that is half on its way.
+static void all_down(uv_timer_t *timer) {
+    node *n = timer->data;
+    if (net_leaving(n->net) > 0) uv_timer_start(timer, all_down, NODE_LEAVING_MS, 0);
+    else node_stop_now(n);
+}
 
 static void on_link_down(void *context, const braid_id *id, bool refused, const char *reason) {
     node *n = context;

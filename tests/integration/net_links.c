@@ -1,6 +1,7 @@
 // Links on the loopback: coming up, being refused, crossing, falling.
 #include "net_harness.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -61,6 +62,34 @@ static void test_messages_are_sent_before_a_close(void **state) {
     net_close(a.net, &b.id, "done");
     harness_until(&loop, &b.downs, 1);
     assert_int_equal(b.messages, 1000);
+}
+
+// The receiver stands still for a while, so that the tensor fills every buffer on the way.
+static void test_what_was_said_last_waits_for_a_tensor_on_its_way(void **state) {
+    (void)state;
+    enum { TENSOR = 64 << 20 };
+    uv_loop_t still;
+    tester c;
+    uv_loop_init(&still);
+    tester_start(&c, &still);
+    tester_dial(&a, &c);
+    while (a.ups == 0 || c.ups == 0) uv_run(&loop, UV_RUN_NOWAIT), uv_run(&still, UV_RUN_NOWAIT);
+    uint8_t *tensor = calloc(1, TENSOR);
+    assert_int_equal(net_send(a.net, &c.id, (const uint8_t *)"t", 1, tensor, TENSOR, 5), BRAID_OK);
+    for (unsigned i = 0; i < 2000; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    tester_say(&a, &c, "farewell");
+    net_close(a.net, &c.id, "leaving");
+    harness_until(&loop, &a.downs, 1);
+    assert_int_equal(a.sents, 1);
+    assert_int_equal(net_leaving(a.net), 1);
+    while (net_leaving(a.net) > 0) uv_run(&loop, UV_RUN_NOWAIT), uv_run(&still, UV_RUN_NOWAIT);
+    harness_until(&still, &c.downs, 1);
+    assert_int_equal(c.messages, 1);
+    assert_memory_equal(c.last, "farewell", 8);
+    free(tensor);
+    tester_stop(&c);
+    harness_finish(&still);
+    tester_end(&c);
 }
 
 static void test_payloads_arrive_whole(void **state) {
@@ -210,6 +239,37 @@ static void test_enquiry(void **state) {
     assert_int_equal(net_enquire(a.net, &c.id, tester_address(&c, address), &error), BRAID_OK);
     harness_until(&loop, &a.downs, 1);
     assert_non_null(strstr(a.reason, "does not know"));
+    tester_stop(&c);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    tester_end(&c);
+}
+
+// Else who has the link would be told that it fell, and dial for ever what is there.
+static void test_a_failed_enquiry_says_nothing_of_a_link(void **state) {
+    (void)state;
+    tester c = {0};
+    net_config config = tester_config(&c);
+    config.handshake_ms = 1500;
+    tester_start_with(&c, &loop, &config);
+    struct sockaddr_in at;
+    int length = sizeof at;
+    uv_tcp_t silent;  // its connections are never accepted
+    uv_ip4_addr("127.0.0.1", 0, &at);
+    uv_tcp_init_ex(&loop, &silent, AF_INET);
+    uv_os_fd_t fd;
+    assert_int_equal(uv_tcp_bind(&silent, (struct sockaddr *)&at, 0), 0);
+    assert_true(uv_fileno((uv_handle_t *)&silent, &fd) == 0 && listen(fd, 1) == 0);
+    assert_int_equal(uv_tcp_getsockname(&silent, (struct sockaddr *)&at, &length), 0);
+    char address[64];
+    net_totals totals = {0};
+    snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(net_enquire(c.net, &b.id, address, NULL), BRAID_OK);
+    harness_link(&b, &c);
+    for (; totals.failed == 0; net_look(c.net, &totals)) uv_run(&loop, UV_RUN_ONCE);
+    assert_true(net_linked(c.net, &b.id));
+    assert_int_equal(c.downs, 0);
+    uv_close((uv_handle_t *)&silent, NULL);
     tester_stop(&c);
     uv_run(&loop, UV_RUN_NOWAIT);
     uv_run(&loop, UV_RUN_NOWAIT);
@@ -666,6 +726,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PAIR_TEST(test_two_peers_talk),
         PAIR_TEST(test_messages_are_sent_before_a_close),
+        PAIR_TEST(test_what_was_said_last_waits_for_a_tensor_on_its_way),
         PAIR_TEST(test_payloads_arrive_whole),
         PAIR_TEST(test_refused_payload_is_skipped),
         PAIR_TEST(test_send_limits),
@@ -674,6 +735,7 @@ int main(void) {
         PAIR_TEST(test_other_kernels),
         PAIR_TEST(test_other_generation),
         PAIR_TEST(test_enquiry),
+        PAIR_TEST(test_a_failed_enquiry_says_nothing_of_a_link),
         PAIR_TEST(test_nobody_listens),
         PAIR_TEST(test_names_and_addresses),
         PAIR_TEST(test_ipv6),
