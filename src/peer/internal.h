@@ -56,6 +56,7 @@ typedef struct contact {
     braid_id id;
     uint64_t sent_ns, beat_sent_ns;
     timing_link timing;
+    uint64_t up_ns;         // when its newest link came
     uint64_t down_ns;       // since when there is no link
     uint64_t refused_ns;    // since when every dial to where it is is refused, 0: none was
     bool moved;             // to an address that has not been dialled yet

@@ -32,10 +32,28 @@ static void index_contacts(peer *p) {
     }
 }
 
+static bool is_sought(const peer *p, const contact *c);
+
+// The one that has been here longest and is nothing to the run: anybody may link, and say nothing for ever.
+static uint32_t stranger_leaves(peer *p) {
+    uint32_t oldest = NO_CONTACT;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        const contact *c = &p->contacts[i];
+        if (c->member != 0 || c->joining || c->link != LINK_UP || is_sought(p, c)) continue;
+        if (oldest == NO_CONTACT || c->up_ns < p->contacts[oldest].up_ns) oldest = i;
+    }
+    effect *e = oldest == NO_CONTACT ? NULL : peer_effect(p, EFFECT_CLOSE);
+    if (e == NULL) return NO_CONTACT;
+    e->id = p->contacts[oldest].id;
+    p->contacts[oldest].used = false;
+    return oldest;
+}
+
 uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     uint32_t index = contact_find(p, id), unused = NO_CONTACT;
     for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < PEER_MAX_CONTACTS; i++)
         if (!p->contacts[i].used) unused = i;
+    if (index == NO_CONTACT && unused == NO_CONTACT) unused = stranger_leaves(p);
     if (index == NO_CONTACT && unused == NO_CONTACT) return NO_CONTACT;
     contact *c = &p->contacts[index == NO_CONTACT ? unused : index];
     if (index == NO_CONTACT) {
@@ -85,6 +103,7 @@ void contact_up(peer *p, const braid_id *id) {
     contact *c = &p->contacts[index];
     contact_touch(p, index);
     c->link = LINK_UP;
+    c->up_ns = p->now;
     c->links++;
     c->itself = false;
     c->refused_ns = 0;

@@ -1,4 +1,4 @@
-// A run with as many members as there may be: two are let in at once where there is room for one, and one comes again.
+// A run with as many members as there may be: two are let in at once where there is room for one, one comes again, and a crowd links and says nothing.
 #include "peer/peer.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ static struct {
     peer *p;
     uint64_t now;
     log_entry append[256];
-    uint32_t appends, members;
+    uint32_t appends, members, closed;
 } w;
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
@@ -23,6 +23,7 @@ static void step(const event *e) {
     effect out;
     peer_step(w.p, w.now, e);
     while (peer_next_effect(w.p, &out)) {
+        w.closed += out.kind == EFFECT_CLOSE;
         if (out.kind == EFFECT_APPEND) w.append[w.appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_MEMBER) w.members++;
     }
@@ -40,29 +41,90 @@ static void store(void) {
 
 static void say(uint32_t from, message *m) { step(&(event){.kind = EVENT_MESSAGE, .id = name_of(from), .msg = m}); }
 
-static void ask_anew(uint32_t from, uint64_t incarnation) {
+static void ask_as(uint32_t from, uint64_t incarnation) {
     message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = incarnation, .store = from, .address = "a:1"}};
-    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(from)});
     say(from, &join);
+}
+
+static void ask_anew(uint32_t from, uint64_t incarnation) {
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(from)});
+    ask_as(from, incarnation);
 }
 
 static void ask(uint32_t from) { ask_anew(from, from); }
 
-// A leader with one place left.
-static void open_full(void) {
-    static const uint16_t tensor_stage[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+static const uint16_t tensor_stage[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+
+static peer_run run_of_twelve(void) {
     peer_run run = {.seed = 1, .iterations = 3, .microbatches = 1, .stages = 12, .slots = 1, .start_data_peers = 1, .start_relays = 60000, .reproducible = true, .activation_bytes = 1024,
                     .model_tensors = 12, .tensor_stage = tensor_stage, .routing = UINT8_MAX};
     for (uint32_t s = 0; s < 12; s++) run.blocks[s] = run.tensors[s] = 1;
-    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
+    return run;
+}
+
+static void begin(const peer_run *run, const peer_config *config) {
     void *memory = NULL;
-    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&run, &config)), 0);
-    memset(memory, 0, peer_bytes(&run, &config));
     memset(&w, 0, sizeof w);
+    assert_int_equal(posix_memalign(&memory, 64, peer_bytes(run, config)), 0);
+    memset(memory, 0, peer_bytes(run, config));
     w.now = 1000000000;
-    w.p = peer_init(memory, &run, &config, w.now);
+    w.p = peer_init(memory, run, config, w.now);
     step(&(event){.kind = EVENT_TICK});
     store();
+}
+
+static void begin_leader(void) {
+    const peer_run run = run_of_twelve();
+    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
+    begin(&run, &config);
+}
+
+static void strangers_link(uint32_t first, uint32_t count) {
+    for (uint32_t i = first; i < first + count; i++) {
+        w.now += 1000000;
+        step(&(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        store();
+    }
+}
+
+// Who wants to work is let in all the same.
+static void test_strangers_keep_nobody_out(void **state) {
+    (void)state;
+    begin_leader();
+    strangers_link(5000, 2 * WIRE_MAX_MEMBERS);
+    assert_true(w.closed > 0);
+    for (uint32_t i = 2; i <= 40; i++) {
+        w.now += 1000000;
+        step(&(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        strangers_link(10000 + 100 * i, 100);  // while its first word is on its way
+        ask_as(i, i);
+        store();
+    }
+    assert_int_equal(w.members, 40);
+    free(w.p);
+}
+
+// Everybody knows the members that the log knows.
+static void test_strangers_hide_no_member(void **state) {
+    (void)state;
+    const peer_run run = run_of_twelve();
+    const peer_config config = {.self = name_of(1000), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .voters = 1};
+    member_id members[4];
+    begin(&run, &config);
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+    strangers_link(5000, 2 * WIRE_MAX_MEMBERS);
+    for (uint32_t i = 0; i < 3; i++) {
+        message m = {.kind = MESSAGE_LOG, .u.log = {.previous = i, .entry = {.kind = LOG_MEMBER, .index = i + 1, .term = 1}}};
+        m.u.log.entry.u.member = (log_member){.peer = name_of(i + 1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .address = "a:1"};
+        say(1, &m);
+    }
+    assert_int_equal(peer_members(w.p, 0, members, 4), 3);
+    free(w.p);
+}
+
+// A leader with one place left.
+static void open_full(void) {
+    begin_leader();
     for (uint32_t i = 2; i <= WIRE_MAX_MEMBERS - 1; i++) {
         ask(i);
         store();
@@ -106,6 +168,11 @@ static void test_who_comes_again_has_a_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_for_one_place), cmocka_unit_test(test_who_comes_again_has_a_place)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_for_one_place),
+        cmocka_unit_test(test_who_comes_again_has_a_place),
+        cmocka_unit_test(test_strangers_keep_nobody_out),
+        cmocka_unit_test(test_strangers_hide_no_member),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
