@@ -76,7 +76,7 @@ static void attempt_failed(link *l, int status) {
 
 static void on_connect(uv_connect_t *request, int status) {
     link *l = request->data;
-    if (l->fallen) return;
+    if (l->fallen || uv_is_closing((uv_handle_t *)&l->tcp)) return;
     if (status < 0) {
         attempt_failed(l, status);
     } else {
@@ -101,7 +101,17 @@ static void connect_to(link *l, const struct sockaddr *to) {
 static void connect_next(link *l) {
     const struct addrinfo *a = l->next_address;
     l->next_address = a->ai_next;
+    link_set_timer(l, l->next_address != NULL ? NET_ATTEMPT_MS : NET_CONNECT_MS);
     connect_to(l, a->ai_addr);
+}
+
+void connect_timed_out(link *l) {
+    if (l->next_address == NULL) {
+        link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000);
+        return;
+    }
+    l->all_refused = false;
+    if (!uv_is_closing((uv_handle_t *)&l->tcp)) uv_close((uv_handle_t *)&l->tcp, on_attempt_closed);
 }
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses) {

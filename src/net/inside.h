@@ -130,6 +130,8 @@ bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *p
 uint16_t connect_port_of(const struct sockaddr_storage *s);
 // Begins to dial l->address. It ends with link_connected or link_fall.
 void connect_begin(link *l);
+// The next address, or link_fall.
+void connect_timed_out(link *l);
 void connect_close_listener(net *n);
 // Listens; fills net->port.
 braid_err connect_listen(net *n, const char *host, uint16_t port, braid_error *error);

@@ -134,7 +134,7 @@ void link_leave(link *l, const char *format, ...) {
 static void on_timer(uv_timer_t *timer) {
     link *l = timer->data;
     switch (l->state) {
-    case LINK_DIALING: link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000); break;
+    case LINK_DIALING: connect_timed_out(l); break;
     case LINK_SECURING:
     case LINK_GREETING:
     case LINK_HELD:
@@ -307,13 +307,15 @@ static void endpoint_name(link *l) {
     snprintf(l->peer.endpoint, sizeof l->peer.endpoint, form, host, connect_port_of(&s));
 }
 
-// Neither is needed for the link to work, so a kernel without them is no error.
+// None is needed for the link to work, so a kernel without them is no error.
 static void socket_tune(link *l) {
     uv_os_fd_t fd = -1;
     uv_tcp_nodelay(&l->tcp, 1);
     int unsent = NET_UNSENT_BYTES;
-    if (uv_fileno((uv_handle_t *)&l->tcp, &fd) == 0)
-        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    unsigned lost_ms = NET_LOST_MS;
+    if (uv_fileno((uv_handle_t *)&l->tcp, &fd) != 0) return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
 }
 
 void link_connected(link *l) {

@@ -30,7 +30,9 @@ enum {
     NET_MAX_CONTROL_QUEUE = 4 * 1024 * 1024,  // bytes of messages that wait on one link
     NET_MAX_PAYLOAD_QUEUE = 4096,             // payloads that wait on one link
     NET_KERNEL_BYTES = 128 * 1024,            // of one link, handed to the kernel and not yet on the way
-    NET_CONNECT_MS = 5000,                    // for resolving a name and for the TCP connection
+    NET_CONNECT_MS = 5000,                    // for resolving a name, and for the TCP connection to its last address
+    NET_ATTEMPT_MS = 1500,                    // for that to each address before: IPv6 may lead nowhere
+    NET_LOST_MS = 30000,                      // what was sent is not acknowledged for so long: the way is lost, and TCP would try for 15 minutes
     NET_HANDSHAKE_MS = 10000,                 // from the first packet to WELCOME
     NET_ALIVE_MS = 3000,                      // who was heard of so lately lives: longer than between two heartbeats
     NET_CLOSE_MS = 2000,                      // net_close: for the messages that still wait
