@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { SHORT_HASH = 8 };  // bytes of a hash in sentences
+static const uint64_t NODE_UNWANTED = UINT64_MAX;  // a token in place of a blob
 enum { TURNED_TOLD = 10, TURNED_PERIOD_S = 60 };
 static const uint64_t MILLISECOND = 1000000;
 
@@ -69,9 +70,14 @@ static void on_link_down(void *context, const braid_id *id, bool refused, const 
     else if (n->phase == NODE_STOPPING && n->link_count == 0) uv_timer_start(&n->deadline, all_down, 0, 0);
 }
 
+// Nobody hears a stranger's tensor, which may have a gigabyte, so it gets no room.
 static void *on_payload_alloc(void *context, const braid_id *id, const uint8_t *bytes, size_t count, uint64_t payload_bytes, uint64_t *token) {
     node *n = context;
-    (void)id, (void)bytes, (void)count;
+    (void)bytes, (void)count;
+    if (n->phase != NODE_RUNNING || !peer_knows_member(n->core, id)) {
+        *token = NODE_UNWANTED;
+        return NULL;
+    }
     return blobs_add(n->blobs, payload_bytes, token);
 }
 
@@ -102,6 +108,7 @@ static uint64_t bytes_waiting(const node *n) {
 
 static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token) {
     node *n = context;
+    if (!payload && token == NODE_UNWANTED) return;
     const char *wrong = message_fault(n, bytes, count, payload, payload_bytes);
     if (wrong) node_note(n, "closing a link: %s", wrong);
     if (wrong || n->phase != NODE_RUNNING) {
@@ -146,8 +153,19 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
                       "braid and a like processor, or train with `mode: fast`", here, there);
 }
 
+// When it began the leader's name was not known, or there was no network; now the leader has answered.
+static void guess_again(node *n) {
+    char host[WIRE_MAX_ADDRESS], address[WIRE_MAX_ADDRESS];
+    braid_error error;
+    if (!n->address_guessed || !address_local_towards(n->config.leader.address, host) || !address_join(host, net_port(n->net), address)) return;
+    if (net_advertise(n->net, address, &error)) return;
+    memcpy(n->address, address, sizeof n->address);
+    n->address_guessed = false;
+}
+
 static void describe_begin(node *n, const net_run *told) {
     braid_error error = {0};
+    guess_again(n);
     braid_err err = describe(n, told, &error);
     if (!err) err = compare_kernels(n, told, &error);
     if (!err) err = node_begin(n, &error);
@@ -262,7 +280,8 @@ braid_err node_listen(node *n, braid_error *error) {
     }
     // A documentation address (RFC 5737) stands for the internet: no packet is sent.
     const char *towards = n->config.role == NODE_LEADER ? "192.0.2.1:1" : n->config.leader.address;
-    if (address_is_wildcard(host) && !address_local_towards(towards, host)) strcpy(host, "127.0.0.1");
+    n->address_guessed = address_is_wildcard(host) && !address_local_towards(towards, host);
+    if (n->address_guessed) strcpy(host, "127.0.0.1");
     if (address_join(host, net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
     return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
 }

@@ -492,6 +492,11 @@ void peer_look(const peer *p, peer_view *view) {
     route_look(p, view);
 }
 
+bool peer_knows_member(const peer *p, const braid_id *id) {
+    uint32_t index = contact_find(p, id);
+    return index != NO_CONTACT && p->contacts[index].member != 0;
+}
+
 const log_voters *peer_voters(const peer *p) { return &p->raft.voters; }
 
 uint32_t peer_members(const peer *p, uint16_t stage, member_id *out, uint32_t capacity) {

@@ -301,6 +301,9 @@ typedef struct peer_view {
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
     uint64_t route_changes;         // of what passes here, so far
 } peer_view;
+// Whether the log knows that peer as a member, as far as it was read here.
+bool peer_knows_member(const peer *p, const braid_id *id);
+
 void peer_look(const peer *p, peer_view *view);
 // What the router lets pass. Returns how many there are, at most `capacity` written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
