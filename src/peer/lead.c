@@ -6,6 +6,7 @@
 
 #define UNLED_NS (10000 * TIMING_MS)         // until it is told that nobody leads,
 #define UNLED_AGAIN_NS (120000 * TIMING_MS)  // and again
+#define ASK_WHERE_NS (5 * TIMING_S)          // no link to who leads: until others are asked, and between two
 
 static bool among(const log_voters *voters, const braid_id *id) {
     for (uint32_t i = 0; i < voters->count; i++)
@@ -482,8 +483,16 @@ static void tell_unled(peer *p) {
     peer_tell(p, &t);
 }
 
+// Where who leads was has nobody by now, or who leads is another one, and I was not there when that was said.
+static void ask_where(peer *p) {
+    uint32_t at = contact_find(p, &p->lead.id);
+    bool linked = at != NO_CONTACT && (p->contacts[at].link == LINK_UP || p->now < p->contacts[at].down_ns + ASK_WHERE_NS);
+    if (p->me != 0 && !p->leader.active && !linked && p->now >= p->lead.asked_ns + ASK_WHERE_NS) lead_ask(p);
+}
+
 void lead_tick(peer *p) {
     tell_unled(p);
+    ask_where(p);
     // the very first step of a new run; a store that was recalled says that it is not
     if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
     if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);

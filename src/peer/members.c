@@ -109,10 +109,10 @@ void contact_up(peer *p, const braid_id *id) {
     c->refused_ns = 0;
     c->redial_delay_ns = 0;
     c->log_known = false;
+    if (c->timing.heard_ns == 0) timing_heard(&c->timing, p->now);
     c->timing.heard_ns = p->now;
     c->sent_ns = c->beat_sent_ns = 0;  // a heartbeat goes out at once
     c->beat.ready = c->beat_position = 0;  // and one comes: it may be another life of the peer, without the state
-    if (c->timing.gap_mean_ns <= 0) timing_heard(&c->timing, p->now);
     p->join_sent_ns = 0;
     p->routing.stale = true;
     send_leader(p, index);

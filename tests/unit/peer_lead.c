@@ -402,6 +402,48 @@ static void test_where_it_is_who_leads_knows_better(void **state) {
     }
 }
 
+// It was told where who leads is by now while the link to where that one was stood; then that falls, and nobody says so again. Others know.
+static void test_who_finds_no_leader_asks_where_it_is(void **state) {
+    (void)state;
+    world w;
+    all_is_computed(&w, 0);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    say_who_leads(&w, 3, 5, "old:1");
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+    beat_at(&w, 3, 1);
+    const uint32_t asked = w.sent[MESSAGE_GET_LOG];
+    for (uint32_t i = 0; i < 30; i++) {
+        beat_at(&w, 1, 1);
+        beat_at(&w, 3, 1);
+        pass(&w, 1);
+    }
+    assert_in_range(w.sent[MESSAGE_GET_LOG] - asked, 3, 8);
+    say_who_leads(&w, 3, 5, "new:1");
+    pass(&w, 6);
+    assert_string_equal(w.dialed[2], "new:1");
+    free(w.p);
+}
+
+// A machine that has been up for long: a relay that is new there is not expelled as soon as one whose line is known to be steady.
+static void test_a_new_line_is_given_time(void **state) {
+    (void)state;
+    world w = {0};
+    recall(&w, 1, false);
+    w.now += 1000 * 1000 * MILLISECOND;
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    const uint32_t gone = w.records[LOG_EXPEL];
+    uint64_t silent = 0;
+    for (uint32_t i = 0; w.records[LOG_EXPEL] == gone; i++) {
+        if (i < 30) silent = w.now;
+        if (i < 30) beat_at(&w, 3, 1);
+        beat_at(&w, 2, 1);
+        tick(&w);
+    }
+    assert_in_range((w.now - silent) / MILLISECOND, 9000, 12000);
+    free(w.p);
+}
+
 // It has come back at another address, and is elected: all to whom a link leads hear where it is, and so does who reads who votes.
 static void test_who_leads_says_where_it_is(void **state) {
     (void)state;
@@ -466,6 +508,8 @@ int main(void) {
         cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
         cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
         cmocka_unit_test(test_where_it_is_who_leads_knows_better),
+        cmocka_unit_test(test_who_finds_no_leader_asks_where_it_is),
+        cmocka_unit_test(test_a_new_line_is_given_time),
         cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
     };
