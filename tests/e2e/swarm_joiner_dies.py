@@ -25,7 +25,7 @@ def main():
         here = ("--listen", "127.0.0.1:0")
         lead = Braid("node", "--lead", "--supervised", "--run", run, "--wait-relays", "2", *here, commands=True)
         ticket = lead.wait_for("ready")["ticket"]
-        relays = [Braid("node", "--join", ticket, "--upload-share", "1", *here) for _ in range(2)]
+        relays = [Braid("node", "--join", ticket, *here) for _ in range(2)]
         lead.wait_for("iteration", iteration=3)
 
         again = ("node", "--join", ticket, "--identity", os.path.join(directory, "joiner.key"), *here)
