@@ -106,6 +106,11 @@ static uint64_t bytes_waiting(const node *n) {
     return totals.bytes.bulk_queued;
 }
 
+static uint64_t bytes_waiting_for(const node *n, const braid_id *id) {
+    net_stats stats;
+    return net_link_stats(n->net, id, &stats) ? stats.bulk_queued : 0;
+}
+
 static void on_message(void *context, const braid_id *id, const uint8_t *bytes, size_t count, void *payload, uint64_t payload_bytes, uint64_t token) {
     node *n = context;
     if (!payload && token == NODE_UNWANTED) return;
@@ -120,6 +125,7 @@ static void on_message(void *context, const braid_id *id, const uint8_t *bytes, 
     measure_message(&n->measure, payload_bytes);
     event e = {.kind = EVENT_MESSAGE, .id = *id, .msg = &n->msg, .blob = payload ? token : 0, .blob_bytes = payload_bytes};
     if (n->msg.kind == MESSAGE_CARRY) e.waiting_bytes = bytes_waiting(n);
+    if (n->msg.kind == MESSAGE_GET) e.waiting_bytes = bytes_waiting_for(n, id);
     node_feed(n, &e);
 }
 

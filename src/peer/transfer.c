@@ -110,7 +110,8 @@ static job_kind serves(peer *p, const message_get *get) {
 void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
     job_kind kind = serves(p, get);
-    uint64_t wait_ns = kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
+    bool clogged = p->waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;  // its line is slower than it asks, or it does not read
+    uint64_t wait_ns = clogged ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for my own
     bool can = kind != JOB_NONE && wait_ns == 0 && p->task_count <= PEER_MAX_TASKS / 2;
     task *t = can ? task_add(p, kind) : NULL;

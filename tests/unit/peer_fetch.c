@@ -1,4 +1,4 @@
-// A joiner's state: whom it asks, and what becomes of bytes that come when it has them already.
+// A joiner's state: whom it asks, who is served, and what becomes of bytes that come when it has them already.
 #include "peer_world.h"
 
 static void answer_job(world *w) {
@@ -66,10 +66,33 @@ static void test_who_has_what_the_run_began_from_is_asked(void **state) {
     free(w.p);
 }
 
+// Who asks and does not read is told to ask later: what waits for it is bounded.
+static void test_who_does_not_read_is_not_served(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    w.run = run_of(2, 2, 1);
+    open_world(&w, 3, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    for (uint32_t clogged = 0; clogged < 2; clogged++) {
+        const uint32_t served = w.sent[MESSAGE_DATA], denied = w.sent[MESSAGE_DENY];
+        w.waiting_bytes = clogged ? (uint64_t)1 << 30 : 0;
+        deliver(&w, 2, &(message){.kind = MESSAGE_GET, .u.get = {.what = GET_STATE, .stage = 1, .count = 1}}, false);
+        tick(&w);
+        assert_int_equal(w.sent[MESSAGE_DATA] - served, !clogged);
+        assert_int_equal(w.sent[MESSAGE_DENY] - denied, clogged);
+    }
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_brought_forward_is_not_taken_back),
         cmocka_unit_test(test_who_has_what_the_run_began_from_is_asked),
+        cmocka_unit_test(test_who_does_not_read_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
