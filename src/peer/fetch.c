@@ -94,15 +94,19 @@ static uint32_t open_pulls(const peer *p, member_id from) {
     return open;
 }
 
-// Who has the state of every stage, while none has gone further: one who says that he has the checkpoint from which the run goes on; until
-// he has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
+static bool says_that_it_has_the_start(const peer *p, const member *m) {
+    const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    return c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id);
+}
+
+// Who has the state of every stage, while none has gone further: a data peer that says that it has the checkpoint from which the run goes on,
+// each in turn; until one has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
     if (p->iteration != p->run.start_version || rollback_holds(p)) return 0;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
-        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-        if (c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id)) return m->id;
+        if (says_that_it_has_the_start(p, m)) return m->id;
     }
     return p->past.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
 }
@@ -222,7 +226,9 @@ static void ask_names(peer *p) {
     }
     f->names_ns = p->now;
     peer_wake_at(p, p->now + REST_NS);
-    member_id from = root_of(p, p->iteration, &root) ? choose_donor(p, STATE_PULLS) : start_holder(p);
+    bool vouched = root_of(p, p->iteration, &root);
+    member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
+    if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
     pull *q = from == 0 ? NULL : pull_start(p, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
     if (q != NULL) pull_send(p, q);
 }
@@ -295,7 +301,8 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
     f->names[version % 2].known = false;
     const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
-    if (!told && (version != p->iteration || from == NULL || from->member == 0 || from->member != start_holder(p))) return;
+    bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
+    if (!told && (version != p->iteration || !begins)) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
         if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
         return;

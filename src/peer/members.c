@@ -33,6 +33,7 @@ static void index_contacts(peer *p) {
 }
 
 static bool is_sought(const peer *p, const contact *c);
+static void contact_forget(peer *p, contact *c);
 
 // The one that has been here longest and is nothing to the run: anybody may link, and say nothing for ever.
 static uint32_t stranger_leaves(peer *p) {
@@ -53,6 +54,10 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     uint32_t index = contact_find(p, id), unused = NO_CONTACT;
     for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < PEER_MAX_CONTACTS; i++)
         if (!p->contacts[i].used) unused = i;
+    for (uint32_t i = 0; index == NO_CONTACT && unused == NO_CONTACT && i < p->contact_high; i++) {
+        contact_forget(p, &p->contacts[i]);  // who voted or led when its link fell was sought then
+        if (!p->contacts[i].used) unused = i;
+    }
     if (index == NO_CONTACT && unused == NO_CONTACT) unused = stranger_leaves(p);
     if (index == NO_CONTACT && unused == NO_CONTACT) return NO_CONTACT;
     contact *c = &p->contacts[index == NO_CONTACT ? unused : index];

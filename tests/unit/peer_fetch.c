@@ -66,6 +66,41 @@ static void test_who_has_what_the_run_began_from_is_asked(void **state) {
     free(w.p);
 }
 
+// Two say that they have what the run began from: a relay, whose word does not count, and a data peer that gives nothing. The one that has it is asked
+// in its turn, and its names are taken.
+static void test_who_says_so_and_gives_nothing_is_not_asked_for_ever(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    w.run = run_of(2, 2, 1);
+    w.run.start_version = 5;
+    w.run.iterations = 100;
+    open_world(&w, 7, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_DATA, 0);
+    admit(&w, 4, MEMBER_DATA, 0);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}});
+    admit(&w, 7, MEMBER_RELAY, 1);
+    uint32_t asked[5] = {0};
+    for (uint32_t i = 0; i < 300 && w.asked != 4; i++) {
+        w.get_count = 0;
+        beat_at(&w, 1, 0);
+        for (uint32_t says = 2; says <= 4; says++) deliver(&w, says, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.saved = 6}}, false);
+        tick(&w);
+        for (uint32_t k = 0; k < w.get_count; k++) asked[w.get_to[k]]++;
+        if (w.get_count == 0 || w.asked == 4) continue;
+        message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_NAMES, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+        deliver(&w, w.asked, &deny, false);
+    }
+    assert_int_equal(asked[2], 0);
+    assert_int_equal(w.asked, 4);
+    deliver(&w, 4, &(message){.kind = MESSAGE_DATA, .iteration = 5, .u.data.get = w.get[w.get_count - 1].u.get}, true);
+    tick(&w);
+    assert_int_equal(w.get[w.get_count - 1].u.get.what, GET_STATE);
+    free(w.p);
+}
+
 // Who asks and does not read is told to ask later: what waits for it is bounded.
 static void test_who_does_not_read_is_not_served(void **state) {
     (void)state;
@@ -92,6 +127,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_brought_forward_is_not_taken_back),
         cmocka_unit_test(test_who_has_what_the_run_began_from_is_asked),
+        cmocka_unit_test(test_who_says_so_and_gives_nothing_is_not_asked_for_ever),
         cmocka_unit_test(test_who_does_not_read_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

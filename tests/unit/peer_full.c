@@ -19,14 +19,19 @@ static struct {
 
 static braid_id name_of(uint32_t number) { return (braid_id){.bytes = {(uint8_t)number, (uint8_t)(number >> 8), 1}}; }
 
+// Wherever it dials, nobody is.
 static void step(const event *e) {
     effect out;
+    braid_id dialed[64];
+    uint32_t dials = 0;
     peer_step(w.p, w.now, e);
     while (peer_next_effect(w.p, &out)) {
+        if (out.kind == EFFECT_DIAL && dials < 64) dialed[dials++] = out.id;
         w.closed += out.kind == EFFECT_CLOSE;
         if (out.kind == EFFECT_APPEND) w.append[w.appends++] = *out.entry;
         if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_MEMBER) w.members++;
     }
+    for (uint32_t i = 0; i < dials; i++) step(&(event){.kind = EVENT_LINK_DOWN, .id = dialed[i], .refused = true});
 }
 
 static void store(void) {
@@ -122,6 +127,42 @@ static void test_strangers_hide_no_member(void **state) {
     free(w.p);
 }
 
+static uint64_t read_entry(uint64_t index, log_entry entry) {
+    message m = {.kind = MESSAGE_LOG, .sender = 1, .log_position = index, .u.log = {.previous = index - 1, .entry = entry}};
+    m.u.log.entry.index = index;
+    m.u.log.entry.term = 1;
+    say(1, &m);
+    return index;
+}
+
+static log_entry member_entry(uint32_t number, member_kind kind) {
+    return (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(number), .kind = (uint8_t)kind, .stage = kind == MEMBER_RELAY, .capacity = 2, .incarnation = number, .store = number, .address = "a:1"}};
+}
+
+// Each voter dies and is replaced, one after the other: of those that are gone nothing stays, and everybody knows the members that the log knows.
+static void test_dead_voters_hide_no_member(void **state) {
+    (void)state;
+    const peer_run run = run_of_twelve();
+    const peer_config config = {.self = name_of(1000), .kind = MEMBER_RELAY, .address = "peer:2", .capacity = 2, .random_seed = 1000, .leader_id = name_of(1), .leader_address = "peer:1", .voters = 5};
+    begin(&run, &config);
+    step(&(event){.kind = EVENT_LINK_UP, .id = name_of(1)});
+    uint64_t index = read_entry(1, member_entry(1, MEMBER_DATA));
+    for (uint32_t i = 0; i < 2 * WIRE_MAX_MEMBERS; i++) {
+        const braid_id who = name_of(2000 + i);
+        const uint64_t it = index = read_entry(index + 1, member_entry(2000 + i, MEMBER_RELAY));
+        step(&(event){.kind = EVENT_LINK_UP, .id = who});
+        index = read_entry(index + 1, (log_entry){.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1, .address = "a:1"}, {.id = who, .store = 1, .address = "a:1"}}}});
+        step(&(event){.kind = EVENT_LINK_DOWN, .id = who, .refused = true});
+        index = read_entry(index + 1, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = it, .reason = EXPEL_DEAD}});
+        w.now += 100000000;
+        step(&(event){.kind = EVENT_TICK});
+    }
+    read_entry(index + 1, member_entry(9000, MEMBER_RELAY));
+    member_id members[4];
+    assert_int_equal(peer_members(w.p, 1, members, 4), 1);
+    free(w.p);
+}
+
 // A leader with one place left.
 static void open_full(void) {
     begin_leader();
@@ -173,6 +214,7 @@ int main(void) {
         cmocka_unit_test(test_who_comes_again_has_a_place),
         cmocka_unit_test(test_strangers_keep_nobody_out),
         cmocka_unit_test(test_strangers_hide_no_member),
+        cmocka_unit_test(test_dead_voters_hide_no_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
