@@ -1,8 +1,9 @@
 // Where a voter keeps the replicated log: a synced file.
 //
 // "BRAIDLOG", a version, the run's name, the start of it that this is the log of, the store's own name; then records of
-// (length, first eight bytes of SHA-256, entry). What they mean: peer_recall in peer/peer.h. A crash can leave a torn last
-// record, or part of the state behind a LOG_BASE: it was never acknowledged, so it is cut when the file is opened again.
+// (length, first eight bytes of SHA-256, entry). What they mean: peer_recall in peer/peer.h. A crash can leave part of what waited for
+// the last sync, records that come later without earlier ones too (each but the first says that it is one of several), or part of the state
+// behind a LOG_BASE: none of that was acknowledged, so it is cut when the file is opened again.
 // Not thread-safe: one user at a time (node/log_writer.h has the thread).
 #ifndef BRAID_NODE_LOG_FILE_H
 #define BRAID_NODE_LOG_FILE_H

@@ -26,7 +26,8 @@ enum {
     PEER_MAX_APPENDS = 80,          // records stored in one step
     PEER_KEPT_APPENDS = 10,         // of these, kept for votes and entries of others
     PEER_MAX_ARRIVALS = 32,         // tensors on their way that somebody carries
-    PEER_MOST_SERVED_MIB = 128,     // that wait for one peer: more than an honest one asks for at once. It is told to ask later
+    PEER_MOST_ASKED = 64,           // GETs of one peer that are not served yet, and
+    PEER_MOST_SERVED_MIB = 128,     // what waits on its line: more than an honest one asks for at once. It is told to ask later
     PEER_MOST_CARRIED = 32,         // tensors, as bytes that wait on its lines: a carrier takes no more
     PEER_BYPASSES = 4,              // carriers by whom blocks of one member come at once
     PEER_KNOWN_BYPASSES = 16,       // members whose blocks' ways are remembered

@@ -107,11 +107,20 @@ static job_kind serves(peer *p, const message_get *get) {
     return get->what == GET_STATE && serves_state(p, get) ? JOB_STATE_GET : JOB_NONE;
 }
 
+// Its line is slower than it asks, or it does not read.
+static bool is_clogged(const peer *p, uint32_t from) {
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < p->task_count; i++) {
+        const task *t = &p->tasks[(p->task_first + i) % PEER_MAX_TASKS];
+        asked += t->contact == from && t->get.count > 0;
+    }
+    return asked > PEER_MOST_ASKED || p->waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;
+}
+
 void on_get(peer *p, uint32_t from, const message *msg) {
     const message_get *get = &msg->u.get;
     job_kind kind = serves(p, get);
-    bool clogged = p->waiting_bytes > (uint64_t)PEER_MOST_SERVED_MIB << 20;  // its line is slower than it asks, or it does not read
-    uint64_t wait_ns = clogged ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
+    uint64_t wait_ns = is_clogged(p, from) ? TIMING_REPEAT_NS : kind == JOB_STATE_GET ? upload_wait(p, from, get) : 0;
     // leave room for my own
     bool can = kind != JOB_NONE && wait_ns == 0 && p->task_count <= PEER_MAX_TASKS / 2;
     task *t = can ? task_add(p, kind) : NULL;

@@ -9,7 +9,7 @@
 //
 // Every safetensors file says version and run in its __metadata__, too: manifest and files vouch for each other.
 //
-// Written as DIR/step-000050.tmp-<process>, synced, then renamed: whatever happens, DIR holds old or new, never a mix. The
+// Written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: whatever happens, DIR holds old or new, never a mix. The
 // newest CHECKPOINT_KEEP stay. A checkpoint is read by tensor name, so any split resumes what any other split wrote.
 #ifndef BRAID_TRAIN_CHECKPOINT_H
 #define BRAID_TRAIN_CHECKPOINT_H
@@ -45,7 +45,8 @@ typedef struct checkpoint_summary {
 
 // Whether one could be written into DIR, which is made: so that nobody hears it only when hours of work are to be saved.
 braid_err checkpoint_try(const char *directory, braid_error *error);
-// One writer per DIR at a time (a lock on it); what a killed one left behind is removed.
+// One run per DIR at a time: each writer locks its temporary directory. Of one run several may write, one of which perhaps stands still; the newest
+// version stays the newest. What a killed one left behind is removed.
 braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error);
 // Blocks [first, first + count) of a stage as JOB_STATE_GET gives them, all at the checkpoint's version; in any order.
 // BRAID_FORMAT: malformed or of another version, and the writer can go on.

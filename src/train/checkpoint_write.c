@@ -399,12 +399,29 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
     return err ? err : files_sync_directory(c->temporary, error);
 }
 
-// Under a name that the next writer clears away, should this one die meanwhile.
+// Gives the step a name that the next writer clears away, should this one die meanwhile.
+static bool step_aside(const checkpoint_writer *c, const char *name, const char *path, char aside[FILES_MAX_PATH]) {
+    char gone[STEP_NAME * 2], mark[16];
+    mark_of(c, mark);
+    snprintf(gone, sizeof gone, "%.*s%sold-%ld", STEP_NAME, name, mark, (long)getpid());
+    return !files_join(c->directory, gone, aside, NULL) && rename(path, aside) == 0;
+}
+
 static void remove_step(const checkpoint_writer *c, const char *name, const char *path) {
-    char gone[STEP_NAME * 2], as[FILES_MAX_PATH];
-    snprintf(gone, sizeof gone, "%.*s.tmp-old", STEP_NAME, name);
-    bool moved = !files_join(c->directory, gone, as, NULL) && rename(path, as) == 0;
-    files_remove_directory(moved ? as : path);
+    char aside[FILES_MAX_PATH];
+    files_remove_directory(step_aside(c, name, path, aside) ? aside : path);
+}
+
+// Where two names cannot be exchanged (NFS); for a moment the step is not there.
+static bool publish_in_place(const checkpoint_writer *c, const char *path) {
+    char aside[FILES_MAX_PATH];
+    if (!step_aside(c, c->step, path, aside)) return false;
+    bool moved = rename(c->temporary, path) == 0;
+    int why = errno;
+    if (moved) files_remove_directory(aside);
+    else if (rename(aside, path) != 0) why = errno;
+    errno = why;
+    return moved;
 }
 
 // The step's directory appears in one move. One of the same version may be there, from this run or another: then the two
@@ -416,10 +433,7 @@ static braid_err publish(const checkpoint_writer *c, const char *path, braid_err
         files_remove_directory(c->temporary);
         return BRAID_OK;
     }
-    if (there) {  // not on every file system (NFS); for a moment it is not there
-        remove_step(c, c->step, path);
-        if (rename(c->temporary, path) == 0) return BRAID_OK;
-    }
+    if (there && publish_in_place(c, path)) return BRAID_OK;
     int why = errno;
     return braid_fail(error, BRAID_IO, "cannot move the finished checkpoint to '%s': %s%s", path, strerror(why), mend_of(why));
 }
@@ -429,9 +443,12 @@ static braid_err point_latest(const checkpoint_writer *c, braid_error *error) {
     braid_err err = files_join(c->directory, MANIFEST_LATEST, link, error);
     if (!err) err = files_join(c->directory, MANIFEST_LATEST ".tmp", fresh, error);
     if (err) return err;
-    unlink(fresh);
-    if (symlink(c->step, fresh) != 0 || rename(fresh, link) != 0)
-        return braid_fail(error, BRAID_IO, "cannot point '%s' at the new checkpoint: %s", link, strerror(errno));
+    bool done = false;
+    for (uint32_t tries = 0; tries < 5 && !done; tries++) {  // another writer of this run may be at it
+        unlink(fresh);
+        done = symlink(c->step, fresh) == 0 && rename(fresh, link) == 0;
+    }
+    if (!done) return braid_fail(error, BRAID_IO, "cannot point '%s' at the new checkpoint: %s%s", link, strerror(errno), mend_of(errno));
     return files_sync_directory(c->directory, error);
 }
 
