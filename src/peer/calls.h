@@ -18,6 +18,7 @@ bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 
 // ---- members.c ----------------------------------------------------------------------------------------------------
 uint32_t contact_find(const peer *p, const braid_id *id);
+void contact_may_be_at(peer *p, const braid_id *id, const char *address);  // as somebody says who may be wrong
 uint32_t contact_add(peer *p, const braid_id *id, const char *address);  // NO_CONTACT: full
 void contacts_add_named(peer *p);  // by the user
 bool is_named(const peer *p, const braid_id *id);

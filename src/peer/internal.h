@@ -62,6 +62,9 @@ typedef struct contact {
     uint64_t down_ns;       // since when there is no link
     uint64_t refused_ns;    // since when every dial to where it is is refused, 0: none was
     bool moved;             // to an address that has not been dialled yet
+    bool turn_elsewhere;    // the next dial is to `elsewhere`
+    bool was_refused;       // the dial before
+    char elsewhere[WIRE_MAX_ADDRESS];  // where it may be as well: its user named that, or others said so. Dialled in turn with `address`
     uint64_t redial_ns, redial_delay_ns;
     uint64_t admitted_ns;   // when it became a member
     uint64_t log_position;  // leader: what it has applied, once it has said so on this link

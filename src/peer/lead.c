@@ -100,11 +100,11 @@ void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
     tell_all_again(p);
 }
 
-// Where it is it knows itself. Others may have heard of where an earlier life of it was, and who has a link to it knows better.
+// Where it is it knows itself. Others may have heard of where an earlier life of it was, or know more than the log that I have read.
 static void take_leader_address(peer *p, uint32_t from, const message_leader *body) {
-    uint32_t at = contact_find(p, &body->id);
-    bool itself = from != NO_CONTACT && from == at;
-    if (itself || at == NO_CONTACT || p->contacts[at].link != LINK_UP) contact_add(p, &body->id, body->address);
+    bool itself = from != NO_CONTACT && from == contact_find(p, &body->id);
+    if (itself) contact_add(p, &body->id, body->address);
+    else contact_may_be_at(p, &body->id, body->address);
 }
 
 void on_leader(peer *p, uint32_t from, const message *msg) {

@@ -374,7 +374,7 @@ void log_vote_message(peer *p, uint32_t from, const message *msg) {
     if (msg->kind == MESSAGE_VOTE && hears_leader(p)) send_leader(p, from);
 }
 
-// Where somebody was last, whether or not the entry holds. Who was named to be asked now is where the user says.
+// Where somebody was last, whether or not the entry holds. Who was named to be asked now may be where the user says.
 static void recall_addresses(peer *p, const log_entry *record) {
     const log_member *m = &record->u.member;
     if (record->kind == LOG_MEMBER && contact_find(p, &m->peer) != NO_CONTACT) contact_add(p, &m->peer, m->address);

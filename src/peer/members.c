@@ -78,6 +78,20 @@ uint32_t contact_add(peer *p, const braid_id *id, const char *address) {
     return (uint32_t)(c - p->contacts);
 }
 
+void contact_may_be_at(peer *p, const braid_id *id, const char *address) {
+    uint32_t at = contact_find(p, id);
+    if (at == NO_CONTACT || p->contacts[at].address[0] == '\0') {
+        contact_add(p, id, address);
+        return;
+    }
+    contact *c = &p->contacts[at];
+    if (address[0] == '\0' || memcmp(c->address, address, sizeof c->address) == 0 || memcmp(c->elsewhere, address, sizeof c->elsewhere) == 0) return;
+    memcpy(c->elsewhere, address, sizeof c->elsewhere);
+    c->turn_elsewhere = c->link != LINK_UP;
+    c->refused_ns = 0;
+    contact_touch(p, at);
+}
+
 // No member, and wanted all the same: who leads, votes, or was named by the user of one who is no member either. Where who leads
 // is said to be it may be no more, and then that one is all that a joiner knows.
 static bool is_sought(const peer *p, const contact *c) {
@@ -89,8 +103,8 @@ bool is_named(const peer *p, const braid_id *id) { return id_equal(id, &p->confi
 
 void contacts_add_named(peer *p) {
     static const braid_id nobody;
-    if (!p->config.leader) contact_add(p, &p->config.leader_id, p->config.leader_address);
-    if (!id_equal(&p->config.named_id, &nobody)) contact_add(p, &p->config.named_id, p->config.named_address);
+    if (!p->config.leader) contact_may_be_at(p, &p->config.leader_id, p->config.leader_address);
+    if (!id_equal(&p->config.named_id, &nobody)) contact_may_be_at(p, &p->config.named_id, p->config.named_address);
 }
 
 // Nobody needs it any more: not a member nor about to be one, not sought, no link.
@@ -110,7 +124,7 @@ void contact_up(peer *p, const braid_id *id) {
     c->link = LINK_UP;
     c->up_ns = p->now;
     c->links++;
-    c->itself = false;
+    c->itself = c->was_refused = false;
     c->refused_ns = 0;
     c->redial_delay_ns = 0;
     c->log_known = false;
@@ -134,6 +148,9 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     if (c->link == LINK_UP) c->down_ns = p->now;
     c->link = LINK_NONE;
     refused &= !c->moved;  // where it was before
+    const bool both = refused && c->was_refused;  // at one of two places somebody may be, though the port of the other says that nobody is there
+    c->was_refused = refused;
+    if (c->elsewhere[0] != '\0') refused = both;
     if (!refused) c->refused_ns = 0;
     else if (c->refused_ns == 0) c->refused_ns = p->now;
     c->redial_ns = p->now + c->redial_delay_ns;
@@ -162,11 +179,13 @@ void contact_dial(peer *p, uint32_t index) {
     if (c->link != LINK_NONE || c->address[0] == '\0') return;
     effect *e = peer_effect(p, EFFECT_DIAL);
     if (e == NULL) return;
+    const bool elsewhere = c->turn_elsewhere && c->elsewhere[0] != '\0';
     c->link = LINK_DIALING;
-    c->moved = false;
+    c->moved &= elsewhere;
+    c->turn_elsewhere = !elsewhere;
     contact_touch(p, index);
     e->id = c->id;
-    e->address = c->address;
+    e->address = elsewhere ? c->elsewhere : c->address;
 }
 
 // ---- members ------------------------------------------------------------------------------------------------------
