@@ -121,6 +121,7 @@ void contact_up(peer *p, const braid_id *id) {
     }
     contact *c = &p->contacts[index];
     contact_touch(p, index);
+    c->turn_elsewhere = c->link == LINK_DIALING && !c->turn_elsewhere;  // where it was found it is looked for first
     c->link = LINK_UP;
     c->up_ns = p->now;
     c->links++;
