@@ -149,7 +149,8 @@ static bool gone_home(const peer *p, const log_voter *v) {
     uint64_t since_ns = p->raft.heard_ns > p->iteration_ns ? p->raft.heard_ns : p->iteration_ns, unled_ns = p->now - since_ns;
     uint64_t silent_ns = raft_votes(&p->raft) ? raft_silence(&p->raft, p->now, &v->id, v->store) : 0;
     if (silent_ns > unled_ns) silent_ns = unled_ns;
-    return silent_ns >= TIMING_HOME_NS && silent_ns >= patience;
+    uint64_t election_ns = 4 * p->raft.patience_ns;  // a relay waits for up to three times as long until it stands
+    return silent_ns >= TIMING_HOME_NS && silent_ns >= election_ns && silent_ns >= patience;
 }
 
 // The last FINAL is in the log, and too few are left to have a leader who could say goodbye. They may be started again before there

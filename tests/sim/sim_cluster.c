@@ -364,6 +364,13 @@ static void test_who_leaves_and_begins_afresh_comes_in_again(void **state) {
     one_passes((sim_campaign){.flaps = true, .short_stores = true, .leader_deaths = true, .comebacks = true, .doubled_tensors = true}, 12211244);
 }
 
+// All is computed when half of the swarm hears the other half 16 s late. Those who vote are patient from then on, and stand for election a minute and a
+// half later: nobody has gone home by then.
+static void test_nobody_goes_home_before_the_patient_stand(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.carried = true, .flaps = true, .partitions = true, .leader_deaths = true, .comebacks = true}, 14507882);
+}
+
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
 static void test_the_only_data_peer_may_begin_afresh(void **state) {
     (void)state;
@@ -534,6 +541,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_a_store_may_begin_with_what_was_not_taken_back),
         cmocka_unit_test(test_what_is_about_to_be_expelled_makes_nothing),
         cmocka_unit_test(test_who_leaves_and_begins_afresh_comes_in_again),
+        cmocka_unit_test(test_nobody_goes_home_before_the_patient_stand),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };

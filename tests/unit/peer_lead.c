@@ -98,6 +98,23 @@ static void test_who_speaks_of_votes_votes(void **state) {
     }
 }
 
+// Its leader's words came late for a while, so all who vote are patient: nobody is elected for more than a minute, and the other one is there.
+static void test_who_is_patient_is_waited_for(void **state) {
+    (void)state;
+    world w;
+    recall_all_computed(&w);
+    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    message late = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 1, .patience_ns = 30000 * MILLISECOND, .previous = w.newest, .previous_term = 1}};
+    deliver(&w, 2, &late, false);
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 300000 * MILLISECOND) {
+        beat_at(&w, 2, 0);
+        tick(&w);
+    }
+    assert_in_range((w.now - began) / MILLISECOND, 115000, 135000);
+    free(w.p);
+}
+
 // One that began a run of one iteration alone has computed it, and the last checkpoint is written or not.
 static void come_to_the_end(world *w, job_kind fails) {
     *w = (world){.run = run_of(1, 1, 1), .founds = true, .fails = fails};
@@ -535,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_a_voter_is_there_with_its_store),
         cmocka_unit_test(test_who_speaks_of_votes_votes),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),
+        cmocka_unit_test(test_who_is_patient_is_waited_for),
         cmocka_unit_test(test_who_is_silent_or_deaf_is_not_chosen_to_vote),
         cmocka_unit_test(test_who_may_have_been_replaced_sends_nobody_home),
         cmocka_unit_test(test_who_leads_no_more_asks_who_does),
