@@ -102,11 +102,21 @@ static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid
     return entry.kind == LOG_NONE || log_append(p, &entry);
 }
 
+// What it was before is a member to all others, and is no more: a shadow, say, that did the work of a stage, and is not needed as one now.
+static void leader_takes_leave_of_itself(peer *p) {
+    const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = p->before.index, .reason = EXPEL_RETURNED}};
+    if (p->before.index != 0 && p->raft.last == p->log_position) log_append(p, &entry);
+}
+
 static void leader_admits_itself(peer *p) {
     const message_join wish = {.kind = (uint8_t)p->config.kind, .stage = p->config.stage};
     uint16_t stage;
     join_refusal why;
-    if (p->leader.admitted || !place(p, NO_CONTACT, &wish, &stage)) return;
+    if (p->leader.admitted) return;
+    if (!place(p, NO_CONTACT, &wish, &stage)) {
+        leader_takes_leave_of_itself(p);
+        return;
+    }
     if (wish.kind == MEMBER_DATA && !admit_share(p, &p->config.self, p->config.share, &p->config.text, &why)) {
         if (why != REFUSAL_NONE) refuse_myself(p, why);
         return;
@@ -158,11 +168,14 @@ void join_tick(peer *p) {
         return;
     }
     if (p->leaving && !p->over && !p->stands_again) leave_tick(p);
-    if (p->me != 0 || (p->leaving && !p->stands_again) || p->over) return;
+    if (p->me != 0 || p->over) return;
+    bool leaves = p->leaving && !p->stands_again;
     if (peer_is_leader(p)) {
-        leader_admits_itself(p);
+        if (leaves) leader_takes_leave_of_itself(p);
+        else leader_admits_itself(p);
         return;
     }
+    if (leaves) return;
     if (p->join_sent_ns != 0 && p->now < p->join_sent_ns + TIMING_REPEAT_NS) {
         peer_wake_at(p, p->join_sent_ns + TIMING_REPEAT_NS);
         return;

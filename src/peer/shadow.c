@@ -121,9 +121,9 @@ static bool shares_its_fate(const peer *p, const member *m) {
     return host != NULL && host->stage == m->keeps && stage_has_another(p, m);
 }
 
-// Entries under way may change who is there, so they come first.
+// Entries under way may change who is there, so they come first, as does that I am not what I was: to the others that is a member still.
 void shadow_lead(peer *p) {
-    if (p->run.shadows == 0 || !p->run_started || p->raft.last != p->log_position) return;
+    if (p->run.shadows == 0 || !p->run_started || p->raft.last != p->log_position || p->before.index != 0) return;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (!could_work(p, m)) continue;

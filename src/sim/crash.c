@@ -206,7 +206,7 @@ static bool some_stage_is_empty(const sim_cluster *s) {
     return s->checker.started && stages != (1u << s->c->stages) - 1;
 }
 
-// Who is waited for comes back until it is let in, the owner of private data and whoever may be all that a stage has: when the only
+// Who is waited for comes back until it is let in, the owner of private data, whoever may be all that a stage has, and who votes: when the only
 // one that it knows has died, or left, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
     static const sim_crash again = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};
@@ -214,6 +214,7 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         sim_node *n = &s->node[i];
         bool awaited = n->config.kind == MEMBER_DATA ? s->c->private_data : relays;
+        awaited |= s->c->leader_deaths && n->view.voters > 1;
         bool orphan = n->alive && awaited && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
         if (!orphan || i == victim) continue;
         n->alive = false;

@@ -371,6 +371,12 @@ static void test_nobody_goes_home_before_the_patient_stand(void **state) {
     one_passes((sim_campaign){.carried = true, .flaps = true, .partitions = true, .leader_deaths = true, .comebacks = true}, 14507882);
 }
 
+// A shadow that did the work of a stage comes back with its store and leads, and is not needed as a shadow. What it was goes before another one is promoted.
+static void test_who_leads_is_not_what_it_was(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.carried = true, .stage_deaths = true, .flaps = true, .leader_deaths = true, .comebacks = true}, 15108871);
+}
+
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
 static void test_the_only_data_peer_may_begin_afresh(void **state) {
     (void)state;
@@ -542,6 +548,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_what_is_about_to_be_expelled_makes_nothing),
         cmocka_unit_test(test_who_leaves_and_begins_afresh_comes_in_again),
         cmocka_unit_test(test_nobody_goes_home_before_the_patient_stand),
+        cmocka_unit_test(test_who_leads_is_not_what_it_was),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
