@@ -377,6 +377,12 @@ static void test_who_leads_is_not_what_it_was(void **state) {
     one_passes((sim_campaign){.carried = true, .stage_deaths = true, .flaps = true, .leader_deaths = true, .comebacks = true}, 15108871);
 }
 
+// Each of two relays with one slot holds what waits for the other's; the activation of one came as planned, its gradient in a repair, which may evict.
+static void test_a_repaired_gradient_evicts_for_its_activation(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 15202126);
+}
+
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
 static void test_the_only_data_peer_may_begin_afresh(void **state) {
     (void)state;
@@ -549,6 +555,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_leaves_and_begins_afresh_comes_in_again),
         cmocka_unit_test(test_nobody_goes_home_before_the_patient_stand),
         cmocka_unit_test(test_who_leads_is_not_what_it_was),
+        cmocka_unit_test(test_a_repaired_gradient_evicts_for_its_activation),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
