@@ -19,7 +19,7 @@ enum {
     NODE_STOP_MS = 2500,        // for the last messages
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
-    NODE_MAX_FAILED_DIALS = WIRE_MAX_MEMBERS + 64,  // as many as the core may know: of one that it is not told it would wait for ever
+    NODE_MAX_FAILED_DIALS = PEER_MAX_CONTACTS,  // as many as the core may know: of one that it is not told it would wait for ever
     NODE_RETRY_FIRST_MS = 250,  // between attempts to reach the leader, doubled
     NODE_RETRY_MOST_MS = 10000,
     NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first

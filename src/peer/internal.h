@@ -10,7 +10,6 @@
 #include "peer/timing.h"
 
 enum {
-    PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
     PEER_CONTACT_BLOCK = 4,         // contacts that are looked at together
     PEER_CONTACT_BLOCKS = (PEER_MAX_CONTACTS + PEER_CONTACT_BLOCK - 1) / PEER_CONTACT_BLOCK,
     PEER_CONTACT_HINTS = 1024,      // a power of two

@@ -11,7 +11,7 @@ void contacts_touch(peer *p) {
 
 static uint32_t hint_of(const braid_id *id) { return (id->bytes[0] | (uint32_t)id->bytes[1] << 8) % PEER_CONTACT_HINTS; }
 
-_Static_assert(PEER_MAX_CONTACTS < PEER_CONTACT_HINTS, "a search for an unknown id comes to an empty place");
+_Static_assert((int)PEER_MAX_CONTACTS < (int)PEER_CONTACT_HINTS, "a search for an unknown id comes to an empty place");
 
 // Who is forgotten stays in the table until somebody new comes.
 uint32_t contact_find(const peer *p, const braid_id *id) {

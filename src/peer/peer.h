@@ -27,6 +27,7 @@ typedef struct peer peer;
 
 enum {
     PEER_VOTERS = 5,           // more make each decision wait for more, and more deaths at once are not to be expected
+    PEER_MAX_CONTACTS = WIRE_MAX_MEMBERS + 64,  // members and those who ask to be
     PEER_UPLOAD_PERCENT = 25,  // usual share of a line for those who fetch state
 };
 
@@ -301,9 +302,9 @@ typedef struct peer_view {
     uint64_t routed, unrouted;      // microbatches that went by its units, and otherwise
     uint64_t route_changes;         // of what passes here, so far
 } peer_view;
+
 // Whether the log knows that peer as a member, as far as it was read here.
 bool peer_knows_member(const peer *p, const braid_id *id);
-
 void peer_look(const peer *p, peer_view *view);
 // What the router lets pass. Returns how many there are, at most `capacity` written.
 uint32_t peer_flows(const peer *p, peer_flow *out, uint32_t capacity);
