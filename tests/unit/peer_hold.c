@@ -294,6 +294,46 @@ static void test_what_was_let_go_and_is_asked_for_again_is_done(void **state) {
     free(w.p);
 }
 
+// ... and so is what is let go while its gradient is computed.
+static void test_a_gradient_that_was_let_go_and_comes_again_goes_on(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    come_forward(&w, 1, false);
+    w.busy = true;
+    come_back(&w, 1);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    const uint32_t done = w.sent[MESSAGE_COMPLETE], gone_on = w.sent[MESSAGE_BACKWARD];
+    message cancel = {.kind = MESSAGE_CANCEL, .u.cancel = {.subject = subject_of(&w, 1, 1)}};
+    deliver(&w, 1, &cancel, false);
+    come_back(&w, 1);
+    w.busy = false;
+    w.blobs++;
+    const job_result r = {.id = w.work.id, .kind = JOB_BACKWARD, .cost_ns = MILLISECOND, .finite = true, .out = 1000 + w.blobs};
+    w.work.id = 0;
+    step(&w, &(event){.kind = EVENT_JOB_DONE, .result = &r});
+    assert_int_equal(w.sent[MESSAGE_COMPLETE], done + 1);
+    assert_int_equal(w.sent[MESSAGE_BACKWARD], gone_on + 1);
+    free(w.p);
+}
+
+// Inherited behind CLOSE: what that does not count is let go at once, and what it counts is not.
+static void test_what_close_leaves_out_is_not_inherited(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 2, 1)};
+    begin_to_inherit(&w);
+    append(&w, (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}});
+    own(&w, 0, 3);
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    const uint32_t cancelled = w.sent[MESSAGE_CANCEL];
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held.words = {3}, .forward.words = {3}};
+    deliver(&w, 2, &holdings, false);
+    assert_int_equal(w.sent[MESSAGE_CANCEL], cancelled + 1);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 2);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
@@ -308,6 +348,8 @@ int main(void) {
         cmocka_unit_test(test_what_is_closed_is_not_void),
         cmocka_unit_test(test_a_gradient_ahead_of_its_activation_is_no_progress),
         cmocka_unit_test(test_what_was_let_go_and_is_asked_for_again_is_done),
+        cmocka_unit_test(test_a_gradient_that_was_let_go_and_comes_again_goes_on),
+        cmocka_unit_test(test_what_close_leaves_out_is_not_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -473,16 +473,19 @@ static void test_a_new_line_is_given_time(void **state) {
     free(w.p);
 }
 
-// It goes on by its log, which says where somebody is by now; its user names the address that that one had. At one of the two a port that refuses says
-// nothing; when both do there is nobody.
-static void test_who_was_named_may_be_where_the_log_says(void **state) {
-    (void)state;
-    world w = {.run = run_of(2, 1, 1)};
+// It goes on by its log, which says where somebody is by now; its user names the address that that one had.
+static void go_on_by_the_log(world *w) {
+    *w = (world){.run = run_of(2, 1, 1), .leader = 2};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2, .address = "new:1"}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
-    w.leader = 2;
-    recall_all(&w, 1, log, sizeof log / sizeof *log);
-    step(&w, &(event){.kind = EVENT_TICK});
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    step(w, &(event){.kind = EVENT_TICK});
+}
+
+static void test_who_was_named_may_be_where_the_log_says(void **state) {
+    (void)state;
+    world w;
+    go_on_by_the_log(&w);
     expect_dialed(&w, 2, "new:1");
     expect_dialed(&w, 2, "peer-1:1");
     for (uint32_t i = 0; i < 2; i++) {  // where it was found it is looked for first
@@ -495,6 +498,32 @@ static void test_who_was_named_may_be_where_the_log_says(void **state) {
         assert_string_equal(w.dialed[2], where);
     }
     free(w.p);
+}
+
+// At one of the two a port that refuses says nothing, and it is waited for as for anybody; when both do there is nobody.
+static void test_a_refusal_at_one_of_two_places_is_none(void **state) {
+    (void)state;
+    for (uint32_t both = 0; both < 2; both++) {
+        world w;
+        go_on_by_the_log(&w);
+        while (!leads(&w)) tick(&w);
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        for (uint32_t i = 0; i < 30; i++) {
+            beat_at(&w, 2, 1);
+            tick(&w);
+        }
+        const uint64_t began = w.now;
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2)});
+        while (w.records[LOG_EXPEL] == 0) {
+            const bool dialed = w.dialed[2][0] != 0, older = strcmp(w.dialed[2], "peer-1:1") == 0;
+            w.dialed[2][0] = 0;
+            if (dialed) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = older || both});
+            tick(&w);
+        }
+        const uint64_t least = both ? 0 : 8000, most = both ? 3000 : 15000;
+        assert_in_range((w.now - began) / MILLISECOND, least, most);
+        free(w.p);
+    }
 }
 
 // It has come back at another address, and is elected: all to whom a link leads hear where it is, and so does who reads who votes.
@@ -568,6 +597,7 @@ int main(void) {
         cmocka_unit_test(test_who_finds_no_leader_asks_where_it_is),
         cmocka_unit_test(test_a_new_line_is_given_time),
         cmocka_unit_test(test_who_was_named_may_be_where_the_log_says),
+        cmocka_unit_test(test_a_refusal_at_one_of_two_places_is_none),
         cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
     };
