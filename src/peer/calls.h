@@ -192,7 +192,7 @@ void reduce_open(peer *p);           // a COMMIT came after the freeze
 void reduce_reset(peer *p);
 void reduce_leave(peer *p);
 void reduce_enter(peer *p);
-void reduce_final(peer *p);
+void reduce_final(peer *p, const log_final *final);
 void reduce_stir(peer *p);           // something came that it may have to do with
 void reduce_data(peer *p, const message *msg, blob_id blob);
 void reduce_job_done(peer *p, const task *t, const job_result *r);
@@ -211,6 +211,7 @@ void reduce_want(peer *p, uint64_t iteration);
 uint64_t reduce_close(const peer *p);  // the CLOSE that the results at hand, or being collected, belong to; 0: none
 uint64_t set_digest(const message_set *set);
 uint32_t segment_first(uint32_t segment_index);
+uint64_t reduce_round(const peer *p);  // that the results at hand, or being collected, are of; 0: none yet
 uint32_t segment_count(const peer *p, uint32_t segment_index);
 
 // ---- transfer.c ---------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
-    reduce_final(p);
+    reduce_final(p, final);
     p->final = *entry;
     p->has_final = true;
     if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news

@@ -68,9 +68,14 @@ void reduce_enter(peer *p) {
 }
 
 // FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
-void reduce_final(peer *p) {
+void reduce_final(peer *p, const log_final *final) {
+    const aggregation *a = &p->aggregation;
     pulls_drop(p, GET_PART);
     for (uint32_t i = 0; i < p->segments; i++) segment_drop(p, i);
+    if (p->run.reproducible || a->results != final->iteration || a->begin.round == final->round[p->stage]) return;
+    if (a->normed && hash_equal(&a->reduced.root, &final->result_root[p->stage])) return;
+    drop_results(p);  // of an older round: some of these and some of that one are no sum
+    pulls_drop(p, GET_RESULT);
 }
 
 // Results of `iteration` are what is collected from now on.
@@ -84,6 +89,13 @@ uint64_t reduce_close(const peer *p) {
     uint64_t results = p->aggregation.results;
     if (results == p->iteration) return p->has_close ? p->close_index : 0;
     return p->has_final && results == p->final.u.final.iteration ? p->final.u.final.close_index : 0;
+}
+
+// The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
+uint64_t reduce_round(const peer *p) {
+    const aggregation *a = &p->aggregation;
+    bool decided = p->has_final && a->results == p->final.u.final.iteration;
+    return decided ? p->final.u.final.round[p->stage] : a->begin.round;
 }
 
 bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
@@ -322,7 +334,7 @@ void on_result(peer *p, const message *msg) {
     // its announcer may have heard BEGIN before me, and says it once
     if (a->results != msg->iteration && (msg->iteration != p->iteration || !results_begin(p, msg->iteration))) return;
     bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
-    if (!any_round && (!a->begun || body->round != a->begin.round)) return;
+    if (!any_round && body->round != reduce_round(p)) return;
     a->segment[g].holder = msg->sender;
 }
 
@@ -372,7 +384,7 @@ static void fetch_result(peer *p, uint32_t index) {
     pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
     if (q == NULL) return;
     reduce_stir(p);
-    q->round = a->begin.round;
+    q->round = reduce_round(p);
     q->digest = reduce_close(p);
     g->state = SEGMENT_PULLING;
     pull_send(p, q);
@@ -450,7 +462,7 @@ void reduce_data(peer *p, const message *msg, blob_id blob) {
     t->work.count = get->count;
     t->work.in = blob;
     t->work.iteration = a->results;
-    t->work.version = a->begin.round;
+    t->work.version = reduce_round(p);
     t->close = reduce_close(p);
     g->state = SEGMENT_WORKING;
 }
@@ -479,7 +491,7 @@ static void segment_finished(peer *p, const task *t, const job_result *r) {
     uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
     if (p->me == 0 || index >= p->segments || !reduce_counts(p, t)) return;
     segment *g = &a->segment[index];
-    bool other_round = !p->run.reproducible && t->work.version != a->begin.round;
+    bool other_round = !p->run.reproducible && t->work.version != reduce_round(p);
     if (g->state != SEGMENT_WORKING) return;
     if (r->failed || other_round) {
         reduce_job_failed(p, t);

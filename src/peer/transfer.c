@@ -27,7 +27,7 @@ static bool serves_part(const peer *p, const message_get *get) {
 static bool serves_result(const peer *p, const message_get *get) {
     const aggregation *a = &p->aggregation;
     if (get->stage != p->stage || get->version != a->results || get->digest != reduce_close(p)) return false;
-    if (!p->run.reproducible && get->version == p->iteration && get->round != a->begin.round) return false;
+    if (!p->run.reproducible && get->round != reduce_round(p)) return false;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (a->segment[b / PEER_SEGMENT_BLOCKS].state != SEGMENT_DONE) return false;
     return true;

@@ -67,7 +67,7 @@ static inline void do_job(world *w) {
     job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
     r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
-    if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_LOSS || w->work.kind == JOB_FORWARD) r.out = 1000 + ++w->blobs;
+    if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_RESULT_GET || w->work.kind == JOB_LOSS || w->work.kind == JOB_FORWARD) r.out = 1000 + ++w->blobs;
     static const double norm2 = 1;
     if (w->work.kind == JOB_NORM) r.norm2 = &norm2;
     r.norms = w->work.kind == JOB_NORM;
