@@ -1,0 +1,55 @@
+// Private data at one peer: it leads an elastic run, and waits for who has the other share, or does not.
+#include "peer_world.h"
+
+static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
+
+// Two data peers, each with a share. It comes back and leads; the slot of the other one is nobody's, for that one is back too, without the state.
+static void lead_two_shares(world *w) {
+    const braid_hash text = {.bytes = {1}};
+    const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}},
+                             {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    *w = (world){.run = run_of(1, 2, 2), .text = text};
+    w->run.shares = 2;
+    w->run.elastic = true;
+    w->run.patience_ns = PATIENCE_NS;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    while (w->records[LOG_OWNER] == 0) tick(w);
+    w->owner_term[0] = w->newest;
+}
+
+// How long it takes until so many iterations are over, at most twice the patience. The other one says meanwhile that it has such a state.
+static uint64_t computes(world *w, uint32_t iterations, uint64_t its_state) {
+    const uint64_t began = w->now;
+    while (w->told[TELL_ITERATION] < iterations && w->now - began < 2 * PATIENCE_NS) {
+        beat_at(w, 2, its_state);
+        tick(w);
+    }
+    return w->now - began;
+}
+
+// The first iteration has waited for the other one in vain. The second one does not wait while that one still fetches its state, but does when it had
+// the state of the iteration that is over: then it needs only what all others need.
+static void test_who_fetches_its_state_is_not_waited_for(void **state) {
+    (void)state;
+    for (uint64_t its_state = 0; its_state < 2; its_state++) {
+        world w;
+        lead_two_shares(&w);
+        computes(&w, 1, 0);
+        assert_int_equal(w.told[TELL_ITERATION], 0);
+        beat_at(&w, 2, its_state);
+        // until it hears this its own slot is not taken over
+        message nothing = {.kind = MESSAGE_HOLDINGS, .u.holdings.owner_term = w.owner_term[0]};
+        deliver(&w, 2, &nothing, false);
+        assert_int_equal(computes(&w, 2, its_state) / PATIENCE_NS, its_state);
+        free(w.p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
