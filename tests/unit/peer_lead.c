@@ -368,6 +368,29 @@ static void test_a_voter_that_leaves_asks_for_what_it_lacks(void **state) {
     assert_true(asks_for_the_log(true) > 0);
 }
 
+// The only voter comes back with its store, and takes its leave before it is let in. It leads all the same, and says first that it is not what it was: to
+// the others that is a member still. Only then does a shadow do the work that nobody does.
+static void test_who_leads_and_leaves_is_not_what_it_was(void **state) {
+    (void)state;
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_SHADOW, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.run.shadows = 1;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_DRAIN});
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; w.records[LOG_PROMOTE] == 0; i++) {
+        assert_true(i < 100);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    assert_true(leads(&w));
+    assert_int_equal(w.records[LOG_EXPEL], 1);
+    free(w.p);
+}
+
 // A voter was cut off while all others who vote were replaced, and these are dead. Strangers lead.
 static void test_a_voter_that_only_strangers_lead_joins_them(void **state) {
     (void)state;
@@ -592,6 +615,7 @@ int main(void) {
         cmocka_unit_test(test_who_leads_again_tells_itself_all),
         cmocka_unit_test(test_who_has_left_and_speaks_of_votes_is_there),
         cmocka_unit_test(test_a_voter_that_leaves_asks_for_what_it_lacks),
+        cmocka_unit_test(test_who_leads_and_leaves_is_not_what_it_was),
         cmocka_unit_test(test_a_voter_that_only_strangers_lead_joins_them),
         cmocka_unit_test(test_where_it_is_who_leads_knows_better),
         cmocka_unit_test(test_who_finds_no_leader_asks_where_it_is),
