@@ -275,20 +275,27 @@ static void test_what_was_undone_and_is_read_once_more_is_no_checkpoint(void **s
     read_what_was_undone(4);
 }
 
-// The first leader goes on from a checkpoint. A newer one is written, the run goes back to it, and it cannot be read: where the run began can.
-static void test_where_the_run_began_stays(void **state) {
-    (void)state;
+// The first leader goes on from a checkpoint, and a newer one was written; nobody has the newest state. It comes back and leads.
+static void come_back_to_two_checkpoints(world *w) {
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_OWNER, .u.owner = {.member = 1}},
                              {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}, {.kind = LOG_FINAL, .u.final = {.iteration = 5, .stages = 2}},
                              {.kind = LOG_CHECKPOINT, .u.checkpoint = {.version = 6, .stages = 2}}, {.kind = LOG_FINAL, .u.final = {.iteration = 6, .stages = 2}}};
-    world w = {.run = run_of(2, 1, 1), .founds = true, .fails = JOB_STATE_INIT};
-    w.run.start_version = 5;
-    w.run.iterations = 100;
-    w.run.save = true;
-    recall_all(&w, 1, log, sizeof log / sizeof *log);
-    while (!leads(&w)) tick(&w);
-    step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+    w->run = run_of(2, 1, 1);
+    w->founds = true;
+    w->run.start_version = 5;
+    w->run.iterations = 100;
+    w->run.save = true;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    while (!leads(w)) tick(w);
+    step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+}
+
+// The run goes back to the newer one, and that cannot be read: where the run began can.
+static void test_where_the_run_began_stays(void **state) {
+    (void)state;
+    world w = {.fails = JOB_STATE_INIT};
+    come_back_to_two_checkpoints(&w);
     for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] < 2; i++) {
         assert_true(i < 300);
         beat_at(&w, 2, 0);
@@ -297,9 +304,38 @@ static void test_where_the_run_began_stays(void **state) {
     free(w.p);
 }
 
+// Its disk is slow, and when it is known whether the newer one lies there the way back to where the run began is decided. That is there all the same.
+static void test_where_the_run_began_stays_whatever_is_found(void **state) {
+    (void)state;
+    const job_kind fails[] = {JOB_NONE, JOB_SAVE_FIND};
+    for (uint32_t k = 0; k < 2; k++) {
+        world w = {.busy = true, .fails = fails[k]};
+        come_back_to_two_checkpoints(&w);
+        assert_int_equal(w.work.kind, JOB_SAVE_FIND);
+        for (uint32_t i = 0; w.stored != LOG_RUN; i++) {
+            assert_true(i < 300);
+            w.slow_store = i >= 10;
+            beat_at(&w, 2, 0);
+            tick(&w);
+        }
+        w.busy = false;
+        do_job(&w);
+        assert_int_equal(w.told[TELL_ROLLED_BACK], 0);
+        w.slow_store = false;
+        tick(&w);
+        assert_int_equal(w.told[TELL_ROLLED_BACK], 1);
+        peer_view view;
+        peer_look(w.p, &view);
+        assert_true(view.ready);
+        assert_int_equal(view.version, 5);
+        free(w.p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_run_began_stays),
+        cmocka_unit_test(test_where_the_run_began_stays_whatever_is_found),
         cmocka_unit_test(test_who_joins_afterwards_is_told_that_it_runs),
         cmocka_unit_test(test_who_was_there_is_told_that_it_goes_back),
         cmocka_unit_test(test_nothing_is_decided_behind_the_way_back),
