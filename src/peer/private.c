@@ -88,7 +88,9 @@ void private_lead_begin(peer *p) {
 // It had the state of the iteration that is over: it needs no more than all others for the next one.
 static bool keeps_up(const peer *p, member_id who) {
     const member *m = member_find(p, who);
-    return m != NULL && (m->contact == NO_CONTACT || p->contacts[m->contact].beat.ready >= p->iteration);
+    if (m == NULL) return false;
+    if (m->contact != NO_CONTACT) return p->contacts[m->contact].beat.ready >= p->iteration;
+    return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->iteration;
 }
 
 // Who is back by now, with its state, is waited for again.
