@@ -224,7 +224,7 @@ void node_events_tick(node_events *e) {
 }
 
 static void tell_share(node_events *e, const tell *t) {
-    report_event news = event_of(t->kind == TELL_AWAITED ? REPORT_AWAITED : REPORT_BACK);
+    report_event news = event_of(t->kind == TELL_AWAITED ? REPORT_AWAITED : t->kind == TELL_BACK ? REPORT_BACK : REPORT_UNFINISHED);
     news.iteration = t->iteration;
     news.microbatches = t->microbatches;
     news.seconds = (double)(t->kind == TELL_AWAITED ? t->total : t->done) * 1e-9;
@@ -240,7 +240,8 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
     case TELL_REPAIR: tell_repair(e, t); break;
     case TELL_TAKEOVER: tell_takeover(e, t); break;
     case TELL_AWAITED:
-    case TELL_BACK: tell_share(e, t); break;
+    case TELL_BACK:
+    case TELL_UNFINISHED: tell_share(e, t); break;
     case TELL_TRANSFER: tell_transfer(e, t); break;
     case TELL_FLOWS: tell_flows(e, t); break;
     case TELL_CHECKPOINT: tell_checkpoint(e, t); break;

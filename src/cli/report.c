@@ -278,7 +278,9 @@ static void awaited_line(const report_event *e, char line[REPORT_LINE]) {
     unsigned long long microbatches = e->microbatches;
     who(e, peer);
     quantity_duration_text(e->seconds, time);
-    if (e->kind == REPORT_BACK)
+    if (e->kind == REPORT_UNFINISHED)
+        snprintf(line, REPORT_LINE, "%s is still gone, and without its text iteration %llu cannot end: the run ends with the weights of before it", peer, (unsigned long long)e->iteration + 1);
+    else if (e->kind == REPORT_BACK)
         snprintf(line, REPORT_LINE, "%s is back after %s, with its %llu microbatches of each iteration", peer, time, microbatches);
     else if (e->seconds > 0)
         snprintf(line, REPORT_LINE, "%s is gone: %llu microbatches of each iteration are made of its text alone; they wait %s, then they are left out until it is back",
@@ -309,7 +311,8 @@ static bool compose_line(const report *r, const report_event *e, char line[REPOR
                  e->microbatches == 1 ? "" : "es", e->microbatches == 1 ? "its" : "their");
         return true;
     case REPORT_AWAITED:
-    case REPORT_BACK: awaited_line(e, line); return true;
+    case REPORT_BACK:
+    case REPORT_UNFINISHED: awaited_line(e, line); return true;
     case REPORT_FLOWS: report_flows_line(r, e, line); return r->rerouted;
     case REPORT_CHECKPOINT: checkpoint_line(e, line); return true;
     case REPORT_END: end_line(r, e, line); return true;

@@ -27,11 +27,11 @@ static const char *const kind_names[REPORT_KINDS] = {
     [REPORT_FLOWS] = "flows",           [REPORT_TAKEOVER] = "takeover",
     [REPORT_PROMOTED] = "promoted",     [REPORT_LEADER] = "leader",         [REPORT_AWAITED] = "awaited",
     [REPORT_BACK] = "back",             [REPORT_ROLLED_BACK] = "rolled_back",
-    [REPORT_UNLED] = "unled",
+    [REPORT_UNFINISHED] = "unfinished", [REPORT_UNLED] = "unled",
 };
 
 #define IN(kind) (1u << REPORT_##kind)
-#define WAITING  (IN(AWAITED) | IN(BACK))
+#define WAITING  (IN(AWAITED) | IN(BACK) | IN(UNFINISHED))
 #define MEMBERS  (IN(JOINED) | IN(LEFT) | IN(EXPELLED) | IN(PROMOTED))
 #define FIELD(member, field_kind, events) \
     { #member, field_kind, offsetof(report_event, member), sizeof(((report_event *)0)->member), events }
@@ -60,7 +60,7 @@ static const report_field fields[] = {
     FIELD(done, FIELD_COUNT, IN(TRANSFER) | IN(UNLED)),
     FIELD(total, FIELD_COUNT, IN(TRANSFER) | IN(ROLLED_BACK) | IN(UNLED)),
     FIELD(generation, FIELD_COUNT, IN(ROLLED_BACK)),
-    FIELD(seconds, FIELD_REAL, IN(END) | WAITING),
+    FIELD(seconds, FIELD_REAL, IN(END) | IN(AWAITED) | IN(BACK)),
     FIELD(repairs, FIELD_COUNT, IN(END)),
     FIELD(wasted, FIELD_COUNT, IN(ITERATION) | IN(END)),
     FIELD(carried, FIELD_COUNT, IN(ITERATION) | IN(END)),

@@ -76,9 +76,9 @@ static braid_err look_back(node *n, braid_error *error) {
     if (past.foreign)
         return braid_fail(error, BRAID_ARGUMENT, "the log %s was kept by peer %s, and this one has another identity: give the key that it had (--identity), "
                           "name another log, or begin the run again with --anew", n->config.log_path, keeper);
-    if (past.complete && weights_lie(n, past.version))
-        return braid_fail(error, BRAID_STATE, "the run of the log %s is complete, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
-                          (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);
+    if ((past.complete || past.ended) && weights_lie(n, past.version))
+        return braid_fail(error, BRAID_STATE, "the run of the log %s is %s, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
+                          past.complete ? "complete" : "over", (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);
     if (past.ended)
         return braid_fail(error, BRAID_STATE, "the run of the log %s has ended, after iteration %llu, and its weights are no more in %.300s; put them back, or begin the run again with --anew",
                           n->config.log_path, (unsigned long long)past.version, n->run.checkpoint);

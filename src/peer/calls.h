@@ -122,6 +122,7 @@ member_id parcel_anybody(peer *p, member_id to);  // for tests: who might carry 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
+bool run_is_complete(const peer *p);  // no iteration will end any more
 bool run_goes_on(const peer *p);
 void own_launch(peer *p);
 void own_home(peer *p, const message *msg, blob_id x);
@@ -176,6 +177,8 @@ void private_gone(peer *p, member_id gone);
 bool private_closed_out(const peer *p, uint32_t m);
 bool private_elastic(const peer *p);
 bool private_gathered(const peer *p);  // each share has its peer
+bool private_given_up(peer *p, uint32_t m);  // strict: the run is to end, and its data have been gone for too long
+void private_tell_unfinished(peer *p, uint32_t m);
 void private_tick(peer *p);
 
 // ---- work.c -------------------------------------------------------------------------------------------------------
@@ -208,10 +211,10 @@ void reduce_blocks_changed(peer *p);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);
+uint64_t reduce_round(const peer *p);  // that the results at hand, or being collected, are of; 0: none yet
 uint64_t reduce_close(const peer *p);  // the CLOSE that the results at hand, or being collected, belong to; 0: none
 uint64_t set_digest(const message_set *set);
 uint32_t segment_first(uint32_t segment_index);
-uint64_t reduce_round(const peer *p);  // that the results at hand, or being collected, are of; 0: none yet
 uint32_t segment_count(const peer *p, uint32_t segment_index);
 
 // ---- transfer.c ---------------------------------------------------------------------------------------------------

@@ -315,19 +315,44 @@ void leader_decided(peer *p, const task *t, const job_result *r) {
     l->phase = LEADER_DECIDED;
 }
 
+// Who has it in its sum died, in a stage that is not reduced yet.
+static bool sum_is_lost(peer *p, uint32_t m) {
+    bool lost = false;
+    for (uint16_t s = 0; s < p->run.stages && !lost; s++) {
+        member_id holder;
+        lost = holder_at(p, m, s, &holder) && !member_live(p, holder) && !stage_agrees(p, s);
+    }
+    return lost;
+}
+
 // Something counts whose data are gone for longer than is waited, and whose sum died in a stage that is not reduced yet.
 static bool must_leave_out(peer *p) {
     bool must = false;
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
-        member_id holder;
         if (!bitset_has(p->leader.close.counted.words, m)) continue;
         if (!private_left_out(p, m)) {
             if (!p->leader.settled[m].known) return false;  // a new leader is told again
             continue;
         }
-        for (uint16_t s = 0; s < p->run.stages && !must; s++) must = holder_at(p, m, s, &holder) && !member_live(p, holder) && !stage_agrees(p, s);
+        must = must || sum_is_lost(p, m);
     }
     return must;
+}
+
+static bool must_be_made(peer *p, uint32_t m) {
+    if (p->leader.phase == LEADER_RUNNING) return microbatch_planned(p, m) && !is_settled(p, m);
+    return m < p->run.microbatches && sum_is_lost(p, m);
+}
+
+// The run is to end, and this iteration cannot, for want of data that are gone. Nothing of it is in the state yet: version t is what is saved.
+static void end_unfinished(peer *p) {
+    uint32_t m = 0;
+    while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
+    bool may_come = p->raft.last != p->log_position;  // it may be about to be let in
+    if (m == p->microbatches || may_come || p->leader.saving || p->leader.checkpoint_due || p->config.kind != MEMBER_DATA) return;
+    private_tell_unfinished(p, m);
+    p->leader.phase = LEADER_SAVING_LAST;
+    save_begin(p, p->iteration);
 }
 
 static bool stays(const peer *p, member_id id) {
@@ -375,10 +400,12 @@ void close_tick(peer *p) {
     switch (l->phase) {
     case LEADER_RUNNING:
         if (p->run_started && all_settled(p)) append_close(p);
+        else end_unfinished(p);
         break;
     case LEADER_REDUCING:
         reducing(p);
         if (l->phase == LEADER_REDUCING && private_elastic(p) && must_leave_out(p)) append_close(p);
+        if (l->phase == LEADER_REDUCING) end_unfinished(p);
         break;
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader

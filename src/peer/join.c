@@ -261,11 +261,10 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         if (peer_is_leader(p) && c->member == 0 && !lead_is_voter(p, &c->id)) dismiss(p, from, REFUSAL_NONE);
         return;
     }
-    bool complete = p->has_final && p->final.u.final.last;
     // a voter may have led since something that I missed, and will not say so again
     bool knows_more = p->me != 0 && msg->log_position > p->log_position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
-    if (!complete && !knows_more && !id_equal(&c->id, &p->lead.id)) {
+    if (!run_is_complete(p) && !knows_more && !id_equal(&c->id, &p->lead.id)) {
         if (p->me != 0 && msg->log_position > p->lead.farewell) p->lead.farewell = msg->log_position;
         return;
     }

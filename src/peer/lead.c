@@ -127,12 +127,10 @@ void send_leader(peer *p, uint32_t contact_index) {
     peer_send(p, contact_index, 0);
 }
 
-static bool is_complete(const peer *p) { return p->has_final && p->final.u.final.last; }
-
 // Behind END there is no checkpoint that somebody would be waited for. A stranger may be wrong.
 static uint64_t patience_ns(const peer *p) {
     uint64_t patience = p->end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p);
-    return !is_complete(p) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
+    return !run_is_complete(p) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
 }
 
 // The voter, not only the peer: what a link leads to, or I myself, may be its next life, without its store.
@@ -157,7 +155,7 @@ static bool gone_home(const peer *p, const log_voter *v) {
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leader.active || (!is_complete(p) && p->lead.farewell <= p->log_position)) return false;
+    if (p->leader.active || (!run_is_complete(p) && p->lead.farewell <= p->log_position)) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
     if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;

@@ -391,6 +391,7 @@ static void deliver_local(peer *p) {
 // The whole run: by who leads, when its host says so, or when it began the run.
 static void drain(peer *p, bool whole) {
     if (peer_is_leader(p) && (whole || p->config.leader)) {
+        if (!p->leader.drain) p->leader.drain_ns = p->now;
         p->leader.drain = true;
         return;
     }
@@ -515,7 +516,7 @@ const char *tell_name(tell_kind kind) {
         [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover", [TELL_TRANSFER] = "transfer",
         [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
         [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt",
-        [TELL_ROLLED_BACK] = "rolled-back", [TELL_UNLED] = "unled",
+        [TELL_ROLLED_BACK] = "rolled-back", [TELL_UNFINISHED] = "unfinished", [TELL_UNLED] = "unled",
     };
     return kind < TELL_KINDS ? names[kind] : "unknown";
 }

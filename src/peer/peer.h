@@ -181,6 +181,7 @@ typedef enum tell_kind {
     TELL_LIED,        // member, id, stage: sent state that is not what it should be; it is fetched from another one
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
+    TELL_UNFINISHED,  // the run ends with the weights of version `iteration`: `id`, whose data so many microbatches of the next one need, is gone
     TELL_UNLED,       // nobody leads, and too few voters are here: `done` of `total`; one of the others is `id`, last at the address `text`
     TELL_KINDS
 } tell_kind;

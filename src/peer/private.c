@@ -5,6 +5,7 @@
 #include <string.h>
 
 static uint16_t share_of(const peer *p, uint16_t slot) { return (uint16_t)(slot % p->run.shares); }
+static uint16_t share_of_microbatch(const peer *p, uint32_t m) { return share_of(p, (uint16_t)(m % p->run.slots)); }
 
 static member_id member_of(const peer *p, const share_state *s) {
     if (s->index == 0) return 0;
@@ -76,7 +77,7 @@ bool private_gathered(const peer *p) {
 
 // ---- the leader, elastic: how long an iteration waits -------------------------------------------------------------
 
-bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->share[share_of(p, (uint16_t)(m % p->run.slots))].left_out; }
+bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->share[share_of_microbatch(p, m)].left_out; }
 
 void private_lead_begin(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
@@ -161,7 +162,7 @@ static void tell_share(peer *p, uint16_t s, tell_kind kind) {
     tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer};
     if (kind == TELL_AWAITED && p->run.elastic) t.total = p->run.patience_ns;
     if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
-    for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of(p, (uint16_t)(m % p->run.slots)) == s;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of_microbatch(p, m) == s;
     peer_tell(p, &t);
 }
 
@@ -177,3 +178,18 @@ void private_tick(peer *p) {
         tell_share(p, s, gone ? TELL_AWAITED : TELL_BACK);
     }
 }
+
+// ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
+
+static bool is_given_up(peer *p, const share_state *s) {
+    uint64_t until = (s->awaited_ns > p->leader.drain_ns ? s->awaited_ns : p->leader.drain_ns) + TIMING_AWAITED_NS;
+    if (!s->awaited) return false;
+    if (p->now < until) peer_wake_at(p, until);
+    return p->now >= until;
+}
+
+bool private_given_up(peer *p, uint32_t m) {
+    return p->run.shares > 0 && !p->run.elastic && p->leader.drain && is_given_up(p, &p->share[share_of_microbatch(p, m)]);
+}
+
+void private_tell_unfinished(peer *p, uint32_t m) { tell_share(p, share_of_microbatch(p, m), TELL_UNFINISHED); }

@@ -25,6 +25,7 @@
 #define TIMING_LOST_NS (2 * TIMING_S)              // nobody has a stage's state for so long, by the words of all: the run goes back
 #define TIMING_BACK_MOST_NS (600 * TIMING_S)       // whose silence leaves it open is waited for at most so long
 #define TIMING_HOME_NS (60 * TIMING_S)             // all is computed: a voter that is only silent is waited for, at least
+#define TIMING_AWAITED_NS (10 * TIMING_S)          // private data are gone for so long, and the run is to end: it ends without its last iteration
 #define TIMING_REPEAT_NS (1 * TIMING_S)            // an unanswered word to owner or leader is said again
 #define TIMING_TRACE_NS (3 * TIMING_S)             // a stash that waits tells its owner, so that no lost CANCEL keeps a slot
 #define TIMING_PROBE_NS (500 * TIMING_MS)          // how long STATUS is waited for, at least

@@ -135,6 +135,28 @@ static void check_run(sim_cluster *s, const log_entry *entry) {
     sim_crash_gone_back(s);
 }
 
+static bool is_member(const sim_checker *k, const braid_id *id) {
+    for (uint32_t i = 0; i < k->members; i++)
+        if (!k->member[i].expelled && id_equal(&k->member[i].entry.peer, id)) return true;
+    return false;
+}
+
+// Who alone has some of the data is gone, and was so 10 s long or would have been waited for.
+static bool lacks_data(const sim_cluster *s) {
+    for (uint16_t share = 0; share < s->run.shares && !s->c->elastic; share++)
+        if (!is_member(&s->checker, &s->checker.share[share])) return true;
+    return false;
+}
+
+static void check_ending(sim_cluster *s) {
+    sim_checker *k = &s->checker;
+    k->unfinished = !k->finished && k->drained && lacks_data(s);
+    k->finished |= k->unfinished;
+    s->stats->unfinished += k->unfinished;
+    if (!k->finished || !k->saved_last) sim_fail(s, "the run ends before its last checkpoint is written");
+    k->ended = true;
+}
+
 static void committed(sim_cluster *s, const log_entry *entry) {
     sim_checker *k = &s->checker;
     switch (entry->kind) {
@@ -164,10 +186,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         k->finished = entry->u.final.last;
         sim_check_made(s);
         break;
-    case LOG_END:
-        if (!k->finished || !k->saved_last) sim_fail(s, "the run ends before its last checkpoint is written");
-        k->ended = true;
-        break;
+    case LOG_END: check_ending(s); break;
     default: break;
     }
 }

@@ -184,6 +184,7 @@ typedef struct sim_checker {
     uint64_t start_version;      // ... and where it begins
     uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
     bool started, closed, finished, ended, drained;  // drained: the leader was asked to end the run
+    bool unfinished;         // it ended so, in an iteration that private data did not come back for
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
     log_final final;         // newest FINAL committed

@@ -294,7 +294,7 @@ typedef enum log_kind {
     LOG_VOTERS,      // who votes from here on: one more or one fewer than before
     LOG_SHARE,       // private data: which peer a share of the microbatches belongs to, for good once the run has begun
     LOG_PROMOTE,     // a shadow does its stage's work from here on
-    LOG_END,         // behind the last FINAL: its checkpoint is written, or none was wanted. Nothing is left but to say goodbye
+    LOG_END,         // the last checkpoint is written, or none was wanted: of the last FINAL, or of before an iteration whose data never came. Goodbyes are left
     // records of a voter's store, never entries of the log
     LOG_BASE,        // what follows begins behind this entry, with the state that the log up to it makes
     LOG_VOTE,        // the term, and whom this voter gave its vote in it

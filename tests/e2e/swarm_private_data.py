@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Each data peer has a text of its own. One of them is killed (kill -9) and comes back with its identity: the run waits, says
-for whom, and the weights are those of one process that has all the texts. An elastic run goes on without who is gone. `braid up`
+for whom, and the weights are those of one process that has all the texts. When it does not come back whoever ends the run gets those of
+before that iteration. An elastic run goes on without who is gone. `braid up`
 starts it again by itself."""
 
 import os
@@ -75,8 +76,13 @@ def main():
         own[1] = data(3, 2, "--data", "--join", ticket)
         back = lead.wait_for("back", peer=gone["peer"])
         lead.go_on()
+        own.pop().process.kill()  # and for good: the run can be ended all the same
+        lead.wait_for("awaited", iteration=len(lead.of("iteration")))
         done, weights = end_whoever_leads([lead, *own])
         print(f"{gone['peer']} was awaited for {back['seconds']:.1f} s, {done} iterations")
+        unfinished = lead.of("unfinished")
+        expect([(event["peer"], event["iteration"]) for event in unfinished] == [(gone["peer"], done)], f"unfinished: {unfinished}")
+        expect(done == len(lead.of("iteration")), "more or less is kept than was learnt")
         expect_ended_well(relays)
         alone = solo(runs[3], done)
         expect(weights == alone, f"{done} iterations: {weights} is not {alone}")

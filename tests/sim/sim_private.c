@@ -4,7 +4,7 @@
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, RANDOM_ENDED = 60, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -41,6 +41,54 @@ static void random_schedules(sim_campaign campaign) {
 static void test_random(void **state) {
     (void)state;
     random_schedules((sim_campaign){.data_deaths = true, .private_data = true});
+}
+
+// ---- strict, and it never comes back: whoever ends the run gets what was learnt before that iteration
+
+static void dies_for_good(sim_case *c) {
+    sim_case_make_private(c);
+    for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].restart &= !c->crash[i].data;
+}
+
+// The one who leads may be asleep just then.
+static void end_it(sim_case *c, uint64_t at_ns) {
+    if (c->troubles > SIM_MAX_TROUBLES - 3) c->troubles = SIM_MAX_TROUBLES - 3;
+    for (uint32_t i = 0; i < 3; i++) c->trouble[c->troubles++] = (sim_trouble){SIM_DRAIN_LEADER, 1, at_ns + i * 30 * SECOND, 0};
+}
+
+static void test_every_moment_ended(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 2 * DATA_DEATHS; i++) {
+        sim_case c = data_death_case(i / 2, false, 0);
+        const char *name = data_deaths[i / 2].name;
+        dies_for_good(&c);
+        end_it(&c, 40 * SECOND);
+        if (i % 2) c.checkpoint_every = 1;
+        sim_report report;
+        case_run(&bench, name, &c, i % 4 == 0, "", &report);
+        if (report.stats.unfinished != 1) fail_msg("%s: the run was not ended", name);
+        if (report.stats.virtual_ns > 60 * SECOND) fail_msg("%s: it took %.1f s", name, (double)report.stats.virtual_ns / 1e9);
+    }
+}
+
+static void test_random_ended(void **state) {
+    (void)state;
+    uint32_t unfinished = 0, finished = 0;
+    for (uint64_t seed = 1; seed <= RANDOM_ENDED; seed++) {
+        bool odd = seed % 2;
+        const sim_campaign campaign = {.data_deaths = true, .private_data = true, .odd = odd, .flaps = odd, .partitions = odd};
+        sim_case c = sim_campaign_case(&campaign, seed);
+        dies_for_good(&c);
+        end_it(&c, 60 * SECOND);
+        sim_report report;
+        char name[64];
+        snprintf(name, sizeof name, "seed %llu", (unsigned long long)seed);
+        case_run(&bench, name, &c, false, "", &report);
+        unfinished += report.stats.unfinished;
+        finished += !report.stats.unfinished;
+    }
+    print_message("%u runs ended for want of data, %u otherwise\n", unfinished, finished);
+    assert_true(unfinished > RANDOM_ENDED / 5);
 }
 
 // ---- elastic
@@ -124,6 +172,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_every_moment_ended),
+        cmocka_unit_test(test_random_ended),
         cmocka_unit_test(test_every_moment_left_out),
         cmocka_unit_test(test_back_while_it_is_waited_for),
         cmocka_unit_test(test_back_when_it_was_left_out),

@@ -252,12 +252,16 @@ static void tell_absence(report *r) {
     report_tell(r, &next);
     away.kind = REPORT_BACK;
     report_tell(r, &away);
+    away.kind = REPORT_UNFINISHED;
+    away.iteration = 7;
+    report_tell(r, &away);
 }
 
 static void test_who_is_awaited(void **state) {
     (void)state;
     const char *text = shown(REPORT_PLAIN, tell_absence);
     assert_non_null(strstr(text, "peer 01234567 is gone: 3 microbatches of each iteration are made of its text alone, and the run waits until it is back\n"));
+    assert_non_null(strstr(text, "peer 01234567 is still gone, and without its text iteration 8 cannot end: the run ends with the weights of before it\n"));
     assert_non_null(strstr(text, "they wait 30 s, then they are left out until it is back\n"));
     assert_non_null(strstr(text, "rate 0.001  3 microbatches left out\n"));
     assert_non_null(strstr(text, "peer 01234567 is back after 30 s, with its 3 microbatches of each iteration\n"));
