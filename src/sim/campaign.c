@@ -94,6 +94,7 @@ static void mix_further(rng *r, sim_campaign *mix) {
     mix->doubled_tensors = rng_below(r, 4) == 0;
     mix->comebacks = mix->leader_deaths && rng_below(r, 3) == 0;
     mix->slow_stores = rng_below(r, 6) == 0;
+    mix->crowded = rng_below(r, 6) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -126,6 +127,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->stage_losses) sim_case_add_stage_losses(&c);
     if (campaign->flaps) sim_case_add_flaps(&c);
     if (campaign->partitions) sim_case_add_partitions(&c);
+    if (campaign->crowded) sim_case_add_crowds(&c, campaign->real);
     if (campaign->elastic) sim_case_make_elastic(&c);
     else if (campaign->private_data) sim_case_make_private(&c);
     if (campaign->carried) sim_case_add_carriers(&c);
@@ -182,6 +184,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     if (campaign->doubled_tensors) fputs(" --doubled-tensors", out);
     if (campaign->comebacks) fputs(" --comebacks", out);
     if (campaign->slow_stores) fputs(" --slow-stores", out);
+    if (campaign->crowded) fputs(" --crowded", out);
     fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }

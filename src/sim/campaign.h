@@ -31,6 +31,7 @@ typedef struct sim_campaign {
     bool leader_deaths;      // and whoever leads
     bool comebacks;          // with leader_deaths: of those that die most are back soon with their store
     bool short_stores;       // of voters, which begin them anew after a few entries
+    bool crowded;            // ... and there are hardly any slots
     bool slow_stores;        // ... and write them slowly now and then
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for

@@ -263,6 +263,17 @@ void sim_case_shorten_stores(sim_case *c) {
     c->store_entries = (uint32_t)between(&r, 1, 12);
 }
 
+void sim_case_add_crowds(sim_case *c, bool real) {
+    rng r = {rng_seed(c->seed, 88)};
+    uint32_t hidden = c->stages - 1u;
+    c->relay_capacity = rng_below(&r, 4) ? 1 : 2;
+    if (rng_below(&r, 4)) c->data_capacity = (uint32_t)between(&r, 2, 8);
+    if (rng_below(&r, 2)) c->relays = (uint32_t)between(&r, hidden, 2 * hidden);
+    if (rng_below(&r, 2) && !real) c->microbatches = (uint32_t)between(&r, 6, 12);
+    if (rng_below(&r, 2) && c->iterations < 20) c->payload_ns = between(&r, 40, 1000) * MILLISECOND;
+    if (rng_below(&r, 3) == 0 && c->iterations < 20) c->compute_ns = between(&r, 60, 500) * MILLISECOND;
+}
+
 void sim_case_make_private(sim_case *c) {
     c->private_data = true;
     if (c->slots < c->data_peers) c->slots = c->data_peers;

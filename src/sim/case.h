@@ -188,6 +188,8 @@ void sim_case_add_leader_deaths(sim_case *c);
 void sim_case_add_comebacks(sim_case *c);
 // Voters begin their stores anew after a few entries.
 void sim_case_shorten_stores(sim_case *c);
+// Relays have one slot or two, data peers more, and a stage hardly more than one relay: what waits for a slot, and what gives way. `real` as above.
+void sim_case_add_crowds(sim_case *c, bool real);
 // Gives each data peer data of its own: who dies comes back as itself. The last to be called.
 void sim_case_make_private(sim_case *c);
 // Shadows keep every stage; at some moments all that work for a stage die at once.

@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules.
 //     sim_sim_cluster                          the tests
 //     sim_sim_cluster --seeds FROM:COUNT [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--short-stores] [--slow-stores] [--comebacks]
-//         [--carried] [--doubled-tensors] [--private | --elastic]
+//         [--carried] [--doubled-tensors] [--crowded] [--private | --elastic]
 //         [--processes N] [--mutant NAME] [--trace]
 //     sim_sim_cluster --soak FROM:COUNT        schedules of every kind, with a line after every 500
 #include "campaign_run.h"
@@ -422,7 +422,7 @@ static bool parse_switch(const char *argument, options *o) {
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
                {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
-               {"--comebacks", &c->comebacks}, {"--slow-stores", &c->slow_stores}, {"--doubled-tensors", &c->doubled_tensors}};
+               {"--comebacks", &c->comebacks}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->crowded}, {"--doubled-tensors", &c->doubled_tensors}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
     return false;
