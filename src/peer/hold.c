@@ -422,7 +422,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (!h->used) h = hold_open(p, m, body->subject.attempt);
     h->cancelled = false;
     // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
-    if (body->repair && waits_for_slot(h)) h->repair = true;
+    if (waits_for_slot(h)) h->repair = true;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);

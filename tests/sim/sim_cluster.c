@@ -383,6 +383,12 @@ static void test_a_repaired_gradient_evicts_for_its_activation(void **state) {
     one_passes((sim_campaign){.carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 15202126);
 }
 
+// The same, where that microbatch had been there before, was evicted, and came home all the same: its gradient comes as that of any.
+static void test_any_gradient_evicts_for_its_activation(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.crowded = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
+}
+
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
 static void test_the_only_data_peer_may_begin_afresh(void **state) {
     (void)state;
@@ -556,6 +562,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_nobody_goes_home_before_the_patient_stand),
         cmocka_unit_test(test_who_leads_is_not_what_it_was),
         cmocka_unit_test(test_a_repaired_gradient_evicts_for_its_activation),
+        cmocka_unit_test(test_any_gradient_evicts_for_its_activation),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };

@@ -170,6 +170,27 @@ static void test_what_waits_and_is_to_fill_a_gap_evicts(void **state) {
     free(w.p);
 }
 
+static void send_back(world *w, uint32_t m, bool repair) {
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(w, m, 1), .owner = 1, .repair = repair, .path = {.stages = 3, .member = {1, 2, 3}}}};
+    deliver(w, 3, &backward, true);
+}
+
+// Two have the slots, and a third waits for one as planned. It was here before and was evicted, and what it had become here came home: its gradient
+// comes as that of any, or in a repair.
+static void test_a_gradient_evicts_for_what_waits(void **state) {
+    (void)state;
+    for (int repair = 0; repair < 2; repair++) {
+        world w = {.carried_percent = 1};
+        open_relay_of(&w, 3);
+        for (uint32_t m = 1; m <= 3; m++) come_forward(&w, m % 3, false);
+        assert_int_equal(w.sent[MESSAGE_ACCEPT], 3);
+        assert_int_equal(w.evicted, 0);
+        send_back(&w, 0, repair);
+        assert_int_equal(w.evicted, 1);
+        free(w.p);
+    }
+}
+
 // Two data peers and a relay; the older one owns all microbatches.
 static void begin_to_inherit(world *w) {
     open_world(w, 3, MEMBER_DATA);
@@ -342,6 +363,7 @@ int main(void) {
         cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),
         cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
         cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
+        cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),
