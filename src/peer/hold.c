@@ -210,13 +210,10 @@ void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id n
 
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
 
-// A forward that was not home yet leaves the stages open that it has not reached. What was home to an older owner must go home to the heir,
-// and may wait for a slot there.
+// A forward that was not home yet leaves the last stage open. What was home to an older owner must go home to the heir, and may wait for a slot there.
 static bool was_home(const peer *p, uint32_t m) {
     const message_path *path = &p->held[m].path;
-    for (uint16_t s = 1; s < path->stages; s++)
-        if (path->member[s] == 0) return false;
-    return path->member[0] == p->owner[m % p->run.slots];
+    return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
 }
 
 // Gives up the least advanced uncommitted microbatch so that a repair can go on: a waiting forward before one that is past

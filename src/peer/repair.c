@@ -104,10 +104,12 @@ void on_status(peer *p, const message *msg) {
 
 // ---- acting -------------------------------------------------------------------------------------------------------
 
+// What is not home may be evicted for what is, and is known by a way that is open in the last stage, though somebody may wait there.
 static void path_of(const peer *p, const owned *o, message_path *path) {
     memset(path, 0, sizeof *path);
     path->stages = p->run.stages;
     for (uint16_t s = 0; s < p->run.stages; s++) path->member[s] = s == 0 ? p->me : o->stage[s].member;
+    if (o->phase == OWNED_FORWARD && p->run.stages > 1) path->member[p->run.stages - 1] = 0;
 }
 
 static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uint16_t until) {

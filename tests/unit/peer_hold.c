@@ -191,6 +191,32 @@ static void test_a_gradient_evicts_for_what_waits(void **state) {
     }
 }
 
+// Its only microbatch waits in the last stage, which has not computed it yet, when who had it in the stage before is gone: what takes that one's place
+// hears that it is not home.
+static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 1, 1)};
+    open_world(&w, 1, MEMBER_DATA);
+    admit(&w, 1, MEMBER_DATA, 0);
+    for (uint32_t i = 2; i <= 4; i++) admit(&w, i, MEMBER_RELAY, i == 4 ? 2 : 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 4; i >= 2; i--) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1, .free_slots = 2}}, false);
+    const uint32_t first = w.sent_to[MESSAGE_FORWARD], other = 5 - first;
+    message computed = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_FORWARD_DONE}};
+    message waits = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_ACCEPTED}};
+    deliver(&w, first, &computed, false);
+    deliver(&w, 4, &waits, false);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = first}});
+    message has = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 2), .nonce = w.probe[4].u.probe.nonce, .has_x = true, .forwarding = true, .working = true}};
+    deliver(&w, 4, &has, false);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], other);
+    assert_true(w.passed_on.u.forward.repair);
+    assert_int_equal(w.passed_on.u.forward.path.member[1], other);
+    assert_int_equal(w.passed_on.u.forward.path.member[2], 0);
+    free(w.p);
+}
+
 // Two data peers and a relay; the older one owns all microbatches.
 static void begin_to_inherit(world *w) {
     open_world(w, 3, MEMBER_DATA);
@@ -364,6 +390,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
         cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
         cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
+        cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
         cmocka_unit_test(test_who_was_told_to_count_denies_the_commit),

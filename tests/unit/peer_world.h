@@ -55,6 +55,7 @@ typedef struct world {
     uint8_t stored;          // what kind of record was its last
     uint32_t records[LOG_KINDS];
     message said;            // its last LOG
+    message passed_on;       // its last FORWARD
     log_voters voting;       // its last VOTERS
     char dialed[MOST][WIRE_MAX_ADDRESS];  // where it looked for each last
 } world;
@@ -118,6 +119,7 @@ static inline void step(world *w, const event *e) {
         w->sent_to[out.message_kind] = out.id.bytes[0];
         w->with_blob[out.message_kind] = out.blob != 0;
         if (out.message_kind == MESSAGE_LOG) assert_true(message_decode(out.bytes, out.byte_count, &w->said));
+        if (out.message_kind == MESSAGE_FORWARD) assert_true(message_decode(out.bytes, out.byte_count, &w->passed_on));
         if (out.message_kind == MESSAGE_GET) note_get(w, &out);
         if (out.message_kind == MESSAGE_DENY) note_deny(w, &out);
         if (out.message_kind == MESSAGE_UNCARRIED) w->refused = out.id.bytes[0];
