@@ -261,6 +261,14 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
     return DENY_REASONS;
 }
 
+// Where its gradient is here it was home, and what was sent before that does not know all of the way.
+static void take_path(held *h, const message_path *path) {
+    const message_path known = h->path;
+    h->path = *path;
+    for (uint16_t s = 0; h->dy != 0 && known.member[0] == path->member[0] && s < known.stages; s++)
+        if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
+}
+
 // A second copy: what was answered is answered again, nothing is computed twice.
 static void forward_again(peer *p, const message_forward *body, member_id sender) {
     uint32_t m = body->subject.m;
@@ -269,7 +277,7 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     h->cancelled = false;  // it was let go while that was computed, and is wanted again
     if (body->repair && waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
         h->repair = true;
-        h->path = body->path;
+        take_path(h, &body->path);
     }
     if (h->forward != WORK_DONE) {
         answer_accept(p, sender, &body->subject, PHASE_FORWARD);
@@ -326,10 +334,10 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         forward_again(p, body, msg->sender);
         return;
     }
-    h->path = body->path;
-    h->repair = body->repair;
-    bool may_wait = body->repair ? waiting_places(p) > 0 || slot_is_due(p, body->subject.m) : hold_room(p) > 0;
-    bool claimed = !passes_by(p, body->subject.m, body->repair) && hold_claim(p, body->subject.m);
+    take_path(h, &body->path);
+    h->repair = body->repair || h->dy != 0;
+    bool may_wait = h->repair ? waiting_places(p) > 0 || slot_is_due(p, body->subject.m) : hold_room(p) > 0;
+    bool claimed = !passes_by(p, body->subject.m, h->repair) && hold_claim(p, body->subject.m);
     if (!claimed && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
         answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
@@ -578,7 +586,7 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
     held *h = &p->held[m];
     sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
     if (says_the_same(p, h, phase, until, path) && send_is_under_way(p, s, s->to)) return;
-    h->path = *path;
+    take_path(h, path);
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {
         h->forward_to = until;

@@ -191,6 +191,34 @@ static void test_a_gradient_evicts_for_what_waits(void **state) {
     }
 }
 
+// The gradient came in a repair before its activation, and that comes as planned.
+static void test_an_activation_whose_gradient_came_first_evicts(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
+    send_back(&w, 0, true);
+    come_forward(&w, 0, false);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
+// Both slots have what is home. A repair's activation was sent when that one was not home yet, and its gradient came sooner: it is home.
+static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    send_back(&w, 0, true);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 1, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &forward, true);
+    assert_int_equal(w.evicted, 1);
+    free(w.p);
+}
+
 // Its only microbatch waits in the last stage, which has not computed it yet, when who had it in the stage before is gone: what takes that one's place
 // hears that it is not home.
 static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
@@ -390,6 +418,8 @@ int main(void) {
         cmocka_unit_test(test_what_was_home_to_an_older_owner_is_evicted),
         cmocka_unit_test(test_what_waits_and_is_to_fill_a_gap_evicts),
         cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
+        cmocka_unit_test(test_an_activation_whose_gradient_came_first_evicts),
+        cmocka_unit_test(test_what_a_gradient_says_of_the_way_stays_known),
         cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
