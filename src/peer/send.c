@@ -39,10 +39,12 @@ static bool pass_on(peer *p, sending *s, member_id to, blob_id blob, member_id p
     return true;
 }
 
+// However often it is tried meanwhile, when its time has come those who refused it are asked again: they may be all that there are.
 static void wait_for_somebody(peer *p, sending *s) {
-    if (s->state != SEND_WAITING) s->waiting_since_ns = p->now;
-    s->state = SEND_WAITING;
     s->to = 0;
+    if (s->state == SEND_WAITING) return;
+    s->state = SEND_WAITING;
+    s->waiting_since_ns = p->now;
     s->deadline_ns = p->now + TIMING_REPEAT_NS;
 }
 
@@ -391,6 +393,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     case SEND_WAITING:
         if (p->stage + 1 < p->run.stages && nobody_left(p, m)) return;
         h->on.tried_count = 0;  // who refused a while ago may have changed its mind
+        h->on.deadline_ns = p->now + TIMING_REPEAT_NS;
         send_forward(p, m);
         return;
     case SEND_LOST:

@@ -72,6 +72,27 @@ static void test_a_gradient_says_that_the_activation_came(void **state) {
     assert_in_range(sent_after_gradient(false), 2, 9);
 }
 
+static void refuse(world *w, uint32_t by) {
+    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, 2), .phase = PHASE_FORWARD, .reason = DENY_VERSION}};
+    deliver(w, by, &m, false);
+}
+
+// Both refuse it once, whose logs were behind. They are asked again, though they say all the time that they have slots.
+static void test_who_refused_is_asked_again_however_much_they_say(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    for (uint32_t i = 0; i < 2; i++) refuse(&w, w.sent_to[MESSAGE_FORWARD]);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    for (uint32_t i = 0; i < 30; i++) {
+        message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
+        w.now += 100 * MILLISECOND;
+        deliver(&w, 3 + i % 2, &room, false);
+    }
+    assert_in_range(w.sent[MESSAGE_FORWARD], 3, 9);
+    free(w.p);
+}
+
 static void open_owner(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 3, MEMBER_DATA);
@@ -247,6 +268,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
         cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
+        cmocka_unit_test(test_who_refused_is_asked_again_however_much_they_say),
         cmocka_unit_test(test_a_trace_says_that_the_activation_came),
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
         cmocka_unit_test(test_what_a_link_took_along_goes_again),
