@@ -216,7 +216,7 @@ static bool was_home(const peer *p, uint32_t m) {
     return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
 }
 
-// Gives up the least advanced uncommitted microbatch so that a repair can go on: a waiting forward before one that is past
+// Gives up the least advanced uncommitted microbatch, whose slot a repair takes: a waiting forward before one that is past
 // home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
 static bool evict(peer *p, uint32_t for_m, bool for_home) {
     if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
@@ -238,6 +238,8 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     held *h = &p->held[victim];
     message_subject subject = subject_here(p, victim, h);
     answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
+    p->held[for_m].slot = h->slot;  // nobody hears of a slot that is not free
+    h->slot = NO_SLOT;
     hold_free(p, victim);
     return true;
 }
@@ -246,7 +248,7 @@ bool hold_claim(peer *p, uint32_t m) {
     held *h = &p->held[m];
     if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
     bool may = (h->repair && !slot_is_due(p, m)) || peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED);
-    return may && evict(p, m, was_home(p, m)) && hold_slot(p, h);
+    return may && evict(p, m, was_home(p, m));
 }
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {

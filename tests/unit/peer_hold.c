@@ -46,7 +46,9 @@ static void repair_comes(bool one_is_committed) {
         commit(&w, 1);
         assert_int_equal(w.work.kind, JOB_WEIGHT);
     }
+    const uint32_t room = w.sent[MESSAGE_CAN_TAKE];
     come_forward(&w, 0, true);
+    assert_int_equal(w.sent[MESSAGE_CAN_TAKE], room);
     assert_int_equal(w.evicted, one_is_committed ? 0 : 1);
     uint32_t done = w.sent[MESSAGE_COMPLETE];
     if (one_is_committed) {
