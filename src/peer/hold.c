@@ -238,6 +238,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
     held *h = &p->held[victim];
     message_subject subject = subject_here(p, victim, h);
     answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
+    if (h->forward == WORK_QUEUED) answer_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // who sent it would wait until it is late
     p->held[for_m].slot = h->slot;  // nobody hears of a slot that is not free
     h->slot = NO_SLOT;
     hold_free(p, victim);

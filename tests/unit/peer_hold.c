@@ -66,6 +66,19 @@ static void test_a_repair_evicts_where_all_slots_are_taken(void **state) {
     repair_comes(false);
 }
 
+static void test_what_is_evicted_before_it_is_computed_is_given_back(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    w.forward_held = 1 + 1;
+    for (uint32_t m = 1; m <= 2; m++) come_forward(&w, m, false);
+    assert_int_equal(w.work.m, 1);
+    come_forward(&w, 0, true);
+    assert_int_equal(w.evicted, 1);
+    assert_int_equal(w.sent[MESSAGE_DENY], 2);
+    free(w.p);
+}
+
 static void test_a_repair_waits_for_a_slot_that_is_due(void **state) {
     (void)state;
     repair_comes(true);
@@ -414,6 +427,7 @@ static void test_what_close_leaves_out_is_not_inherited(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_repair_evicts_where_all_slots_are_taken),
+        cmocka_unit_test(test_what_is_evicted_before_it_is_computed_is_given_back),
         cmocka_unit_test(test_a_repair_waits_for_a_slot_that_is_due),
         cmocka_unit_test(test_no_more_repairs_wait_than_slots_are_due),
         cmocka_unit_test(test_a_repair_does_not_take_what_another_waits_for),

@@ -107,6 +107,25 @@ static void open_owner(world *w) {
     beat(w, 2);
 }
 
+static void deny(world *w, uint32_t by, uint8_t reason) {
+    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD, .reason = reason}};
+    deliver(w, by, &m, false);
+}
+
+// Who has accepted it, and would have computed it 10 s later, gives it up for another one. It tells its owner and who sent it; both are me.
+static void test_what_is_given_back_goes_again_at_once(void **state) {
+    (void)state;
+    world w;
+    open_owner(&w);
+    message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
+    deliver(&w, 2, &accept, false);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
+    deny(&w, 2, DENY_EVICTED);
+    deny(&w, 2, DENY_FULL);
+    assert_int_equal(sent_after(&w, STEP_MS), 2);
+    free(w.p);
+}
+
 static void trace(world *w, uint32_t from, uint32_t attempt, uint8_t phase) {
     message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
     m.u.trace.subject.attempt = attempt;
@@ -269,6 +288,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
         cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
         cmocka_unit_test(test_who_refused_is_asked_again_however_much_they_say),
+        cmocka_unit_test(test_what_is_given_back_goes_again_at_once),
         cmocka_unit_test(test_a_trace_says_that_the_activation_came),
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
         cmocka_unit_test(test_what_a_link_took_along_goes_again),
