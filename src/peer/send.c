@@ -241,7 +241,7 @@ void on_complete(peer *p, const message *msg) {
 
 void send_forward_proven(peer *p, uint32_t m, member_id by) {
     held *h = &p->held[m];
-    if (h->used && waits_at(&h->on, by)) h->on.state = SEND_DONE;
+    if (h->used && (waits_at(&h->on, by) || h->on.state == SEND_WAITING)) h->on.state = SEND_DONE;
 }
 
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {

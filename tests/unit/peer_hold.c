@@ -234,6 +234,20 @@ static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
     free(w.p);
 }
 
+// Nobody of the next stage has had a slot since one there was late. Then its gradient comes: it was computed there, and is not sent on.
+static void test_what_comes_back_is_not_sent_on(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_relay_of(&w, 3);
+    come_forward(&w, 0, false);
+    const uint32_t sent = w.sent[MESSAGE_FORWARD];
+    send_back(&w, 0, false);
+    message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 1}};
+    deliver(&w, 3, &room, false);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], sent);
+    free(w.p);
+}
+
 // Its only microbatch waits in the last stage, which has not computed it yet, when who had it in the stage before is gone: what takes that one's place
 // hears that it is not home.
 static void test_what_waits_in_the_last_stage_is_not_home(void **state) {
@@ -436,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
         cmocka_unit_test(test_an_activation_whose_gradient_came_first_evicts),
         cmocka_unit_test(test_what_a_gradient_says_of_the_way_stays_known),
+        cmocka_unit_test(test_what_comes_back_is_not_sent_on),
         cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),
         cmocka_unit_test(test_what_was_told_to_count_is_not_void),
