@@ -170,6 +170,7 @@ typedef struct sim_checker {
     sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
     uint32_t owners;
     log_close *closes;        // elastic: the last of each iteration
+    member_id slot_owner[WIRE_MAX_SLOTS];  // the newest of each
     log_final *finals;        // elastic
     braid_id share[WIRE_MAX_SLOTS];    // whose private data they are
     sim_watch *watch;         // [node_capacity]

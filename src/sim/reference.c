@@ -93,13 +93,17 @@ static void solo_reduce(solo *s, uint64_t t, sim_iteration *sums) {
     }
 }
 
+static bool is_in_close(const solo *s, uint64_t t, uint32_t m) {
+    return !s->closes || bitset_has(s->closes[t].counted.words, m) || bitset_has(s->closes[t].voided.words, m);
+}
+
 static void solo_iteration(solo *s, uint64_t t) {
     sim_reference *r = s->out;
     sim_iteration *now = &r->iteration[t];
     s->overflow = false;
     for (uint16_t i = 0; i < r->stages; i++) solo_run(s, i, (job){.kind = JOB_SUM_CLEAR, .iteration = t});
     for (uint32_t m = 0; m < r->microbatches; m++)
-        if (!s->closes || bitset_has(s->closes[t].counted.words, m)) bitset_add(solo_microbatch(s, t, m, now) ? now->counted.words : now->voided.words, m);
+        if (is_in_close(s, t, m)) bitset_add(solo_microbatch(s, t, m, now) ? now->counted.words : now->voided.words, m);
     now->skip = now->tokens == 0;
     if (!now->skip) {
         solo_reduce(s, t, now);

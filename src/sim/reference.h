@@ -24,7 +24,7 @@ typedef struct sim_reference {
 } sim_reference;
 
 // Iterations `start` .. iterations - 1, from a fresh state that is called version `start`.
-// The same, counting what `closes` do, [iterations]; NULL: everything.
+// The same of what `closes` count or call void, [iterations]; NULL: of everything.
 sim_reference *sim_reference_of(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches, const log_close *closes);
 sim_reference *sim_reference_new(const sim_model *model, uint64_t start, uint64_t iterations, uint32_t microbatches);
 void sim_reference_free(sim_reference *r);
