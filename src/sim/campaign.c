@@ -83,7 +83,7 @@ typedef struct child {
 enum { DOUBLED_TENSORS = 50 };  // of 1,000
 
 // Where a stage is lost with all that it had, its shadows too, the run goes back.
-static void mix_further(rng *r, sim_campaign *mix) {
+static void mix_further(rng *r, sim_campaign *mix, uint64_t seed) {
     mix->stage_deaths = rng_below(r, 6) == 0;
     bool may = !mix->stage_deaths && (mix->data_deaths || mix->leader_deaths);
     mix->private_data = may && rng_below(r, 2);
@@ -94,7 +94,8 @@ static void mix_further(rng *r, sim_campaign *mix) {
     mix->doubled_tensors = rng_below(r, 4) == 0;
     mix->comebacks = mix->leader_deaths && rng_below(r, 3) == 0;
     mix->slow_stores = rng_below(r, 6) == 0;
-    mix->crowded = rng_below(r, 6) == 0;
+    mix->leavers = seed >= SIM_FIRST_LEAVERS && mix->elastic && rng_below(r, 2);
+    mix->crowded = seed >= SIM_FIRST_LEAVERS && rng_below(r, 6) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
@@ -108,7 +109,7 @@ sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {
     mix.leader_deaths = who == 2;
     mix.flaps = rng_below(&r, 2) != 0;
     mix.partitions = rng_below(&r, 2) != 0;
-    if (campaign->all_kinds) mix_further(&r, &mix);
+    if (campaign->all_kinds) mix_further(&r, &mix, seed);
     return mix;
 }
 
@@ -130,6 +131,7 @@ sim_case sim_campaign_case(const sim_campaign *all, uint64_t seed) {
     if (campaign->crowded) sim_case_add_crowds(&c, campaign->real);
     if (campaign->elastic) sim_case_make_elastic(&c);
     else if (campaign->private_data) sim_case_make_private(&c);
+    if (campaign->leavers) sim_case_add_leavers(&c, campaign->real);
     if (campaign->carried) sim_case_add_carriers(&c);
     return c;
 }
@@ -185,7 +187,7 @@ static void failure_print(const sim_campaign *all, FILE *out, uint64_t seed, con
     if (campaign->comebacks) fputs(" --comebacks", out);
     if (campaign->slow_stores) fputs(" --slow-stores", out);
     if (campaign->crowded) fputs(" --crowded", out);
-    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
+    fprintf(out, "%s%s%s%s%s%s%s%s --trace\n", campaign->stage_losses ? " --stage-losses" : "", campaign->leavers ? " --elastic --leavers" : campaign->elastic ? " --elastic" : campaign->private_data ? " --private" : "", campaign->stage_deaths ? " --stage-deaths" : "", campaign->flaps ? " --flaps" : "", campaign->partitions ? " --partitions" : "", campaign->odd ? " --odd" : "", campaign->short_stores ? " --short-stores" : "", campaign->leader_deaths ? " --leader-deaths" : campaign->data_deaths ? " --data-deaths" : "");
     fflush(out);
 }
 
@@ -209,6 +211,8 @@ static void outcome_add(const sim_campaign *campaign, FILE *out, const outcome *
     r->rollbacks += stats->rollbacks;
     r->again_iterations += stats->again_iterations;
     r->left_out += stats->left_out;
+    r->voided += stats->voided;
+    r->leavers += stats->leavers;
     for (int i = 0; i < SIM_TROUBLES; i++) r->befell[i] += stats->befell[i];
     r->link_falls += stats->link_falls;
     r->returns += stats->returns;
@@ -331,6 +335,8 @@ void sim_campaign_add(sim_campaign_result *to, const sim_campaign_result *from) 
     to->rollbacks += from->rollbacks;
     to->again_iterations += from->again_iterations;
     to->left_out += from->left_out;
+    to->voided += from->voided;
+    to->leavers += from->leavers;
     for (int i = 0; i < SIM_TROUBLES; i++) to->befell[i] += from->befell[i];
     to->link_falls += from->link_falls;
     to->returns += from->returns;

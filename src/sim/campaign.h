@@ -5,7 +5,7 @@
 
 #include "sim/cluster.h"
 
-enum { SIM_MAX_MODELS = 16, SIM_MAX_PROCESSES = 64, SIM_RUN_SECONDS = 60 };
+enum { SIM_MAX_MODELS = 16, SIM_MAX_PROCESSES = 64, SIM_RUN_SECONDS = 60, SIM_FIRST_LEAVERS = 17000000 };
 
 // Models of real kernels and their one-process runs, kept from case to case.
 typedef struct sim_bench {
@@ -35,6 +35,7 @@ typedef struct sim_campaign {
     bool slow_stores;        // ... and write them slowly now and then
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for
+    bool leavers;            // with elastic: some are asked to leave, and some microbatches are void
     bool stage_deaths;       // shadows keep the stages, and all of a stage die at once
     bool stage_losses;       // ... with their shadows, and the run goes back
     bool carried;            // tensors go by way of somebody
@@ -50,7 +51,7 @@ typedef struct sim_campaign {
 typedef struct sim_campaign_result {
     uint64_t runs, real, failures, crashes, joins, repairs, events, messages;
     uint64_t repairs_in[REPAIR_PHASES];
-    uint64_t leaders, leader_deaths, left_out;  // as in sim_stats
+    uint64_t leaders, leader_deaths, left_out, voided, leavers;  // as in sim_stats
     double leaderless_s, most_leaderless_s;
     uint64_t stage_deaths, promotions, rollbacks, again_iterations, shortened, recalled;
     uint64_t first_failure;  // its seed,
@@ -65,7 +66,8 @@ typedef struct sim_campaign_result {
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
 // every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and in one of ten are lost; half of those
 // in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four, and in as many some
-// tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow.
+// tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow. From SIM_FIRST_LEAVERS on
+// data peers leave in half of the elastic ones.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 

@@ -348,13 +348,29 @@ void sim_case_make_elastic(sim_case *c) {
     sim_case_make_private(c);
     c->elastic = true;
     c->patience_ns = between(&r, 1, 20) * SECOND;
-    c->void_percent = 0;  // which of them would have been void is known only when all are computed
+    c->void_percent = 0;
     for (uint32_t i = 0; i < c->crashes; i++) {
         sim_crash *x = &c->crash[i];
         if (!x->data && !x->leader) continue;
         x->restart = rng_below(&r, 3) != 0;
         if (rng_below(&r, 2)) x->restart_ns = between(&r, 10 * SECOND, 60 * SECOND);
     }
+}
+
+static sim_trouble random_leaver(rng *r, sim_trouble_kind kind, uint64_t at_ns) {
+    return (sim_trouble){kind, 1, at_ns, rng_below(r, 2) ? between(r, MILLISECOND, 20 * SECOND) : 0};
+}
+
+void sim_case_add_leavers(sim_case *c, bool real) {
+    rng r = {rng_seed(c->seed, 88)};
+    uint64_t span = sim_case_quiet_ns(c) / 4;
+    c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);  // who leaves goes at the end of one, and may be back in a later one
+    for (uint32_t i = 0; i < c->troubles; i++)
+        if (c->trouble[i].kind == SIM_PAUSE_DATA && rng_below(&r, 2)) c->trouble[i] = random_leaver(&r, SIM_DRAIN_DATA, c->trouble[i].at_ns);
+    for (uint32_t i = (uint32_t)between(&r, 1, 2); i > 0 && c->troubles < SIM_MAX_TROUBLES; i--)
+        c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_DATA, between(&r, 0, span));
+    if (c->leader_deaths && rng_below(&r, 8) == 0 && c->troubles < SIM_MAX_TROUBLES) c->trouble[c->troubles++] = random_leaver(&r, SIM_DRAIN_LEADER, between(&r, 0, span));
+    if (!real && rng_below(&r, 4)) c->void_percent = (uint32_t)between(&r, 5, 30);
 }
 
 void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
@@ -379,6 +395,7 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     if (c->shadow_peers) ADD("  %u shadows of each stage, %u processes for them\n", c->shadows, c->shadow_peers);
     for (uint32_t i = 0; i < c->joins; i++) ADD("  %sjoiner at %.3f s\n", i + c->data_joins >= c->joins ? "data " : "", (double)c->join_ns[i] / 1e9 + 1);
     if (c->private_data) ADD("  private data%s\n", c->elastic ? ", elastic" : "");
+    if (c->void_percent) ADD("  of 100 microbatches %u are void\n", c->void_percent);
     if (c->voters > 1) ADD("  up to %u voters\n", c->voters);
     if (c->store_entries) ADD("  stores are begun anew after %u entries\n", c->store_entries);
     if (c->lost_permille || c->doubled_permille) ADD("  of 1,000 messages %u are lost, %u come twice\n", c->lost_permille, c->doubled_permille);

@@ -61,7 +61,8 @@ typedef enum sim_trouble_kind {
 typedef struct sim_trouble {
     sim_trouble_kind kind;
     uint32_t factor;
-    uint64_t at_ns, for_ns;
+    uint64_t at_ns;
+    uint64_t for_ns;  // of a data peer that leaves an elastic run: until it is back, 0: never
 } sim_trouble;
 
 // A joiner that comes when a message of `kind` is sent for the first time in `iteration`.
@@ -200,6 +201,9 @@ void sim_case_add_stage_losses(sim_case *c);
 void sim_case_add_partitions(sim_case *c);
 // Lets it go on without them after a while; who dies need not come back.
 void sim_case_make_elastic(sim_case *c);
+// ... and data peers are asked to leave, of whom half come back; where leaders die the run may be asked to end; on fake kernels (not `real`)
+// microbatches are void.
+void sim_case_add_leavers(sim_case *c, bool real);
 // Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.

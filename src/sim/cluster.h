@@ -47,6 +47,7 @@ typedef struct sim_stats {
     uint64_t relay_jobs, again;  // F and B in relays; those whose result another living member of the stage still had
     uint32_t unfinished;             // the run was ended in an iteration whose private data did not come back
     uint64_t left_out, voided;       // microbatches that an elastic run did not wait for; that were void
+    uint32_t leavers;                // data peers that left an elastic run before its end
     uint32_t leaders, leader_deaths;  // times that another one led; that one was elected after the one before had died
     uint32_t stage_deaths, promotions;  // all of a stage at once; shadows that took its work
     uint32_t rollbacks;              // times that the run went back to an older version,

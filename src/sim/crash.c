@@ -240,6 +240,16 @@ static bool too_few_stay(const sim_cluster *s, uint32_t but) {
     return others + 1u < s->c->stages;
 }
 
+// Of those whose data are their own one stays, or comes back: no user could send somebody else. (Nor do all die for good: can_replace.)
+bool sim_crash_may_leave(const sim_cluster *s, uint32_t node) {
+    bool may = !s->c->elastic;
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        may |= i != node && n->alive && n->config.kind == MEMBER_DATA && !n->asked_to_leave;
+    }
+    return may;
+}
+
 // As the log has it: who is dead is not expelled yet, and another one comes in its place.
 static bool every_stage_has_members(const sim_cluster *s) {
     uint32_t stages = 0;
@@ -249,7 +259,7 @@ static bool every_stage_has_members(const sim_cluster *s) {
 }
 
 // Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was (who worked elsewhere may have gone there), or
-// could go where nobody is, its user sends somebody else.
+// could go where nobody is, its user sends somebody else. Whose data are its own may come back itself.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
     static const sim_crash again = {.restart_ns = 1000000000};
     static const sim_crash as_it_was = {.same_id = true, .keeps_store = true, .restart_ns = 1000000000};  // the log needs a majority of its voters' stores
@@ -261,7 +271,11 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
     }
     if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;
     restart_orphans(s, node);
-    if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
+    if (s->c->elastic && n->config.kind == MEMBER_DATA) {
+        const sim_crash back = {.same_id = true, .keeps_store = true, .restart_ns = n->away_ns};
+        s->stats->leavers++;
+        if (n->away_ns) restart_plan(s, node, &back);
+    } else if (too_few_stay(s, node) || !every_stage_has_members(s)) restart_plan(s, node, &again);
 }
 
 // What shadows did is done by relays again. Where these have died for good, since somebody else had their state, their users send others. (Where

@@ -91,6 +91,7 @@ typedef struct sim_node {
     sim_kept kept[SIM_KEPT]; // the newest first
     bool spoilt;            // has begun with a state that is not what was saved, and nobody has looked yet
     bool asked_to_leave;
+    uint64_t away_ns;        // ... and back after that, 0: never
     uint64_t tick_serial, steps_now, stepped_ns;
     uint64_t started_ns;
     sim_blobs blobs;
@@ -169,8 +170,8 @@ typedef struct sim_owner {
 typedef struct sim_checker {
     sim_owner owner[SIM_KEPT_OWNERS];  // the newest; entry i lies at i mod their number
     uint32_t owners;
-    log_close *closes;        // elastic: the last of each iteration
     member_id slot_owner[WIRE_MAX_SLOTS];  // the newest of each
+    log_close *closes;        // elastic: the last of each iteration
     log_final *finals;        // elastic
     braid_id share[WIRE_MAX_SLOTS];    // whose private data they are
     sim_watch *watch;         // [node_capacity]
@@ -299,6 +300,8 @@ void sim_crash_timed(sim_cluster *s, uint32_t index);
 void sim_crash_plan(sim_cluster *s);
 void sim_crash_left(sim_cluster *s, uint32_t node);  // of its own will
 void sim_crash_gone_back(sim_cluster *s);            // the run
+// For good: in an elastic run somebody else who has data stays.
+bool sim_crash_may_leave(const sim_cluster *s, uint32_t node);
 // The others of its stage can do without it.
 bool sim_crash_allowed(const sim_cluster *s, uint32_t node);
 

@@ -4,10 +4,12 @@
 
 static const uint64_t SECOND = 1000000000;
 
-static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node) {
+static bool may_leave(const sim_cluster *s, const sim_trouble *t, uint32_t node) { return t->for_ns > 0 || sim_crash_may_leave(s, node); }
+
+static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) {
     const sim_node *n = &s->node[node];
     if (!n->alive || n->paused_until_ns > s->now) return false;
-    switch (kind) {
+    switch (t->kind) {
     case SIM_SLOW:
     case SIM_PAUSE: return n->config.kind == MEMBER_RELAY;
     // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
@@ -16,14 +18,15 @@ static bool concerns(const sim_cluster *s, sim_trouble_kind kind, uint32_t node)
     case SIM_CUT_ONE_WAY: return (s->c->leader_deaths || !n->config.leader) && s->checker.started;
     case SIM_CLOCK_JUMPS: return true;
     case SIM_PAUSE_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader;
-    case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0;
+    case SIM_DRAIN_DATA: return n->config.kind == MEMBER_DATA && !n->config.leader && s->checker.started && n->view.member != 0 && may_leave(s, t, node);
     case SIM_PAUSE_LEADER: return n->view.leads;
-    default: return n->config.leader && n->view.leads;
+    default: return n->config.leader && n->view.leads && may_leave(s, t, node);  // it may lead no more when it is about to end the run
     }
 }
 
-static void drain(sim_cluster *s, uint32_t node) {
+static void drain(sim_cluster *s, uint32_t node, uint64_t away_ns) {
     event e = {.kind = EVENT_DRAIN};
+    s->node[node].away_ns = away_ns;
     s->node[node].asked_to_leave = true;
     if (s->node[node].config.leader) s->checker.drained = true;
     sim_step(s, node, &e);
@@ -59,7 +62,7 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
     }
     uint32_t candidates[SIM_MAX_NODES], count = 0;
     for (uint32_t i = 0; i < s->nodes; i++)
-        if (concerns(s, t->kind, i)) candidates[count++] = i;
+        if (concerns(s, t, i)) candidates[count++] = i;
     if (count == 0) return;
     uint32_t node = candidates[rng_below(&s->random, count)];
     sim_node *n = &s->node[node];
@@ -73,7 +76,7 @@ void sim_trouble_begin(sim_cluster *s, uint32_t index) {
         break;
     case SIM_DRAIN:
     case SIM_DRAIN_DATA:
-    case SIM_DRAIN_LEADER: drain(s, node); break;
+    case SIM_DRAIN_LEADER: drain(s, node, t->for_ns); break;
     case SIM_CUT:
         at_least_until(&n->sends_cut_until_ns, until_ns);
         at_least_until(&n->hears_cut_until_ns, until_ns);

@@ -1,7 +1,7 @@
 // A cluster in memory on a virtual clock: quiet runs, one crash of every class, random schedules.
 //     sim_sim_cluster                          the tests
 //     sim_sim_cluster --seeds FROM:COUNT [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--short-stores] [--slow-stores] [--comebacks]
-//         [--carried] [--doubled-tensors] [--crowded] [--private | --elastic]
+//         [--carried] [--doubled-tensors] [--crowded] [--private | --elastic [--leavers]]
 //         [--processes N] [--mutant NAME] [--trace]
 //     sim_sim_cluster --soak FROM:COUNT        schedules of every kind, with a line after every 500
 #include "campaign_run.h"
@@ -427,7 +427,7 @@ static bool parse_switch(const char *argument, options *o) {
         const char *name;
         bool *at;
     } all[] = {{"--real", &c->real}, {"--flaps", &c->flaps}, {"--odd", &c->odd}, {"--partitions", &c->partitions}, {"--data-deaths", &c->data_deaths},
-               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
+               {"--leader-deaths", &c->leader_deaths}, {"--private", &c->private_data}, {"--elastic", &c->elastic}, {"--leavers", &c->leavers}, {"--stage-deaths", &c->stage_deaths}, {"--stage-losses", &c->stage_losses}, {"--short-stores", &c->short_stores}, {"--trace", &o->trace}, {"--mixed", &c->mixed}, {"--carried", &c->carried},
                {"--comebacks", &c->comebacks}, {"--slow-stores", &c->slow_stores}, {"--crowded", &c->crowded}, {"--doubled-tensors", &c->doubled_tensors}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(argument, all[i].name) == 0) return *all[i].at = true;
@@ -465,6 +465,10 @@ static bool parse(int count, char **arguments, options *o) {
         fprintf(stderr, "--odd makes runs that the real kernels of these tests do not have (one stage, fast mode, from a checkpoint): leave out --real\n");
         return false;
     }
+    if (o->campaign.leavers && !o->campaign.elastic) {
+        fprintf(stderr, "--leavers are of elastic runs: add --elastic\n");
+        return false;
+    }
     return o->campaign.processes >= 1 && o->campaign.processes <= SIM_MAX_PROCESSES;
 }
 
@@ -496,13 +500,14 @@ static void print_result(const sim_campaign_result *r) {
     time_t now = time(NULL);
     sim_campaign_troubles(r, troubles, sizeof troubles);
     strftime(when, sizeof when, "%H:%M:%S", localtime(&now));
-    printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work, %llu times the run went back, by %llu iterations in all; %llu stores were begun anew, %llu read again\n",
+    printf("%s %llu schedules (%llu on real kernels), %llu failed; %llu crashes, %llu joins, %llu changes of leader, %llu repairs (forward %llu, backward %llu, committed %llu, aggregation %llu), %llu events, at most %llu steps of its own by a peer in a second, %llu quiet, %.1f virtual hours; %llu of %llu microbatches went by units, routing was quiet %llu times; of %llu F and B in relays %llu had been done by a living peer that still had them; %llu times a whole stage died, %llu shadows took its work, %llu times the run went back, by %llu iterations in all; %llu stores were begun anew, %llu read again; %llu microbatches were left out, %llu were void\n",
            when, (unsigned long long)r->runs, (unsigned long long)r->real, (unsigned long long)r->failures, (unsigned long long)r->crashes, (unsigned long long)r->joins,
            (unsigned long long)r->leaders, (unsigned long long)r->repairs, (unsigned long long)r->repairs_in[0], (unsigned long long)r->repairs_in[1],
            (unsigned long long)r->repairs_in[2], (unsigned long long)r->repairs_in[3], (unsigned long long)r->events, (unsigned long long)r->most_ticks,
            (unsigned long long)r->quiet, r->virtual_hours, (unsigned long long)r->routed, (unsigned long long)(r->routed + r->unrouted),
            (unsigned long long)r->quiet_looks, (unsigned long long)r->relay_jobs, (unsigned long long)r->again, (unsigned long long)r->stage_deaths,
-           (unsigned long long)r->promotions, (unsigned long long)r->rollbacks, (unsigned long long)r->again_iterations, (unsigned long long)r->shortened, (unsigned long long)r->recalled);
+           (unsigned long long)r->promotions, (unsigned long long)r->rollbacks, (unsigned long long)r->again_iterations, (unsigned long long)r->shortened, (unsigned long long)r->recalled,
+           (unsigned long long)r->left_out, (unsigned long long)r->voided);
     printf("  %s\n", troubles);
     fflush(stdout);
 }
@@ -540,7 +545,7 @@ static int by_hand(const options *o) {
 int main(int count, char **arguments) {
     options o;
     if (count > 1 && !parse(count, arguments, &o)) {
-        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--carried] [--short-stores] [--private] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
+        fprintf(stderr, "usage: %s [--seeds FROM:COUNT | --soak FROM:COUNT | --scenario NAME] [--real | --odd] [--flaps] [--partitions] [--data-deaths | --leader-deaths] [--stage-deaths] [--stage-losses] [--carried] [--short-stores] [--private | --elastic [--leavers]] [--mixed] [--trace] [--processes N] [--mutant NAME]\n", arguments[0]);
         return 2;
     }
     if (count > 1) {

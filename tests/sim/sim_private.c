@@ -4,7 +4,7 @@
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, RANDOM_ENDED = 60, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, RANDOM_ENDED = 60, RANDOM_LEAVERS = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -143,6 +143,28 @@ static void test_random_elastic(void **state) {
     random_schedules((sim_campaign){.data_deaths = true, .elastic = true});
 }
 
+static void leavers(sim_campaign campaign) {
+    static const uint64_t count[CAMPAIGN_KINDS] = {RANDOM_LEAVERS, RANDOM_LEAVERS, RANDOM_LEAVERS};
+    sim_campaign_result r[CAMPAIGN_KINDS];
+    campaign.elastic = campaign.leavers = true;
+    campaign_kinds_pass(campaign, count, MOST_STEPS, r);
+    for (int kind = 0; kind < CAMPAIGN_KINDS; kind++) {
+        print_message("%llu data peers left, %llu microbatches were left out and %llu void\n", (unsigned long long)r[kind].leavers, (unsigned long long)r[kind].left_out,
+                      (unsigned long long)r[kind].voided);
+        assert_true(r[kind].befell[SIM_DRAIN_DATA] > RANDOM_LEAVERS * 7 / 10);
+        assert_true(r[kind].leavers > RANDOM_LEAVERS / 5);
+        assert_true(r[kind].left_out > RANDOM_LEAVERS * 3);
+        if (kind != CAMPAIGN_REAL) assert_true(r[kind].voided > RANDOM_LEAVERS);
+    }
+}
+
+// Data peers leave, some for good, and what is void is neither counted nor left out.
+static void test_random_leavers(void **state) {
+    (void)state;
+    leavers((sim_campaign){.data_deaths = true});
+    leavers((sim_campaign){.leader_deaths = true, .partitions = true});
+}
+
 // A microbatch that overflowed, was summed and is left out skips nothing: what counts is what one process makes of the rest.
 static void test_an_overflow_goes_with_what_is_left_out(void **state) {
     (void)state;
@@ -178,6 +200,7 @@ int main(void) {
         cmocka_unit_test(test_back_while_it_is_waited_for),
         cmocka_unit_test(test_back_when_it_was_left_out),
         cmocka_unit_test(test_random_elastic),
+        cmocka_unit_test(test_random_leavers),
         cmocka_unit_test(test_an_overflow_goes_with_what_is_left_out),
         cmocka_unit_test(test_mutants_are_noticed),
     };
