@@ -67,7 +67,7 @@ typedef struct sim_campaign_result {
 // every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and in one of ten are lost; half of those
 // in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four, and in as many some
 // tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow. From SIM_FIRST_LEAVERS on
-// data peers leave in half of the elastic ones.
+// data peers leave in half of the elastic ones, and in one of six relays have a slot or two.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);
 
