@@ -151,16 +151,23 @@ static bool is_member(const sim_checker *k, const braid_id *id) {
     return false;
 }
 
-// Who alone has some of the data is gone, and was so 10 s long or would have been waited for.
+// Who alone has some of the data is gone.
 static bool lacks_data(const sim_cluster *s) {
     for (uint16_t share = 0; share < s->run.shares && !s->c->elastic; share++)
         if (!is_member(&s->checker, &s->checker.share[share])) return true;
     return false;
 }
 
+void sim_check_unfinished(sim_cluster *s, uint32_t node) {
+    sim_checker *k = &s->checker;
+    if (!k->drained || !lacks_data(s)) sim_fail(s, "%s ends the run in an iteration that could be waited for", s->node[node].name);
+    k->given_up = true;
+}
+
+// They may have been let in meanwhile, with what the run needs to be saved.
 static void check_ending(sim_cluster *s) {
     sim_checker *k = &s->checker;
-    k->unfinished = !k->finished && k->drained && lacks_data(s);
+    k->unfinished = !k->finished && k->given_up;
     k->finished |= k->unfinished;
     s->stats->unfinished += k->unfinished;
     if (!k->finished || !k->saved_last) sim_fail(s, "the run ends before its last checkpoint is written");
@@ -193,6 +200,7 @@ static void committed(sim_cluster *s, const log_entry *entry) {
         sim_loss_final(s, entry->u.final.iteration);
         k->final = entry->u.final;
         k->has_final = true;
+        k->given_up = false;
         k->version = entry->u.final.iteration + 1;
         k->finished = entry->u.final.last;
         sim_check_made(s);

@@ -89,6 +89,7 @@ static void effect_tell(sim_cluster *s, uint32_t node, const tell *what) {
     }
     if (what->kind == TELL_END && s->checker.saved_last && !hash_equal(&what->hash, &s->checker.saved_hash))
         sim_fail(s, "%s tells another weights' hash than the last checkpoint has", s->node[node].name);
+    if (what->kind == TELL_UNFINISHED) sim_check_unfinished(s, node);
     if (what->kind == TELL_LIED) {
         s->stats->lies++;
         if (s->c->liars == 0 && s->c->mutant == SIM_MUTANT_NONE) sim_fail(s, "%s says that member %llu lied, and nobody does", s->node[node].name, (unsigned long long)what->member);

@@ -186,6 +186,7 @@ typedef struct sim_checker {
     uint64_t start_version;      // ... and where it begins
     uint64_t lost_version[WIRE_MAX_STAGES];      // 1 + the newest when all that had the stage's state died last
     bool started, closed, finished, ended, drained;  // drained: the leader was asked to end the run
+    bool given_up;           // who leads has said that the iteration is not waited for any more
     bool unfinished;         // it ended so, in an iteration that private data did not come back for
     log_close close;         // newest CLOSE appended
     uint64_t close_index, close_appended_for;
@@ -326,6 +327,7 @@ void sim_check_step(sim_cluster *s, uint32_t node);
 // Before a step: a peer wakes by itself only when it has something to do.
 void sim_check_steps(sim_cluster *s, uint32_t node, event_kind kind);
 void sim_check_end(sim_cluster *s);
+void sim_check_unfinished(sim_cluster *s, uint32_t node);  // it says so
 bool sim_check_member_live(const sim_cluster *s, member_id member);
 bool sim_check_is_shadow(const sim_cluster *s, member_id member);
 // It has not read yet that the run went back: what it does counts for nobody.

@@ -7,9 +7,9 @@
 
 enum { SLICE = 8 };
 
-typedef enum kind { PLAIN, ODD, DATA, PARTED, ELASTIC, LEADERS, KINDS } kind;
+typedef enum kind { PLAIN, ODD, DATA, PARTED, ELASTIC, LEADERS, CROWDED, KINDS } kind;
 
-static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--partitions", "--flaps --odd --elastic", "--flaps --odd --leader-deaths"};
+static const char *const kind_flags[KINDS] = {"--flaps", "--flaps --odd", "--flaps --odd --data-deaths", "--partitions", "--flaps --odd --elastic", "--flaps --odd --leader-deaths", "--crowded --flaps --odd"};
 
 typedef struct planted {
     sim_mutant mutant;
@@ -51,11 +51,11 @@ static const planted all[] = {
     {SIM_MUTANT_OLD_RESULTS, ODD, 157, 8, NULL},
     {SIM_MUTANT_LETS_THE_LAST_GO, LEADERS, 39, 8, "I10: "},
     {SIM_MUTANT_GOES_BACK_FOR_ONE, DATA, 42, 8, "I10: "},
-    {SIM_MUTANT_EVICTS_COMMITTED, ODD, 157, 8, "I9: "},
+    {SIM_MUTANT_EVICTS_COMMITTED, CROWDED, 3, 8, "I9: "},
 };
 
 static void notice(const planted *p) {
-    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .leader_deaths = p->kind == LEADERS,
+    const sim_campaign campaign = {.first = p->first, .count = SLICE, .flaps = p->kind != PARTED, .odd = p->kind != PLAIN && p->kind != PARTED, .elastic = p->kind == ELASTIC, .crowded = p->kind == CROWDED, .leader_deaths = p->kind == LEADERS,
                                    .data_deaths = p->kind == DATA, .partitions = p->kind == PARTED, .mutant = p->mutant};
     campaign_notices_as(campaign, p->most, kind_flags[p->kind], p->as ? p->as : "");
 }

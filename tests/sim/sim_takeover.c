@@ -7,6 +7,7 @@
 enum { MOST_STEPS = 100 };
 
 static const uint64_t SECOND = 1000000000;
+static const uint64_t MILLISECOND = 1000000;
 
 static sim_bench bench;
 
@@ -36,6 +37,31 @@ static void test_every_moment_and_back_as_itself(void **state) {
     every_death(false, true);
 }
 
+// ---- three deaths
+
+// Everybody has one slot. The heir has what is home, which waits in the first stage for the slot of what is not: that waits in the last stage for the heir's.
+static void test_what_is_not_home_to_the_heir_gives_way(void **state) {
+    (void)state;
+    const sim_campaign kind = {.carried = true, .flaps = true, .odd = true, .data_deaths = true};
+    sim_case c = sim_campaign_case(&kind, 2900);
+    c.stages = 3;
+    c.data_peers = c.slots = 3;
+    c.data_capacity = c.relay_capacity = 1;
+    c.relays = 4;
+    c.microbatches = 5;
+    c.joins = c.eval_every = c.eval_microbatches = 0;
+    c.payload_ns = 394 * MILLISECOND;
+    c.compute_ns = 56 * MILLISECOND;
+    c.crashes = 4;
+    c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3450534816, .data = true};
+    c.crash[1] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 4037744114, .machine = true};
+    c.crash[2] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3483303621};
+    c.crash[3] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = 3162032416};
+    sim_report report;
+    case_run(&bench, "what is not home to the heir gives way", &c, false, "", &report);
+    assert_true(report.stats.crashes > 1);
+}
+
 // ---- random schedules
 
 static void test_random(void **state) {
@@ -48,7 +74,7 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment), cmocka_unit_test(test_every_moment_and_back_as_itself),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_what_is_not_home_to_the_heir_gives_way), cmocka_unit_test(test_random),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sim_bench_close(&bench);
