@@ -206,8 +206,8 @@ void bypass_announced(peer *p, const message *msg) {
     join_if_whole(p, q);
 }
 
-void bypass_refused(peer *p, const message *msg) {
-    pull *q = pull_of(p, 0, msg->sender, msg->u.uncarried.serial);
+void bypass_refused(peer *p, member_id by, uint32_t serial) {
+    pull *q = pull_of(p, 0, by, serial);
     if (q != NULL) failed(p, q);
 }
 

@@ -114,7 +114,7 @@ bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id plan
 // The tensor of that FORWARD or BACKWARD comes in pieces.
 bool parcel_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-void on_uncarried(peer *p, const message *msg);
+void on_uncarried(peer *p, uint32_t from, const message *msg);
 void parcel_joined(peer *p, const task *t, const job_result *r);
 void parcels_tick(peer *p);
 member_id parcel_anybody(peer *p, member_id to);  // for tests: who might carry something there
@@ -254,7 +254,7 @@ void bypass_take(peer *p, pull *q, const bypass_choice *way);
 bool bypass_send(peer *p, const task *t, blob_id out);  // what was asked for; false: it is to go straight
 void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 void bypass_announced(peer *p, const message *msg);  // DATA without its bytes
-void bypass_refused(peer *p, const message *msg);
+void bypass_refused(peer *p, member_id by, uint32_t serial);
 void bypass_link_lost(peer *p, pull *q, member_id to);
 bool bypass_goes_on(peer *p, pull *q);  // false: it needs no more of who asked
 void bypass_joined(peer *p, const task *t, const job_result *r);

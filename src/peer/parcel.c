@@ -78,9 +78,10 @@ static bool has_serial(const peer *p, const sending *s, uint64_t serial) {
     return s->serial == serial;
 }
 
-void on_uncarried(peer *p, const message *msg) {
+// Whoever says so may not have read yet that it is the member that was to carry it.
+void on_uncarried(peer *p, uint32_t from, const message *msg) {
     each_sending(p, has_serial, msg->u.uncarried.serial);
-    bypass_refused(p, msg);
+    bypass_refused(p, from == NO_CONTACT ? p->me : p->contacts[from].member, msg->u.uncarried.serial);
 }
 
 static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }

@@ -287,8 +287,13 @@ static bool sender_speaks_as_leader(const peer *p, uint32_t from, const message 
     return leads && msg->sender == 0 && from != NO_CONTACT && id_equal(&p->contacts[from].id, &p->lead.id);
 }
 
+// A carrier that has not read of its own membership gives back what it does not know.
+static bool sender_gives_back(const peer *p, uint32_t from, const message *msg) {
+    return msg->kind == MESSAGE_UNCARRIED && msg->sender == 0 && from != NO_CONTACT && p->contacts[from].member != 0;
+}
+
 static bool may_speak(const peer *p, uint32_t from, const message *msg) {
-    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || obeys_anybody(p, msg->kind);
+    return !needs_member(msg->kind) || sender_speaks_for_itself(p, from, msg) || sender_speaks_as_leader(p, from, msg) || sender_gives_back(p, from, msg) || obeys_anybody(p, msg->kind);
 }
 
 // Not those of an election, which name the receiver's store: a voter whose log lags must hear who else votes now.
@@ -343,7 +348,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LINES: on_lines(p, msg); break;
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
-    case MESSAGE_UNCARRIED: on_uncarried(p, msg); break;
+    case MESSAGE_UNCARRIED: on_uncarried(p, from, msg); break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;

@@ -140,6 +140,18 @@ static void test_who_does_not_carry_is_believed(void **state) {
     free(w.p);
 }
 
+// The carrier has not read that it is a member, and says so as nobody.
+static void test_who_does_not_know_that_it_carries_is_believed(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    open_reduction(&w);
+    const message no = {.kind = MESSAGE_UNCARRIED, .u.uncarried.serial = got(&w, 0)->serial};
+    step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of((uint32_t)got(&w, 0)->by), .msg = &no});
+    pass(&w, 300 * MILLISECOND);
+    assert_asked_straight(&w);
+    free(w.p);
+}
+
 static void test_what_never_comes_is_asked_for_again(void **state) {
     (void)state;
     world w = {.self = 0};
@@ -440,6 +452,7 @@ int main(void) {
         cmocka_unit_test(test_blocks_come_by_way_of_somebody),
         cmocka_unit_test(test_other_bytes_than_were_said_are_asked_for_again),
         cmocka_unit_test(test_who_does_not_carry_is_believed),
+        cmocka_unit_test(test_who_does_not_know_that_it_carries_is_believed),
         cmocka_unit_test(test_what_never_comes_is_asked_for_again),
         cmocka_unit_test(test_strangers_bring_nothing),
         cmocka_unit_test(test_what_nobody_asked_for_is_not_joined),
