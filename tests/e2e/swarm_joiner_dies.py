@@ -36,6 +36,7 @@ def main():
         relays[seed % 2].stop()
         second.wait_until(lambda: any(event["done"] == event["total"] for event in second.of("transfer")), "all of the state")
         print(f"it died with {first.of('transfer')[-1]['done'] if first.of('transfer') else 0} blocks of {begun['total']}, and a donor when it had {begun['done']} again")
+        lead.wait_until(lambda: len(lead.of("expelled")) >= 2, "the expulsion of both")  # iterations may be quicker than that
         lead.go_on(3)
         done, weights = end_whoever_leads([lead])
         expect_ended_well([second, relays[1 - seed % 2]])
