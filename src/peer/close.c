@@ -299,7 +299,7 @@ void leader_decided(peer *p, const task *t, const job_result *r) {
     log_final *f = &l->final.u.final;
     f->iteration = p->iteration;
     f->skip = r->skip;
-    f->last = p->iteration + 1 >= p->run.iterations || l->drain;
+    f->last = p->iteration + 1 >= p->run.iterations || l->drain_ns != 0;
     f->close_index = l->close_index;
     f->norm2 = l->norm2;
     f->clip = r->clip;

@@ -422,8 +422,7 @@ typedef struct leader {
     uint64_t handed_ns;     // when it last asked another one to lead
     bool hears_most;        // of the other members: who of the rest is silent is so by its own fault
     uint32_t appends;       // on their way into the log
-    bool drain;             // the run is to end,
-    uint64_t drain_ns;      // as was said then
+    uint64_t drain_ns;      // when it was said that the run is to end, 0: it was not
     settled *settled;       // [microbatches + eval]
     log_close close;
     uint64_t close_index;

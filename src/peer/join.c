@@ -413,7 +413,7 @@ void leader_tick(peer *p) {
     if (p->leader.phase == LEADER_GATHERING) {
         fetch_vouch(p);
         leader_let_go(p);
-        if (p->leader.drain) leader_dismiss(p, false);  // nothing was begun
+        if (p->leader.drain_ns != 0) leader_dismiss(p, false);  // nothing was begun
         else if (gathered(p)) start_run(p);
         return;
     }

@@ -396,8 +396,7 @@ static void deliver_local(peer *p) {
 // The whole run: by who leads, when its host says so, or when it began the run.
 static void drain(peer *p, bool whole) {
     if (peer_is_leader(p) && (whole || p->config.leader)) {
-        if (!p->leader.drain) p->leader.drain_ns = p->now;
-        p->leader.drain = true;
+        if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
         return;
     }
     if (whole) return;

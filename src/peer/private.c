@@ -189,7 +189,7 @@ static bool is_given_up(peer *p, const share_state *s) {
 }
 
 bool private_given_up(peer *p, uint32_t m) {
-    return p->run.shares > 0 && !p->run.elastic && p->leader.drain && is_given_up(p, &p->share[share_of_microbatch(p, m)]);
+    return p->run.shares > 0 && !p->run.elastic && p->leader.drain_ns != 0 && is_given_up(p, &p->share[share_of_microbatch(p, m)]);
 }
 
 void private_tell_unfinished(peer *p, uint32_t m) { tell_share(p, share_of_microbatch(p, m), TELL_UNFINISHED); }

@@ -94,8 +94,8 @@ static void mix_further(rng *r, sim_campaign *mix, uint64_t seed) {
     mix->doubled_tensors = rng_below(r, 4) == 0;
     mix->comebacks = mix->leader_deaths && rng_below(r, 3) == 0;
     mix->slow_stores = rng_below(r, 6) == 0;
-    mix->leavers = seed >= SIM_FIRST_LEAVERS && mix->elastic && rng_below(r, 2);
-    mix->crowded = seed >= SIM_FIRST_LEAVERS && rng_below(r, 6) == 0;
+    mix->leavers = seed >= SIM_NEWER_KINDS_FROM && mix->elastic && rng_below(r, 2);
+    mix->crowded = seed >= SIM_NEWER_KINDS_FROM && rng_below(r, 6) == 0;
 }
 
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed) {

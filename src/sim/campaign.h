@@ -5,7 +5,7 @@
 
 #include "sim/cluster.h"
 
-enum { SIM_MAX_MODELS = 16, SIM_MAX_PROCESSES = 64, SIM_RUN_SECONDS = 60, SIM_FIRST_LEAVERS = 17000000 };
+enum { SIM_MAX_MODELS = 16, SIM_MAX_PROCESSES = 64, SIM_RUN_SECONDS = 60, SIM_NEWER_KINDS_FROM = 17000000 };
 
 // Models of real kernels and their one-process runs, kept from case to case.
 typedef struct sim_bench {
@@ -31,8 +31,8 @@ typedef struct sim_campaign {
     bool leader_deaths;      // and whoever leads
     bool comebacks;          // with leader_deaths: of those that die most are back soon with their store
     bool short_stores;       // of voters, which begin them anew after a few entries
-    bool crowded;            // ... and there are hardly any slots
     bool slow_stores;        // ... and write them slowly now and then
+    bool crowded;            // relays have a slot or two, and there are few of them
     bool private_data;       // of data peers that come back
     bool elastic;            // and are not waited for
     bool leavers;            // with elastic: some are asked to leave, and some microbatches are void
@@ -66,7 +66,7 @@ typedef struct sim_campaign_result {
 // What `seed` is in a mixed campaign: four in five on real kernels; relays or data peers die (leaders, if the campaign says so); in
 // every second links fall, in every second the swarm falls apart. Of every kind: whole stages die in one of six, and in one of ten are lost; half of those
 // in which data peers or leaders die have private data, half of these elastic, and half of those in which leaders die have short stores; carriers in one of four, and in as many some
-// tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow. From SIM_FIRST_LEAVERS on
+// tensors come twice; in one of three in which leaders die most that do come back soon; in one of six stores are slow. From SIM_NEWER_KINDS_FROM on
 // data peers leave in half of the elastic ones, and in one of six relays have a slot or two.
 sim_campaign sim_campaign_mix(const sim_campaign *campaign, uint64_t seed);
 sim_case sim_campaign_case(const sim_campaign *campaign, uint64_t seed);

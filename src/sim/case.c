@@ -362,7 +362,7 @@ static sim_trouble random_leaver(rng *r, sim_trouble_kind kind, uint64_t at_ns) 
 }
 
 void sim_case_add_leavers(sim_case *c, bool real) {
-    rng r = {rng_seed(c->seed, 88)};
+    rng r = {rng_seed(c->seed, 89)};
     uint64_t span = sim_case_quiet_ns(c) / 4;
     c->iterations += real ? 3 : (uint32_t)between(&r, 1, 6);  // who leaves goes at the end of one, and may be back in a later one
     for (uint32_t i = 0; i < c->troubles; i++)

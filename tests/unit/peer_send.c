@@ -72,8 +72,8 @@ static void test_a_gradient_says_that_the_activation_came(void **state) {
     assert_in_range(sent_after_gradient(false), 2, 9);
 }
 
-static void refuse(world *w, uint32_t by) {
-    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, 2), .phase = PHASE_FORWARD, .reason = DENY_VERSION}};
+static void deny(world *w, uint32_t by, uint16_t stage, uint8_t reason) {
+    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, stage), .phase = PHASE_FORWARD, .reason = reason}};
     deliver(w, by, &m, false);
 }
 
@@ -82,7 +82,7 @@ static void test_who_refused_is_asked_again_however_much_they_say(void **state) 
     (void)state;
     world w;
     open_relay(&w);
-    for (uint32_t i = 0; i < 2; i++) refuse(&w, w.sent_to[MESSAGE_FORWARD]);
+    for (uint32_t i = 0; i < 2; i++) deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
     for (uint32_t i = 0; i < 30; i++) {
         message room = {.kind = MESSAGE_CAN_TAKE, .u.can_take = {.stage = 2, .free_slots = 2}};
@@ -107,11 +107,6 @@ static void open_owner(world *w) {
     beat(w, 2);
 }
 
-static void deny(world *w, uint32_t by, uint8_t reason) {
-    message m = {.kind = MESSAGE_DENY, .u.deny = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD, .reason = reason}};
-    deliver(w, by, &m, false);
-}
-
 // Who has accepted it, and would have computed it 10 s later, gives it up for another one. It tells its owner and who sent it; both are me.
 static void test_what_is_given_back_goes_again_at_once(void **state) {
     (void)state;
@@ -120,8 +115,8 @@ static void test_what_is_given_back_goes_again_at_once(void **state) {
     message accept = {.kind = MESSAGE_ACCEPT, .u.accept = {.subject = subject_of(&w, 0, 1), .phase = PHASE_FORWARD, .eta_ns = 10000 * MILLISECOND}};
     deliver(&w, 2, &accept, false);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    deny(&w, 2, DENY_EVICTED);
-    deny(&w, 2, DENY_FULL);
+    deny(&w, 2, 1, DENY_EVICTED);
+    deny(&w, 2, 1, DENY_FULL);
     assert_int_equal(sent_after(&w, STEP_MS), 2);
     free(w.p);
 }
