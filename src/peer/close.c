@@ -349,7 +349,7 @@ static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
     bool may_come = p->raft.last != p->log_position;  // it may be about to be let in
-    if (m == p->microbatches || may_come || p->leader.saving || p->leader.checkpoint_due || p->config.kind != MEMBER_DATA) return;
+    if (m == p->microbatches || may_come || p->config.kind != MEMBER_DATA) return;
     private_tell_unfinished(p, m);
     p->leader.phase = LEADER_SAVING_LAST;
     save_begin(p, p->iteration);

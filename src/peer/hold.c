@@ -216,6 +216,8 @@ static bool was_home(const peer *p, uint32_t m) {
     return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
 }
 
+static bool gradient_came(const held *h) { return h->dy != 0 || h->backward != WORK_NONE; }
+
 // Gives up the least advanced uncommitted microbatch, whose slot a repair takes: a waiting forward before one that is past
 // home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
 static bool evict(peer *p, uint32_t for_m, bool for_home) {
@@ -227,7 +229,7 @@ static bool evict(peer *p, uint32_t for_m, bool for_home) {
         bool counts = h->weight != WORK_NONE && !(h->weight == WORK_QUEUED && peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED));
         if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
         if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
-        bool backward = was_home(p, m) && (h->repair || h->dy != 0 || h->backward != WORK_NONE);
+        bool backward = was_home(p, m) && (h->repair || gradient_came(h));
         if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
         if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
             victim = m;
@@ -264,11 +266,11 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
     return DENY_REASONS;
 }
 
-// Where its gradient is here it was home, and what was sent before that does not know all of the way.
+// Where its gradient came it was home, and what was sent before that does not know all of the way.
 static void take_path(held *h, const message_path *path) {
     const message_path known = h->path;
     h->path = *path;
-    for (uint16_t s = 0; h->dy != 0 && known.member[0] == path->member[0] && s < known.stages; s++)
+    for (uint16_t s = 0; gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
         if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
 }
 

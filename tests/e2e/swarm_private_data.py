@@ -54,7 +54,8 @@ def main():
             own = ("--share", str(share), "--run", runs[run], "--identity", os.path.join(directory, f"key{share}"))
             return Braid("node", "--listen", "127.0.0.1:0", "--supervised", *own, *arguments, commands=True)
 
-        lead = data(1, 0, "--lead", "--wait-relays", "4")
+        founder = (1, 0, "--lead", "--wait-relays", "4", "--log", os.path.join(directory, "log"))
+        lead = data(*founder)
         ticket = lead.wait_for("ready")["ticket"]
         own = [data(2, 1, "--data", "--join", ticket), data(3, 2, "--data", "--join", ticket)]
         relays = [node("--join", ticket) for _ in range(4)]
@@ -83,6 +84,9 @@ def main():
         unfinished = lead.of("unfinished")
         expect([(event["peer"], event["iteration"]) for event in unfinished] == [(gone["peer"], done)], f"unfinished: {unfinished}")
         expect(done == len(lead.of("iteration")), "more or less is kept than was learnt")
+        again = data(*founder)
+        why = f"is over, after iteration {done}"
+        expect(again.finish() != 0 and why in "".join(again.complaints), f"{why}: {again.complaints}")
         expect_ended_well(relays)
         alone = solo(runs[3], done)
         expect(weights == alone, f"{done} iterations: {weights} is not {alone}")

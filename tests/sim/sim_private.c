@@ -4,7 +4,7 @@
 #include "case_run.h"
 #include "data_deaths.h"
 
-enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, RANDOM_ENDED = 60, RANDOM_LEAVERS = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100 };
+enum { RANDOM = 60, RANDOM_ODD = 60, RANDOM_REAL = 20, RANDOM_OVERFLOW = 60, RANDOM_ENDED = 60, RANDOM_LEAVERS = 40, MOST_STEPS = 100, MUTANT_SEEDS = 4, MUTANT_MOST = 100, LAST_WORD = 15 };
 
 static const uint64_t SECOND = 1000000000;
 
@@ -68,6 +68,31 @@ static void test_every_moment_ended(void **state) {
         case_run(&bench, name, &c, i % 4 == 0, "", &report);
         if (report.stats.unfinished != 1) fail_msg("%s: the run was not ended", name);
         if (report.stats.virtual_ns > 60 * SECOND) fail_msg("%s: it took %.1f s", name, (double)report.stats.virtual_ns / 1e9);
+    }
+}
+
+// Lines are slow, and the run is asked to end in its first iteration, long before it dies there with what it has reduced.
+static sim_case ended_early(bool returns) {
+    sim_case c = data_death_case(LAST_WORD, returns, 5 * SECOND);
+    sim_case_make_private(&c);
+    c.crash[0].restart = returns;
+    c.crash[0].iteration = 0;
+    if (!returns) c.crash[0].skip = 12;  // it says so again and again: the others of its stage have the results by then
+    c.payload_ns = 30 * SECOND;
+    c.trouble[c.troubles++] = (sim_trouble){SIM_DRAIN_LEADER, 1, 5 * SECOND, 0};
+    return c;
+}
+
+// What it had to say of the iteration is said, or it is back before it is given up: the iteration ends.
+static void test_who_is_not_needed_or_soon_back_is_not_given_up(void **state) {
+    (void)state;
+    for (int returns = 0; returns < 2; returns++) {
+        sim_case c = ended_early(returns);
+        sim_report report;
+        case_run(&bench, "an iteration that can end", &c, false, "", &report);
+        print_message("%u crashes, %u unfinished, %.1f s\n", report.stats.crashes, report.stats.unfinished, (double)report.stats.virtual_ns / 1e9);
+        assert_int_equal(report.stats.crashes, 1);
+        assert_int_equal(report.stats.unfinished, 0);
     }
 }
 
@@ -195,6 +220,7 @@ int main(void) {
         cmocka_unit_test(test_every_moment),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_every_moment_ended),
+        cmocka_unit_test(test_who_is_not_needed_or_soon_back_is_not_given_up),
         cmocka_unit_test(test_random_ended),
         cmocka_unit_test(test_every_moment_left_out),
         cmocka_unit_test(test_back_while_it_is_waited_for),

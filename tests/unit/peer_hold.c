@@ -234,6 +234,50 @@ static void test_what_a_gradient_says_of_the_way_stays_known(void **state) {
     free(w.p);
 }
 
+// The slots have what is home to one owner, and the gradient of what was home to another has come. That one dies: to its heir it is not home, as the heir
+// says, and nothing gives way to it.
+static void test_what_an_older_owner_knew_of_the_way_is_forgotten(void **state) {
+    (void)state;
+    world w = {.run = run_of(3, 4, 2)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    admit(&w, 3, MEMBER_RELAY, 2);
+    admit(&w, 4, MEMBER_DATA, 0);
+    own(&w, 0, 4);
+    own(&w, 1, 1);
+    append(&w, (log_entry){.kind = LOG_RUN});
+    for (uint32_t i = 1; i <= 4; i++)
+        if (i != 2) deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1, .can_take = 1}}, false);
+    for (uint32_t m = 1; m <= 3; m += 2) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 4, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    deliver(&w, 3, &backward, true);
+    own(&w, 0, 1);
+    message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &forward, true);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
+}
+
+// Both slots have what is home. An older RESUME, from when one was not, does not make it give way to what is not home.
+static void test_an_older_order_does_not_open_the_way(void **state) {
+    (void)state;
+    world w = {.carried_percent = 1};
+    open_relay_of(&w, 3);
+    for (uint32_t m = 1; m <= 2; m++) {
+        come_forward(&w, m, false);
+        send_back(&w, m, false);
+    }
+    resume(&w, 1, 3, 0);
+    message other = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 3, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
+    deliver(&w, 1, &other, true);
+    assert_int_equal(w.evicted, 0);
+    free(w.p);
+}
+
 // Nobody of the next stage has had a slot since one there was late. Then its gradient comes: it was computed there, and is not sent on.
 static void test_what_comes_back_is_not_sent_on(void **state) {
     (void)state;
@@ -450,6 +494,8 @@ int main(void) {
         cmocka_unit_test(test_a_gradient_evicts_for_what_waits),
         cmocka_unit_test(test_an_activation_whose_gradient_came_first_evicts),
         cmocka_unit_test(test_what_a_gradient_says_of_the_way_stays_known),
+        cmocka_unit_test(test_what_an_older_owner_knew_of_the_way_is_forgotten),
+        cmocka_unit_test(test_an_older_order_does_not_open_the_way),
         cmocka_unit_test(test_what_comes_back_is_not_sent_on),
         cmocka_unit_test(test_what_waits_in_the_last_stage_is_not_home),
         cmocka_unit_test(test_a_loss_that_is_not_finite_makes_void),

@@ -53,6 +53,26 @@ static void test_who_finds_the_end_says_goodbye(void **state) {
     free(w.p);
 }
 
+// The run was ended in an iteration that could not end, and who led dies before it has said so to everybody.
+static void test_an_end_without_a_last_iteration_is_one(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    open_world(&w, 2, MEMBER_RELAY);
+    admit(&w, 1, MEMBER_DATA, 0);
+    admit(&w, 2, MEMBER_RELAY, 1);
+    own(&w, 0, 1);
+    append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    append(&w, (log_entry){.kind = LOG_END});
+    const uint64_t began = w.now;
+    while (!w.exited && w.now - began < 60000 * MILLISECOND) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(1), .refused = true});
+        tick(&w);
+    }
+    assert_true(w.exited);
+    assert_in_range((w.now - began) / MILLISECOND, 9000, 12000);
+    free(w.p);
+}
+
 // All is computed, and who voted is back without what it had stored: peers that answer, and no voters.
 static void test_a_voter_is_there_with_its_store(void **state) {
     (void)state;
@@ -604,6 +624,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
         cmocka_unit_test(test_who_finds_the_end_says_goodbye),
+        cmocka_unit_test(test_an_end_without_a_last_iteration_is_one),
         cmocka_unit_test(test_a_voter_is_there_with_its_store),
         cmocka_unit_test(test_who_speaks_of_votes_votes),
         cmocka_unit_test(test_no_end_without_the_last_checkpoint),

@@ -5,7 +5,7 @@ static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
 
 // Two data peers, each with a share. It comes back and leads. Before the first iteration is over the slot of the other one is nobody's, for that
 // one is back too, without the state; behind it each has its slot.
-static void lead_two_shares(world *w, bool one_is_over) {
+static void lead_two_shares(world *w, bool elastic, bool one_is_over) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[2] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2}};
     const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}},
@@ -13,7 +13,7 @@ static void lead_two_shares(world *w, bool one_is_over) {
                              {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 1}}};
     *w = (world){.run = run_of(1, 2, 2), .text = text};
     w->run.shares = 2;
-    w->run.elastic = true;
+    w->run.elastic = elastic;
     w->run.patience_ns = PATIENCE_NS;
     recall_all(w, 1, log, sizeof log / sizeof *log - (one_is_over ? 0 : 2));
     step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
@@ -37,7 +37,7 @@ static void test_who_fetches_its_state_is_not_waited_for(void **state) {
     (void)state;
     for (uint64_t its_state = 0; its_state < 2; its_state++) {
         world w;
-        lead_two_shares(&w, false);
+        lead_two_shares(&w, true, false);
         computes(&w, 1, 0);
         assert_int_equal(w.told[TELL_ITERATION], 0);
         beat_at(&w, 2, its_state);
@@ -60,7 +60,7 @@ static void settles(world *w, uint64_t t) {
 static void test_who_leads_waits_for_itself_once(void **state) {
     (void)state;
     world w;
-    lead_two_shares(&w, true);
+    lead_two_shares(&w, true, true);
     uint64_t took[3] = {0};
     for (uint32_t t = 1; t < 3; t++) {
         const uint64_t began = w.now;
@@ -76,10 +76,43 @@ static void test_who_leads_waits_for_itself_once(void **state) {
     free(w.p);
 }
 
+// Strict: the run is to end, and the other one has been gone for so long. It may be on its way in again.
+static uint32_t given_up_after(uint64_t gone_ms, bool comes_again) {
+    world w;
+    lead_two_shares(&w, false, true);
+    while (!leads(&w)) tick(&w);
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
+    while (w.told[TELL_AWAITED] == 0) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        tick(&w);
+    }
+    const uint64_t gone = w.now;
+    while (w.now - gone < 9000 * MILLISECOND) tick(&w);
+    if (comes_again) {
+        message join = {.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_DATA, .capacity = 2, .incarnation = 9, .store = 9, .address = "a:1", .share = 2, .text = w.text}};
+        const uint32_t members = w.records[LOG_MEMBER];
+        w.slow_store = true;
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(2)});
+        step(&w, &(event){.kind = EVENT_MESSAGE, .id = name_of(2), .msg = &join});
+        assert_int_equal(w.records[LOG_MEMBER], members + 1);
+    }
+    while (w.now - gone < gone_ms * MILLISECOND) tick(&w);
+    free(w.p);
+    return w.told[TELL_UNFINISHED];
+}
+
+static void test_who_does_not_come_is_given_up(void **state) {
+    (void)state;
+    assert_int_equal(given_up_after(9800, false), 0);
+    assert_int_equal(given_up_after(10300, false), 1);
+    assert_int_equal(given_up_after(12000, true), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
         cmocka_unit_test(test_who_leads_waits_for_itself_once),
+        cmocka_unit_test(test_who_does_not_come_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,26 @@ static void test_who_refused_is_asked_again_however_much_they_say(void **state) 
     free(w.p);
 }
 
+// ... but not at every step, when nobody takes it.
+static void test_who_refuses_again_and_again_is_left_in_peace(void **state) {
+    (void)state;
+    world w;
+    open_relay(&w);
+    uint32_t steps = 0;
+    for (uint64_t until = w.now + 20000 * MILLISECOND; w.now < until; steps++) {
+        for (uint32_t sent = 0; sent != w.sent[MESSAGE_FORWARD];) {
+            sent = w.sent[MESSAGE_FORWARD];
+            deny(&w, w.sent_to[MESSAGE_FORWARD], 2, DENY_VERSION);
+        }
+        if (peer_deadline(w.p) > w.now) w.now = peer_deadline(w.p);
+        for (uint32_t from = 1; from <= 4; from++)
+            if (from != w.self) beat(&w, from);
+        step(&w, &(event){.kind = EVENT_TICK});
+    }
+    assert_in_range(steps, 20, 400);
+    free(w.p);
+}
+
 static void open_owner(world *w) {
     *w = (world){.run = run_of(3, 1, 1)};
     open_world(w, 3, MEMBER_DATA);
@@ -283,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_under_way_is_not_sent_again),
         cmocka_unit_test(test_a_gradient_says_that_the_activation_came),
         cmocka_unit_test(test_who_refused_is_asked_again_however_much_they_say),
+        cmocka_unit_test(test_who_refuses_again_and_again_is_left_in_peace),
         cmocka_unit_test(test_what_is_given_back_goes_again_at_once),
         cmocka_unit_test(test_a_trace_says_that_the_activation_came),
         cmocka_unit_test(test_a_lost_copy_is_not_waited_for),
