@@ -253,7 +253,7 @@ static void test_what_an_older_owner_knew_of_the_way_is_forgotten(void **state) 
         come_forward(&w, m, false);
         send_back(&w, m, false);
     }
-    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 4, .path = {.stages = 3, .member = {4, 2, 3}}}};
+    message backward = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 1), .owner = 4, .repair = true, .path = {.stages = 3, .member = {4, 2, 3}}}};
     deliver(&w, 3, &backward, true);
     own(&w, 0, 1);
     message forward = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 1), .owner = 1, .forward_to = 3, .repair = true, .path = {.stages = 3, .member = {1, 2}}}};
