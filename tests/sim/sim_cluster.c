@@ -389,6 +389,12 @@ static void test_any_gradient_evicts_for_its_activation(void **state) {
     one_passes((sim_campaign){.crowded = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
 }
 
+// Gradients queue before one carrier's slow line for longer than their owner waits for news. It asks, and that is all it does.
+static void test_who_waits_for_a_slow_line_only_asks(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.real = true, .carried = true, .crowded = true}, 17004727);
+}
+
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
 static void test_the_only_data_peer_may_begin_afresh(void **state) {
     (void)state;
@@ -568,6 +574,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_leads_is_not_what_it_was),
         cmocka_unit_test(test_a_repaired_gradient_evicts_for_its_activation),
         cmocka_unit_test(test_any_gradient_evicts_for_its_activation),
+        cmocka_unit_test(test_who_waits_for_a_slow_line_only_asks),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
