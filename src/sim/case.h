@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16, SIM_MAX_TROUBLES = 8, SIM_MAX_ARRIVALS = 4 };
+enum { SIM_MAX_CRASHES = 16, SIM_MAX_JOINS = 8, SIM_MAX_FLAPS = 16, SIM_MAX_TROUBLES = 8, SIM_MAX_ARRIVALS = 4, SIM_LOPSIDED = 8 };
 
 // The moment of a crash, relative to what the victim does.
 typedef enum sim_moment {
@@ -204,7 +204,7 @@ void sim_case_make_elastic(sim_case *c);
 // ... and data peers are asked to leave, of whom half come back; where leaders die the run may be asked to end; on fake kernels (not `real`)
 // microbatches are void.
 void sim_case_add_leavers(sim_case *c, bool real);
-// Nobody dies, pauses or leaves and no link falls: then nothing may be repaired.
+// Nobody dies, pauses or leaves, no link falls, and none is so slow that it looks as if: then nothing may be repaired.
 bool sim_case_quiet(const sim_case *c);
 // A rough upper estimate of the virtual time that a run without faults takes.
 uint64_t sim_case_quiet_ns(const sim_case *c);

@@ -24,7 +24,7 @@ static uint32_t node_of(const sim_cluster *s, member_id id) {
 
 // Longer than any word is on its way, and than a peer needs to look at its capacity again.
 static uint64_t quiet_ns(const sim_cluster *s) {
-    uint64_t way = (s->c->latency_ns + s->c->jitter_ns) * (s->c->lopsided ? 8 : 1);
+    uint64_t way = (s->c->latency_ns + s->c->jitter_ns) * (s->c->lopsided ? SIM_LOPSIDED : 1);
     uint64_t until_missed = s->c->lost_permille ? 8 * SECOND : 0;  // a lost word is noticed by the next, which may be lost too
     return 600 * MILLISECOND + 2 * way + until_missed;
 }

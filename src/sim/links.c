@@ -14,7 +14,7 @@ static uint64_t pair_share(const sim_cluster *s, uint32_t a, uint32_t b, uint64_
         high = b;
     }
     uint64_t seed = rng_seed(rng_seed(rng_seed(s->c->seed, what), low), high);
-    if (s->c->lopsided && rng_mix(seed) % 5 == 0) most *= 8;
+    if (s->c->lopsided && rng_mix(seed) % 5 == 0) most *= SIM_LOPSIDED;
     return most / 10 + seed % (most - most / 10 + 1);
 }
 

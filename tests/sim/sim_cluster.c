@@ -389,10 +389,11 @@ static void test_any_gradient_evicts_for_its_activation(void **state) {
     one_passes((sim_campaign){.crowded = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
 }
 
-// Gradients queue before one carrier's slow line for longer than their owner waits for news. It asks, and that is all it does.
-static void test_who_waits_for_a_slow_line_only_asks(void **state) {
+// Gradients queue before one carrier's slow line for longer than their owner waits for news, and a tensor takes so long that another one is tried.
+static void test_slow_lines_are_no_fault(void **state) {
     (void)state;
     one_passes((sim_campaign){.real = true, .carried = true, .crowded = true}, 17004727);
+    one_passes((sim_campaign){.crowded = true, .odd = true}, 17114654);
 }
 
 // The log of the only data peer began afresh, and it comes in again: then nobody else has the tokens, and nobody need.
@@ -574,7 +575,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_leads_is_not_what_it_was),
         cmocka_unit_test(test_a_repaired_gradient_evicts_for_its_activation),
         cmocka_unit_test(test_any_gradient_evicts_for_its_activation),
-        cmocka_unit_test(test_who_waits_for_a_slow_line_only_asks),
+        cmocka_unit_test(test_slow_lines_are_no_fault),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
