@@ -154,14 +154,14 @@ static void note_put(sim_cluster *s, uint32_t node, const job *work, const job_r
     }
 }
 
-// A peer that was expelled and is back brings forward what it left, when that is what everybody had before these results.
+// A peer that was expelled and is back brings forward what it left, when that is what everybody had before these results; some of it may have
+// come from others meanwhile.
 static void note_apply(sim_cluster *s, uint32_t node, const job *work) {
     sim_watch *w = &s->checker.watch[node];
-    bool nothing = true;
-    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++) nothing = nothing && w->block_version[b] == UINT64_MAX;
-    for (uint32_t b = 0; b < s->model->blocks[work->stage] && nothing && w->left == work->iteration; b++) w->block_version[b] = w->left;
-    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++)
-        if (w->block_version[b] == work->iteration) w->block_version[b]++;
+    for (uint32_t b = 0; b < s->model->blocks[work->stage]; b++) {
+        uint64_t *version = &w->block_version[b];
+        if (*version == work->iteration || (*version == UINT64_MAX && w->left == work->iteration)) *version = work->iteration + 1;
+    }
 }
 
 static void check_root(sim_cluster *s, uint32_t node, const job *work, const job_result *result) {
