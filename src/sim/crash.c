@@ -95,6 +95,27 @@ static bool may_choose_the_dead(const sim_cluster *s, uint32_t voter, uint32_t v
     return false;
 }
 
+// All that it was to keep lies in its store, and that is all that was decided. The store of who decided alone may be lost before the others have that,
+// and that they vote.
+static bool remembers(const sim_cluster *s, uint32_t node) {
+    const sim_disk *d = &s->node[node].disk;
+    for (uint32_t i = 0; i < s->nodes; i++)
+        if (s->node[i].view.log_position > s->node[node].view.log_position) return false;
+    return d->durable == d->records;
+}
+
+// All who vote die at once and come back with their stores: they choose one that has all that was decided.
+static bool voters_remember(const sim_cluster *s) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        if (!(n->alive || comes_back(s, i)) || n->view.voters == 0 || !remembers(s, i)) continue;
+        const log_voters *voters = peer_voters(n->peer);
+        for (uint32_t k = 0; k < voters->count; k++)
+            if (n->config.store == voters->voter[k].store && id_equal(&n->id, &voters->voter[k].id)) return true;
+    }
+    return false;
+}
+
 // Enough voters stay to decide who is one, whoever each of them believes that they are.
 static bool quorum_without(const sim_cluster *s, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
@@ -163,7 +184,7 @@ static bool works_for(const sim_cluster *s, uint32_t node, uint16_t index) {
 static bool stage_may_be_lost(const sim_cluster *s, uint32_t victim) {
     uint16_t index = s->node[victim].view.stage;
     if (!works_for(s, victim, index) || !s->checker.started || s->checker.drained || s->checker.saved_last || (index == 0 && (s->c->voters <= 1 || !s->c->leader_deaths))) return false;
-    return index == 0 || quorum_without(s, victim, index);  // all of stage 0 come back, with their stores
+    return index == 0 ? voters_remember(s) : quorum_without(s, victim, index);
 }
 
 static bool stage_may_die(const sim_cluster *s, uint32_t victim) {

@@ -389,6 +389,12 @@ static void test_any_gradient_evicts_for_its_activation(void **state) {
     one_passes((sim_campaign){.crowded = true, .carried = true, .doubled_tensors = true, .elastic = true, .flaps = true, .partitions = true, .odd = true, .data_deaths = true}, 1228);
 }
 
+// The store of who decided alone is lost before the others have stored that they vote; then they must not all die, for nobody would know of the run.
+static void test_some_store_remembers_the_run(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.real = true, .slow_stores = true, .stage_losses = true, .flaps = true, .short_stores = true, .leader_deaths = true}, 17119759);
+}
+
 // Who was expelled and is back takes up what it left; before the results come that bring it forward, some of it is fetched.
 static void test_what_was_left_is_taken_up_in_part(void **state) {
     (void)state;
@@ -581,6 +587,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_who_leads_is_not_what_it_was),
         cmocka_unit_test(test_a_repaired_gradient_evicts_for_its_activation),
         cmocka_unit_test(test_any_gradient_evicts_for_its_activation),
+        cmocka_unit_test(test_some_store_remembers_the_run),
         cmocka_unit_test(test_what_was_left_is_taken_up_in_part),
         cmocka_unit_test(test_slow_lines_are_no_fault),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
