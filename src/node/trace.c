@@ -19,7 +19,7 @@ static const char *const log_names[LOG_KINDS] = {
 static void trace_id(FILE *out, const braid_id *id) { fprintf(out, " %02x%02x%02x", id->bytes[0], id->bytes[1], id->bytes[2]); }
 
 static void trace_subject(FILE *out, const message_subject *s) {
-    fprintf(out, " m %u stage %u attempt %u", s->m, s->stage, s->attempt);
+    fprintf(out, " m %u stage %u", s->m, s->stage);
 }
 
 static void trace_parcel(FILE *out, const message_parcel *parcel) {

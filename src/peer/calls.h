@@ -75,7 +75,7 @@ void on_cancel(peer *p, const message *msg);
 void on_commit(peer *p, const message *msg);
 void on_probe(peer *p, const message *msg);
 void on_resume(peer *p, const message *msg);
-held *hold_open(peer *p, uint32_t m, uint32_t attempt);
+held *hold_open(peer *p, uint32_t m);
 bool hold_slot(peer *p, held *h);  // false: none free
 bool hold_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
 uint32_t hold_room(const peer *p);     // how many more may come

@@ -67,7 +67,7 @@ static void slot_free(peer *p, held *h) {
     can_take_update(p, true);
 }
 
-held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
+held *hold_open(peer *p, uint32_t m) {
     held *h = &p->held[m];
     uint32_t serial = h->serial, refused = h->refused_rev;
     memset(h, 0, sizeof *h);
@@ -76,7 +76,6 @@ held *hold_open(peer *p, uint32_t m, uint32_t attempt) {
     h->serial = serial;
     h->refused_rev = refused;
     h->owner_term = p->owner_term[m % p->run.slots];
-    h->attempt = attempt;
     h->owner = p->owner[m % p->run.slots];
     h->slot = NO_SLOT;
     h->path.stages = p->run.stages;
@@ -142,7 +141,7 @@ static held *entry_of(peer *p, const task *t, const job_result *r) {
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 static message_subject subject_here(const peer *p, uint32_t m, const held *h) {
-    return (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+    return (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
 }
 
 static void deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev) {
@@ -260,8 +259,6 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
     // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
     if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;
     if (private_orphan(p, subject->m)) return DENY_STALE;
-    const held *h = &p->held[subject->m];
-    if (h->used && subject->attempt < h->attempt) return DENY_STALE;
     if (p->has_close) return DENY_CLOSED;
     return DENY_REASONS;
 }
@@ -300,11 +297,8 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
 }
 
 static held *forward_entry(peer *p, const message_forward *body) {
-    const message_subject *s = &body->subject;
-    held *h = &p->held[s->m];
-    if (h->used && !h->counted && h->weight == WORK_NONE && s->attempt > h->attempt) hold_free(p, s->m);
-    if (!h->used) hold_open(p, s->m, s->attempt);
-    return h;
+    held *h = &p->held[body->subject.m];
+    return h->used ? h : hold_open(p, body->subject.m);
 }
 
 // Where it was to come to somebody else, nobody is named who carries it to me or on from me.
@@ -429,7 +423,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         return;
     }
     // in a repair the gradient may come before the activation
-    if (!h->used) h = hold_open(p, m, body->subject.attempt);
+    if (!h->used) h = hold_open(p, m);
     h->cancelled = false;
     // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
     if (waits_for_slot(h)) h->repair = true;
@@ -550,8 +544,7 @@ void on_cancel(peer *p, const message *msg) {
     const message_subject *s = &msg->u.cancel.subject;
     held *h = &p->held[s->m];
     if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
-    if (s->owner_term < h->owner_term || s->attempt < h->attempt) return;
-    hold_drop(p, s->m);
+    if (s->owner_term >= h->owner_term) hold_drop(p, s->m);
 }
 
 void on_probe(peer *p, const message *msg) {

@@ -145,7 +145,6 @@ typedef struct held {
     bool used;
     uint32_t serial;         // grows when the entry is freed, so that late job answers are known as such
     uint64_t owner_term;
-    uint32_t attempt;
     member_id owner;
     message_path path;
     uint16_t forward_to, back_to;

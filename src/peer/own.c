@@ -112,7 +112,7 @@ static void starve(peer *p, uint32_t m) {
 }
 
 static bool launch(peer *p, uint32_t m) {
-    held *h = hold_open(p, m, 1);
+    held *h = hold_open(p, m);
     if (!hold_slot(p, h)) {
         hold_free(p, m);
         starve(p, m);
@@ -141,9 +141,8 @@ void own_launch(peer *p) {
 void own_cancel(peer *p, uint32_t m, member_id who) {
     const member *at = who == p->me ? NULL : member_find(p, who);
     if (at == NULL || member_is_shadow(at)) return;
-    const held *h = &p->held[m];
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
-    cancel->subject = (message_subject){.m = m, .stage = at->stage, .attempt = h->used ? h->attempt : UINT32_MAX, .owner_term = p->owner_term[m % p->run.slots]};
+    cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->owner_term[m % p->run.slots]};
     peer_send_member(p, who, 0);
 }
 
@@ -196,7 +195,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
     const message_forward *body = &msg->u.forward;
     uint32_t m = body->subject.m;
     held *h = m < p->microbatches ? &p->held[m] : NULL;
-    bool mine = h != NULL && owns(p, m) && msg->iteration == p->iteration && h->used && body->subject.attempt == h->attempt;
+    bool mine = h != NULL && owns(p, m) && msg->iteration == p->iteration && h->used;
     bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
     if (!last || body->path.stages != p->run.stages) {
         answer_home(p, msg, false);
@@ -278,7 +277,7 @@ static void send_commit(peer *p, uint32_t m, uint16_t s) {
     owned *o = &p->owned[m];
     const held *h = &p->held[m];
     message_commit *commit = &peer_compose(p, MESSAGE_COMMIT)->u.commit;
-    commit->subject = (message_subject){.m = m, .stage = s, .attempt = h->attempt, .owner_term = h->owner_term};
+    commit->subject = (message_subject){.m = m, .stage = s, .owner_term = h->owner_term};
     commit->rev = o->stage[s].rev;
     commit->tokens = o->tokens;
     commit->path.stages = p->run.stages;
@@ -343,11 +342,10 @@ void on_counted(peer *p, const message *msg) {
 
 void own_settle(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
-    const held *h = &p->held[m];
     o->phase = OWNED_SETTLED;
     o->settled_ns = p->now;
     message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
-    settled_body->subject = (message_subject){.m = m, .attempt = h->attempt, .owner_term = p->owner_term[m % p->run.slots]};
+    settled_body->subject = (message_subject){.m = m, .owner_term = p->owner_term[m % p->run.slots]};
     settled_body->is_void = o->is_void;
     settled_body->overflow = o->overflow;
     settled_body->tokens = o->is_void ? 0 : o->tokens;
@@ -403,7 +401,7 @@ void on_trace(peer *p, const message *msg) {
     owned_stage *st = &o->stage[s];
     bool chosen = st->member == msg->sender;
     bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
-    bool open = waits || (o->phase == OWNED_FORWARD && body->subject.attempt == p->held[m].attempt);
+    bool open = waits || o->phase == OWNED_FORWARD;
     if (!open && (!chosen || o->is_void || is_eval(p, m) || o->phase == OWNED_IDLE)) {
         own_cancel(p, m, msg->sender);
         return;
@@ -414,7 +412,7 @@ void on_trace(peer *p, const message *msg) {
     }
     if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
     if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
-    if (s == 1 && says_forward(body) && body->subject.attempt == p->held[m].attempt) send_forward_proven(p, m, msg->sender);
+    if (s == 1 && says_forward(body)) send_forward_proven(p, m, msg->sender);
     if (o->probe_ns != 0) trace_answers(st, body);
     if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
         o->patience = 0;

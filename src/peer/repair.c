@@ -68,7 +68,7 @@ void repair_begin(peer *p, uint32_t m) {
         const member *who = member_find(p, st->member);
         if (who == NULL || who->contact == NO_CONTACT || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
-        probe->subject = (message_subject){.m = m, .stage = s, .attempt = p->held[m].attempt, .owner_term = p->owner_term[m % p->run.slots]};
+        probe->subject = (message_subject){.m = m, .stage = s, .owner_term = p->owner_term[m % p->run.slots]};
         probe->nonce = o->nonce;
         asked |= peer_send(p, who->contact, 0);
         double gap = p->contacts[who->contact].timing.gap_deviation_ns;
@@ -121,7 +121,7 @@ static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uin
         return;
     }
     message_resume *resume = &peer_compose(p, MESSAGE_RESUME)->u.resume;
-    resume->subject = (message_subject){.m = m, .stage = stage, .attempt = p->held[m].attempt, .owner_term = p->owner_term[m % p->run.slots]};
+    resume->subject = (message_subject){.m = m, .stage = stage, .owner_term = p->owner_term[m % p->run.slots]};
     resume->owner = p->me;
     resume->phase = phase;
     resume->until = until;

@@ -59,7 +59,7 @@ static void tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
     message_suspect *suspect = &peer_compose(p, MESSAGE_SUSPECT)->u.suspect;
     suspect->member = who;
     suspect->has_subject = true;
-    suspect->subject = (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+    suspect->subject = (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
     suspect->phase = phase;
     peer_send_member(p, h->owner, 0);
 }
@@ -69,7 +69,7 @@ static void tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who) {
 static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     held *h = &p->held[m];
     message_forward *body = &peer_compose(p, MESSAGE_FORWARD)->u.forward;
-    body->subject = (message_subject){.m = m, .stage = home ? 0 : (uint16_t)(p->stage + 1), .attempt = h->attempt, .owner_term = h->owner_term};
+    body->subject = (message_subject){.m = m, .stage = home ? 0 : (uint16_t)(p->stage + 1), .owner_term = h->owner_term};
     body->owner = h->owner;
     body->forward_to = h->forward_to;
     body->home = home;
@@ -134,7 +134,7 @@ void send_forward(peer *p, uint32_t m) {
     if (next == p->run.stages) {
         if (p->stage == 0) {
             message msg = {.kind = MESSAGE_FORWARD, .iteration = p->iteration, .sender = p->me};
-            msg.u.forward = (message_forward){.subject = {.m = m, .attempt = h->attempt, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
+            msg.u.forward = (message_forward){.subject = {.m = m, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
             msg.u.forward.path.member[0] = p->me;
             h->on.state = SEND_DONE;
             own_home(p, &msg, 0);
@@ -157,7 +157,7 @@ void send_backward(peer *p, uint32_t m) {
     member_id to = h->path.member[p->stage - 1];
     if (p->stage == 1) to = h->owner;
     message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;
-    body->subject = (message_subject){.m = m, .stage = (uint16_t)(p->stage - 1), .attempt = h->attempt, .owner_term = h->owner_term};
+    body->subject = (message_subject){.m = m, .stage = (uint16_t)(p->stage - 1), .owner_term = h->owner_term};
     body->owner = h->owner;
     body->back_to = h->back_to;
     body->repair = h->repair || h->back_to > 0 || p->has_close;
@@ -177,7 +177,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     uint16_t last = (uint16_t)(p->run.stages - 1);
     member_id to = o->stage[last].member;
     message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;
-    body->subject = (message_subject){.m = m, .stage = last, .attempt = h->attempt, .owner_term = h->owner_term};
+    body->subject = (message_subject){.m = m, .stage = last, .owner_term = h->owner_term};
     body->owner = p->me;
     body->back_to = 0;
     body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1 || p->has_close;
@@ -195,7 +195,7 @@ void own_send_gradient(peer *p, uint32_t m) {
 // What the answer `subject` speaks of: my tensor on its way to that sender, or NULL when I no longer wait for it.
 static sending *waiting_for(peer *p, const message *msg, const message_subject *subject, uint8_t phase) {
     held *h = &p->held[subject->m];
-    if (!h->used || subject->attempt != h->attempt) return NULL;
+    if (!h->used) return NULL;
     sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
     if (phase == PHASE_BACKWARD && p->stage == 0) s = &p->owned[subject->m].back;
     bool waits = s->state == SEND_SENT || s->state == SEND_ACCEPTED;
@@ -276,7 +276,7 @@ void on_deny(peer *p, const message *msg) {
     if (body->phase == PHASE_GET) {
         for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
             pull *q = &p->pulls[i];
-            if (q->used && q->from == msg->sender && q->what == m && q->stage == body->subject.stage && q->first == body->subject.attempt) {
+            if (q->used && q->from == msg->sender && q->what == m && q->stage == body->subject.stage && q->first == body->subject.owner_term) {
                 fetch_denied(p, q, body);
                 reduce_denied(p, q);
                 return;
@@ -373,7 +373,7 @@ static bool nobody_left(peer *p, uint32_t m) {
     if (p->stage == 0 || h->weight != WORK_NONE || p->now - h->on.waiting_since_ns < TIMING_NO_PEER_NS) return false;
     if (member_count_stage(p, (uint16_t)(p->stage + 1)) > 0) return false;
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = (message_subject){.m = m, .stage = p->stage, .attempt = h->attempt, .owner_term = h->owner_term};
+    deny->subject = (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
     deny->phase = PHASE_FORWARD;
     deny->reason = DENY_NO_PEER;
     if (!peer_send_member(p, h->upstream, 0)) return false;

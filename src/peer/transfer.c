@@ -12,7 +12,7 @@ static const uint64_t UNMEASURED_RATE = 1000 * 1000;  // bytes a second
 // `wait_ns`: it may be asked again then; 0: it does not have it.
 static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wait_ns) {
     message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = (message_subject){.m = get->what, .stage = get->stage, .attempt = get->first};
+    deny->subject = (message_subject){.m = get->what, .stage = get->stage, .owner_term = get->first};
     deny->phase = PHASE_GET;
     deny->reason = wait_ns > 0 ? DENY_FULL : DENY_MISSING;
     deny->rev = (wait_ns + TIMING_MS - 1) / TIMING_MS;

@@ -1,6 +1,6 @@
 // A run in lines: an event that reaches a peer, then, indented, what the peer did about it.
-//     12.345678 r5#12/s2 <- d0  FORWARD t=3 m=5 s2 a=1.0 to 4 [1 . 12 .]  (0.8 ms)
-//                     -> d0  ACCEPT t=3 m=5 s2 a=1.0 forward eta 20.0 ms
+//     12.345678 r5#12/s2 <- d0  FORWARD t=3 m=5 s2 a=1 to 4 [1 . 12 .]  (0.8 ms)
+//                     -> d0  ACCEPT t=3 m=5 s2 a=1 forward eta 20.0 ms
 #include "sim/inside.h"
 
 #include "base/bitset.h"
@@ -40,7 +40,7 @@ static const char *get_name(uint8_t what) {
 }
 
 static void add_subject(line *l, const message_subject *x) {
-    line_add(l, " m=%u s%u a=%" PRIu64 ".%u", x->m, x->stage, x->owner_term, x->attempt);
+    line_add(l, " m=%u s%u a=%" PRIu64, x->m, x->stage, x->owner_term);
 }
 
 static void add_path(line *l, const message_path *path) {

@@ -9,7 +9,6 @@
 static void code_subject(codec *c, message_subject *subject) {
     codec_u32(c, &subject->m);
     codec_u16_below(c, &subject->stage, WIRE_MAX_STAGES + 1);
-    codec_u32(c, &subject->attempt);
     codec_u64(c, &subject->owner_term);
 }
 

@@ -35,7 +35,7 @@ typedef enum message_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMMIT, PHASE_
 typedef enum deny_reason {
     DENY_FULL,     // no slot now; a CAN TAKE follows when there is one
     DENY_NO_PEER,  // nobody in the next stage
-    DENY_STALE,    // a newer term, attempt or rev was seen
+    DENY_STALE,    // a newer term or rev was seen
     DENY_VERSION,  // not at version t
     DENY_MISSING,  // does not hold what was asked for
     DENY_EVICTED,  // gave its slot to a repair
@@ -52,11 +52,10 @@ typedef struct message_path {
     member_id member[WIRE_MAX_STAGES];
 } message_path;
 
-// Names one microbatch in one try. The receiver of a lower owner_term or attempt answers DENY(STALE).
+// Names one microbatch. The receiver knows a higher owner_term where its owner has changed.
 typedef struct message_subject {
     uint32_t m;
     uint16_t stage;  // of the receiver, or of whom the message speaks
-    uint32_t attempt;
     uint64_t owner_term;
 } message_subject;
 
@@ -116,7 +115,7 @@ typedef struct message_complete {
 } message_complete;
 
 typedef struct message_deny {
-    message_subject subject;
+    message_subject subject;  // PHASE_GET: m is what was asked for, owner_term the first of its blocks
     uint8_t phase;
     uint8_t reason;
     uint64_t rev;  // PHASE_COMMIT: of the COMMIT that is refused; PHASE_GET, DENY_FULL: ask again after so many milliseconds
@@ -130,7 +129,7 @@ typedef struct message_trace {
 } message_trace;
 
 typedef struct message_cancel {
-    message_subject subject;  // attempts up to this one
+    message_subject subject;
 } message_cancel;
 
 typedef struct message_suspect {
@@ -146,7 +145,7 @@ typedef struct message_probe {
 } message_probe;
 
 typedef struct message_status {
-    message_subject subject;  // the receiver's own view: highest attempt and owner term seen
+    message_subject subject;  // the receiver's own view: highest owner term seen
     uint64_t nonce;
     bool has_x, has_y, has_dy, has_dx, forward_done, backward_done, counted;
     bool working;     // something of it is computed, or on its way to somebody

@@ -77,7 +77,6 @@ static inline uint16_t random_stage(wire_random *w) {
 static inline void random_subject(wire_random *w, message_subject *s) {
     s->m = random_u32(w);
     s->stage = random_stage(w);
-    s->attempt = random_u32(w);
     s->owner_term = random_u64(w);
 }
 

@@ -45,7 +45,7 @@ static void test_who_announced_it_is_asked_next(void **state) {
     assert_int_not_equal(w.asked, 0);
     uint32_t guessed = w.asked;
     deliver(&w, other, &(message){.kind = MESSAGE_RESULT, .u.result = {.stage = 1, .term = 1, .round = 1, .first = 0, .count = 1}}, false);
-    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1, .attempt = 0}, .phase = PHASE_GET, .reason = DENY_MISSING}};
+    message deny = {.kind = MESSAGE_DENY, .u.deny = {.subject = {.m = GET_RESULT, .stage = 1}, .phase = PHASE_GET, .reason = DENY_MISSING}};
     deliver(&w, guessed, &deny, false);
     assert_int_equal(w.asked, other);
     free(w.p);

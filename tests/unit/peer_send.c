@@ -141,31 +141,29 @@ static void test_what_is_given_back_goes_again_at_once(void **state) {
     free(w.p);
 }
 
-static void trace(world *w, uint32_t from, uint32_t attempt, uint8_t phase) {
+static void trace(world *w, uint32_t from, uint8_t phase) {
     message m = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(w, 0, from == 2 ? 1 : 2), .phase = phase, .eta_ns = 1000 * MILLISECOND}};
-    m.u.trace.subject.attempt = attempt;
     deliver(w, from, &m, false);
 }
 
-static uint32_t sent_after_trace(uint32_t from, uint32_t attempt, uint8_t phase) {
+static uint32_t sent_after_trace(uint32_t from, uint8_t phase) {
     world w;
     open_owner(&w);
     assert_int_equal(w.sent[MESSAGE_FORWARD], 1);
-    trace(&w, 2, 1, TRACE_ACCEPTED);
-    trace(&w, from, attempt, phase);
+    trace(&w, 2, TRACE_ACCEPTED);
+    trace(&w, from, phase);
     uint32_t sent = sent_after(&w, GUARDED_MS);
     free(w.p);
     return sent;
 }
 
-// An owner hears so from the first stage itself: of this attempt, and that it has computed.
+// An owner hears so from the first stage itself, when that has computed.
 static void test_a_trace_says_that_the_activation_came(void **state) {
     (void)state;
-    assert_int_equal(sent_after_trace(2, 1, TRACE_FORWARD_DONE), 1);
-    assert_int_equal(sent_after_trace(2, 1, TRACE_BACKWARD_DONE), 1);
-    assert_in_range(sent_after_trace(2, 2, TRACE_FORWARD_DONE), 2, 9);
-    assert_in_range(sent_after_trace(2, 1, TRACE_ACCEPTED), 2, 9);
-    assert_in_range(sent_after_trace(4, 1, TRACE_FORWARD_DONE), 2, 9);
+    assert_int_equal(sent_after_trace(2, TRACE_FORWARD_DONE), 1);
+    assert_int_equal(sent_after_trace(2, TRACE_BACKWARD_DONE), 1);
+    assert_in_range(sent_after_trace(2, TRACE_ACCEPTED), 2, 9);
+    assert_in_range(sent_after_trace(4, TRACE_FORWARD_DONE), 2, 9);
 }
 
 // An owner's, which nobody accepts. Returns how long after it was sent for the second time it is sent for the third.

@@ -234,7 +234,7 @@ static inline void beat_at(world *w, uint32_t from, uint64_t reaches) {
 }
 
 static inline message_subject subject_of(const world *w, uint32_t m, uint16_t stage) {
-    return (message_subject){.m = m, .stage = stage, .attempt = 1, .owner_term = w->owner_term[m % w->run.slots]};
+    return (message_subject){.m = m, .stage = stage, .owner_term = w->owner_term[m % w->run.slots]};
 }
 
 #endif

@@ -20,12 +20,12 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 13);
+    assert_int_equal(WIRE_VERSION, 14);
 }
 
-static const message_subject subject = {.m = 0x01020304, .stage = 5, .attempt = 6, .owner_term = 7};
+static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
 #define HEADER_HEX " 0800000000000000 0900000000000000 0a00000000000000 "
-#define SUBJECT_HEX "04030201 0500 06000000 0700000000000000 "
+#define SUBJECT_HEX "04030201 0500 0700000000000000 "
 
 static message header(message_kind kind) {
     return (message){.kind = (uint8_t)kind, .iteration = 8, .sender = 9, .log_position = 10};
@@ -247,10 +247,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0d00 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0e00 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0d00 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0e00 03 0200 6e6f");
 }
 
 int main(void) {

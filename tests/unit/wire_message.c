@@ -317,7 +317,7 @@ static void test_limits_of_a_view(void **state) {
     assert_string_equal(gossip_kind_name(GOSSIP_KINDS), "unknown");
 }
 
-enum { HEADER = 1 + 8 + 8 + 8, SUBJECT = 4 + 2 + 4 + 8 };  // bytes
+enum { HEADER = 1 + 8 + 8 + 8, SUBJECT = 4 + 2 + 8 };  // bytes
 
 // Changes one byte of a good message and expects a refusal.
 static void assert_refused(size_t count, size_t at, uint8_t value) {
