@@ -416,20 +416,24 @@ static void handle(peer *p, const event *e) {
     }
 }
 
+// A step that comes much later than it was due says that I stood still, not that the others fell silent.
+static void wake(peer *p, uint64_t late_ns) {
+    contacts_forgive(p, late_ns);
+    raft_forgive(&p->raft, p->now, late_ns);
+    p->woke_ns = p->now;
+    log_progress(p);
+}
+
 void peer_step(peer *p, uint64_t now_ns, const event *e) {
     BRAID_ASSERT(p->effect_next == p->effect_count);
-    // a step that comes much later than it was due says that I stood still, not that the others fell silent
-    if (now_ns > p->deadline + TIMING_ASLEEP_NS) {
-        contacts_forgive(p, now_ns - p->deadline);
-        raft_forgive(&p->raft, now_ns - p->deadline);
-        p->woke_ns = now_ns;
-    }
+    uint64_t late_ns = now_ns > p->deadline ? now_ns - p->deadline : 0;
     if (now_ns > p->now) p->now = now_ns;
     p->effect_count = p->effect_next = 0;
     p->outbox_bytes = 0;
     p->step_appends = 0;
     p->waiting_bytes = e->waiting_bytes;
     p->deadline = p->now + TIMING_HEARTBEAT_NS;
+    if (late_ns > TIMING_ASLEEP_NS) wake(p, late_ns);
     handle(p, e);
     log_progress(p);
     deliver_local(p);

@@ -43,8 +43,9 @@ static void wait_anew(raft *r, uint64_t now) {
     r->elect_ns = now + wait + (r->reluctant ? r->patience_ns : 0);
 }
 
-void raft_forgive(raft *r, uint64_t late_ns) {
-    r->elect_ns += late_ns;
+void raft_forgive(raft *r, uint64_t now, uint64_t late_ns) {
+    if (raft_leads(r) && r->voters.count > 1 && late_ns >= 2 * r->patience_ns) raft_follow(r, now, r->term, NULL);
+    else r->elect_ns += late_ns;
     r->heard_ns += late_ns;
     for (uint32_t i = 0; i < r->voters.count; i++) r->progress[i].heard_ns += late_ns;
 }

@@ -122,8 +122,9 @@ void raft_afresh(raft *r);
 bool raft_has_state(const raft *r);
 // The process of a voter is known to be gone.
 void raft_lost(raft *r, uint64_t now_ns, const braid_id *who);
-// The host stood still for so long: silence meanwhile was not the others'.
-void raft_forgive(raft *r, uint64_t late_ns);
+// The host stood still for so long: silence meanwhile was not the others'. Long enough for them to have chosen another leader: it leads no more, and hears
+// what that one has said.
+void raft_forgive(raft *r, uint64_t now_ns, uint64_t late_ns);
 
 // ---- the leader's
 // How many entries may be appended now.

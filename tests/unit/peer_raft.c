@@ -285,6 +285,28 @@ static void test_who_lacks_the_state_stands_for_no_election(void **state) {
     assert_int_equal(w.asked, 2);
 }
 
+// Of several: the others have waited, and chosen another one. Who votes alone leads on, and who stood still for a moment.
+static void test_who_led_and_slept_leads_no_more(void **state) {
+    (void)state;
+    const log_entry base = {.kind = LOG_BASE, .term = 1, .u.base.voters = voters_up_to(3)};
+    assert_true(raft_recall(&w.machine, &base));
+    elected_by(2, 2);
+    raft_forgive(&w.machine, w.now, SECOND);
+    assert_true(raft_leads(&w.machine));
+    raft_forgive(&w.machine, w.now, 2 * SECOND);
+    assert_false(raft_leads(&w.machine));
+    assert_in_range(w.machine.elect_ns, w.now + SECOND, w.now + 3 * SECOND);
+}
+
+static void test_who_votes_alone_may_sleep(void **state) {
+    (void)state;
+    raft_found(&w.machine, "here:1", w.now);
+    all_stored();
+    assert_true(raft_leads(&w.machine));
+    raft_forgive(&w.machine, w.now, 60 * SECOND);
+    assert_true(raft_leads(&w.machine));
+}
+
 // With as many entries as a leader appends before it knows that they hold, and the first words of those who were elected behind them and died.
 static void test_first_words_prove_less(void **state) {
     (void)state;
@@ -306,7 +328,8 @@ int main(void) {
                                        cmocka_unit_test_setup(test_what_was_taken_back_stays_so_in_a_new_store, begin), cmocka_unit_test_setup(test_first_words_prove_less, begin),
                                        cmocka_unit_test_setup(test_vote_waits_for_its_own_record, begin), cmocka_unit_test_setup(test_one_vote_a_term, begin),
                                        cmocka_unit_test_setup(test_next_life, begin), cmocka_unit_test_setup(test_a_match_waits_for_its_term, begin),
-                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin),
+                                       cmocka_unit_test_setup(test_terms_do_not_jump_to_their_end, begin), cmocka_unit_test_setup(test_who_led_and_slept_leads_no_more, begin),
+                                       cmocka_unit_test_setup(test_who_votes_alone_may_sleep, begin),
                                        cmocka_unit_test_setup(test_who_lacks_the_state_stands_for_no_election, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
