@@ -415,10 +415,12 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
     if (msg->sender != c->member || c->member == 0 || rollback_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
+    bool comes = beat->ready == p->iteration + 1 && c->beat.ready != beat->ready;
     c->beat = *beat;
     c->beat_position = msg->log_position;
     member *m = member_find(p, c->member);
     m->was_ready |= beat->ready != 0;
+    if (comes) repair_stage_filled(p, m->stage);
     if (m->stage != p->stage + 1) {
         if (m->stage == p->stage) can_take_update(p, false);
         return;
@@ -465,8 +467,10 @@ void on_can_take(peer *p, const message *msg) {
     const message_can_take *body = &msg->u.can_take;
     if (m == NULL || m->contact == NO_CONTACT || m->stage != p->stage + 1) return;
     contact *c = &p->contacts[m->contact];
+    bool comes = body->iteration == p->iteration && c->beat.ready != p->iteration + 1;
     c->beat.can_take = body->iteration + 1;
     c->beat.ready = body->iteration + 1;
+    if (comes) repair_stage_filled(p, m->stage);
     flow_peer *f = flow_add(&p->flow, m->id);
     if (f == NULL) return;
     f->free_slots = body->free_slots <= m->capacity ? body->free_slots : m->capacity + 1;

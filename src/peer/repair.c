@@ -331,18 +331,19 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who) {
     repair_begin(p, m);
 }
 
-// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed to it may move.
+// Somebody of the stage can compute now: what nobody could take over there is looked at at once. The owner's patience may have grown meanwhile.
 void repair_stage_filled(peer *p, uint16_t stage) {
     if (p->config.kind != MEMBER_DATA || p->me == 0 || stage >= p->run.stages) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         owned *o = &p->owned[m];
         bool under_way = o->phase >= OWNED_FORWARD && o->phase <= OWNED_COMMITTED;
-        if (!owns(p, m) || !under_way || usable(p, o, stage)) continue;
+        if (!owns(p, m) || !under_way || member_answers(p, o->stage[stage].member) || usable(p, o, stage)) continue;
         o->patience = 0;
         repair_begin(p, m);
     }
 }
 
+// The owner's view of a dead member: while its EXPEL is not in the log, only what was not committed to it may move.
 void repair_member_gone(peer *p, member_id gone, bool expelled) {
     if (p->config.kind != MEMBER_DATA || p->me == 0) return;
     for (uint32_t m = 0; m < p->microbatches; m++) {
