@@ -314,8 +314,8 @@ void own_backward_done(peer *p, uint32_t m, bool finite) {
     o->overflow |= !finite;  // too late to leave it out: others may have counted it
     o->phase = OWNED_COMMITTED;
     o->patience = 0;
-    // a gradient reaches home only through every stage
-    for (uint16_t s = 0; s < p->run.stages; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
+    // a gradient reaches home only through every stage; an heir's may have before some lost what they had
+    for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
     o->stage[0].backward_done = true;
     own_touch(p, m, p->weight_ns);
     own_commit(p, m);
@@ -406,6 +406,7 @@ void on_trace(peer *p, const message *msg) {
         own_cancel(p, m, msg->sender);
         return;
     }
+    if (takeover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS says which of them is further
     if (open && !chosen && member_live(p, st->member) && st->rev > 1) {
         own_cancel(p, m, msg->sender);  // a repair has chosen another one
         return;

@@ -86,10 +86,10 @@ void on_survey(peer *p, const message *msg) {
 
 // ---- the new owner ------------------------------------------------------------------------------------------------
 
-// How much of the stage's work is done at `st->member`.
+// How much of the stage's work is done at `st->member`. A gradient that a repair has brought ahead of the activation is none of it.
 static uint32_t progress_of(const owned_stage *st) {
     if (st->member == 0) return 0;
-    return st->committed ? 5 : st->backward_done ? 4 : st->returning ? 3 : st->forward_done ? 2 : 1;
+    return st->committed ? 5 : st->backward_done ? 4 : st->forward_done ? 2 + st->returning : 1;
 }
 
 // With a revision as if a repair had chosen it: no TRACE of a slower copy takes its place.

@@ -55,9 +55,91 @@ static void test_who_comes_to_have_the_state_is_asked_at_once(void **state) {
     somebody_comes(false);
 }
 
+// An heir of a microbatch of 2, in a run with a relay, 4, in the first stage and two, of which 5 may be dead, in the last.
+static void inherit(world *w, bool both_live) {
+    *w = (world){.run = run_of(3, 1, 1)};
+    open_world(w, 3, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 3; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, 4, MEMBER_RELAY, 1);
+    for (uint32_t i = 5; i <= 6; i++) admit(w, i, MEMBER_RELAY, 2);
+    own(w, 0, 2);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    for (uint32_t i = 1; i <= 6; i++)
+        if (i != 3) beat(w, i, true);
+    append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 2}});
+    if (!both_live) append(w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = 5}});
+    own(w, 0, 3);
+}
+
+// Its gradient has come home to an heir before the last stage, whose member had died, has it again: that one is not told to count before it has computed it.
+static void test_an_heir_commits_nobody_who_has_not_computed(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, false);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    deliver(&w, 6, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
+    deliver(&w, 4, &holdings, false);
+    assert_true(w.probed[4]);
+    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[4].u.probe.nonce, .has_y = true, .has_dx = true, .forward_done = true, .backward_done = true}};
+    deliver(&w, 4, &status, false);
+    assert_int_equal(w.sent[MESSAGE_RESUME], 2);  // the activation goes on from there, and the gradient comes home
+    message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_FORWARD_DONE}};
+    deliver(&w, 6, &trace, false);
+    const message_path path = {.stages = 3, .member = {3, 4, 6}};
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(&w, 0, 0), .owner = 3, .forward_to = 3, .home = true, .path = path}};
+    deliver(&w, 6, &home, true);
+    assert_int_equal(w.sent_to[MESSAGE_BACKWARD], 6);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = 3, .path = path}};
+    deliver(&w, 4, &back, true);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 4);
+    trace.u.trace.phase = TRACE_BACKWARD_DONE;
+    deliver(&w, 6, &trace, false);
+    assert_int_equal(w.sent_to[MESSAGE_COMMIT], 6);
+    free(w.p);
+}
+
+// A repair had brought the gradient to 6 before the activation, and 5, which had computed it, lives after all: the heir keeps 5.
+static void test_an_heir_keeps_who_has_computed(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0]}};
+    deliver(&w, 1, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it};
+    deliver(&w, 5, &holdings, false);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .returning = it};
+    deliver(&w, 6, &holdings, false);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    free(w.p);
+}
+
+// Of two copies in a stage the heir has heard from who has less. The other one speaks before it answers, and is not let go for that.
+static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
+    (void)state;
+    world w;
+    inherit(&w, true);
+    const message_set it = {.words = {1}};
+    message holdings = {.kind = MESSAGE_HOLDINGS, .u.holdings = {.owner_term = w.owner_term[0], .held = it}};
+    deliver(&w, 6, &holdings, false);
+    message trace = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 2), .phase = TRACE_BACKWARD_DONE}};
+    deliver(&w, 5, &trace, false);
+    assert_int_equal(w.sent[MESSAGE_CANCEL], 0);
+    holdings.u.holdings = (message_holdings){.owner_term = w.owner_term[0], .held = it, .forward = it, .returning = it, .backward = it};
+    deliver(&w, 5, &holdings, false);
+    assert_int_equal(w.sent_to[MESSAGE_CANCEL], 6);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
+        cmocka_unit_test(test_an_heir_commits_nobody_who_has_not_computed),
+        cmocka_unit_test(test_an_heir_keeps_who_has_computed),
+        cmocka_unit_test(test_an_heir_lets_nobody_go_that_has_not_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
