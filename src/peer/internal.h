@@ -66,6 +66,7 @@ typedef struct contact {
     char elsewhere[WIRE_MAX_ADDRESS];  // where it may be as well: its user named that, or others said so. Dialled in turn with `address`
     uint64_t redial_ns, redial_delay_ns;
     uint64_t admitted_ns;   // when it became a member
+    uint64_t asks_in_ns;    // when it asked me, who do not lead, to let it in; 0: never
     uint64_t log_position;  // leader: what it has applied, once it has said so on this link
     uint64_t log_sent_ns;
     uint64_t progress_ns;       // when it last said that it had done something more

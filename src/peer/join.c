@@ -210,6 +210,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
     if (from == NO_CONTACT) return;
     contact_add(p, &p->contacts[from].id, join->address);  // where it is now; the log may name where it was
     if (!peer_is_leader(p)) {
+        p->contacts[from].asks_in_ns = p->now;
         send_leader(p, from);
         if (!lead_is_voter(p, &p->contacts[from].id)) return;
         if (msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);

@@ -40,7 +40,9 @@ void lead_ask(peer *p) {
 
 static bool somebody_may_lead(const peer *p, const braid_id *id) {
     uint32_t at = contact_find(p, id);
-    return at != NO_CONTACT && p->now < contact_awaited_until(p, &p->contacts[at], 0, TIMING_HOME_NS);
+    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
+    if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // its next life, which knows less than I do
+    return p->now < contact_awaited_until(p, c, 0, TIMING_HOME_NS);
 }
 
 static bool nobody_known_leads(const peer *p) {
