@@ -300,7 +300,8 @@ static void test_who_led_and_slept_leads_no_more(void **state) {
 
 static void test_who_votes_alone_may_sleep(void **state) {
     (void)state;
-    raft_found(&w.machine, "here:1", w.now);
+    const char address[WIRE_MAX_ADDRESS] = "here:1";
+    raft_found(&w.machine, address, w.now);
     all_stored();
     assert_true(raft_leads(&w.machine));
     raft_forgive(&w.machine, w.now, 60 * SECOND);
