@@ -352,7 +352,8 @@ static void end_unfinished(peer *p) {
     if (m == p->microbatches || may_come || p->config.kind != MEMBER_DATA) return;
     private_tell_unfinished(p, m);
     p->leader.phase = LEADER_SAVING_LAST;
-    save_begin(p, p->iteration);
+    // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
+    if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->iteration);
 }
 
 static bool stays(const peer *p, member_id id) {

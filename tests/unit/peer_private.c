@@ -1,6 +1,8 @@
 // Private data at one peer: it leads an elastic run, and waits for who has the other share, or does not.
 #include "peer_world.h"
 
+enum { SAVED_RANGES = 6, RANGE_BLOCKS = 8 };
+
 static const uint64_t PATIENCE_NS = 20000 * MILLISECOND;
 
 // Two data peers, each with a share. It comes back and leads. Before the first iteration is over the slot of the other one is nobody's, for that
@@ -108,11 +110,85 @@ static void test_who_does_not_come_is_given_up(void **state) {
     assert_int_equal(given_up_after(12000, true), 0);
 }
 
+// The others answer what they are asked, but blocks of the relay come only when `all` does. `given`: which of its ranges have come.
+static void answer_gets(world *w, bool all, uint32_t *given) {
+    message get[MOST_GETS];
+    uint32_t to[MOST_GETS], count = w->get_count;
+    memcpy(get, w->get, sizeof get);
+    memcpy(to, w->get_to, sizeof to);
+    w->get_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const message_get *what = &get[i].u.get;
+        const bool slow = what->what == GET_STATE && what->stage == 1;
+        if (slow && !all) {
+            w->get_to[w->get_count] = to[i];
+            w->get[w->get_count++] = get[i];
+            continue;
+        }
+        if (slow) *given |= 1u << (what->first / RANGE_BLOCKS);
+        deliver(w, to[i], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = *what}, true);
+    }
+}
+
+static void state_of_one(world *w, uint32_t from, uint16_t stage) {
+    beat_at(w, from, 2);
+    deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
+}
+
+// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
+// was asked for already counts once.
+static void test_the_last_checkpoint_is_under_way_already(void **state) {
+    (void)state;
+    const braid_hash text = {.bytes = {1}};
+    const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
+                                  {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = member[0]}, {.kind = LOG_MEMBER, .u.member = member[1]}, {.kind = LOG_MEMBER, .u.member = member[2]},
+                             {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}}, {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}},
+                             {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
+                             {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
+    world w = {.run = run_of(2, 2, 2), .text = text};
+    w.run.shares = 2;
+    w.run.save = true;
+    w.run.checkpoint_every = 1;
+    w.run.blocks[1] = SAVED_RANGES * RANGE_BLOCKS;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    uint32_t given = 0;
+    for (uint32_t number = 2; number <= 3; number++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
+    for (uint32_t i = 0; i < 20; i++) {
+        state_of_one(&w, 2, 0);
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, false, &given);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.leads && view.ready);
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true});
+    for (uint32_t i = 0; w.told[TELL_UNFINISHED] == 0; i++) {
+        assert_true(i < 300);
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, false, &given);
+    }
+    assert_int_equal(w.told[TELL_CHECKPOINT], 0);
+    assert_int_equal(given, 0);
+    for (uint32_t i = 0; w.told[TELL_CHECKPOINT] == 0; i++) {
+        assert_true(i < 300);
+        state_of_one(&w, 3, 1);
+        tick(&w);
+        answer_gets(&w, true, &given);
+    }
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
         cmocka_unit_test(test_who_leads_waits_for_itself_once),
         cmocka_unit_test(test_who_does_not_come_is_given_up),
+        cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
