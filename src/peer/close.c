@@ -368,7 +368,7 @@ static bool is_made(const peer *p, uint16_t s) {
     for (uint32_t i = 0; i < r->reports; i++)
         if (stays(p, r->reporter[i])) return true;
     for (uint32_t i = 0; i < r->shadows; i++)
-        if (stays(p, r->shadow[i])) return true;
+        if (stays(p, r->shadow[i]) && hash_equal(&r->shadow_root[i], &r->result_root)) return true;  // not of an older round, or CLOSE
     return false;
 }
 
