@@ -147,12 +147,18 @@ static void save_tell_log(peer *p) {
     if (l->checkpoint_due && log_append(p, &l->checkpoint)) l->checkpoint_due = false;
 }
 
+// FINAL would wait for what cannot be written, or what nobody gives. But the last one is read to its end: it says what the weights are.
+static bool is_in_vain(const peer *p) {
+    const leader *l = &p->leader;
+    return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
+}
+
 void save_tick(peer *p) {
     leader *l = &p->leader;
     save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
-        if (l->save_stage > 0 && all_lie(p, l->save_stage)) {
+        if (is_in_vain(p)) {
             if (l->save_under_way == 0 && !l->save_naming) save_end(p, true);
             return;
         }

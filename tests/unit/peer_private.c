@@ -135,10 +135,8 @@ static void state_of_one(world *w, uint32_t from, uint16_t stage) {
     deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
 }
 
-// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
-// was asked for already counts once.
-static void test_the_last_checkpoint_is_under_way_already(void **state) {
-    (void)state;
+// It leads two shares and a relay, and a checkpoint is due of the state that they have and it fetches. Which of the relay's ranges have come.
+static uint32_t lead_a_checkpoint(world *w, job_kind fails) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
@@ -146,20 +144,39 @@ static void test_the_last_checkpoint_is_under_way_already(void **state) {
                              {.kind = LOG_SHARE, .u.share = {.peer = name_of(1), .text = text}}, {.kind = LOG_SHARE, .u.share = {.share = 1, .peer = name_of(2), .text = text}},
                              {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_OWNER, .u.owner = {.slot = 1, .member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}},
                              {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
-    world w = {.run = run_of(2, 2, 2), .text = text};
-    w.run.shares = 2;
-    w.run.save = true;
-    w.run.checkpoint_every = 1;
-    w.run.blocks[1] = SAVED_RANGES * RANGE_BLOCKS;
-    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    *w = (world){.run = run_of(2, 2, 2), .text = text, .fails = fails};
+    w->run.shares = 2;
+    w->run.save = true;
+    w->run.checkpoint_every = 1;
+    w->run.blocks[1] = SAVED_RANGES * RANGE_BLOCKS;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
     uint32_t given = 0;
-    for (uint32_t number = 2; number <= 3; number++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
+    for (uint32_t number = 2; number <= 3; number++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(number)});
     for (uint32_t i = 0; i < 20; i++) {
-        state_of_one(&w, 2, 0);
-        state_of_one(&w, 3, 1);
-        tick(&w);
-        answer_gets(&w, false, &given);
+        state_of_one(w, 2, 0);
+        state_of_one(w, 3, 1);
+        tick(w);
+        answer_gets(w, fails != JOB_NONE, &given);
     }
+    return given;
+}
+
+// The disk is full: FINAL does not wait until all of it has been read for nothing.
+static void test_what_cannot_be_written_is_not_read(void **state) {
+    (void)state;
+    world w;
+    const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE);
+    assert_int_equal(w.told[TELL_CHECKPOINT], 1);
+    assert_int_equal(given, 0);
+    free(w.p);
+}
+
+// While the checkpoint of this version is being read from a slow relay, the run is to end and has nobody to wait for: it becomes the last one, and what
+// was asked for already counts once.
+static void test_the_last_checkpoint_is_under_way_already(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE);
     peer_view view;
     peer_look(w.p, &view);
     assert_true(view.leads && view.ready);
@@ -188,6 +205,7 @@ int main(void) {
         cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
         cmocka_unit_test(test_who_leads_waits_for_itself_once),
         cmocka_unit_test(test_who_does_not_come_is_given_up),
+        cmocka_unit_test(test_what_cannot_be_written_is_not_read),
         cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
