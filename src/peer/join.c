@@ -389,8 +389,8 @@ void leader_let_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->final.u.final.skip) && takeover_has_heir(p, m);
-        if (!p->run_started || member_is_shadow(m) || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
+        bool spared = member_is_shadow(m) || (stage_keeps(p, m, p->final.u.final.skip) && takeover_has_heir(p, m));
+        if (!p->run_started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
 

@@ -172,29 +172,53 @@ static void dies(world *w, uint32_t number) {
     }
 }
 
+// It leads another data peer, whose only microbatch is settled, and three who keep the other stage; and has read CLOSE.
+static void lead_to_close(world *w, const member_kind kind[3]) {
+    log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    for (uint32_t i = 0; i < 5; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : kind[i - 2]), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
+    w->fails = JOB_STATE_INIT;
+    w->run.shadows = 2;
+    w->run.blocks[1] = 16;
+    recall_all(w, 1, log, sizeof log / sizeof *log);
+    while (!leads(w)) tick(w);
+    for (uint32_t i = 2; i <= 5; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 2; i <= 5; i++) {
+        beat_at(w, i, 1);
+        deliver(w, i, &(message){.kind = MESSAGE_STATE, .u.state.stage = i > 2}, false);
+    }
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(w, 2, &settled, false);
+    tick(w);
+    assert_int_equal(w->stored, LOG_CLOSE);
+}
+
+// One of two shadows is asked to leave. It does no work that somebody else would have to do.
+static void test_one_of_two_shadows_leaves(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
+    deliver(&w, 4, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    reports(&w, 2, 0, 1, 1);
+    reports(&w, 3, 1, 1, 1);
+    reports(&w, 5, 1, 1, 1);
+    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+        assert_true(i < 20);
+        for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    free(w.p);
+}
+
 // A fast run. Of two relays one dies, so their stage is reduced once more, to other sums. The other one has these, and dies while FINAL is being
 // made of them; their shadow had only the first ones. It takes their place, and nothing is lost.
 static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **state) {
     (void)state;
-    log_entry log[7] = {[5] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [6] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
-    const member_kind kind[5] = {MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW};
-    for (uint32_t i = 0; i < 5; i++)
-        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)kind[i], .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
-    world w = {.run = run_of(2, 1, 1), .fails = JOB_STATE_INIT};
-    w.run.shadows = 1;
+    world w = {.run = run_of(2, 1, 1)};
     w.run.reproducible = false;
-    w.run.blocks[1] = 16;
-    recall_all(&w, 1, log, sizeof log / sizeof *log);
-    while (!leads(&w)) tick(&w);
-    for (uint32_t i = 2; i <= 5; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
-    for (uint32_t i = 2; i <= 5; i++) {
-        beat_at(&w, i, 1);
-        deliver(&w, i, &(message){.kind = MESSAGE_STATE, .u.state.stage = i > 2}, false);
-    }
-    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 6}, .tokens = 1, .path = {.stages = 2, .member = {2, 3}}}};
-    deliver(&w, 2, &settled, false);
-    tick(&w);
-    assert_int_equal(w.stored, LOG_CLOSE);
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW});
     reports(&w, 2, 0, 1, 1);
     reports(&w, 5, 1, 1, 1);
     dies(&w, 4);
@@ -402,6 +426,7 @@ int main(void) {
         cmocka_unit_test(test_a_new_leader_waits_anew),
         cmocka_unit_test(test_who_makes_the_next_version_stays),
         cmocka_unit_test(test_nothing_rests_on_who_is_about_to_be_expelled),
+        cmocka_unit_test(test_one_of_two_shadows_leaves),
         cmocka_unit_test(test_nothing_rests_on_what_a_shadow_had_of_an_older_round),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
