@@ -11,9 +11,9 @@ static bool concerns(const sim_cluster *s, const sim_trouble *t, uint32_t node) 
     if (!n->alive || n->paused_until_ns > s->now) return false;
     switch (t->kind) {
     case SIM_SLOW:
-    case SIM_PAUSE: return n->config.kind == MEMBER_RELAY;
+    case SIM_PAUSE: return n->config.kind != MEMBER_DATA;
     // a start would wait for it; one that was expelled may go at once, though its stage has nobody else
-    case SIM_DRAIN: return n->config.kind == MEMBER_RELAY && s->checker.started && sim_check_member_live(s, n->view.member);
+    case SIM_DRAIN: return n->config.kind != MEMBER_DATA && s->checker.started && sim_check_member_live(s, n->view.member);
     case SIM_CUT:
     case SIM_CUT_ONE_WAY: return (s->c->leader_deaths || !n->config.leader) && s->checker.started;
     case SIM_CLOCK_JUMPS: return true;
