@@ -307,15 +307,15 @@ typedef struct late_joiners {
 } late_joiners;
 
 // The longest time that a joiner of stage two took for its state.
-static double fetched_s(late_joiners l) {
+static double fetched_from_s(late_joiners l, double start_s) {
     char text[1024];
     sim_swarm_report report;
     snprintf(text, sizeof text,
              "model: demo\nstages: 3\niterations: 12\nmicrobatches: 16\nupload_share: %s\npeers:\n"
              "- {name: d, role: data, gflops: %s, capacity: 16}\n- {name: one, stage: 1, gflops: %s, capacity: 16}\n"
-             "- {name: two, stage: 2, gflops: %s, count: %s, capacity: 4}\n- {name: late, stage: 2, gflops: %s, count: %s, capacity: 4, start_s: 12}\n"
+             "- {name: two, stage: 2, gflops: %s, count: %s, capacity: 4}\n- {name: late, stage: 2, gflops: %s, count: %s, capacity: 4, start_s: %.1f}\n"
              "links: {latency_ms: 5, up_mbps: 20, down_mbps: 200}\n",
-             l.share, l.gflops, l.gflops, l.gflops, l.donors, l.gflops, l.joiners);
+             l.share, l.gflops, l.gflops, l.gflops, l.donors, l.gflops, l.joiners, start_s);
     run_well(text, "", 1, &report);
     double most = 0;
     for (uint32_t i = 0; i < report.peers; i++)
@@ -323,6 +323,14 @@ static double fetched_s(late_joiners l) {
     sim_swarm_report_free(&report);
     assert_true(most > 0);
     return most;
+}
+
+// On the average: a reduction, which nothing else may hold up, may fall into it or not.
+static double fetched_s(late_joiners l) {
+    enum { STARTS = 6 };
+    double sum = 0;
+    for (int i = 0; i < STARTS; i++) sum += fetched_from_s(l, 12 + i / 2.0);
+    return sum / STARTS;
 }
 
 // A joiner gets its share of a donor's line, and no more, while that sends tensors. A line that nobody needs is a joiner's,
@@ -335,7 +343,7 @@ static void test_the_upload_share_holds(void **state) {
     print_message("%.1f s from whole lines, %.1f s from a tenth; %.1f and %.1f s of lines that are idle most of the time; to most of a stage %.1f s, and "
                   "%.1f s from whole lines\n",
                   whole, tenth, calm, spare, urgent, freely);
-    assert_true(tenth > 3 * whole);
+    assert_true(tenth > 2 * whole);
     assert_true(spare < 2.5 * calm);
     assert_true(urgent < 1.5 * freely);
 }
