@@ -296,11 +296,6 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     }
 }
 
-static held *forward_entry(peer *p, const message_forward *body) {
-    held *h = &p->held[body->subject.m];
-    return h->used ? h : hold_open(p, body->subject.m);
-}
-
 // Where it was to come to somebody else, nobody is named who carries it to me or on from me.
 static void take_plan(const peer *p, held *h, const message_forward *body, member_id sender) {
     bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
@@ -327,7 +322,8 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
         peer_release(p, &blob);
         return;
     }
-    held *h = forward_entry(p, body);
+    held *h = &p->held[body->subject.m];
+    if (!h->used) hold_open(p, body->subject.m);
     if (h->forward != WORK_NONE) {
         peer_release(p, &blob);
         forward_again(p, body, msg->sender);

@@ -78,12 +78,14 @@ static bool comes_back(const sim_cluster *s, uint32_t node) {
     return true;
 }
 
+static bool is_voter(const sim_node *n, const log_voter *v) { return n->config.store == v->store && id_equal(&n->id, &v->id); }
+
 // `of`: or a stage all whose members go; WIRE_MAX_STAGES: none.
 static bool lives_without(const sim_cluster *s, const log_voter *v, uint32_t victim, uint16_t of) {
     for (uint32_t i = 0; i < s->nodes; i++) {
         const sim_node *n = &s->node[i];
         bool there = comes_back(s, i) || (n->alive && !has_state_of(s, i, of) && n->paused_until_ns <= s->now);
-        if (i != victim && there && n->view.voters > 0 && n->config.store == v->store && id_equal(&n->id, &v->id)) return true;
+        if (i != victim && there && n->view.voters > 0 && is_voter(n, v)) return true;
     }
     return false;
 }
@@ -111,7 +113,7 @@ static bool voters_remember(const sim_cluster *s) {
         if (!(n->alive || comes_back(s, i)) || n->view.voters == 0 || !remembers(s, i)) continue;
         const log_voters *voters = peer_voters(n->peer);
         for (uint32_t k = 0; k < voters->count; k++)
-            if (n->config.store == voters->voter[k].store && id_equal(&n->id, &voters->voter[k].id)) return true;
+            if (is_voter(n, &voters->voter[k])) return true;
     }
     return false;
 }
