@@ -123,8 +123,8 @@ void sim_case_add_flaps(sim_case *c) {
 
 // All tensors of an iteration may lie before one slow line, and who is carried has two legs. After 4 s their owner asks, and the sender tries somebody else.
 static bool looks_slow(const sim_case *c) {
-    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1);
-    return 2 * c->microbatches * slowest_ns > 4 * SECOND;
+    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = c->carried_percent > 0 ? 2 : 1;
+    return legs * c->microbatches * slowest_ns > 4 * SECOND;
 }
 
 bool sim_case_quiet(const sim_case *c) {
