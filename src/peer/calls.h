@@ -101,8 +101,8 @@ void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed
 void send_retry_waiting(peer *p);
 void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
 void send_member_gone(peer *p, member_id gone);
-// No ACCEPT within its limit.
-void send_overdue(peer *p, const sending *s);
+// Its time is up. True: it may lie on the line still, and the limit is a longer one now.
+bool send_waits_on(peer *p, sending *s);
 void sends_tick(peer *p);
 void on_accept(peer *p, const message *msg);
 void on_complete(peer *p, const message *msg);

@@ -422,6 +422,7 @@ static void rounds_anew(peer *p) {
     for (uint16_t s = 0; s < p->run.stages; s++) {
         stage_round *r = &p->leader.round[s];
         r->reports = 0;
+        r->agreed_ns = 0;
         r->running = r->dirty = r->overflow = false;
         r->first = r->round + 1;
     }

@@ -385,8 +385,7 @@ typedef struct settled {
 typedef struct stage_round {
     uint64_t round, first;  // rounds before `first` belong to an older CLOSE
     bool running, dirty;
-    bool agreed;            // enough members reported one root
-    uint64_t agreed_ns;     // since when they do
+    uint64_t agreed_ns;     // since when enough members report one root
     uint32_t shadows;       // that have the results
     member_id shadow[PEER_MAX_SHADOWS];
     braid_hash shadow_root[PEER_MAX_SHADOWS];

@@ -424,6 +424,15 @@ void on_trace(peer *p, const message *msg) {
 
 // ---- time ---------------------------------------------------------------------------------------------------------
 
+// The others have counted it, and its gradient is here: however long this peer's own work takes, nobody needs to be asked.
+static bool only_mine_is_left(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (!o->stage[s].counted) return false;
+    return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && h->used && h->dy != 0);
+}
+
 static void own_one_tick(peer *p, uint32_t m) {
     owned *o = &p->owned[m];
     if (o->phase == OWNED_IDLE) return;
@@ -434,8 +443,7 @@ static void own_one_tick(peer *p, uint32_t m) {
     }
     sending *back = &o->back;
     bool pending = back->state != SEND_NONE && back->state != SEND_DONE;
-    if (pending && back->deadline_ns <= p->now) {
-        send_overdue(p, back);
+    if (pending && back->deadline_ns <= p->now && !send_waits_on(p, back)) {
         back->state = SEND_NONE;
         repair_begin(p, m);
     }
@@ -443,7 +451,8 @@ static void own_one_tick(peer *p, uint32_t m) {
     repair_tick(p, m);
     if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
         if (o->phase == OWNED_COMMITTED) own_commit(p, m);
-        repair_begin(p, m);
+        if (only_mine_is_left(p, m)) own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+        else repair_begin(p, m);
     }
     if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);
 }

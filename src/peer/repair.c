@@ -184,7 +184,7 @@ static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_i
         if (at->link != LINK_UP || at->beat.ready != p->iteration + 1) continue;
         uint64_t slots = free_slots(p, c), way = way_through(p, m, c), far = way != 0 ? way : link_cost(p, c->id);
         uint64_t near = far > ROUTER_MAX_COST ? 1 : ROUTER_MAX_COST + 1 - far;
-        uint64_t score = ((uint64_t)(slots > 0) << 63) + (near << 31) + (slots << 23) + (rng_seed(salt, c->id) >> 41);
+        uint64_t score = ((uint64_t)member_answers(p, c->id) << 63) + ((uint64_t)(slots > 0) << 62) + (near << 31) + (slots << 23) + (rng_seed(salt, c->id) >> 41);
         if (score > best_score) {
             best = c->id;
             best_score = score;

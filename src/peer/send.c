@@ -382,9 +382,17 @@ static bool nobody_left(peer *p, uint32_t m) {
 }
 
 // Who answers heartbeats and has not accepted has a slow line, or waits behind others on it; not whose link fell.
-void send_overdue(peer *p, const sending *s) {
+static void overdue(peer *p, const sending *s) {
     timing_link *link = s->state == SEND_SENT && s->links == links_of(p, s->to) ? link_of(p, s->to) : NULL;
     if (link != NULL && member_answers(p, s->to)) timing_accept_overdue(link, p->now - s->sent_ns);
+}
+
+bool send_waits_on(peer *p, sending *s) {
+    overdue(p, s);
+    if (!send_is_under_way(p, s, s->to)) return false;
+    s->deadline_ns = p->now + timing_accept_limit(link_of(p, s->to), p->run.activation_bytes);
+    peer_wake_at(p, s->deadline_ns);
+    return true;
 }
 
 static void forward_overdue(peer *p, uint32_t m) {
@@ -402,7 +410,7 @@ static void forward_overdue(peer *p, uint32_t m) {
     default: {
         // too slow: somebody else computes it too, and the first to come home wins; the same one again when there is nobody
         member_id slow = h->on.to;
-        send_overdue(p, &h->on);
+        overdue(p, &h->on);
         tell_owner_lost(p, m, PHASE_FORWARD, slow);
         add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
@@ -416,14 +424,8 @@ static void forward_overdue(peer *p, uint32_t m) {
 
 static void backward_overdue(peer *p, uint32_t m) {
     held *h = &p->held[m];
-    member_id slow = h->back.to;
-    send_overdue(p, &h->back);
-    if (send_is_under_way(p, &h->back, slow)) {
-        h->back.deadline_ns = p->now + timing_accept_limit(link_of(p, slow), p->run.activation_bytes);
-        peer_wake_at(p, h->back.deadline_ns);
-        return;
-    }
-    if (h->back.state != SEND_LOST) tell_owner_lost(p, m, PHASE_BACKWARD, slow);
+    if (send_waits_on(p, &h->back)) return;
+    if (h->back.state != SEND_LOST) tell_owner_lost(p, m, PHASE_BACKWARD, h->back.to);
     send_backward(p, m);
 }
 

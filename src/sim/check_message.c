@@ -136,9 +136,28 @@ static void check_storm(sim_cluster *s, uint32_t node) {
     if (++w->window_messages > most) sim_fail(s, "%s sends more than %llu messages in a second", s->node[node].name, (unsigned long long)most);
 }
 
-// Where nobody dies and no link falls, nothing is looked for and nothing is sent twice.
+// What waits for a slot of the next stage, by what was said since somebody had room for it.
+static void note_waiting(sim_checker *k, const message *msg) {
+    const message_subject *of = msg->kind == MESSAGE_TRACE ? &msg->u.trace.subject : msg->kind == MESSAGE_DENY ? &msg->u.deny.subject : NULL;
+    if (of == NULL || of->m >= WIRE_MAX_MICROBATCHES) return;
+    if (k->waiting_iteration != msg->iteration + 1) k->waiting = (message_set){{0}};
+    k->waiting_iteration = msg->iteration + 1;
+    if (msg->kind == MESSAGE_TRACE && msg->u.trace.phase == TRACE_ACCEPTED) bitset_remove(k->waiting.words, of->m);
+    bool nobody = msg->kind == MESSAGE_TRACE && msg->u.trace.phase == TRACE_FORWARD_DONE && msg->u.trace.next == 0;
+    bool full = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_FORWARD && msg->u.deny.reason == DENY_FULL;
+    if (nobody || full) bitset_add(k->waiting.words, of->m);
+}
+
+static bool waits(const sim_checker *k, const message *msg, uint32_t m) {
+    return k->waiting_iteration == msg->iteration + 1 && m < WIRE_MAX_MICROBATCHES && bitset_has(k->waiting.words, m);
+}
+
+// Where nobody dies and no link falls, nothing is sent twice, and nothing is looked for but what waits for a slot: of two that do, one may wait
+// for the other.
 static void check_calm(sim_cluster *s, uint32_t node, const message *msg) {
-    bool repairs = msg->kind == MESSAGE_PROBE || msg->kind == MESSAGE_RESUME || msg->kind == MESSAGE_SUSPECT;
+    note_waiting(&s->checker, msg);
+    bool looks = msg->kind == MESSAGE_PROBE && !waits(&s->checker, msg, msg->u.probe.subject.m);
+    bool repairs = looks || msg->kind == MESSAGE_RESUME || msg->kind == MESSAGE_SUSPECT;
     if (repairs && sim_case_quiet(s->c)) sim_fail(s, "%s sends %s though nothing happened", s->node[node].name, message_kind_name(msg->kind));
 }
 

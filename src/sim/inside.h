@@ -178,6 +178,8 @@ typedef struct sim_checker {
     sim_log_member *member;   // [SIM_MAX_LOG_MEMBERS]
     uint32_t members;
     sim_commit *commit;      // [microbatches][stages]
+    message_set waiting;     // for a slot of the next stage
+    uint64_t waiting_iteration;  // 1 + that of these
     uint64_t committed;
     uint64_t *entry;          // [committed + 1]: what each says
     uint32_t entries_room;

@@ -134,8 +134,83 @@ static void test_an_heir_lets_nobody_go_that_has_not_answered(void **state) {
     free(w.p);
 }
 
+// An owner of a microbatch whose only relay has brought it home.
+static void open_home(world *w) {
+    *w = (world){.run = run_of(2, 1, 1)};
+    open_world(w, OWNER, MEMBER_DATA);
+    for (uint32_t i = 1; i <= 2; i++) admit(w, i, MEMBER_DATA, 0);
+    admit(w, HOLDER, MEMBER_RELAY, 1);
+    own(w, 0, OWNER);
+    append(w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+    beat(w, 1, true);
+    beat(w, HOLDER, true);
+    message complete = {.kind = MESSAGE_COMPLETE, .u.complete = {.subject = subject_of(w, 0, 1), .phase = PHASE_FORWARD}};
+    deliver(w, HOLDER, &complete, false);
+    message home = {.kind = MESSAGE_FORWARD, .u.forward = {.subject = subject_of(w, 0, 0), .owner = OWNER, .forward_to = 2, .home = true, .path = {.stages = 2, .member = {OWNER, HOLDER}}}};
+    deliver(w, HOLDER, &home, true);
+    assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
+}
+
+// On a line where nothing arrives its holder says whenever it is asked that it waits for the gradient. The owner's copies of that would only fill the line.
+static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
+    (void)state;
+    world w;
+    open_home(&w);
+    const uint64_t since = w.now;
+    while (w.sent[MESSAGE_BACKWARD] < 2) {
+        pass(&w, 500, HOLDER, true);
+        message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[HOLDER].u.probe.nonce, .has_y = true, .forward_done = true}};
+        if (w.probed[HOLDER]) deliver(&w, HOLDER, &status, false);
+        w.probed[HOLDER] = false;
+    }
+    print_message("sent again after %.1f s\n", (double)(w.now - since) / 1e9);
+    assert_in_range(w.now - since, 100000 * MILLISECOND, 300000 * MILLISECOND);
+    free(w.p);
+}
+
+// The relay has counted it and the owner is busy with other things: there is nothing that anybody could be asked.
+static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state) {
+    (void)state;
+    world w;
+    open_home(&w);
+    w.busy = true;
+    message done = {.kind = MESSAGE_TRACE, .u.trace = {.subject = subject_of(&w, 0, 1), .phase = TRACE_BACKWARD_DONE}};
+    deliver(&w, HOLDER, &done, false);
+    assert_int_equal(w.sent[MESSAGE_COMMIT], 1);
+    message counted = {.kind = MESSAGE_COUNTED, .u.counted = {.subject = subject_of(&w, 0, 1), .rev = 1}};
+    deliver(&w, HOLDER, &counted, false);
+    message back = {.kind = MESSAGE_BACKWARD, .u.backward = {.subject = subject_of(&w, 0, 0), .owner = OWNER, .path = {.stages = 2, .member = {OWNER, HOLDER}}}};
+    deliver(&w, HOLDER, &back, true);
+    assert_int_equal(w.work.kind, JOB_BACKWARD);
+    pass(&w, 60000, HOLDER, true);
+    assert_int_equal(w.sent[MESSAGE_PROBE], 0);
+    free(w.p);
+}
+
+// Of six that could take over five have links that stand, and are silent.
+static void test_who_takes_over_is_heard(void **state) {
+    (void)state;
+    enum { FIRST = 6, HEARD = 11 };
+    world w;
+    open_home(&w);
+    for (uint32_t i = FIRST; i <= HEARD; i++) admit(&w, i, MEMBER_RELAY, 1);
+    for (uint32_t i = FIRST; i <= HEARD; i++) beat(&w, i, true);
+    for (uint32_t i = 0; i < 6; i++) {
+        pass(&w, 500, HEARD, true);
+        beat(&w, HOLDER, true);
+    }
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
+    pass(&w, 100, HEARD, true);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], HEARD);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_gradient_on_its_way_is_not_sent_again),
+        cmocka_unit_test(test_nobody_is_asked_where_only_the_owner_has_work_left),
+        cmocka_unit_test(test_who_takes_over_is_heard),
         cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
         cmocka_unit_test(test_an_heir_commits_nobody_who_has_not_computed),
         cmocka_unit_test(test_an_heir_keeps_who_has_computed),
