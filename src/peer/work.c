@@ -177,7 +177,8 @@ void work_done(peer *p, const job_result *r) {
     p->progress++;
     if (r->out != 0) p->blobs_held++;
     bool of_another = t.member != p->me || t.fence != p->past.fence;
-    if (of_another && t.work.kind > JOB_WEIGHT && t.work.kind != JOB_SAVE_FIND) {
+    bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
+    if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {
         blob_id out = r->out;
         release_inputs(p, &t);
         peer_release(p, &out);

@@ -415,6 +415,53 @@ static void test_where_the_run_began_stays_whatever_is_found(void **state) {
     }
 }
 
+// Who led comes back as a voter, and leads again before the others have its MEMBER entry. All has been reduced meanwhile, and it becomes a member
+// while FINAL is being made of that.
+static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
+    (void)state;
+    log_entry log[6] = {[3] = {.kind = LOG_OWNER, .u.owner = {.member = 2}}, [4] = {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    for (uint32_t i = 0; i < 3; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 7}};
+    log[5] = (log_entry){.kind = LOG_CLOSE, .u.close = {.counted.words = {1}, .tokens = 1}};
+    world w = {.run = run_of(2, 1, 1)};
+    w.fails = JOB_STATE_INIT;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    w.slow_store = true;
+    for (uint32_t i = 0; !leads(&w); i++) {
+        assert_true(i < 100);
+        tick(&w);
+        if (!leads(&w)) store(&w);
+    }
+    assert_int_equal(w.stored, LOG_MEMBER);  // of itself, which does not hold yet
+    for (uint32_t i = 2; i <= 3; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        deliver(&w, i, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.ready = 1}}, false);
+    }
+    w.busy = true;
+    reports(&w, 2, 0, 1, 1);
+    reports(&w, 3, 1, 1, 1);
+    for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
+        assert_true(i < 30);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    w.slow_store = false;
+    store(&w);
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.member != 0);
+    w.busy = false;
+    do_job(&w);
+    for (uint32_t i = 0; i < 600 && w.records[LOG_FINAL] == 0; i++) {
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        if (i % 10 == 0) reports(&w, 2, 0, 1, 1);
+        if (i % 10 == 0) reports(&w, 3, 1, 1, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.records[LOG_FINAL], 1);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_run_began_stays),
@@ -428,6 +475,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_rests_on_who_is_about_to_be_expelled),
         cmocka_unit_test(test_one_of_two_shadows_leaves),
         cmocka_unit_test(test_nothing_rests_on_what_a_shadow_had_of_an_older_round),
+        cmocka_unit_test(test_who_is_let_in_while_it_decides_has_decided),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
         cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),
