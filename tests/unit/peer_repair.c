@@ -184,6 +184,12 @@ static void test_nobody_is_asked_where_only_the_owner_has_work_left(void **state
     assert_int_equal(w.work.kind, JOB_BACKWARD);
     pass(&w, 60000, HOLDER, true);
     assert_int_equal(w.sent[MESSAGE_PROBE], 0);
+    admit(&w, 6, MEMBER_RELAY, 1);  // whoever has counted it and is expelled is replaced at once all the same
+    beat(&w, 6, true);
+    append(&w, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = HOLDER}});
+    pass(&w, 500, 6, true);
+    assert_int_equal(w.sent[MESSAGE_FORWARD], 2);
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], 6);
     free(w.p);
 }
 
