@@ -2,7 +2,13 @@
 # What the end-to-end scripts share; sourced. Each begins in an empty folder.
 set -euo pipefail
 : "${BRAID:?the path of the program}"
+# What is here is of an earlier run, or somebody called the script by hand from a folder with other things in it.
+if [ -n "$(ls -A)" ] && [ ! -e .emptied_by_tests ]; then
+    printf '%s: %s is not empty, and not the folder of a test: run it by ctest, or from an empty folder\n' "$0" "$PWD" >&2
+    exit 1
+fi
 find . -mindepth 1 -delete
+touch .emptied_by_tests
 failures=0
 
 # expect CODE TEXT COMMAND...: the exit status, and TEXT somewhere in what it wrote.
