@@ -23,6 +23,7 @@ static const experiment experiments[] = {
     {"views", bench_views, "routing: what it costs that peers know only some neighbours, chosen by gossip"},
     {"scale", bench_scale, "routing: what it costs each peer, from 100 peers to 10,000"},
     {"repair", bench_repair, "how long it takes until a microbatch goes on when a peer died, and how soon that is noticed"},
+    {"keep", bench_keep, "what it costs that a whole stage dies: shadows, copies or an erasure code of its state"},
     {"step", bench_step, "computing: whole training steps on this machine, and where their time goes"},
     {"generate", bench_generate, "computing: how fast and how well a checkpoint reads a text, with weights in fp32 and in int8"},
 };

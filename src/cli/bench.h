@@ -17,6 +17,7 @@ int bench_views(int argc, char **argv);
 int bench_step(int argc, char **argv);
 int bench_generate(int argc, char **argv);
 int bench_repair(int argc, char **argv);
+int bench_keep(int argc, char **argv);
 
 // The routing systems that are compared, and after how many rounds a run of each ends.
 enum { BENCH_SYSTEMS = 3 };
