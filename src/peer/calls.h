@@ -100,6 +100,7 @@ void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed what I sent, whether or not its COMPLETE comes
 void send_retry_waiting(peer *p);
 void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
+void send_link_lost(peer *p, member_id to);    // one fell: who was trusted to have a tensor on the line is so for a second more
 void send_member_gone(peer *p, member_id gone);
 // Its time is up. True: it may lie on the line still, and the limit is a longer one now.
 bool send_waits_on(peer *p, sending *s);

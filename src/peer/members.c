@@ -161,6 +161,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
     member_refresh_flow(p);
     if (refused) raft_lost(&p->raft, p->now, id);
     if (c->member != 0) pulls_link_lost(p, c->member);
+    if (c->member != 0) send_link_lost(p, c->member);
     if (refused && c->member != 0) send_member_gone(p, c->member);
     if (refused && c->member != 0) repair_member_gone(p, c->member, false);
     contact_forget(p, c);

@@ -345,6 +345,19 @@ void send_link_back(peer *p, member_id to) {
     }
 }
 
+static void trust_ends(peer *p, sending *s, member_id to) {
+    if (s->state != SEND_SENT || s->to != to || s->trusted == 0 || s->deadline_ns <= p->now + TIMING_S) return;
+    s->deadline_ns = p->now + TIMING_S;
+    peer_wake_at(p, s->deadline_ns);
+}
+
+void send_link_lost(peer *p, member_id to) {
+    EACH_HELD(p, m) {
+        trust_ends(p, &p->held[m].back, to);
+        if (owns(p, m)) trust_ends(p, &p->owned[m].back, to);
+    }
+}
+
 void send_member_gone(peer *p, member_id gone) {
     if (p->me == 0) return;
     EACH_HELD(p, m) {
@@ -390,7 +403,9 @@ static void overdue(peer *p, const sending *s) {
 bool send_waits_on(peer *p, sending *s) {
     overdue(p, s);
     if (!send_is_under_way(p, s, s->to)) return false;
-    s->deadline_ns = p->now + timing_accept_limit(link_of(p, s->to), p->run.activation_bytes);
+    const member *m = member_find(p, s->to);
+    bool stands = m->contact == NO_CONTACT || p->contacts[m->contact].link == LINK_UP;
+    s->deadline_ns = p->now + (stands ? timing_accept_limit(link_of(p, s->to), p->run.activation_bytes) : TIMING_S);
     peer_wake_at(p, s->deadline_ns);
     return true;
 }

@@ -6,7 +6,7 @@ static void beat(world *w, uint32_t from, bool ready) {
     deliver(w, from, &m, false);
 }
 
-enum { OWNER = 2, HOLDER = 3, NEXT = 7 };
+enum { OWNER = 2, HOLDER = 3, SECOND = 6, NEXT = 7 };
 
 // Time passes in which those of whom the log knows speak.
 static void pass(world *w, uint32_t ms, uint32_t relay, bool ready) {
@@ -151,6 +151,13 @@ static void open_home(world *w) {
     assert_int_equal(w->sent[MESSAGE_BACKWARD], 1);
 }
 
+// Its holder, when it is asked, waits for the gradient.
+static void waits_for_it(world *w) {
+    message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(w, 0, 1), .nonce = w->probe[HOLDER].u.probe.nonce, .has_y = true, .forward_done = true}};
+    if (w->probed[HOLDER]) deliver(w, HOLDER, &status, false);
+    w->probed[HOLDER] = false;
+}
+
 // On a line where nothing arrives its holder says whenever it is asked that it waits for the gradient. The owner's copies of that would only fill the line.
 static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
     (void)state;
@@ -159,13 +166,40 @@ static void test_a_gradient_on_its_way_is_not_sent_again(void **state) {
     const uint64_t since = w.now;
     while (w.sent[MESSAGE_BACKWARD] < 2) {
         pass(&w, 500, HOLDER, true);
-        message status = {.kind = MESSAGE_STATUS, .u.status = {.subject = subject_of(&w, 0, 1), .nonce = w.probe[HOLDER].u.probe.nonce, .has_y = true, .forward_done = true}};
-        if (w.probed[HOLDER]) deliver(&w, HOLDER, &status, false);
-        w.probed[HOLDER] = false;
+        waits_for_it(&w);
     }
     print_message("sent again after %.1f s\n", (double)(w.now - since) / 1e9);
     assert_in_range(w.now - since, 100000 * MILLISECOND, 300000 * MILLISECOND);
     free(w.p);
+}
+
+// The line stands for so long, and is silent; then it falls, and nobody refuses or expels. Returns how long after that somebody else is asked.
+static uint64_t time_after_a_fall(uint32_t stands_ms) {
+    world w;
+    open_home(&w);
+    admit(&w, SECOND, MEMBER_RELAY, 1);
+    for (uint32_t passed = 0; passed < stands_ms; passed += 500) {
+        pass(&w, 500, SECOND, true);
+        beat(&w, HOLDER, true);
+        waits_for_it(&w);
+    }
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(HOLDER)});
+    const uint64_t since = w.now;
+    while (w.sent[MESSAGE_FORWARD] < 2) pass(&w, 500, SECOND, true);
+    uint64_t took = w.now - since;
+    assert_int_equal(w.sent_to[MESSAGE_FORWARD], SECOND);
+    free(w.p);
+    return took;
+}
+
+// However long it has been trusted to bring the gradient.
+static void test_no_line_is_trusted_that_has_fallen(void **state) {
+    (void)state;
+    for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
+        uint64_t took = time_after_a_fall(stands_ms);
+        print_message("stood for %.1f s: asked %.1f s after it fell\n", stands_ms / 1e3, (double)took / 1e9);
+        assert_in_range(took, 0, 4000 * MILLISECOND);
+    }
 }
 
 // The relay has counted it and the owner is busy with other things: there is nothing that anybody could be asked.
@@ -215,6 +249,7 @@ static void test_who_takes_over_is_heard(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_gradient_on_its_way_is_not_sent_again),
+        cmocka_unit_test(test_no_line_is_trusted_that_has_fallen),
         cmocka_unit_test(test_nobody_is_asked_where_only_the_owner_has_work_left),
         cmocka_unit_test(test_who_takes_over_is_heard),
         cmocka_unit_test(test_who_comes_to_have_the_state_is_asked_at_once),
