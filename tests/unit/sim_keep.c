@@ -22,9 +22,11 @@ static void test_a_shadow_that_follows_loses_no_version(void **state) {
         keep_case c = of(20000, seed);
         keep_result r;
         keep_run(&c, KEEP_SHADOW, &r);
+        takes_what_two_shadows_take(&r);
+        c.spare = 0;  // with two FINAL waits for the first, and the other one may be left
+        keep_run(&c, KEEP_SHADOW, &r);
         assert_int_equal(r.back, 0);
         assert_true(r.lost_s <= c.iteration_s + r.longer_s && r.longer_s <= c.iteration_s / 10);
-        takes_what_two_shadows_take(&r);
     }
 }
 
