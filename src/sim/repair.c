@@ -5,6 +5,9 @@
 
 static const uint64_t MILLISECOND = 1000000;
 
+// Somebody dies when the others have known him for longer than a new line is given before silence expels.
+enum { DIES_IN = 4, ITERATIONS = 6 };
+
 typedef struct moment {
     sim_moment when;
     uint8_t kind;
@@ -28,12 +31,12 @@ static const struct {
 uint32_t repair_moments(repair_victim victim) { return moments[victim].count; }
 
 static sim_case case_of(const repair_case *c) {
-    sim_case out = sim_case_plain(rng_seed(c->seed, c->moment), 4, 3, 9, 12, 4);
+    sim_case out = sim_case_plain(rng_seed(c->seed, c->moment), 4, 3, 9, 12, ITERATIONS);
     const moment *at = &moments[c->victim].moment[c->moment];
     out.compute_ns = 200 * MILLISECOND;
     out.relay_capacity = c->capacity;
     out.crashes = 1;
-    out.crash[0] = (sim_crash){.moment = at->when, .kind = at->kind, .iteration = 2, .skip = (uint32_t)(rng_mix(out.seed) % 6), .machine = c->silent,
+    out.crash[0] = (sim_crash){.moment = at->when, .kind = at->kind, .iteration = DIES_IN, .skip = (uint32_t)(rng_mix(out.seed) % 6), .machine = c->silent,
                                .data = c->victim == REPAIR_OF_DATA, .leader = c->victim == REPAIR_OF_LEADER};
     out.data_deaths = c->victim != REPAIR_OF_RELAY;
     out.leader_deaths = c->victim == REPAIR_OF_LEADER;
