@@ -281,6 +281,23 @@ static bool every_stage_has_members(const sim_cluster *s) {
     return stages == (1u << s->c->stages) - 1;
 }
 
+// A relay in the place of one, or of a shadow that did its work.
+static void send_relay(sim_cluster *s) {
+    sim_item *item = sim_item_new(ITEM_START, 0, 0);
+    item->kind_of_member = MEMBER_RELAY;
+    item->from = SIM_MAX_NODES;
+    sim_item_put(s, s->now + 1000000000, item);
+}
+
+static bool was_promoted(const sim_cluster *s, uint32_t node) {
+    const sim_node *n = &s->node[node];
+    for (uint32_t i = 0; i < s->checker.members; i++) {
+        const sim_log_member *m = &s->checker.member[i];
+        if (n->config.kind == MEMBER_SHADOW && !m->shadow && m->entry.incarnation == n->config.random_seed) return true;
+    }
+    return false;
+}
+
 // Asked to leave and expelled meanwhile, it goes at once. When nobody is left where it was (who worked elsewhere may have gone there), or
 // could go where nobody is, its user sends somebody else. Whose data are its own may come back itself.
 void sim_crash_left(sim_cluster *s, uint32_t node) {
@@ -292,7 +309,11 @@ void sim_crash_left(sim_cluster *s, uint32_t node) {
         restart_plan(s, node, &as_it_was);
         return;
     }
-    if (!n->asked_to_leave || n->config.kind == MEMBER_SHADOW || !s->checker.started || s->checker.finished) return;
+    if (!n->asked_to_leave || !s->checker.started || s->checker.finished) return;
+    if (n->config.kind == MEMBER_SHADOW) {
+        if (was_promoted(s, node) && !every_stage_has_members(s)) send_relay(s);
+        return;
+    }
     restart_orphans(s, node);
     if (s->c->elastic && n->config.kind == MEMBER_DATA) {
         const sim_crash back = {.same_id = true, .keeps_store = true, .restart_ns = n->away_ns};
@@ -307,12 +328,7 @@ void sim_crash_gone_back(sim_cluster *s) {
     uint32_t relays = 0;
     if (loses_stages(s->c)) return;
     for (uint32_t i = 0; i < s->nodes; i++) relays += s->node[i].alive && !s->node[i].asked_to_leave && s->node[i].config.kind == MEMBER_RELAY;
-    for (; relays + 1u < s->c->stages; relays++) {
-        sim_item *item = sim_item_new(ITEM_START, 0, 0);
-        item->kind_of_member = MEMBER_RELAY;
-        item->from = SIM_MAX_NODES;
-        sim_item_put(s, s->now + 1000000000, item);
-    }
+    for (; relays + 1u < s->c->stages; relays++) send_relay(s);
 }
 
 static void die(sim_cluster *s, uint32_t victim, uint32_t index) {

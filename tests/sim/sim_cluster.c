@@ -408,6 +408,12 @@ static void test_slow_lines_are_no_fault(void **state) {
     one_passes((sim_campaign){.crowded = true, .odd = true}, 17114654);
 }
 
+// The only relay of a stage died, and the shadow that did its work was to leave, was cut off, and went when it heard that it was expelled.
+static void test_a_relay_comes_when_a_promoted_shadow_goes(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.real = true, .comebacks = true, .stage_deaths = true, .flaps = true, .short_stores = true, .leader_deaths = true}, 18231800);
+}
+
 // Quiet runs in which relays with a slot or two and long computations make microbatches wait: their owner looks for none that only it has work left for, and
 // does nothing but look where one waits for a slot.
 static void test_what_waits_is_not_sent_again(void **state) {
@@ -599,6 +605,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_what_was_left_is_taken_up_in_part),
         cmocka_unit_test(test_slow_lines_are_no_fault),
         cmocka_unit_test(test_what_waits_is_not_sent_again),
+        cmocka_unit_test(test_a_relay_comes_when_a_promoted_shadow_goes),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
