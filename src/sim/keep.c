@@ -2,13 +2,13 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "peer/timing.h"
 #include "sim/places.h"
+#include "sim/t2.h"
 
 #include <math.h>
 
 enum { MEMBERS = 3, MOST_HOLDERS = KEEP_PARTS + KEEP_MOST_SPARE, SHARE = 4, FINAL_WAITS = 10, SETTLED = 100, MOMENTS = 100 };
-static const int64_t slow_bps = 50000000, fast_bps = 500000000;
-static const double final_waits_s = 0.05;
 static const double get_parameters = 8 * 65536;  // moved by one GET, be it their state or their results
 
 typedef struct line {
@@ -38,7 +38,7 @@ static double state_s(const line *l, double bytes) { return pulled_s(l, bytes, g
 static double moved_s(const line *l, double bytes) { return 2 * l->latency_s + bytes / l->bytes_per_s; }
 
 static line line_between(uint32_t a, uint32_t b) {
-    return (line){(double)place_latency_ns(a, b) / 1e9, (double)place_scaled_bps(a, b, slow_bps, fast_bps) / 8};
+    return (line){(double)place_latency_ns(a, b) / 1e9, (double)place_scaled_bps(a, b, T2_SLOW_BPS, T2_FAST_BPS) / 8};
 }
 
 static uint32_t anywhere(rng *r) { return (uint32_t)rng_below(r, place_count()); }
@@ -90,7 +90,7 @@ static void goes_on(keep_result *out, double died_s, double iteration_s, double 
 // It applies the results of an iteration while the next one is computed; FINAL waits a little for the first that follows. One that has them
 // later than that lacks them for so long, and one that takes longer than an iteration never has any.
 static void run_shadow(const world *w, keep_result *out) {
-    double iteration_s = w->c->iteration_s, least = INFINITY, most = fmax(iteration_s / FINAL_WAITS, final_waits_s);
+    double iteration_s = w->c->iteration_s, least = INFINITY, most = fmax(iteration_s / FINAL_WAITS, (double)TIMING_SHADOW_NS / 1e9);
     for (uint32_t h = 0; h < w->holders; h++) least = fmin(least, results_s(&w->to_stage[h], w->result_bytes));
     double wait = fmin(least, most);
     out->longer_s = least < iteration_s + wait ? wait : 0;

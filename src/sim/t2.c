@@ -13,7 +13,6 @@
 // 32 times as fast, and the lines keep their rate for everything else. Assumed: fp32, what of the five RTX A4000 is left for
 // one of 18 peers (2 Tflop/s), the vocabulary, and what an update costs.
 enum { SEQUENCES = 4, TOKENS = 512, WIDER = 32, GFLOPS = 2000, UPDATE_MS = 20, NO_LINE_MBPS = 100000 };
-static const int64_t slow_bps = 50000000, fast_bps = 500000000;
 
 typedef struct writer {
     char *text;
@@ -63,7 +62,7 @@ void t2_describe(const t2_case *c, t2_system system, char text[T2_TEXT]) {
         for (uint32_t b = 0; b <= a; b++)
             if ((places >> a & 1) != 0 && (places >> b & 1) != 0)
                 put(&w, "  - {between: [%s, %s], mbps: %.3f}\n", place_name(a), place_name(b),
-                    (double)place_scaled_bps(a, b, slow_bps, fast_bps) / 1e6);
+                    (double)place_scaled_bps(a, b, T2_SLOW_BPS, T2_FAST_BPS) / 1e6);
     if (c->churn > 0) put(&w, "churn: {crash: %g, rejoin: %g}\n", c->churn / 100.0, c->churn / 100.0);
 }
 

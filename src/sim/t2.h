@@ -13,7 +13,8 @@ enum {
     T2_PEERS = T2_DATA + T2_RELAYS,
     T2_STAGES = 6,        // the data peers' stage counted
     T2_MICROBATCHES = 4,  // of each data peer
-    T2_TEXT = 16384       // bytes that a scenario's text fits into
+    T2_TEXT = 16384,      // bytes that a scenario's text fits into
+    T2_SLOW_BPS = 50000000, T2_FAST_BPS = 500000000  // lines between places; the fast one inside a place
 };
 
 typedef enum t2_model { T2_LLAMA, T2_GPT, T2_MODELS } t2_model;
