@@ -198,7 +198,7 @@ static void test_no_line_is_trusted_that_has_fallen(void **state) {
     for (uint32_t stands_ms = 1500; stands_ms < 60000; stands_ms *= 2) {
         uint64_t took = time_after_a_fall(stands_ms);
         print_message("stood for %.1f s: asked %.1f s after it fell\n", stands_ms / 1e3, (double)took / 1e9);
-        assert_in_range(took, 0, 4000 * MILLISECOND);
+        assert_in_range(took, 0, 2000 * MILLISECOND);
     }
 }
 
