@@ -584,7 +584,9 @@ struct peer {
     fetching fetching;
     uint32_t state_lies;    // 1 + the stage of which the host has blocks, 0: none
     uint64_t lies_version;  // at which all of them were when I was expelled, UINT64_MAX: they were not
-    uint64_t upload_ns;     // no state goes out before
+    struct {
+        uint64_t ns, bytes; // when state went out last within my line's share, and how much
+    } upload;
 
     flow flow;              // next stage
     routing routing;

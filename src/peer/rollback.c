@@ -64,7 +64,7 @@ static void forget_work(peer *p) {
     reduce_reset(p);
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->pulls[i]);
     p->state_asked = p->state_known = p->root_wanted = false;
-    p->can_take_sent = p->state_sent_ns = p->upload_ns = 0;
+    p->can_take_sent = p->state_sent_ns = p->upload.bytes = 0;
     if (!p->sum_dirty || keeps) return;
     task *clear = task_add(p, JOB_SUM_CLEAR);
     BRAID_ASSERT(clear != NULL);

@@ -84,15 +84,17 @@ static bool line_is_wanted(const peer *p) {
 
 // Those who fetch get a share of the line while the iteration wants it, so that it is not held up by them. A checkpoint's reader
 // gets all of it: FINAL waits for him. Returns how long to wait; 0: the bytes may go, and are booked where there is a share.
+// How long the last ones take is asked anew each time: a line that was silent when they went may carry again.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const member *to = member_find(p, p->contacts[from].member);
     bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;
     if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
     if (!line_is_wanted(p)) return 0;
-    if (p->now < p->upload_ns) return p->upload_ns - p->now;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
-    uint64_t bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;
-    if (rate > 0) p->upload_ns = p->now + (uint64_t)((double)bytes / (double)rate * (double)TIMING_S);
+    uint64_t gone_ns = p->upload.ns + (rate == 0 ? 0 : (uint64_t)((double)p->upload.bytes / (double)rate * (double)TIMING_S));
+    if (p->now < gone_ns) return gone_ns - p->now;
+    p->upload.ns = p->now;
+    p->upload.bytes = p->run.state_bytes[p->stage] / p->blocks * get->count;
     return 0;
 }
 

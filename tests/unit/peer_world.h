@@ -34,7 +34,7 @@ typedef struct world {
     braid_hash text;  // its private data
     uint32_t leader;  // whom its user names; 0: the first
     uint16_t voters;  // are wanted
-    uint8_t carried_percent;
+    uint8_t carried_percent, upload_percent;
     job work;
     uint32_t asked; // whom it has sent a GET last
     uint32_t get_count, get_to[MOST_GETS];
@@ -163,7 +163,7 @@ static inline peer_run run_of(uint16_t stages, uint32_t microbatches, uint16_t s
 
 static inline void begin_world(world *w, uint32_t self, member_kind kind) {
     const peer_config config = {.self = name_of(self), .kind = kind, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(w->leader > 0 ? w->leader : 1), .leader_address = "peer-1:1",
-                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent, .text = w->text};
+                                .carries_nothing = w->carries_nothing, .has_checkpoint = w->has_checkpoint, .leader = w->founds, .voters = w->voters, .carried_percent = w->carried_percent, .upload_percent = w->upload_percent, .text = w->text};
     void *memory = NULL;
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(&w->run, &config)), 0);
     memset(memory, 0, peer_bytes(&w->run, &config));
