@@ -383,6 +383,13 @@ static bool heir_too(const peer *p, log_voters *v) {
     return m != NULL;
 }
 
+// A shadow does not vote until it does a stage's work.
+static uint32_t could_vote(const peer *p) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) count += p->members[i].kind != MEMBER_SHADOW;
+    return count;
+}
+
 static bool drop_voter(const peer *p, log_voters *v) {
     uint32_t worst = least_wanted(p, v);
     if (worst == WIRE_MAX_VOTERS) return false;
@@ -394,7 +401,7 @@ static bool drop_voter(const peer *p, log_voters *v) {
 // One voter more or less at a time; an odd number. Who is silent goes before another one comes: with both of them in, one
 // more would have to live for a majority. Who has left, and is there until it is replaced, goes afterwards.
 static bool other_voters(const peer *p, log_voters *v) {
-    uint32_t most = p->config.voters < p->member_count ? p->config.voters : p->member_count;
+    uint32_t able = could_vote(p), most = p->config.voters < able ? p->config.voters : able;
     uint32_t target = most >= PEER_VOTERS ? PEER_VOTERS : most >= 3 ? 3 : 1;
     *v = p->raft.voters;
     if (v->count > target) return drop_voter(p, v);
@@ -438,12 +445,12 @@ void lead_renew_addresses(const peer *p, log_voters *v) {
 
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
-    bool ending = p->leader.phase >= LEADER_SAVING_LAST && leads_for_good(p);  // else who can write the last checkpoint must come to vote
-    if (p->config.voters <= 1 || !p->run_started || ending) return;
+    bool over = p->leader.phase == LEADER_OVER && leads_for_good(p);  // all that is left to write is written; who votes goes home
+    if (p->config.voters <= 1 || !p->run_started) return;
     if (log_room(p) == 0) return;
     // somebody died in the very moment of a change, and too few are left for it
     if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
-    else if (raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) {
+    else if (!over && raft_may_change(&p->raft) && other_voters(p, &entry.u.voters) && would_hold(p, &entry.u.voters)) {
         lead_renew_addresses(p, &entry.u.voters);
         log_append(p, &entry);
     }

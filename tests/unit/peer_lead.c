@@ -620,6 +620,63 @@ static void test_final_does_not_rest_on_who_joins_again(void **state) {
     }
 }
 
+// It leads two others that vote as well, and a fourth member that does not.
+static void lead_three_of_four(world *w, const member_kind kind[4], bool all_computed) {
+    log_voters voters = {.count = 3};
+    log_entry log[8] = {{.kind = LOG_NONE}};
+    for (uint32_t i = 0; i < 4; i++) {
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)kind[i], .stage = kind[i] != MEMBER_DATA, .capacity = 2, .incarnation = i + 7, .store = i + 1}};
+        if (i < 3) voters.voter[i] = (log_voter){.id = name_of(i + 1), .store = i + 1};
+    }
+    log[4] = (log_entry){.kind = LOG_OWNER, .u.owner = {.member = 1}};
+    log[5] = (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}};
+    log[6] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
+    log[7] = (log_entry){.kind = LOG_FINAL, .u.final = {.last = true, .stages = 2}};
+    *w = (world){.run = run_of(2, 1, 1), .voters = 5};
+    w->run.shadows = 1;
+    recall_all(w, 3, log, all_computed ? 8 : 7);
+    for (uint32_t i = 2; i <= 4; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    lead_in(w, 2);
+}
+
+// The third is dead, and the others have the state of `reaches` - 1.
+static void third_is_gone_for(world *w, uint32_t ticks, uint64_t reaches) {
+    for (uint32_t i = 0; i < ticks; i++) {
+        step(w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        for (uint32_t from = 2; from <= 4; from += 2) {
+            w->log = w->newest;
+            beat_at(w, from, reaches);
+        }
+        be_for_it(w, 2, MESSAGE_APPENDED, 2, false);
+        tick(w);
+    }
+}
+
+// Of two voters both would have to live, and a shadow votes no more than nobody does: the leader goes on alone.
+static void test_a_shadow_is_no_third_voter(void **state) {
+    (void)state;
+    world w;
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW}, false);
+    third_is_gone_for(&w, 200, 1);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.voting.count, 1);
+    free(w.p);
+}
+
+// The last checkpoint may take long to write: who votes and dies is replaced until it is there.
+static void test_voters_are_replaced_behind_the_last_iteration(void **state) {
+    (void)state;
+    world w;
+    lead_three_of_four(&w, (const member_kind[4]){MEMBER_DATA, MEMBER_DATA, MEMBER_RELAY, MEMBER_RELAY}, true);
+    third_is_gone_for(&w, 100, 2);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.told[TELL_END], 0);
+    assert_int_equal(w.voting.count, 3);
+    assert_int_equal(w.voting.voter[2].id.bytes[0], 4);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -645,6 +702,8 @@ int main(void) {
         cmocka_unit_test(test_a_refusal_at_one_of_two_places_is_none),
         cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
+        cmocka_unit_test(test_a_shadow_is_no_third_voter),
+        cmocka_unit_test(test_voters_are_replaced_behind_the_last_iteration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
