@@ -169,6 +169,7 @@ member_id private_owner(const peer *p, uint16_t slot);
 join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry);
 bool private_left_out(const peer *p, uint32_t m);
 void private_lead(peer *p);
+void private_forgive(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to come back
 void private_lead_begin(peer *p);
 void private_next_iteration(peer *p);
 // Members: m's owner is gone, and what is not yet committed of it is of no use.
@@ -232,6 +233,7 @@ bool pull_overlaps(const pull *q, uint8_t what, uint16_t stage, uint32_t first, 
 void fetch_reset(peer *p);           // I became a member
 void fetch_own_root(peer *p, const task *t, const job_result *r);
 void fetch_own_names(peer *p, const task *t, const job_result *r);
+bool fetch_finds_its_own(const peer *p);  // what I had when I was expelled may be what is needed, and is being looked at
 void fetch_tick(peer *p);
 void fetch_data(peer *p, const message *msg, blob_id blob);
 bool fetch_counts(const peer *p, const task *t);
@@ -299,6 +301,7 @@ void rollback_tick(peer *p);
 void rollback_found(peer *p, const task *t, const job_result *r);
 void rollback_lead(peer *p);
 void rollback_lead_begin(peer *p);
+void rollback_forgive(peer *p, uint64_t late_ns);  // I stood still: nobody could be heard to have what is lost
 bool rollback_nears(const peer *p);  // some stage seems to be lost: who comes may have a checkpoint to go on from
 bool rollback_under_way(const peer *p);  // RUN is in the log and not yet applied: what is decided of the work now would come behind it
 void rollback_lead_again(peer *p);

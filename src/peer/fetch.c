@@ -314,6 +314,12 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
 
 // ---- what lies here -----------------------------------------------------------------------------------------------
 
+bool fetch_finds_its_own(const peer *p) {
+    const fetching *f = &p->fetching;
+    bool looks = f->keeping || (f->keeps && names_known(p, p->iteration) && f->keep_next < p->blocks);
+    return p->me != 0 && !p->ready && (f->own_version == p->iteration || f->naming || looks);
+}
+
 // False: there is nothing more to look at.
 static bool keep_some(peer *p) {
     fetching *f = &p->fetching;

@@ -289,7 +289,8 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
 static bool has_state(const peer *p, const member *m) {
     const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
-    return c == NULL ? p->ready : c->beat.ready != 0 && c->beat.ready >= p->iteration;
+    if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->iteration;  // at FINAL of the version before, as theirs is
+    return c->beat.ready != 0 && c->beat.ready >= p->iteration;
 }
 
 static bool is_up_to_date(const peer *p, const member *m) {

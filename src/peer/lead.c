@@ -164,8 +164,9 @@ bool lead_has_gone_home(const peer *p) {
         return since != 0 && p->now - since >= patience_ns(p);
     }
     const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
-    bool leads = c != NULL && c->link == LINK_UP && c->beat.leads != 0 && p->now < contact_awaited_until(p, c, 0, 0);
-    if (leads) return false;  // it goes before me: a joiner may know nobody else who votes
+    // it goes before me: a joiner may know nobody else who votes; what it read last is old, and says who voted when the run was complete once
+    bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
+    if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
     for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i]);
     return here < p->voters.count / 2u + 1;
 }

@@ -252,6 +252,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     if (older != 0) member_remove(p, older, EXPEL_RETURNED);
     uint32_t c = self ? NO_CONTACT : contact_add(p, &entry->peer, entry->address);
     if (c != NO_CONTACT) p->contacts[c].joining = false;  // though there may be no room for it any more
+    if (self) p->leader.admitted = false;
     if (p->member_count == WIRE_MAX_MEMBERS || (!self && c == NO_CONTACT)) return;
     member *m = &p->members[p->member_count++];
     contacts_touch(p);

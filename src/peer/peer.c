@@ -395,7 +395,9 @@ static void deliver_local(peer *p) {
 
 // The whole run: by who leads, when its host says so, or when it began the run.
 static void drain(peer *p, bool whole) {
-    if (peer_is_leader(p) && (whole || p->config.leader)) {
+    // whose vote is the only one will lead, or nobody ever does: what its user says now holds then
+    bool will_lead = p->config.leader && p->config.voters <= 1 && p->raft.voters.count == 1 && raft_votes(&p->raft);
+    if ((peer_is_leader(p) || will_lead) && (whole || p->config.leader)) {
         if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
         return;
     }
@@ -416,9 +418,11 @@ static void handle(peer *p, const event *e) {
     }
 }
 
-// A step that comes much later than it was due says that I stood still, not that the others fell silent.
+// A step that comes much later than it was due says that I stood still, not that the others fell silent, nor that they did not come.
 static void wake(peer *p, uint64_t late_ns) {
     contacts_forgive(p, late_ns);
+    rollback_forgive(p, late_ns);
+    private_forgive(p, late_ns);
     raft_forgive(&p->raft, p->now, late_ns);
     p->woke_ns = p->now;
     log_progress(p);

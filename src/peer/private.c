@@ -179,6 +179,14 @@ void private_tick(peer *p) {
     }
 }
 
+void private_forgive(peer *p, uint64_t late_ns) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        share_state *its = &p->share[s];
+        if (its->missed_ns != 0) its->missed_ns += late_ns;
+        if (its->awaited) its->awaited_ns += late_ns;
+    }
+}
+
 // ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
 
 static bool is_given_up(peer *p, const share_state *s) {

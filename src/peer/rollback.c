@@ -228,7 +228,11 @@ static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
 
 static bool may_have(peer *p, const member *m, uint64_t patience) {
     uint64_t reaches, newest = p->has_final ? p->final.index : 0;
-    if (m->contact == NO_CONTACT) return reduce_reaches(p, &reaches) && reaches >= p->iteration;
+    if (m->contact == NO_CONTACT) {
+        bool finds = fetch_finds_its_own(p) && p->now < p->past.lead_ns + patience;
+        if (finds) peer_wake_at(p, p->past.lead_ns + patience);
+        return finds || (reduce_reaches(p, &reaches) && reaches >= p->iteration);
+    }
     const contact *c = &p->contacts[m->contact];
     if (newest < p->past.fence) newest = p->past.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
@@ -244,6 +248,12 @@ static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
     for (uint32_t i = 0; i < p->member_count; i++)
         if (p->members[i].keeps == stage && may_have(p, &p->members[i], patience) != one) return one;
     return !one;
+}
+
+// The checkpoint under way has all of it: soon there is that to go back to, or the run is over.
+static bool is_read(const peer *p, uint16_t stage) {
+    const leader *l = &p->leader;
+    return l->saving && l->save_version == p->iteration && stage < l->save_stage;
 }
 
 static uint64_t newest_checkpoint(const peer *p) {
@@ -269,6 +279,11 @@ void rollback_lead_begin(peer *p) {
     b->decided = 0;
     b->lead_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
+}
+
+void rollback_forgive(peer *p, uint64_t late_ns) {
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (p->past.lost_ns[s] != 0) p->past.lost_ns[s] += late_ns;
 }
 
 bool rollback_nears(const peer *p) {
@@ -327,7 +342,7 @@ void rollback_lead(peer *p) {
     // who has a newer checkpoint may be on the way in
     uint64_t newest = newest_checkpoint(p), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {
-        if (!is_lost(p, s, patience_ns(p, p->iteration, version))) {
+        if (is_read(p, s) || !is_lost(p, s, patience_ns(p, p->iteration, version))) {
             b->lost_ns[s] = 0;
             continue;
         }

@@ -620,6 +620,27 @@ static void test_final_does_not_rest_on_who_joins_again(void **state) {
     }
 }
 
+// It voted, and comes again without its store. The log that it is sent says on the way that all was computed once, and that of two voters one was
+// itself; who sends it says a moment later that it leads, or does not.
+static void test_what_was_complete_once_sends_nobody_home(void **state) {
+    (void)state;
+    for (uint32_t leading = 0; leading < 2; leading++) {
+        world w = {.run = run_of(2, 1, 1)};
+        log_entry voters = {.kind = LOG_VOTERS, .u.voters = {.count = 2, .voter = {{.id = name_of(1), .store = 1}, {.id = name_of(3), .store = 99}}}};
+        open_world(&w, 3, MEMBER_RELAY);
+        append(&w, (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}});
+        own(&w, 0, 1);
+        append(&w, (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}});
+        append(&w, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .last = true, .stages = 2}});
+        append(&w, voters);
+        assert_false(w.exited);
+        deliver(&w, 1, &(message){.kind = MESSAGE_HEARTBEAT, .u.heartbeat = {.leads = leading}}, false);
+        tick(&w);
+        assert_int_equal(w.exited, !leading);
+        free(w.p);
+    }
+}
+
 // It leads two others that vote as well, and a fourth member that does not.
 static void lead_three_of_four(world *w, const member_kind kind[4], bool all_computed) {
     log_voters voters = {.count = 3};
@@ -702,6 +723,7 @@ int main(void) {
         cmocka_unit_test(test_a_refusal_at_one_of_two_places_is_none),
         cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
+        cmocka_unit_test(test_what_was_complete_once_sends_nobody_home),
         cmocka_unit_test(test_a_shadow_is_no_third_voter),
         cmocka_unit_test(test_voters_are_replaced_behind_the_last_iteration),
     };
