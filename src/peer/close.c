@@ -150,7 +150,10 @@ static void begin_round(peer *p, uint16_t s) {
     deal_blocks(p, s, b);
     r->running = true;
     r->dirty = false;
-    if (!p->run.reproducible) r->reports = 0;
+    if (!p->run.reproducible) {  // what was reduced before has been thrown away, by shadows too
+        r->reports = r->shadows = 0;
+        r->agreed_ns = 0;
+    }
     send_begin(p, s);
 }
 
@@ -196,10 +199,11 @@ static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
     if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->iteration) return;
-    if (shadow_of(p, msg->sender, body->stage)) shadow_reduced(p, msg);
-    if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
-    if (body->term != p->leader.term || body->round < r->first || (!p->run.reproducible && body->round != r->round)) return;
+    bool of_the_round = body->term == p->leader.term && (p->run.reproducible || body->round == r->round);
+    if (shadow_of(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) shadow_reduced(p, msg);
+    if (body->tensors != p->run.tensors[body->stage] || !speaks_for(p, msg->sender, body->stage)) return;
+    if (!of_the_round || body->round < r->first) return;
     uint32_t at = 0;
     while (at < r->reports && r->reporter[at] != msg->sender) at++;
     if (at == WIRE_MAX_STAGE_MEMBERS) return;
@@ -349,7 +353,8 @@ static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
     bool may_come = p->raft.last != p->log_position;  // it may be about to be let in
-    if (m == p->microbatches || may_come || p->config.kind != MEMBER_DATA) return;
+    bool in_vain = p->leader.saving && p->leader.save_failed;  // what is given up is not the last one: that is begun anew
+    if (m == p->microbatches || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     private_tell_unfinished(p, m);
     p->leader.phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second

@@ -10,19 +10,28 @@ static uint32_t data_peers(const peer *p, uint32_t from) {
     return count;
 }
 
-// It was expelled from a stage of which nobody is left at this version, and has its state still. A relay may be needed elsewhere more, where
-// the state is to be had without it; a shadow is of use nowhere else.
-static bool has_what_is_lost(const peer *p, const message_join *join, uint16_t *stage) {
+// The stage that this process belonged to last, or belongs to as far as it is known here: its log may have begun afresh. 0: to none.
+static uint16_t stage_before(const peer *p, uint32_t from, const message_join *join) {
     uint16_t was = 0;
-    uint32_t count = 0;
     for (uint32_t i = 0; i < PEER_KEPT_FORMER; i++) {  // the newest last
         const former *f = &p->former[(p->next_former + i) % PEER_KEPT_FORMER];
         if (f->incarnation == join->incarnation) was = f->stage;
     }
-    if (was == 0 || !p->run_started || (join->kind == MEMBER_RELAY && rollback_is_given(p))) return false;
+    const contact *c = from == NO_CONTACT ? NULL : &p->contacts[from];
+    const member *older = c == NULL || c->incarnation != join->incarnation ? NULL : member_find(p, c->member);
+    return older == NULL ? was : older->keeps;
+}
+
+// It comes from a stage of which nobody else is left at this version, and has its state still. A relay may be needed elsewhere more, where
+// the state is to be had without it; a shadow is of use nowhere else.
+static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *join, uint16_t *stage) {
+    uint16_t was = stage_before(p, from, join);
+    uint32_t count = 0;
+    bool given = rollback_is_given(p) && rollback_to_be_had(p);
+    if (was == 0 || !p->run_started || (join->kind == MEMBER_RELAY && given)) return false;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
-        if (m->keeps != was) continue;
+        if (m->keeps != was || m->contact == from) continue;
         count++;
         if (leader_sees_at_version(p, m) && member_answers(p, m->id)) return false;
     }
@@ -37,7 +46,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
     *stage = 0;
     bool again = from != NO_CONTACT && p->contacts[from].member != 0;  // its older self goes
     if (p->member_count == WIRE_MAX_MEMBERS && !again) return false;
-    if (join->kind != MEMBER_DATA && has_what_is_lost(p, join, stage)) return true;
+    if (join->kind != MEMBER_DATA && has_what_is_lost(p, from, join, stage)) return true;
     if (join->kind == MEMBER_SHADOW) return shadow_place(p, from, join, stage);
     if (join->kind == MEMBER_DATA) return data_peers(p, from) < WIRE_MAX_STAGE_MEMBERS;
     uint64_t least = UINT64_MAX;
@@ -316,11 +325,11 @@ static bool has_reported(const stage_round *r, member_id who) {
 
 // At FINAL: somebody else stays who has what version t + 1 is made of; `skip`: it is made of nothing new.
 static bool stage_keeps(const peer *p, const member *m, bool skip) {
-    const stage_round *r = &p->leader.round[m->stage];
+    const stage_round *r = &p->leader.round[m->keeps];
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *other = &p->members[i];
         bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
-        if (other == m || other->stage != m->stage || other->expelling || !stays || !has_state(p, other)) continue;
+        if (other == m || other->stage != m->keeps || other->expelling || !stays || !has_state(p, other)) continue;
         if (skip || has_reported(r, other->id)) return true;
     }
     return false;
@@ -390,7 +399,7 @@ void leader_let_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = member_is_shadow(m) || (stage_keeps(p, m, p->final.u.final.skip) && takeover_has_heir(p, m));
+        bool spared = stage_keeps(p, m, p->final.u.final.skip) && (member_is_shadow(m) || takeover_has_heir(p, m));
         if (!p->run_started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }

@@ -67,13 +67,17 @@ static peer_run run_of_twelve(void) {
     return run;
 }
 
-static void begin(const peer_run *run, const peer_config *config) {
+static void init(const peer_run *run, const peer_config *config) {
     void *memory = NULL;
     memset(&w, 0, sizeof w);
     assert_int_equal(posix_memalign(&memory, 64, peer_bytes(run, config)), 0);
     memset(memory, 0, peer_bytes(run, config));
     w.now = 1000000000;
     w.p = peer_init(memory, run, config, w.now);
+}
+
+static void begin(const peer_run *run, const peer_config *config) {
+    init(run, config);
     step(&(event){.kind = EVENT_TICK});
     store();
 }
@@ -208,10 +212,65 @@ static void test_who_comes_again_has_a_place(void **state) {
     free(w.p);
 }
 
+// It comes back with its store and leads a run of as many others as there may be.
+static void come_back_to_a_full_run(void) {
+    enum { OTHERS = WIRE_MAX_MEMBERS };
+    const peer_run run = run_of_twelve();
+    const peer_config config = {.self = name_of(1), .kind = MEMBER_DATA, .address = "peer:1", .capacity = 2, .random_seed = 1, .leader_id = name_of(1), .leader_address = "peer:1", .leader = true, .voters = 1};
+    log_entry record = {.kind = LOG_BASE, .index = OTHERS + 1, .term = 1, .u.base = {.entries = OTHERS + 1, .applied = OTHERS + 1, .voters = {.count = 1, .voter = {{.id = name_of(1), .store = 1}}}}};
+    init(&run, &config);
+    assert_true(peer_recall(w.p, &record));
+    for (uint32_t i = 1; i <= OTHERS; i++) {
+        record = member_entry(i + 1, MEMBER_RELAY);
+        record.index = i;
+        record.term = 1;
+        record.u.member.stage = (uint16_t)(1 + i % 11);
+        assert_true(peer_recall(w.p, &record));
+    }
+    record = (log_entry){.kind = LOG_RUN, .index = OTHERS + 1, .term = 1, .u.run = {.generation = 1}};
+    assert_true(peer_recall(w.p, &record));
+    for (uint32_t i = 2; i <= OTHERS + 1; i++) step(&(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    peer_view view = {.leads = false};
+    for (uint32_t i = 0; !view.leads; i++) {
+        assert_true(i < 100);
+        w.now += 100000000;
+        step(&(event){.kind = EVENT_TICK});
+        store();
+        peer_look(w.p, &view);
+    }
+    assert_int_equal(w.members, 0);
+}
+
+static void is_gone(uint32_t number) {
+    step(&(event){.kind = EVENT_LINK_DOWN, .id = name_of(number), .refused = true});
+    w.now += 500000000;
+    step(&(event){.kind = EVENT_TICK});
+}
+
+// Somebody goes, and there is room for whoever leads; but before that one's entry somebody else's is in the log. It lets itself in when there is room again.
+static void test_who_leads_finds_room_later(void **state) {
+    (void)state;
+    peer_view view;
+    come_back_to_a_full_run();
+    is_gone(7);
+    ask_anew(7, 9000);
+    store();
+    peer_look(w.p, &view);
+    assert_int_equal(w.members, 2);
+    assert_int_equal(view.member, 0);
+    is_gone(8);
+    store();
+    peer_look(w.p, &view);
+    assert_int_equal(w.members, 3);
+    assert_true(view.member != 0);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_for_one_place),
         cmocka_unit_test(test_who_comes_again_has_a_place),
+        cmocka_unit_test(test_who_leads_finds_room_later),
         cmocka_unit_test(test_strangers_keep_nobody_out),
         cmocka_unit_test(test_strangers_hide_no_member),
         cmocka_unit_test(test_dead_voters_hide_no_member),

@@ -282,17 +282,19 @@ static void be_for_it(world *w, uint32_t from, message_kind kind, uint64_t term,
     deliver(w, from, &m, false);
 }
 
-static void lead_in(world *w, uint64_t term) {
+static void lead_by(world *w, uint32_t voter, uint64_t term) {
     for (uint32_t i = 0; !leads(w); i++) {
         assert_true(i < 300);
         w->log = w->newest;
-        be_for_it(w, 2, MESSAGE_VOTED, term, true);
+        be_for_it(w, voter, MESSAGE_VOTED, term, true);
         uint32_t led = w->records[LOG_LEAD];
-        be_for_it(w, 2, MESSAGE_VOTED, term, false);
-        if (w->records[LOG_LEAD] > led) be_for_it(w, 2, MESSAGE_APPENDED, term, false);
+        be_for_it(w, voter, MESSAGE_VOTED, term, false);
+        if (w->records[LOG_LEAD] > led) be_for_it(w, voter, MESSAGE_APPENDED, term, false);
         tick(w);
     }
 }
+
+static void lead_in(world *w, uint64_t term) { lead_by(w, 2, term); }
 
 // It leads, and owns all of a large iteration; when all but one are settled the other voter is silent for a while, and it leads again. Then all
 // are told at once, to itself.
@@ -698,6 +700,76 @@ static void test_voters_are_replaced_behind_the_last_iteration(void **state) {
     free(w.p);
 }
 
+// It began the run and is the only one that votes. It comes back with its store, and is asked to leave before it leads again: nobody else ever
+// will, so it ends the run in order.
+static void test_who_alone_may_lead_ends_the_run(void **state) {
+    (void)state;
+    const log_member me = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7};
+    const log_entry log[] = {{.kind = LOG_MEMBER, .u.member = me}, {.kind = LOG_OWNER, .u.owner = {.member = 1}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}};
+    world w = {.run = run_of(1, 1, 1), .founds = true, .voters = 1};
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    step(&w, &(event){.kind = EVENT_DRAIN});
+    assert_false(w.exited);
+    for (uint32_t i = 0; !w.exited; i++) {
+        assert_true(i < 200);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.told[TELL_END], 1);
+    assert_int_equal(w.stored, LOG_END);
+    free(w.p);
+}
+
+// The second leads in term 2 and puts an entry behind those that are there; a majority has it.
+static uint64_t append_by_second(world *w, uint64_t previous_term, log_entry entry) {
+    message m = {.kind = MESSAGE_APPEND, .u.append = {.to = 1, .from = 2, .term = 2, .has_entry = true, .previous = w->log, .previous_term = previous_term, .committed = w->log + 1}};
+    m.u.append.entry = entry;
+    m.u.append.entry.index = ++w->log;
+    m.u.append.entry.term = 2;
+    deliver(w, 2, &m, false);
+    return w->log;
+}
+
+// It was expelled while it stood still, and has come in again; what it has of before is being looked at when the leader dies, who alone had its stage's
+// newest state besides. It leads now, and does not go back for want of what it finds a moment later.
+static void test_who_leads_waits_for_what_it_finds(void **state) {
+    (void)state;
+    log_voters voters = {.count = 3};
+    log_entry log[6] = {{.kind = LOG_NONE}};
+    for (uint32_t i = 0; i < 3; i++) {
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i < 2 ? MEMBER_DATA : MEMBER_RELAY), .stage = i > 1, .capacity = 2, .incarnation = i + 7, .store = i + 1}};
+        voters.voter[i] = (log_voter){.id = name_of(i + 1), .store = i + 1};
+    }
+    log[3] = (log_entry){.kind = LOG_OWNER, .u.owner = {.member = 2}};
+    log[4] = (log_entry){.kind = LOG_RUN, .u.run = {.generation = 1}};
+    log[5] = (log_entry){.kind = LOG_VOTERS, .u.voters = voters};
+    world w = {.run = run_of(2, 1, 1), .voters = 5};
+    recall_all(&w, 3, log, sizeof log / sizeof *log);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    const log_entry me = {.kind = LOG_MEMBER, .u.member = {.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 1, .store = 1}};
+    append_by_second(&w, 1, (log_entry){.kind = LOG_LEAD});
+    const uint64_t number = append_by_second(&w, 2, me);
+    for (uint32_t i = 0; i < 10; i++) tick(&w);
+    append_by_second(&w, 2, (log_entry){.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}});
+    for (uint32_t i = 0; i < 10; i++) tick(&w);
+    w.busy = true;
+    append_by_second(&w, 2, (log_entry){.kind = LOG_EXPEL, .u.expel = {.member = number, .reason = EXPEL_DEAD}});
+    append_by_second(&w, 2, me);
+    step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+    lead_by(&w, 3, 3);
+    for (uint32_t i = 0; i < 150; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(2), .refused = true});
+        w.log = w.newest;
+        beat_at(&w, 3, 2);
+        be_for_it(&w, 3, MESSAGE_APPENDED, 3, false);
+        tick(&w);
+        if (i == 80) assert_int_equal(w.records[LOG_RUN], 0);
+    }
+    assert_int_equal(w.told[TELL_EXPELLED], 2);
+    assert_int_equal(w.records[LOG_RUN], 1);  // not for ever
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_link_on_which_nobody_speaks_holds_nobody),
@@ -724,6 +796,8 @@ int main(void) {
         cmocka_unit_test(test_who_leads_says_where_it_is),
         cmocka_unit_test(test_final_does_not_rest_on_who_joins_again),
         cmocka_unit_test(test_what_was_complete_once_sends_nobody_home),
+        cmocka_unit_test(test_who_alone_may_lead_ends_the_run),
+        cmocka_unit_test(test_who_leads_waits_for_what_it_finds),
         cmocka_unit_test(test_a_shadow_is_no_third_voter),
         cmocka_unit_test(test_voters_are_replaced_behind_the_last_iteration),
     };

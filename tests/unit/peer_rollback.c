@@ -212,10 +212,9 @@ static void test_one_of_two_shadows_leaves(void **state) {
     free(w.p);
 }
 
-// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums. The other one has these, and dies while FINAL is being
-// made of them; their shadow had only the first ones. It takes their place, and nothing is lost.
-static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **state) {
-    (void)state;
+// A fast run. Of two relays one dies, so their stage is reduced once more, to other sums or by chance the same. The other one has these, and dies while
+// FINAL is being made of them; their shadow had only the first ones, and has thrown them away. It takes their place, and nothing is lost.
+static void shadow_had_an_older_round(uint8_t root) {
     world w = {.run = run_of(2, 1, 1)};
     w.run.reproducible = false;
     lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_RELAY, MEMBER_SHADOW});
@@ -223,7 +222,7 @@ static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **sta
     reports(&w, 5, 1, 1, 1);
     dies(&w, 4);
     w.busy = true;
-    reports(&w, 3, 1, 2, 2);
+    reports(&w, 3, 1, 2, root);
     for (uint32_t i = 0; w.work.kind != JOB_DECIDE || w.work.id == 0; i++) {
         assert_true(i < 100);
         for (uint32_t other = 2; other <= 5; other++) beat_at(&w, other, 1);
@@ -236,6 +235,12 @@ static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **sta
     assert_int_equal(w.records[LOG_FINAL], 0);
     assert_int_equal(w.records[LOG_PROMOTE], 1);
     free(w.p);
+}
+
+static void test_nothing_rests_on_what_a_shadow_had_of_an_older_round(void **state) {
+    (void)state;
+    shadow_had_an_older_round(2);
+    shadow_had_an_older_round(1);
 }
 
 // Two relays work for one stage, one of them silent, and nobody for the other. Nothing was applied yet: who is moved goes where nobody is,
@@ -462,6 +467,167 @@ static void test_who_is_let_in_while_it_decides_has_decided(void **state) {
     free(w.p);
 }
 
+// Both shadows of a stage are asked to leave, and its only relay dies when FINAL is on its way into the log: what the next version is made of they
+// alone have then.
+static void test_shadows_that_alone_make_the_next_version_stay(void **state) {
+    (void)state;
+    world w = {.run = run_of(2, 1, 1)};
+    lead_to_close(&w, (const member_kind[3]){MEMBER_RELAY, MEMBER_SHADOW, MEMBER_SHADOW});
+    for (uint32_t i = 4; i <= 5; i++) deliver(&w, i, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    w.slow_store = true;
+    reports(&w, 2, 0, 1, 1);
+    for (uint32_t i = 3; i <= 5; i++) reports(&w, i, 1, 1, 1);
+    for (uint32_t i = 0; w.records[LOG_EXPEL] == 0; i++) {
+        assert_true(i < 100);
+        if (w.records[LOG_FINAL] > 0) step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        for (uint32_t other = 2; other <= 5; other++)
+            if (other != 3 || w.records[LOG_FINAL] == 0) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    assert_int_equal(w.stored, LOG_EXPEL);
+    w.slow_store = false;
+    for (uint32_t i = 0; i < 20; i++) {
+        for (uint32_t other = 2; other <= 5; other++)
+            if (other != 3) beat_at(&w, other, 2);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_ITERATION], 1);
+    assert_int_equal(w.records[LOG_EXPEL], 1);
+    assert_int_equal(w.records[LOG_PROMOTE], 1);
+    free(w.p);
+}
+
+// It leads, and the other data peer is asked to leave: at FINAL the state of both is of the version before, from which it makes the next one itself.
+static void test_the_other_data_peer_leaves(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    recall(&w, 1, false);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; i < 20; i++) {
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_true(view.ready);
+    deliver(&w, 2, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    for (uint16_t s = 0; s < 2; s++) deliver(&w, 2u + s, &(message){.kind = MESSAGE_STATE, .u.state.stage = s}, false);
+    message settled = {.kind = MESSAGE_SETTLED, .u.settled = {.subject = {.owner_term = 4}, .is_void = true, .path = {.stages = 2, .member = {2, 3}}}};
+    deliver(&w, 2, &settled, false);
+    for (uint32_t i = 0; w.told[TELL_ITERATION] == 0; i++) {
+        assert_true(i < 20);
+        for (uint32_t other = 2; other <= 3; other++) beat_at(&w, other, 1);
+        tick(&w);
+    }
+    tick(&w);
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    free(w.p);
+}
+
+static void state_of(world *w, uint32_t from, uint16_t stage) {
+    beat_at(w, from, 2);
+    deliver(w, from, &(message){.kind = MESSAGE_STATE, .iteration = 1, .u.state = {.stage = stage, .version = 1}}, false);
+}
+
+// It leads another data peer and a relay, and reads version 1 of them for a checkpoint. Until the relay's last blocks have come.
+static void read_a_checkpoint(world *w) {
+    w->run = run_of(2, 1, 1);
+    w->run.save = true;
+    w->run.checkpoint_every = 1;
+    recall(w, 1, true);
+    for (uint32_t i = 2; i <= 3; i++) step(w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 0; !w->busy; i++) {
+        assert_true(i < 100);
+        state_of(w, 2, 0);
+        state_of(w, 3, 1);
+        tick(w);
+        const uint32_t count = w->get_count;
+        w->get_count = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            const message_get what = w->get[k].u.get;
+            w->busy = what.what == GET_STATE && what.stage == 1;
+            deliver(w, w->get_to[k], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = what}, true);
+        }
+    }
+    assert_int_equal(w->work.kind, JOB_SAVE);
+}
+
+// The disk is slow, and the relay dies when all of its stage is there, but not yet in a checkpoint. The run does not go back to its start: it
+// goes on from the checkpoint when that is complete.
+static void test_what_is_being_saved_is_not_lost(void **state) {
+    (void)state;
+    world w = {.self = 0};
+    read_a_checkpoint(&w);
+    for (uint32_t i = 0; i < 100; i++) {
+        step(&w, &(event){.kind = EVENT_LINK_DOWN, .id = name_of(3), .refused = true});
+        state_of(&w, 2, 0);
+        tick(&w);
+    }
+    assert_int_equal(w.told[TELL_EXPELLED], 1);
+    assert_int_equal(w.records[LOG_RUN], 0);
+    w.busy = false;
+    do_job(&w);
+    for (uint32_t i = 0; w.told[TELL_ROLLED_BACK] == 0; i++) {
+        assert_true(i < 100);
+        state_of(&w, 2, 0);
+        tick(&w);
+    }
+    peer_view view;
+    peer_look(w.p, &view);
+    assert_int_equal(view.iteration, 1);
+    assert_int_equal(w.records[LOG_CHECKPOINT], 1);
+    free(w.p);
+}
+
+// Nobody has a stage's state, for two seconds whoever may come with it is waited for, and meanwhile it stands still: nobody could be heard to come.
+static void test_its_own_sleep_is_no_waiting(void **state) {
+    (void)state;
+    uint32_t ticks[2];
+    for (uint32_t sleeps = 0; sleeps < 2; sleeps++) {
+        world w = {.self = 0};
+        recall(&w, 1, true);
+        while (!leads(&w)) tick(&w);
+        for (uint32_t i = 2; i <= 3; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+        for (ticks[sleeps] = 0; w.records[LOG_RUN] == 0; ticks[sleeps]++) {
+            assert_true(ticks[sleeps] < 100);
+            if (sleeps && ticks[sleeps] == 12) w.now += 5000 * MILLISECOND;
+            tick(&w);
+            beat_at(&w, 2, 2);
+            beat_at(&w, 3, 0);  // it has nothing
+        }
+        free(w.p);
+    }
+    assert_in_range(ticks[0], 15, 25);
+    assert_in_range(ticks[1], ticks[0] - 1, ticks[0] + 1);
+}
+
+// The run goes on from a checkpoint that lay with who began it, and is gone. A relay whose log began afresh asks to be let in again while it is still
+// a member here, and nobody else has the state of its stage: it comes back there, though elsewhere it would be of more use.
+static void test_who_alone_has_a_state_comes_back_to_it(void **state) {
+    (void)state;
+    log_entry log[6] = {[4] = {.kind = LOG_OWNER, .u.owner = {.member = 1}}, [5] = {.kind = LOG_RUN, .u.run = {.generation = 1, .start_version = 5}}};
+    const uint16_t stage_of[] = {0, 1, 1, 2};
+    for (uint32_t i = 0; i < 4; i++)
+        log[i] = (log_entry){.kind = LOG_MEMBER, .u.member = {.peer = name_of(i + 1), .kind = (uint8_t)(i == 0 ? MEMBER_DATA : MEMBER_RELAY), .stage = stage_of[i], .capacity = i == 3 ? 1 : 2, .incarnation = i + 7, .store = i + 7}};
+    world w = {.run = run_of(3, 1, 1)};
+    w.run.start_version = 5;
+    w.run.iterations = 100;
+    recall_all(&w, 1, log, sizeof log / sizeof *log);
+    while (!leads(&w)) tick(&w);
+    for (uint32_t i = 2; i <= 4; i++) step(&w, &(event){.kind = EVENT_LINK_UP, .id = name_of(i)});
+    for (uint32_t i = 2; i <= 4; i++) beat_at(&w, i, i == 3 ? 0 : 6);
+    tick(&w);
+    w.slow_store = true;
+    w.log = w.newest;
+    deliver(&w, 2, &(message){.kind = MESSAGE_JOIN, .u.join = {.kind = MEMBER_RELAY, .capacity = 2, .incarnation = 8}}, false);
+    assert_int_equal(w.appends, 1);
+    assert_int_equal(w.append[0].kind, LOG_MEMBER);
+    assert_int_equal(w.append[0].u.member.stage, 1);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_run_began_stays),
@@ -476,6 +642,11 @@ int main(void) {
         cmocka_unit_test(test_one_of_two_shadows_leaves),
         cmocka_unit_test(test_nothing_rests_on_what_a_shadow_had_of_an_older_round),
         cmocka_unit_test(test_who_is_let_in_while_it_decides_has_decided),
+        cmocka_unit_test(test_shadows_that_alone_make_the_next_version_stay),
+        cmocka_unit_test(test_the_other_data_peer_leaves),
+        cmocka_unit_test(test_who_alone_has_a_state_comes_back_to_it),
+        cmocka_unit_test(test_what_is_being_saved_is_not_lost),
+        cmocka_unit_test(test_its_own_sleep_is_no_waiting),
         cmocka_unit_test(test_who_is_moved_fills_the_empty_stage),
         cmocka_unit_test(test_who_knows_more_sends_home),
         cmocka_unit_test(test_a_stranger_sends_home_when_nobody_is_left),

@@ -197,7 +197,7 @@ static inline void recall(world *w, uint16_t voters, bool one_is_over) {
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3, .store = 3}};
     const log_entry state[] = {{.kind = LOG_MEMBER, .u.member = three[0]}, {.kind = LOG_MEMBER, .u.member = three[1]}, {.kind = LOG_MEMBER, .u.member = three[2]},
                                {.kind = LOG_OWNER, .u.owner = {.member = 2}}, {.kind = LOG_RUN, .u.run = {.generation = 1}}, {.kind = LOG_FINAL, .u.final = {.skip = true, .stages = 2}}};
-    w->run = run_of(2, 1, 1);
+    if (w->run.stages == 0) w->run = run_of(2, 1, 1);
     recall_all(w, voters, state, sizeof state / sizeof *state - !one_is_over);
 }
 
