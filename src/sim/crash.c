@@ -229,6 +229,12 @@ static bool some_stage_is_empty(const sim_cluster *s) {
     return s->checker.started && stages != (1u << s->c->stages) - 1;
 }
 
+// It belongs to the run, though it may be reading the log anew just now: it knows the others.
+static bool is_let_in(const sim_cluster *s, uint32_t node) {
+    const sim_log_member *m = membership(s, node);
+    return m && m->entry.incarnation == s->node[node].config.random_seed;
+}
+
 // Who is waited for comes back until it is let in, the owner of private data, whoever may be all that a stage has, and who votes: when the only
 // one that it knows has died, or left, its user names another.
 static void restart_orphans(sim_cluster *s, uint32_t victim) {
@@ -238,7 +244,7 @@ static void restart_orphans(sim_cluster *s, uint32_t victim) {
         sim_node *n = &s->node[i];
         bool awaited = n->config.kind == MEMBER_DATA ? s->c->private_data : relays;
         awaited |= s->c->leader_deaths && n->view.voters > 1;
-        bool orphan = n->alive && awaited && n->view.member == 0 && id_equal(&n->config.leader_id, &s->node[victim].id);
+        bool orphan = n->alive && awaited && n->view.member == 0 && !is_let_in(s, i) && id_equal(&n->config.leader_id, &s->node[victim].id);
         if (!orphan || i == victim) continue;
         n->alive = false;
         n->returns = came_back_where_it_was(s, i);

@@ -414,6 +414,15 @@ static void test_a_relay_comes_when_a_promoted_shadow_goes(void **state) {
     one_passes((sim_campaign){.real = true, .comebacks = true, .stage_deaths = true, .flaps = true, .short_stores = true, .leader_deaths = true}, 18231800);
 }
 
+// Who comes again reads a log that says on the way that the run was complete once, and who voted then. And the run goes on from a checkpoint whose reader
+// is gone: relays whose logs begin afresh come back each to the stage of which it alone has the state. And all data peers die while who votes reads the log anew.
+static void test_who_reads_the_log_anew_stays_what_it_was(void **state) {
+    (void)state;
+    one_passes((sim_campaign){.real = true, .comebacks = true, .stage_losses = true, .partitions = true, .leader_deaths = true}, 19203886);
+    one_passes((sim_campaign){.carried = true, .comebacks = true, .partitions = true, .odd = true, .leader_deaths = true}, 20007909);
+    one_passes((sim_campaign){.real = true, .stage_losses = true, .private_data = true, .flaps = true, .partitions = true, .short_stores = true, .leader_deaths = true}, 21005452);
+}
+
 // Quiet runs in which relays with a slot or two and long computations make microbatches wait: their owner looks for none that only it has work left for, and
 // does nothing but look where one waits for a slot.
 static void test_what_waits_is_not_sent_again(void **state) {
@@ -606,6 +615,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(test_slow_lines_are_no_fault),
         cmocka_unit_test(test_what_waits_is_not_sent_again),
         cmocka_unit_test(test_a_relay_comes_when_a_promoted_shadow_goes),
+        cmocka_unit_test(test_who_reads_the_log_anew_stays_what_it_was),
         cmocka_unit_test(test_the_only_data_peer_may_begin_afresh),
         cmocka_unit_test(test_a_lost_complete_repeats_nothing),
     };
