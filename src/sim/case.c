@@ -121,9 +121,10 @@ void sim_case_add_flaps(sim_case *c) {
     for (uint32_t i = 0; i < c->flaps; i++) c->flap_ns[i] = between(&r, 0, sim_case_quiet_ns(c) / 2);
 }
 
-// All tensors of an iteration may lie before one slow line, and who is carried has two legs. After 4 s their owner asks, and the sender tries somebody else.
+// All tensors of an iteration may lie before one slow line, and who is carried has two legs, and goes once more where it was spoiled. After 4 s their owner
+// asks, and the sender tries somebody else.
 static bool looks_slow(const sim_case *c) {
-    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = c->carried_percent > 0 ? 2 : 1;
+    uint64_t slowest_ns = c->payload_ns * (c->lopsided ? SIM_LOPSIDED : 1), legs = 1u + (c->carried_percent > 0) + c->spoiled;
     return legs * c->microbatches * slowest_ns > 4 * SECOND;
 }
 
