@@ -1,4 +1,4 @@
-# braid bench repair: every phase is measured, who is reset is noticed sooner than who is silent, and a higher phi is slower and calmer;
+# braid bench repair: six of the phases are measured, who is reset is noticed sooner than who is silent, and a higher phi is slower and calmer;
 # the same twice.
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The leader is killed (kill -9) in the middle of a run of real processes, and once more whoever leads then. Others lead, the
+"""The leader is killed (kill -9) in the middle of a run of real processes. Another one leads, the
 first one comes back with what it had stored of the log, and the weights are those of one process."""
 
 import os

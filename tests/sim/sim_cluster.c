@@ -191,6 +191,7 @@ static void every_scenario(bool real) {
         run(scenarios[i].name, &c, real, &report);
         if (report.stats.crashes != c.crashes) fail_msg("%s: %u of %u crashes came to pass", scenarios[i].name, report.stats.crashes, c.crashes);
         if (report.stats.repairs < scenarios[i].repairs) fail_msg("%s: nothing was repaired", scenarios[i].name);
+        if (report.stats.again > 0) fail_msg("%s: %llu F and B in relays had been done by a living peer that still had them", scenarios[i].name, (unsigned long long)report.stats.again);
     }
 }
 
