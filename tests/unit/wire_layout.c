@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 14);
+    assert_int_equal(WIRE_VERSION, 15);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
