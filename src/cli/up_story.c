@@ -135,16 +135,23 @@ static void note_promoted(swarm *s, const report_event *news) {
     if (g) g->shadow = false;
 }
 
+static void note_checkpoint(swarm *s, const report_event *news) {
+    if (news->failed) return;
+    s->saved = news->iteration;
+    snprintf(s->saved_path, sizeof s->saved_path, "%s", news->path);
+}
+
 static void note_progress(swarm *s, child *c, const report_event *news) {
     switch (news->kind) {
     case REPORT_STARTED:
         s->started = true;
         s->start_ms = uv_now(&s->loop);
-        s->first = s->iteration = news->iteration;
+        s->first = s->iteration = s->furthest = news->iteration;
         break;
     case REPORT_ITERATION:
         s->iteration = news->iteration;
         s->tokens += news->tokens;
+        if (news->iteration > s->furthest) s->furthest = news->iteration;
         if (s->measure) measure_iteration_over(s);
         break;
     case REPORT_LEADER:
@@ -152,6 +159,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
         snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
         break;
     case REPORT_PROMOTED: note_promoted(s, news); break;
+    case REPORT_CHECKPOINT: note_checkpoint(s, news); break;
     case REPORT_ROLLED_BACK:
         s->iteration = news->iteration;
         s->generation = news->generation;
