@@ -6,9 +6,11 @@
 
 void swarm_way_on(const swarm *s, char *text, size_t room) {
     const char *from = *s->saved_path ? s->saved_path : s->resume;
-    uint64_t kept = *s->saved_path ? s->saved : s->first, lost = s->iteration > kept ? s->iteration - kept : 0;
-    if (from) snprintf(text, room, ". Go on from %.180s (--resume); iterations after the first %llu are lost", from, (unsigned long long)kept);
-    else snprintf(text, room, ". No checkpoint was written: %llu iterations are lost", (unsigned long long)lost);
+    uint64_t kept = *s->saved_path ? s->saved : s->first, lost = s->furthest > kept ? s->furthest - kept : 0;
+    char what[80] = "nothing else is lost";
+    if (lost > 0) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
+    if (from) snprintf(text, room, ". Go on from %.180s (--resume); %s", from, what);
+    else snprintf(text, room, ". No checkpoint was written; %s", what);
 }
 
 // "relays of stage 1 died 8 times in 21 s, ..."

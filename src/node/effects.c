@@ -183,6 +183,7 @@ void node_tick(node *n) {
         malloc_trim(0);
     }
     if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
+    if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
     if (n->phase == NODE_RUNNING) node_enquire_again(n);
     bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
     if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
