@@ -8,7 +8,8 @@ void swarm_way_on(const swarm *s, char *text, size_t room) {
     const char *from = *s->saved_path ? s->saved_path : s->resume;
     uint64_t kept = *s->saved_path ? s->saved : s->first, lost = s->furthest > kept ? s->furthest - kept : 0;
     char what[80] = "nothing else is lost";
-    if (lost > 0) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
+    if (lost == 1) snprintf(what, sizeof what, "iteration %llu is lost", (unsigned long long)s->furthest);
+    else if (lost > 1) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
     if (from) snprintf(text, room, ". Go on from %.180s (--resume); %s", from, what);
     else snprintf(text, room, ". No checkpoint was written; %s", what);
 }
