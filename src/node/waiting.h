@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WAITING_FIRST_NS UINT64_C(30000000000)   // until it is said; then after twice as long each time,
+#define WAITING_FIRST_NS UINT64_C(10000000000)   // until it is said; then after twice as long each time,
 #define WAITING_MOST_NS UINT64_C(3600000000000)  // up to this
 #define WAITING_DRAIN_NS UINT64_C(10000000000)   // the run is to end, and cannot come to an end without them
 

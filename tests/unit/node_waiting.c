@@ -25,7 +25,7 @@ static void test_it_is_said_more_and_more_rarely(void **state) {
     uint64_t when, said = 0, last = 0, longest = 0;
     for (uint64_t from = 1000; from < 1000 + 86400; from = when / SECOND + 1) {
         if (pass(&w, from, 1000 + 86400, false, 0, &when) == WAITING_ON) break;
-        assert_true(said > 0 || when == 1030 * SECOND);
+        assert_true(said > 0 || when == 1010 * SECOND);
         if (said > 0) assert_true(when - last >= longest);
         if (said > 0) longest = when - last;
         last = when;
@@ -39,18 +39,18 @@ static void test_somebody_comes_and_goes(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
-    assert_int_equal(pass(&w, 10, 39, false, 0, &when), WAITING_ON);
-    assert_int_equal(waiting_step(&w, 39 * SECOND, false, false, 0), WAITING_ON);
-    assert_int_equal(pass(&w, 40, 100, false, 0, &when), WAITING_SAY);
-    assert_int_equal(when, 70 * SECOND);
+    assert_int_equal(pass(&w, 10, 19, false, 0, &when), WAITING_ON);
+    assert_int_equal(waiting_step(&w, 19 * SECOND, false, false, 0), WAITING_ON);
+    assert_int_equal(pass(&w, 20, 100, false, 0, &when), WAITING_SAY);
+    assert_int_equal(when, 30 * SECOND);
 }
 
 static void test_a_limit_ends_it(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
-    assert_int_equal(pass(&w, 10, 100, false, 20 * SECOND, &when), WAITING_END);
-    assert_int_equal(when, 30 * SECOND);
+    assert_int_equal(pass(&w, 10, 100, false, 8 * SECOND, &when), WAITING_END);
+    assert_int_equal(when, 18 * SECOND);
 }
 
 // From when both is so: the user wants the end, and something is missing.
@@ -58,10 +58,10 @@ static void test_a_wanted_end_waits_ten_seconds(void **state) {
     (void)state;
     waiting w = {0};
     uint64_t when;
-    assert_int_equal(pass(&w, 10, 39, false, 0, &when), WAITING_ON);
-    assert_int_equal(pass(&w, 39, 100, true, 0, &when), WAITING_SAY);
-    assert_int_equal(pass(&w, 41, 100, true, 0, &when), WAITING_STOP);
-    assert_int_equal(when, 49 * SECOND);
+    assert_int_equal(pass(&w, 10, 19, false, 0, &when), WAITING_ON);
+    assert_int_equal(pass(&w, 19, 100, true, 0, &when), WAITING_SAY);
+    assert_int_equal(pass(&w, 21, 100, true, 0, &when), WAITING_STOP);
+    assert_int_equal(when, 29 * SECOND);
 }
 
 int main(void) {
