@@ -58,10 +58,13 @@ static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
 }
 
 static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
-    char text[512];
+    char text[sizeof s->why], way_on[256] = "";
+    bool fatal = (c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started;
     note_cause(s, c, status, signal_number);
+    if (fatal && s->started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
     snprintf(text, sizeof text, "%s (process %d) %s", c->name, (int)c->pid, c->cause);
-    if ((c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started) swarm_fail(s, text);
+    strncat(text, way_on, sizeof text - strlen(text) - 1);
+    if (fatal) swarm_fail(s, text);
     else swarm_note(s, text);
 }
 

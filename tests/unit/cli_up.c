@@ -358,6 +358,28 @@ static void test_relays_that_die_seldom_or_on_order_are_not(void **state) {
     }
 }
 
+// The data peer with a text dies at once again and again: a strict run ends, an elastic one goes on without it.
+static void test_a_text_whose_peer_dies_at_once_is_given_up(void **state) {
+    swarm *s = *state;
+    child *c = s->children[DATA];
+    s->private_data = true;
+    for (int elastic = 1; elastic >= 0; elastic--) {
+        s->elastic = elastic;
+        *c = (child){.swarm = s, .role = CHILD_DATA, .number = 2, .name = "data2", .member = 11};
+        for (int i = 1; i <= RESTART_MOST; i++) {
+            assert_false(s->ending);
+            c->return_ms = 0;
+            c->began_ms = s->loop.time;
+            s->loop.time += 400;
+            swarm_child_gone(s, c, 0, SIGILL);
+            assert_int_equal(c->return_ms, i == RESTART_MOST ? 0 : s->loop.time + (UINT64_C(500) << i));
+        }
+        assert_int_equal(s->ending, !elastic);
+    }
+    assert_non_null(strstr(s->why, "data2 died 5 times"));
+    assert_non_null(strstr(s->why, "SIGILL"));
+}
+
 // The user wants the end, and the iteration under way lacks a stage: nobody is started, and the end comes.
 static void test_an_end_without_a_stage_comes(void **state) {
     swarm *s = *state;
@@ -579,6 +601,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_relays_that_die_at_once_are_given_up, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_relays_that_die_seldom_or_on_order_are_not, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_an_end_without_a_stage_comes, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_text_whose_peer_dies_at_once_is_given_up, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
