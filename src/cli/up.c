@@ -122,7 +122,10 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
-    if (!well) stages_note_death(s, c);
+    // left in order, and not because the run ends
+    bool left = c->told_end && !wanted && !s->ending;
+    if (left) snprintf(c->cause, sizeof c->cause, "left in order: it was asked to from outside");
+    if (!well || left) stages_note_death(s, c);
     if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     plan_return(s, c);
