@@ -15,7 +15,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
     bool lead, anew, data, json, supervised, measure, shadow, carry;
-    uint64_t share, threads, capacity, max_memory, patience_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
+    uint64_t share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
 // What the call backs need.
@@ -136,7 +136,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
-        .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .resume = f->resume,
+        .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume,
         .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
@@ -208,6 +208,7 @@ int cli_node(int argc, char **argv) {
         {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},
         {"wait-data-peers", OPTION_COUNT, &f.wait_data, .help = "with --lead: begin when these many data peers are there, the leader included", .min = 1, .max = WIRE_MAX_STAGE_MEMBERS},
         {"wait-relays", OPTION_COUNT, &f.wait_relays, .help = "with --lead: and these many relays", .max = WIRE_MAX_MEMBERS, .fallback = "one a stage"},
+        {"wait-for-peers", OPTION_DURATION, &f.wait_ns, .help = "with --lead and --data: how long to lead a run that lacks peers; 0: for ever"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint; with --join: what it has of the run's state is not fetched"},
         {"upload-share", OPTION_COUNT, &f.upload_share, .unit = "PERCENT", .help = "most of this machine's line for peers that fetch state while the run goes on", .min = 1, .max = 100},
         {"carry", OPTION_SWITCH, &f.carry, .help = "carry tensors between others whose line is slow; --no-carry: nothing but what is this peer's"},

@@ -256,6 +256,7 @@ void node_events_tell(node_events *e, const tell *t, uint64_t now_ns) {
         e->weights = t->hash;
         e->version = t->iteration;
         break;
+    case TELL_DIVERGED: e->diverged = true; break;
     case TELL_LEADER: tell_leader(e, t); break;
     case TELL_LIED: tell_lied(e, t); break;
     case TELL_SPOILT: tell_spoilt(e, t); break;
@@ -282,7 +283,8 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     }
     report_event news = event_of(REPORT_END);
     news.failed = why != NULL;
-    snprintf(news.text, sizeof news.text, "%s", why && *e->unsaved ? e->unsaved : why ? why : "");
+    if (e->diverged) strcpy(news.reason, REPORT_DIVERGED);
+    snprintf(news.text, sizeof news.text, "%s", why && *e->unsaved && !e->diverged ? e->unsaved : why ? why : "");
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
     news.loss = e->last_loss;

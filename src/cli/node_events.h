@@ -37,6 +37,7 @@ typedef struct node_events {
     uint64_t version;
     uint64_t repairs;
     bool ended;              // TELL_END or TELL_REFUSED was told
+    bool diverged;           // TELL_DIVERGED was
     braid_hash weights;
     char refused[512];
     node_takeover taken[NODE_TAKEOVERS];  // told when all slots are known: the log names them one by one

@@ -37,9 +37,11 @@ typedef enum report_kind {
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
-    REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
+    REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text, reason (REPORT_DIVERGED, or none); the last line
     REPORT_KINDS
 } report_kind;
+
+#define REPORT_DIVERGED "diverged"  // the reason of an END
 
 enum { REPORT_MAX_LINE = 4096, REPORT_HASH_TEXT = 65, REPORT_MAX_FLOWS = 32 };
 

@@ -76,7 +76,7 @@ static const report_field fields[] = {
     FIELD(name, FIELD_TEXT, IN(STARTED)),
     FIELD(address, FIELD_TEXT, IN(READY) | IN(LEADER) | IN(UNLED)),
     FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),
-    FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT)),
+    FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT) | IN(END)),
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
     FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
 };

@@ -97,6 +97,15 @@ static void show_end(const train_view *view, const solo_result *result, double s
     report_loss_curve(view->report);
 }
 
+// A run that began and diverged has a last line like any other.
+static void show_diverged(const train_view *view, const solo_result *result, const char *why, double seconds) {
+    report_event e = {.kind = REPORT_END, .iteration = result->version, .loss = result->loss, .tokens = result->tokens, .seconds = seconds, .failed = true};
+    copy_text(e.path, sizeof e.path, result->path);
+    copy_text(e.text, sizeof e.text, why);
+    strcpy(e.reason, REPORT_DIVERGED);
+    report_tell(view->report, &e);
+}
+
 static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
@@ -120,6 +129,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
     sigaction(SIGTERM, &action, NULL);
     braid_err err = solo_run(&config, &result, &error);
     if (!err) show_end(&view, &result, seconds_now() - start);
+    if (err && result.diverged) show_diverged(&view, &result, error.text, seconds_now() - start);
     report_free(view.report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);
     return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view.unsaved) : CLI_OK;

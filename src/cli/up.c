@@ -18,7 +18,7 @@ static const char examples[] =
     "braid up RUN.yaml --relays 8 --chaos kills=5,joins=2,data=1,leader=1,seed=7\n"
     "braid up RUN.yaml --relays 4 --resume checkpoints/latest\n";
 
-static void swarm_note(swarm *s, const char *text) {
+void swarm_note(swarm *s, const char *text) {
     report_event news = {.kind = REPORT_NOTE, .loss = NAN};
     snprintf(news.text, sizeof news.text, "%s", text);
     report_tell(s->report, &news);
@@ -51,16 +51,24 @@ static void tell_killed(swarm *s, const child *c) {
     report_tell(s->report, &news);
 }
 
-static void tell_lost(swarm *s, const child *c, int64_t status, int signal_number) {
-    char how[64], text[512];
-    if (signal_number) snprintf(how, sizeof how, "was ended by signal %d", signal_number);
-    else snprintf(how, sizeof how, "ended with code %lld", (long long)status);
-    snprintf(text, sizeof text, "%s (process %d) %s%s%.350s", c->name, (int)c->pid, how, *c->complaint ? ": " : "", c->complaint);
-    if ((c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started) swarm_fail(s, text);
+static void note_cause(swarm *s, child *c, int64_t status, int signal_number) {
+    uint64_t before = s->memory.oom_kills;
+    cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
+    cause_text(status, signal_number, c->complaint, &s->memory, s->memory.oom_kills > before, c->cause);
+}
+
+static void tell_lost(swarm *s, child *c, int64_t status, int signal_number) {
+    char text[sizeof s->why], way_on[256] = "";
+    bool fatal = (c->role == CHILD_LEADER && story_has_one_voice(s)) || !s->started;
+    note_cause(s, c, status, signal_number);
+    if (fatal && s->started && signal_number) swarm_way_on(s, way_on, sizeof way_on);
+    snprintf(text, sizeof text, "%s (process %d) %s", c->name, (int)c->pid, c->cause);
+    strncat(text, way_on, sizeof text - strlen(text) - 1);
+    if (fatal) swarm_fail(s, text);
     else swarm_note(s, text);
 }
 
-static bool stage_works(const swarm *s, uint64_t number, const child *but) {
+bool stage_works(const swarm *s, uint64_t number, const child *but) {
     for (uint32_t i = 0; i < s->child_count; i++) {
         const child *c = s->children[i];
         if (c != but && c->alive && c->joined && c->stage == number) return true;
@@ -89,7 +97,7 @@ static void fail_without_data(swarm *s, const child *last) {
 static void check_survival(swarm *s, const child *gone) {
     if (s->ending || !s->started || !gone->joined || gone->stage >= WIRE_MAX_STAGES || stage_works(s, gone->stage, gone)) return;
     if (gone->stage == 0) fail_without_data(s, gone);
-    else s->bereft_ms[gone->stage] = uv_now(&s->loop) + (stage_is_shadowed(s, gone->stage) ? UP_PROMOTE_MS : UP_RESTART_MS);
+    else stage_bereft(s, gone->stage);
 }
 
 static void swarm_done(swarm *s) {
@@ -99,11 +107,8 @@ static void swarm_done(swarm *s) {
     uv_stop(&s->loop);
 }
 
-// Nobody else has its text. One that never found its place would not find it the next time either.
 static void plan_return(swarm *s, child *c) {
-    if (!s->private_data || c->role == CHILD_RELAY || s->ending || !s->started || c->told_end) return;
-    if (c->member != 0) c->return_ms = uv_now(&s->loop) + UP_RESTART_MS;
-    else if (!s->elastic) swarm_fail(s, "a data peer that alone has its text cannot come back");
+    if (s->private_data && c->role != CHILD_RELAY && !s->ending && s->started && !c->told_end) text_bereft(s, c);
 }
 
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
@@ -117,6 +122,10 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
     c->gone_ms = uv_now(&s->loop);
     c->voted = chaos_may_vote(s, c);
     if (!well || (mute && !s->failed)) tell_lost(s, c, status, signal_number);
+    // left in order, and not because the run ends
+    bool left = c->told_end && !wanted && !s->ending;
+    if (left) snprintf(c->cause, sizeof c->cause, "left in order: it was asked to from outside");
+    if (!well || left) stages_note_death(s, c);
     if (wanted && c->takes_stage) chaos_take_stage(s, c->stage);
     if (!c->told_end) check_survival(s, c);
     plan_return(s, c);
@@ -131,56 +140,12 @@ static void swarm_drain(swarm *s) {
         if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], "end\n");
 }
 
-// As many relays as a stage has when they are dealt out evenly.
-static void restart_stage(swarm *s, uint32_t number) {
-    char text[160];
-    braid_error error;
-    uint64_t wanted = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
-    snprintf(text, sizeof text, "stage %u has lost its last peer; other relays are started", number);
-    swarm_note(s, text);
-    for (uint64_t i = 0; i < (wanted > 0 ? wanted : 1); i++) {
-        if (swarm_spawn(s, CHILD_RELAY, &error) == BRAID_OK) continue;
-        swarm_fail(s, error.text);
-        return;
-    }
-}
-
-static void check_stages(swarm *s) {
-    for (uint32_t i = 0; i < WIRE_MAX_STAGES && !s->ending; i++) {
-        if (s->bereft_ms[i] == 0 || uv_now(&s->loop) < s->bereft_ms[i]) continue;
-        s->bereft_ms[i] = 0;
-        if (!stage_works(s, i, NULL)) restart_stage(s, i);
-    }
-}
-
-// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back. And while its loss is in no
-// log, whoever came back would never have been missed, and nobody be told that it was awaited.
-bool swarm_may_return(const swarm *s, const child *c) {
-    bool missed = s->leading && !c->listed;
-    return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);
-}
-
-static void check_returns(swarm *s) {
-    char text[160];
-    braid_error error;
-    uint32_t count = s->child_count;
-    for (uint32_t i = 0; i < count && !s->ending; i++) {
-        child *c = s->children[i];
-        if (!swarm_may_return(s, c)) continue;
-        c->return_ms = 0;
-        snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
-        swarm_note(s, text);
-        if (swarm_spawn_again(s, c, &error)) swarm_fail(s, error.text);
-    }
-}
-
 static void on_tick(uv_timer_t *timer) {
     swarm *s = timer->data;
     report_tick(s->report);
     chaos_step(s);
     if (s->draining) swarm_drain(s);
-    check_stages(s);
-    check_returns(s);
+    stages_tick(s);
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
@@ -234,6 +199,7 @@ static int swarm_run(swarm *s) {
     braid_error error;
     uv_loop_init(&s->loop);
     watch(s);
+    cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
     s->report = report_new(s->style, stdout);
     if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);

@@ -218,6 +218,8 @@ static int child_start(swarm *s, child *c) {
     int code = uv_spawn(&s->loop, &c->process, &options);
     free(environment);
     if (code) return code;
+    c->began_ms = uv_now(&s->loop);
+    c->began_at = s->furthest;
     c->alive = true;
     c->pid = uv_process_get_pid(&c->process);
     s->alive++;

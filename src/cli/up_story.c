@@ -99,10 +99,23 @@ static void end_others(const swarm *s, const child *who) {
         if (s->children[i] != who) child_kill(s->children[i]);
 }
 
+// All that are members end by themselves: the log tells them. The first leader, which writes the checkpoints, knows the newest.
+static void note_diverged(swarm *s, child *c, const report_event *news) {
+    bool better = s->end.kind != REPORT_END || (*news->path && !*s->end.path);
+    c->told_end = s->ending = s->failed = true;
+    if (better) s->end = *news;
+    if (better) snprintf(s->why, sizeof s->why, "%s", news->text);
+    s->leave_deadline_ms = uv_now(&s->loop) + UP_LEAVE_MS;
+}
+
 // A run is over when somebody has its weights. Who only left, or found no place, ends without; what somebody failed at who
 // led may be the reason if nobody else ends well.
 static void child_ended(swarm *s, child *c, const report_event *news) {
     bool alone = story_has_one_voice(s) || !s->started;
+    if (strcmp(news->reason, REPORT_DIVERGED) == 0) {
+        note_diverged(s, c, news);
+        return;
+    }
     if (alone ? c->role != CHILD_LEADER : news->failed || !*news->weights) {
         if (c == s->leading && news->failed && !*s->why) snprintf(s->why, sizeof s->why, "%s", news->text);
         return;
@@ -122,16 +135,23 @@ static void note_promoted(swarm *s, const report_event *news) {
     if (g) g->shadow = false;
 }
 
+static void note_checkpoint(swarm *s, const report_event *news) {
+    if (news->failed) return;
+    s->saved = news->iteration;
+    snprintf(s->saved_path, sizeof s->saved_path, "%s", news->path);
+}
+
 static void note_progress(swarm *s, child *c, const report_event *news) {
     switch (news->kind) {
     case REPORT_STARTED:
         s->started = true;
         s->start_ms = uv_now(&s->loop);
-        s->first = s->iteration = news->iteration;
+        s->first = s->iteration = s->furthest = news->iteration;
         break;
     case REPORT_ITERATION:
         s->iteration = news->iteration;
         s->tokens += news->tokens;
+        if (news->iteration > s->furthest) s->furthest = news->iteration;
         if (s->measure) measure_iteration_over(s);
         break;
     case REPORT_LEADER:
@@ -139,6 +159,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
         snprintf(s->ticket, sizeof s->ticket, "%s", news->ticket);
         break;
     case REPORT_PROMOTED: note_promoted(s, news); break;
+    case REPORT_CHECKPOINT: note_checkpoint(s, news); break;
     case REPORT_ROLLED_BACK:
         s->iteration = news->iteration;
         s->generation = news->generation;

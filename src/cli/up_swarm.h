@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "cli/report.h"
+#include "cli/up_cause.h"
+#include "cli/up_restart.h"
 #include "node/fault.h"
 #include "node/measure.h"
 
@@ -20,7 +22,7 @@ enum {
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
-    UP_RESTART_MS = 1000,   // ... and where there is none, before others are started; and before who alone has a text is started again
+    UP_LOST_MS = 3000,      // the run is to end and a stage has no peer: so long is waited for one that is about to join
     UP_ELECT_MS = 20000,    // so much later while nobody leads, or who leads has not missed it
     UP_MAX_KEY_PATH = 1024,
     UP_LEAVE_MS = 10000,  // after the run's end, for the others to go by themselves
@@ -57,6 +59,9 @@ typedef struct child {
     int signal_number;
     uint64_t gone_ms;      // when its end was known
     uint64_t return_ms;    // when its text's next peer is started, 0: not to be
+    uint64_t began_ms, began_at;  // when it was started, and how far the run had come by then
+    uint32_t for_stage;    // a relay that was started because this stage had none left, 0: not so
+    restart_record text_deaths;   // a data peer with private data: of those that had its text, itself included
     bool voted;            // it may have, then
     char peer[REPORT_HASH_TEXT];
     char ticket[512];      // that leads to it
@@ -72,6 +77,7 @@ typedef struct child {
     uint64_t wasted, carried, carried_bytes;
     node_figures figures;  // the newest, when `measured`
     char complaint[512];   // the last line on its standard error
+    char cause[CAUSE_TEXT];  // what ended it, when it was not asked to end
     size_t complaint_bytes;
     char input[4096];
 } child;
@@ -179,7 +185,14 @@ struct swarm {
     uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
     uint64_t leave_deadline_ms;
-    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for a stage that has none, 0: not to be looked at
+    uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for a stage that has none, 0: it has some
+    uint64_t lost_ms[WIRE_MAX_STAGES];    // since when it has none
+    restart_record deaths[WIRE_MAX_STAGES];  // of each stage's relays,
+    const child *last_dead[WIRE_MAX_STAGES]; // and the newest of them
+    uint64_t furthest;          // iteration that the run ever reached
+    uint64_t saved;             // version of the newest checkpoint,
+    char saved_path[1024];      // "": none was written
+    cause_memory memory;        // of this container, when the newest child died
     report_event end;           // the last line of who had the weights
     up_clock clock;             // with --measure
     char why[512];
@@ -205,11 +218,25 @@ void story_sum_work(const swarm *s, report_event *news);  // sets what all proce
 // up.c
 void swarm_spawn_others(swarm *s);
 void swarm_fail(swarm *s, const char *why);
+bool stage_works(const swarm *s, uint64_t number, const child *but);
+void swarm_note(swarm *s, const char *text);
 // Somebody keeps its state who does not do its work.
 bool stage_is_shadowed(const swarm *s, uint64_t number);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
-// Who alone has a text, and is gone, may be started again.
+
+// up_stages.c
+// It is gone, and not on purpose: counts towards giving up.
+void stages_note_death(swarm *s, child *c);
+// A stage has lost its last peer: when others are started, unless that is hopeless.
+void stage_bereft(swarm *s, uint64_t number);
+// The only peer with a text is gone.
+void text_bereft(swarm *s, child *c);
+// The only peer with a text is gone, and may be started again.
 bool swarm_may_return(const swarm *s, const child *c);
+// Starts what is due, and ends a run that cannot go on.
+void stages_tick(swarm *s);
+// What is left of the run: ". Go on from ... (--resume)".
+void swarm_way_on(const swarm *s, char *text, size_t room);
 
 // up_chaos.c
 // "WHO@iteration:K", "WHO@POINT[:COUNT]" (from the start) or "WHO@iteration:K/POINT[:COUNT]"; WHO is relayN, any (relay), dataN, data (any but who leads) leader (who leads)

@@ -2,6 +2,7 @@
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/trace.h"
+#include "train/diverged.h"
 
 #include <malloc.h>
 #include <string.h>
@@ -40,9 +41,15 @@ static void tell_figures(node *n) {
     n->callbacks.figures(n->callbacks.context, &n->measure.figures);
 }
 
+static void diverged(node *n, const tell *t) {
+    const char *saved = jobs_saved_path(n->jobs), *began = n->config.resume ? n->config.resume : "";
+    run_diverged(&n->run, t->iteration + 1, t->total, *saved ? saved : began, &n->error);
+}
+
 static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_JOINED) jobs_place(n->jobs, t->stage);
     if (t->kind == TELL_LEADER) node_leader_is(n, &t->id, t->text);
+    if (t->kind == TELL_DIVERGED) diverged(n, t);
     if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
     if (t->kind == TELL_ITERATION) tell_figures(n);
@@ -176,6 +183,7 @@ void node_tick(node *n) {
         malloc_trim(0);
     }
     if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
+    if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
     if (n->phase == NODE_RUNNING) node_enquire_again(n);
     bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
     if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {

@@ -9,6 +9,7 @@
 #include "node/log_writer.h"
 #include "node/measure.h"
 #include "node/node.h"
+#include "node/waiting.h"
 
 #include <stdio.h>
 
@@ -95,6 +96,7 @@ struct node {
     char leader_lost[NET_MAX_REASON];  // why there is none
     uint32_t turned;          // away, since
     uint64_t turned_since_ns;
+    waiting waiting;          // for peers without which nothing goes on
     uint64_t advanced_version;
     bool advanced_told;
     uint32_t idle_ticks;
@@ -135,6 +137,10 @@ braid_err node_open_log(node *n, braid_error *error);
 braid_err node_open_first_log(node *n, braid_error *error);
 // A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);
+
+// waiting.c
+// Whether a leader lacks peers, and for how long.
+void node_look_for_gaps(node *n);
 
 // commands.c
 braid_err node_watch(node *n, braid_error *error);

@@ -237,13 +237,16 @@ void node_enquiry_failed(node *n, const char *reason) {
         begin_by_log(n);
         return;
     }
-    if (n->config.patience_ns && spent > n->config.patience_ns) {
+    uint64_t patience = n->config.patience_ns;
+    if (patience && spent >= patience) {
         braid_fail(&n->error, BRAID_NETWORK, "cannot reach the leader at %s: %.200s; is it running, and is the address reachable from here?", address, reason);
         node_end(n);
         return;
     }
     n->retry_ms = n->retry_ms ? n->retry_ms * 2 : NODE_RETRY_FIRST_MS;
     if (n->retry_ms > NODE_RETRY_MOST_MS) n->retry_ms = NODE_RETRY_MOST_MS;
+    uint64_t left_ms = patience ? (patience - spent) / MILLISECOND + 1 : UINT64_MAX;  // the last try is at the end of that time
+    if (n->retry_ms > left_ms) n->retry_ms = left_ms;
     node_note(n, "cannot reach the leader at %s: %s; trying again in %.1f s", address, reason, (double)n->retry_ms / 1000);
     uv_timer_start(&n->retry, retry_passed, n->retry_ms, 0);
 }

@@ -21,7 +21,7 @@ enum {
     LOG_STORE_AT = LOG_START_AT + 8,
     LOG_HEADER_BYTES = LOG_STORE_AT + 8,            // magic, version, checksum, run, start, store
     LOG_RECORD_BYTES = 4 + 4 + 8,                   // length and whether it continues a batch, ~ of that, checksum
-    LOG_FILE_VERSION = 6,                           // raised when an entry's layout or the meaning of `start` is another
+    LOG_FILE_VERSION = 7,                           // raised when an entry's layout or the meaning of `start` is another
     LOG_SHORTEN_BYTES = 64 << 10                    // what is of no use any more is kept until it is so much
 };
 // In a record's length: others before it wait for the same sync, so it may reach the disk without them.

@@ -45,6 +45,7 @@ typedef struct node_config {
     const char *public_address;     // where others reach it, port 0: the one it listens on; NULL: made from `listen` and the way to the leader
     ticket leader;                  // whom to join; not for NODE_LEADER
     uint64_t patience_ns;           // how long an unreachable leader is tried, 0: for ever
+    uint64_t wait_ns;               // how long a leader waits for peers without which nothing goes on, 0: for ever
     const run_config *run;          // copied; leader and data peers
     uint32_t share;                 // private data: which of the texts is this data peer's, from 1; 0: any that is free
     uint32_t start_data_peers, start_relays;  // NODE_LEADER: the run begins when these are there

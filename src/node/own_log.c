@@ -32,6 +32,7 @@ typedef struct past_run {
     bool foreign;      // another peer kept it,
     braid_id keeper;   // this one
     uint64_t version;  // iterations done
+    uint32_t skipped;  // the last of them, without a finite gradient
 } past_run;
 
 static void look_at_voters(past_run *past, const log_voters *voters) {
@@ -51,11 +52,13 @@ static bool look_at_entry(void *context, const log_entry *entry) {
     case LOG_RUN:
         past->begun = true;
         past->complete = false;
+        past->skipped = 0;
         past->version = entry->u.run.start_version;
         break;
     case LOG_FINAL:
         past->version = entry->u.final.iteration + 1;
         past->complete = entry->u.final.last;
+        past->skipped = entry->u.final.skip ? entry->u.final.skipped : 0;
         break;
     case LOG_END: past->ended = true; break;
     default: break;
@@ -76,6 +79,9 @@ static braid_err look_back(node *n, braid_error *error) {
     if (past.foreign)
         return braid_fail(error, BRAID_ARGUMENT, "the log %s was kept by peer %s, and this one has another identity: give the key that it had (--identity), "
                           "name another log, or begin the run again with --anew", n->config.log_path, keeper);
+    if (past.complete && n->run.max_skipped > 0 && past.skipped >= n->run.max_skipped)
+        return braid_fail(error, BRAID_STATE, "the run of the log %s has diverged: no gradient was finite in %u iterations up to %llu; lower train.learning_rate and begin it again "
+                          "from a checkpoint of before (--anew --resume DIR)", n->config.log_path, past.skipped, (unsigned long long)past.version);
     if ((past.complete || past.ended) && weights_lie(n, past.version))
         return braid_fail(error, BRAID_STATE, "the run of the log %s is %s, after iteration %llu%s%.300s; --anew begins it again", n->config.log_path,
                           past.complete ? "complete" : "over", (unsigned long long)past.version, n->run.checkpoint[0] ? ": its weights lie in " : "", n->run.checkpoint);

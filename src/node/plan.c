@@ -16,7 +16,7 @@ void plan_make(const run_config *run, const braid_hash *description, const split
         .routing = (uint8_t)run->routing, .objective = (uint8_t)run->objective, .plan_first = run->plan_first,
         .reproducible = run->recipe.reproducible, .eval_every = run->eval_every,
         .eval_microbatches = run->eval_microbatches, .checkpoint_every = run->checkpoint_every,
-        .save = run->checkpoint[0] != 0,
+        .save = run->checkpoint[0] != 0, .max_skipped = run->max_skipped,
         .activation_bytes = (uint64_t)run->sequences * run->tokens * run->model.dim * sizeof(float),
         .model_tensors = model->tensor_count, .tensor_stage = model->tensor_stage,
     };

@@ -100,6 +100,19 @@ static braid_err blocks_check(saver *s, uint32_t number, uint32_t first, uint32_
     return bytes == 0 ? BRAID_OK : braid_fail(sent_wrong(s), BRAID_FORMAT, "blocks of stage %u with bytes left over", number);
 }
 
+// Such weights are of no use to anything, and would push out those that are.
+static braid_err blocks_are_finite(saver *s, uint32_t number, uint32_t first, uint32_t count, const uint8_t *at) {
+    for (uint32_t i = first; i < first + count; i++) {
+        uint32_t canonical;
+        const block *b = stage_block(s, number, i, &canonical);
+        if (!state_block_is_finite(at, b->count))
+            return braid_fail(&s->error, BRAID_STATE, "the weights of stage %u are not finite after iteration %llu: they are not saved, and older checkpoints are kept", number,
+                              (unsigned long long)s->version);
+        at += state_block_bytes(b->count);
+    }
+    return BRAID_OK;
+}
+
 static void leaves_put(saver *s, uint32_t number, uint32_t first, uint32_t count, const uint8_t *at) {
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t canonical;
@@ -133,7 +146,8 @@ braid_err saver_put(saver *s, uint64_t version, uint32_t number, uint32_t first,
     leaves_put(s, number, first, count, bytes);
     if (!wants_files(s)) return BRAID_OK;
     if (!s->writer) return s->error.code;
-    err = checkpoint_put(s->writer, number, first, count, bytes, byte_count, &s->error);
+    err = blocks_are_finite(s, number, first, count, bytes);
+    if (!err) err = checkpoint_put(s->writer, number, first, count, bytes, byte_count, &s->error);
     if (err && err != BRAID_FORMAT) {
         checkpoint_abort(s->writer);
         s->writer = NULL;

@@ -124,6 +124,7 @@ member_id parcel_anybody(peer *p, member_id to);  // for tests: who might carry 
 bool owns(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
 bool run_is_complete(const peer *p);  // no iteration will end any more
+bool final_is_hopeless(const peer *p, const log_final *f);  // too many iterations in a row without a finite gradient: the run ends with it
 bool run_goes_on(const peer *p);
 void own_launch(peer *p);
 void own_home(peer *p, const message *msg, blob_id x);
@@ -344,6 +345,7 @@ void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, 
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 void save_begin(peer *p, uint64_t version);
+void leader_save_when_due(peer *p);  // after FINAL: what it makes due
 void save_tick(peer *p);
 void save_data(peer *p, const message *msg, blob_id blob);
 void save_denied(peer *p, const pull *q);

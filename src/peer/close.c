@@ -295,6 +295,16 @@ static void decide(peer *p) {
     l->phase = LEADER_DECIDING;
 }
 
+// FINAL carries the count, so that a new leader, or one that has read a snapshot only, goes on counting from it. An iteration
+// of which nothing was computed, for want of its data, says nothing of the weights.
+static uint32_t skipped_in_a_row(const peer *p, bool skip) {
+    uint32_t before = p->has_final && p->final.u.final.skip ? p->final.u.final.skipped : 0;
+    const log_close *close = &p->leader.close;
+    bool computed = close->tokens > 0 || bitset_count(close->voided.words, WIRE_SET_WORDS) > 0;
+    if (!skip) return 0;
+    return before + (computed && before < UINT32_MAX);
+}
+
 void leader_decided(peer *p, const task *t, const job_result *r) {
     leader *l = &p->leader;
     if (!l->active || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
@@ -303,7 +313,8 @@ void leader_decided(peer *p, const task *t, const job_result *r) {
     log_final *f = &l->final.u.final;
     f->iteration = p->iteration;
     f->skip = r->skip;
-    f->last = p->iteration + 1 >= p->run.iterations || l->drain_ns != 0;
+    f->skipped = skipped_in_a_row(p, r->skip);
+    f->last = p->iteration + 1 >= p->run.iterations || l->drain_ns != 0 || final_is_hopeless(p, f);
     f->close_index = l->close_index;
     f->norm2 = l->norm2;
     f->clip = r->clip;
@@ -454,10 +465,7 @@ void leader_applied(peer *p, const log_entry *entry) {
     if (entry->kind == LOG_RUN && entry->u.run.generation > 1) rollback_lead_again(p);
     if (entry->kind == LOG_END) leader_dismiss(p, false);
     if (entry->kind != LOG_FINAL) return;
-    bool last = entry->u.final.last;
-    uint64_t version = entry->u.final.iteration + 1;
-    if (!last) leader_let_go(p);
+    if (!entry->u.final.last) leader_let_go(p);
     leader_begin_iteration(p);
-    if (last) l->phase = LEADER_SAVING_LAST;
-    if (last || (p->run.save && p->run.checkpoint_every != 0 && version % p->run.checkpoint_every == 0)) save_begin(p, version);
+    leader_save_when_due(p);
 }

@@ -550,6 +550,7 @@ struct peer {
     uint64_t run_index;
     bool has_final;
     log_entry final;        // newest FINAL
+    uint32_t skipped_before;  // `skipped` of the FINAL before that one
     uint64_t end_index;     // of END, 0: the run has not ended
     rollback past;
     bool has_close;

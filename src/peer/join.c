@@ -362,7 +362,7 @@ void leader_dismiss(peer *p, bool failed) {
     }
     p->over = true;
     effect *e = peer_effect(p, EFFECT_EXIT);
-    if (e != NULL) e->failed = failed;
+    if (e != NULL) e->failed = failed || (p->has_final && final_is_hopeless(p, &p->final.u.final));
 }
 
 // ---- the start ----------------------------------------------------------------------------------------------------

@@ -176,14 +176,11 @@ bool lead_has_gone_home(const peer *p) {
 static void resume_iteration(peer *p) {
     leader *l = &p->leader;
     leader_begin_iteration(p);
-    bool last = p->has_final && p->final.u.final.last;
-    if (last) l->phase = LEADER_SAVING_LAST;
-    else if (p->has_close) l->phase = LEADER_REDUCING;
+    if (p->has_close) l->phase = LEADER_REDUCING;
     l->close = p->close;
     l->close_index = p->close_index;
-    // whether the one before had written it is not known, and it costs only time
-    bool due = p->run.save && p->run.checkpoint_every != 0 && p->has_final && p->iteration % p->run.checkpoint_every == 0;
-    if (last || due) save_begin(p, p->iteration);
+    // whether the leader before has written it is not known, and writing it again costs only time
+    leader_save_when_due(p);
 }
 
 // Everything that was decided is in the log that it has; all else is said again or asked for.

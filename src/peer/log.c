@@ -28,6 +28,11 @@ static void tell_iteration(peer *p, const log_final *f) {
     peer_tell(p, &t);
 }
 
+static void tell_diverged(peer *p, const log_final *f) {
+    tell t = {.kind = TELL_DIVERGED, .iteration = f->iteration, .total = f->skipped};
+    peer_tell(p, &t);
+}
+
 static void apply_final(peer *p, const log_entry *entry) {
     const log_final *final = &entry->u.final;
     if (final->iteration < p->iteration && p->has_final) return;
@@ -40,9 +45,11 @@ static void apply_final(peer *p, const log_entry *entry) {
     own_free_all(p);
     takeover_drop(p);
     reduce_final(p, final);
+    p->skipped_before = p->has_final && p->final.u.final.skip ? p->final.u.final.skipped : 0;
     p->final = *entry;
     p->has_final = true;
     if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
+    if (p->me != 0 && final_is_hopeless(p, final)) tell_diverged(p, final);
     p->has_close = false;
     p->iteration = final->iteration + 1;
     p->iteration_ns = p->now;

@@ -19,6 +19,8 @@ bool microbatch_planned(const peer *p, uint32_t m) {
 
 bool run_is_complete(const peer *p) { return p->end_index != 0 || (p->has_final && p->final.u.final.last); }
 
+bool final_is_hopeless(const peer *p, const log_final *f) { return p->run.max_skipped != 0 && f->skip && f->skipped >= p->run.max_skipped; }
+
 bool run_goes_on(const peer *p) { return p->run_started && !run_is_complete(p); }
 
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {

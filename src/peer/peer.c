@@ -526,7 +526,7 @@ const char *tell_name(tell_kind kind) {
     static const char *const names[TELL_KINDS] = {
         [TELL_JOINED] = "joined", [TELL_MEMBER] = "member", [TELL_EXPELLED] = "expelled", [TELL_STARTED] = "started", [TELL_ITERATION] = "iteration",
         [TELL_EVAL] = "eval", [TELL_REPAIR] = "repair", [TELL_SUSPECT] = "suspect", [TELL_TAKEOVER] = "takeover", [TELL_TRANSFER] = "transfer",
-        [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
+        [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_DIVERGED] = "diverged", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
         [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt",
         [TELL_ROLLED_BACK] = "rolled-back", [TELL_UNFINISHED] = "unfinished", [TELL_UNLED] = "unled",
     };

@@ -50,6 +50,7 @@ typedef struct peer_run {
     uint32_t eval_every;        // iterations between held-out losses, 0: never
     uint32_t eval_microbatches;
     uint32_t checkpoint_every;  // 0: only at the end
+    uint32_t max_skipped;       // iterations in a row without a finite gradient that end the run, 0: any number goes on
     bool save;                  // write checkpoints at all; the weights' hash is computed either way
     uint16_t start_data_peers;  // the run starts when these many data members
     uint16_t start_relays;      // and these many relays are there (and each stage has one)
@@ -173,6 +174,7 @@ typedef enum tell_kind {
     TELL_CHECKPOINT,  // version, or failed
     TELL_FLOWS,       // what this peer's router sends on has changed: flow, flows, changes
     TELL_END,         // the run is complete: weights' hash
+    TELL_DIVERGED,    // the run ends with `iteration`: `total` iterations in a row had no finite gradient
     TELL_REFUSED,     // this peer cannot take part: `text` says why
     TELL_LEADER,      // `id`, at the address `text`, leads from now on
     TELL_AWAITED,     // `id`, with so many microbatches of an iteration whose data it alone has, is gone; they wait `total` ns, 0: until it is back

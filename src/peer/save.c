@@ -21,6 +21,29 @@ void save_begin(peer *p, uint64_t version) {
     l->save_under_way = 0;
 }
 
+// A version after skipped iterations has the weights of the version before them: saving it would push an older checkpoint out, and
+// that one may be the newest from which the run can recover. What became due meanwhile is saved after the next step.
+static bool save_is_due(const peer *p) {
+    const log_final *f = &p->final.u.final;
+    uint64_t every = p->run.save ? p->run.checkpoint_every : 0, version = f->iteration + 1, since = f->iteration;
+    if (every == 0 || (f->skip && f->skipped > 0)) return false;
+    since -= p->skipped_before < since ? p->skipped_before : since;
+    return version / every > since / every;
+}
+
+void leader_save_when_due(peer *p) {
+    leader *l = &p->leader;
+    if (!p->has_final) return;
+    bool last = p->final.u.final.last;
+    if (last && final_is_hopeless(p, &p->final.u.final)) {
+        l->phase = LEADER_OVER;  // nothing is saved over what there is
+        l->end_appended = false;
+        return;
+    }
+    if (last) l->phase = LEADER_SAVING_LAST;
+    if (last || save_is_due(p)) save_begin(p, p->iteration);
+}
+
 static uint32_t blocks_at(const peer *p, uint16_t stage, uint32_t first) {
     uint32_t left = p->run.blocks[stage] - first;
     return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;

@@ -40,6 +40,7 @@ typedef struct run_config {
     uint32_t microbatches, sequences, tokens;  // per iteration; sequences of tokens per microbatch
     bool elastic;           // private data: an iteration waits `patience` seconds for a data peer that is gone, then goes on without it
     uint32_t patience;
+    uint32_t max_skipped;   // iterations in a row without a finite gradient that end the run, 0: any number goes on
     uint32_t slots;
     run_routing routing;
     run_objective objective;

@@ -45,6 +45,7 @@ const run_field run_fields[] = {
     {"train", "products", FIELD_PRODUCTS, AT(products)},
     {"train", "batches", FIELD_BATCHES, AT(elastic)},
     {"train", "patience", FIELD_COUNT, AT(patience), 1, RUN_MAX_PATIENCE},
+    {"train", "max_skipped", FIELD_COUNT, AT(max_skipped), 0, RUN_MAX_ITERATIONS},
     {"train", "recompute", FIELD_SWITCH, AT(recompute)},
     {"eval", "every", FIELD_COUNT, AT(eval_every), 0, RUN_MAX_ITERATIONS},
     {"eval", "microbatches", FIELD_COUNT, AT(eval_microbatches), 1, WIRE_MAX_MICROBATCHES},
@@ -93,6 +94,7 @@ void run_set_defaults(run_config *run) {
         .eval_microbatches = 4,
         .data_peers = 1,
         .patience = 30,
+        .max_skipped = RUN_MAX_SKIPPED,
     };
 }
 

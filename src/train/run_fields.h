@@ -4,6 +4,10 @@
 
 #include "train/run.h"
 
+// One bad batch makes one iteration without a finite gradient. Ten in a row are ten different batches: then it is the weights,
+// which a skipped iteration does not change.
+enum { RUN_MAX_SKIPPED = 10 };
+
 typedef enum run_field_kind {
     FIELD_NAME,    // char[RUN_MAX_NAME]
     FIELD_PATH,    // char[RUN_MAX_PATH], relative to the file

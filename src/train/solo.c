@@ -1,6 +1,8 @@
 #include "train/solo.h"
 
 #include "train/checkpoint.h"
+#include "train/diverged.h"
+#include "train/state_blob.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -27,6 +29,7 @@ typedef struct solo {
     solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and one more
     braid_hash *leaves;           // [split.block_count]
     uint64_t version, until;
+    uint32_t skipped, skipped_before;  // iterations in a row without a finite gradient, now and an iteration ago
     solo_result *result;
 } solo;
 
@@ -169,6 +172,8 @@ static braid_err iterate(solo *s, braid_error *error) {
                        .bias2 = step.bias2,
                        .skip = step.skip});
     s->version = t + 1;
+    s->skipped_before = s->skipped;
+    s->skipped = step.skip ? s->skipped + 1 : 0;
     s->result->loss = sum.tokens > 0 ? sum.loss / (double)sum.tokens : NAN;
     s->result->tokens += sum.tokens;
     tell_iteration(s, &sum, &step, norm2, now_seconds() - start);
@@ -192,6 +197,17 @@ static braid_err evaluate(solo *s, braid_error *error) {
     return BRAID_OK;
 }
 
+// Such weights are of no use to anything, and would push out those that are.
+static braid_err blocks_are_finite(const solo *s, uint32_t first, uint32_t count, const uint8_t *at, braid_error *error) {
+    for (uint32_t i = first; i < first + count; i++) {
+        uint32_t elements = s->split.blocks[split_block(&s->split, 0, i)].count;
+        if (!state_block_is_finite(at, elements))
+            return braid_fail(error, BRAID_STATE, "the weights are not finite after iteration %llu: they are not saved, and older checkpoints are kept", (unsigned long long)s->version);
+        at += state_block_bytes(elements);
+    }
+    return BRAID_OK;
+}
+
 static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *error) {
     braid_err err = BRAID_OK;
     uint32_t all = worker_blocks(s->worker);
@@ -201,8 +217,8 @@ static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *er
             solo_job(s, &(job){.id = 1, .kind = JOB_STATE_GET, .first = first, .count = count, .version = s->version});
         uint64_t bytes = 0;
         const void *data = blob_read(s, state.out, &bytes);
-        err = data ? checkpoint_put(writer, 0, first, count, data, bytes, error)
-                   : braid_fail(error, BRAID_MEMORY, "no memory to save");
+        err = data ? blocks_are_finite(s, first, count, data, error) : braid_fail(error, BRAID_MEMORY, "no memory to save");
+        if (!err) err = checkpoint_put(writer, 0, first, count, data, bytes, error);
         blob_release(s, state.out);
     }
     return err;
@@ -234,6 +250,20 @@ static void save(solo *s) {
 
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
 
+// A version after skipped iterations has the weights of the version before them: saving it would push an older checkpoint out, and
+// that one may be the newest from which the run can recover. What became due meanwhile is saved after the next step, as a swarm does.
+static bool save_is_due(const solo *s) {
+    uint64_t every = s->run->checkpoint_every;
+    return every > 0 && s->skipped == 0 && s->version / every > (s->version - 1 - s->skipped_before) / every;
+}
+
+static bool is_hopeless(const solo *s) { return s->run->max_skipped > 0 && s->skipped >= s->run->max_skipped; }
+
+static braid_err diverged(const solo *s, braid_error *error) {
+    const char *began = s->config.resume ? s->config.resume : "";
+    return run_diverged(s->run, s->version, s->skipped, s->result->path[0] ? s->result->path : began, error);
+}
+
 static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
 
 static bool wants_stop(const solo *s) { return s->config.stop && s->config.stop(s->config.context); }
@@ -245,12 +275,14 @@ static braid_err train(solo *s, braid_error *error) {
         if (is_due(s->version, s->run->eval_every)) err = evaluate(s, error);
         if (!err) err = iterate(s, error);
         if (err) return err;
+        s->result->diverged = is_hopeless(s);
+        if (s->result->diverged) return diverged(s, error);
         s->result->stopped = wants_stop(s);
-        if (!saves(s) || !is_due(s->version, s->run->checkpoint_every)) continue;
+        if (!saves(s) || !save_is_due(s)) continue;
         save(s);
         saved = s->result->save_failed ? saved : s->version;
     }
-    if (saves(s) && saved != s->version) save(s);
+    if (saves(s) && saved != s->version && !(s->result->stopped && saved + s->skipped == s->version)) save(s);
     return s->run->eval_every > 0 ? evaluate(s, error) : BRAID_OK;
 }
 

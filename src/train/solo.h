@@ -51,6 +51,7 @@ typedef struct solo_result {
     double loss;                // mean of the last iteration, NAN when there was none
     uint64_t tokens;            // trained on in this process
     bool stopped;               // because stop() said so
+    bool diverged;              // the reason why solo_run failed: no gradient was finite for too long
     bool save_failed;           // the last checkpoint could not be written
     char path[FILES_MAX_PATH];  // the last checkpoint, "": none
 } solo_result;

@@ -3,6 +3,8 @@
 #include "base/sha256.h"
 #include "train/digest.h"
 
+#include <math.h>
+
 // The moments by a fast digest: a replica that went astray is noticed all the same, at a third of the cost.
 braid_hash state_name(const void *const parts[STATE_PARTS], uint32_t elements) {
     size_t bytes = elements * sizeof(float);
@@ -12,4 +14,15 @@ braid_hash state_name(const void *const parts[STATE_PARTS], uint32_t elements) {
     sha256_update(&hash, parts[0], bytes);
     sha256_update(&hash, moments, sizeof moments);
     return sha256_final(&hash);
+}
+
+bool state_block_is_finite(const uint8_t *bytes, uint32_t elements) {
+    const uint8_t *weights = state_block_part(bytes, elements, 0);
+    bool finite = true;
+    for (uint32_t i = 0; i < elements; i++) {
+        float weight;
+        memcpy(&weight, weights + i * sizeof weight, sizeof weight);
+        finite &= isfinite(weight) != 0;
+    }
+    return finite;
 }

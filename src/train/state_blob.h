@@ -29,6 +29,9 @@ static inline uint64_t state_block_version(const uint8_t *bytes) {
     return version;
 }
 
+// Whether no weight of a block is infinite or not a number.
+bool state_block_is_finite(const uint8_t *bytes, uint32_t elements);
+
 // Part 0 .. STATE_PARTS - 1 of a block of `elements`.
 static inline const uint8_t *state_block_part(const uint8_t *bytes, uint32_t elements, uint32_t part) {
     return bytes + sizeof(uint64_t) + part * sizeof(float) * elements;

@@ -45,6 +45,7 @@ static void code_close(codec *c, log_close *close) {
 static void code_final(codec *c, log_final *final) {
     codec_u64(c, &final->iteration);
     codec_bool(c, &final->skip);
+    if (final->skip) codec_u32(c, &final->skipped);
     codec_bool(c, &final->last);
     codec_u64(c, &final->close_index);
     codec_f64(c, &final->norm2);

@@ -356,6 +356,7 @@ typedef struct log_close {
 typedef struct log_final {
     uint64_t iteration;
     bool skip;  // overflow, not finite, or nothing counted: version t+1 = version t
+    uint32_t skipped;  // with `skip`: iterations in a row, up to this one, that had microbatches and no finite gradient
     bool last;  // the run ends here
     uint64_t close_index;
     double norm2;

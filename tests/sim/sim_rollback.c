@@ -280,9 +280,12 @@ static void test_random(void **state) {
 
 static void test_mutants_are_noticed(void **state) {
     (void)state;
-    static const sim_mutant all[] = {SIM_MUTANT_KEEPS_THE_PAST, SIM_MUTANT_IMAGINES_SAVES};
+    static const struct {
+        sim_mutant mutant;
+        uint64_t first;
+    } all[] = {{SIM_MUTANT_KEEPS_THE_PAST, 1}, {SIM_MUTANT_IMAGINES_SAVES, 2}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const sim_campaign campaign = {.first = 1, .count = MUTANT_SEEDS, .stage_losses = true, .mutant = all[i]};
+        const sim_campaign campaign = {.first = all[i].first, .count = MUTANT_SEEDS, .stage_losses = true, .mutant = all[i].mutant};
         campaign_notices(campaign, MUTANT_SEEDS, "--stage-losses");
     }
 }

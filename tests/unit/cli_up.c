@@ -306,6 +306,96 @@ static void test_who_returns_was_missed(void **state) {
     assert_true(swarm_may_return(s, c));
 }
 
+// Its last relay is ended from outside; as if another one had come in its place.
+static void lose_relay(swarm *s, uint64_t lived_ms, bool on_order) {
+    child *c = s->children[RELAY];
+    c->alive = c->joined = true;
+    c->exited = c->killed = false;
+    stages_tick(s);
+    assert_int_equal(s->bereft_ms[1], 0);
+    c->began_ms = s->loop.time;
+    c->began_at = s->furthest++;
+    s->loop.time += lived_ms;
+    c->killed = on_order;
+    c->alive = false;
+    c->exited = true;
+    swarm_child_gone(s, c, 0, SIGKILL);
+    stages_tick(s);
+}
+
+static void relay_alone(swarm *s) {
+    s->stages = 2;
+    s->iterations = 1000000;
+    s->loop.time = 1000;
+    join(s, RELAY, false);
+    strcpy(s->children[RELAY]->name, "relay1");
+}
+
+static void test_relays_that_die_at_once_are_given_up(void **state) {
+    swarm *s = *state;
+    relay_alone(s);
+    report_event saved = {.kind = REPORT_CHECKPOINT, .iteration = 3, .loss = NAN, .path = "ck/step-000003"};
+    swarm_event(s, s->children[LEADER], &saved);
+    for (int i = 1; i < RESTART_MOST; i++) {
+        lose_relay(s, 500, false);
+        assert_false(s->ending);
+        assert_int_equal(s->bereft_ms[1], s->loop.time + (UINT64_C(500) << i));
+    }
+    lose_relay(s, 500, false);
+    assert_true(s->ending && s->failed);
+    assert_non_null(strstr(s->why, "relays of stage 1 died 5 times in"));
+    assert_non_null(strstr(s->why, "relay1, was ended by signal 9 (SIGKILL)"));
+    assert_non_null(strstr(s->why, "Go on from ck/step-000003 (--resume); iterations 4 to 5 are lost"));
+}
+
+static void test_relays_that_die_seldom_or_on_order_are_not(void **state) {
+    swarm *s = *state;
+    relay_alone(s);
+    for (int i = 0; i < 100; i++) {
+        lose_relay(s, i % 2 ? 3600000 : 500, i % 2 == 0);
+        assert_false(s->ending);
+        assert_int_equal(s->bereft_ms[1], s->loop.time + RESTART_FIRST_MS);
+    }
+}
+
+// The data peer with a text dies at once again and again: a strict run ends, an elastic one goes on without it.
+static void test_a_text_whose_peer_dies_at_once_is_given_up(void **state) {
+    swarm *s = *state;
+    child *c = s->children[DATA];
+    s->private_data = true;
+    for (int elastic = 1; elastic >= 0; elastic--) {
+        s->elastic = elastic;
+        *c = (child){.swarm = s, .role = CHILD_DATA, .number = 2, .name = "data2", .member = 11};
+        for (int i = 1; i <= RESTART_MOST; i++) {
+            assert_false(s->ending);
+            c->return_ms = 0;
+            c->began_ms = s->loop.time;
+            s->loop.time += 400;
+            swarm_child_gone(s, c, 0, SIGILL);
+            assert_int_equal(c->return_ms, i == RESTART_MOST ? 0 : s->loop.time + (UINT64_C(500) << i));
+        }
+        assert_int_equal(s->ending, !elastic);
+    }
+    assert_non_null(strstr(s->why, "data2 died 5 times"));
+    assert_non_null(strstr(s->why, "SIGILL"));
+}
+
+// The user wants the end, and the iteration under way lacks a stage: nobody is started, and the end comes.
+static void test_an_end_without_a_stage_comes(void **state) {
+    swarm *s = *state;
+    relay_alone(s);
+    s->draining = true;
+    lose_relay(s, 500, false);
+    s->loop.time += UP_LOST_MS - 1;
+    stages_tick(s);
+    assert_false(s->ending);
+    s->loop.time++;
+    stages_tick(s);
+    assert_true(s->ending && s->failed);
+    assert_non_null(strstr(s->why, "stopped by the user; stage 1 had no peer left"));
+    assert_non_null(strstr(s->why, "No checkpoint was written; iteration 1 is lost"));
+}
+
 // What the swarm `s` says at the end.
 static const char *told_by(void (*say)(const swarm *), swarm *s, report_style style) {
     static char text[4096];
@@ -508,6 +598,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_who_was_spared_is_like_others_again, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_random_deaths_come_early, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_who_returns_was_missed, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_relays_that_die_at_once_are_given_up, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_relays_that_die_seldom_or_on_order_are_not, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_an_end_without_a_stage_comes, swarm_begin, swarm_end),
+        cmocka_unit_test_setup_teardown(test_a_text_whose_peer_dies_at_once_is_given_up, swarm_begin, swarm_end),
         cmocka_unit_test_setup_teardown(test_the_end_names_losses_and_repairs, swarm_begin, swarm_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

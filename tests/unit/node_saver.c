@@ -3,6 +3,8 @@
 
 #include "train_tiny.h"
 
+#include <math.h>
+
 static const uint32_t halves[] = {1, 2};
 
 typedef struct fixture {
@@ -102,11 +104,31 @@ static void test_what_is_given_up_leaves_nothing(void **state) {
     fixture_close(&f);
 }
 
+static void test_weights_that_are_not_finite_are_not_saved(void **state) {
+    (void)state;
+    const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (uint32_t i = 0; i < 3; i++) {
+        fixture f;
+        braid_hash weights;
+        fixture_open(&f, true);
+        uint32_t count = worker_blocks(f.line.worker[0]);
+        job_result r = tiny_job(&f.line, 0, &(job){.id = 1, .kind = JOB_STATE_GET, .count = count});
+        uint8_t *bytes = f.line.blobs.data[r.out - 1];
+        memcpy(bytes + sizeof(uint64_t), &bad[i], sizeof bad[i]);  // the first weight, behind the version
+        assert_int_equal(saver_put(f.saver, 0, 0, 0, count, false, bytes, f.line.blobs.bytes[r.out - 1]), BRAID_STATE);
+        tiny_release(&f.line.blobs, r.out);
+        assert_int_not_equal(saver_end(f.saver, 0, true, &weights), BRAID_OK);
+        assert_non_null(strstr(saver_error(f.saver)->text, "not finite"));
+        fixture_close(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_not_what_its_name_says_is_refused),
         cmocka_unit_test(test_names_of_another_number_of_blocks),
         cmocka_unit_test(test_what_is_given_up_leaves_nothing),
+        cmocka_unit_test(test_weights_that_are_not_finite_are_not_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,9 @@ typedef struct world {
     uint32_t forward_held;  // 1 + the microbatch of which that holds for the forward
     bool exited;    // it has left
     bool diverges;  // a loss comes out that is not finite
+    uint32_t recovers;  // ... until so many iterations are over, 0: for ever
+    uint64_t checkpoint;  // version of the newest CHECKPOINT in its log
+    bool failed;    // it said so when it left
     job_kind fails; // these jobs do
     bool founds;    // it begins the run
     braid_hash text;  // its private data
@@ -66,7 +69,8 @@ static inline void step(world *w, const event *e);
 
 static inline void do_job(world *w) {
     if (w->work.id == 0 || w->busy || (w->work.kind == JOB_FORWARD && w->work.m + 1 == w->forward_held)) return;
-    job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS), .version = w->work.version};
+    job_result r = {.id = w->work.id, .kind = w->work.kind, .cost_ns = MILLISECOND, .finite = !(w->diverges && w->work.kind == JOB_LOSS && (w->recovers == 0 || w->told[TELL_ITERATION] < w->recovers)), .version = w->work.version};
+    if (w->recovers > 0 && r.finite && w->work.kind == JOB_LOSS) r.tokens = 1;
     r.failed = w->fails != JOB_NONE && w->work.kind == w->fails;
     r.skip = w->work.kind == JOB_DECIDE && w->work.tokens == 0;
     if (w->work.kind == JOB_STATE_GET || w->work.kind == JOB_RESULT_GET || w->work.kind == JOB_LOSS || w->work.kind == JOB_FORWARD) r.out = 1000 + ++w->blobs;
@@ -111,6 +115,8 @@ static inline void step(world *w, const event *e) {
         if (out.kind == EFFECT_APPEND) w->records[w->stored]++;
         if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_VOTERS) w->voting = out.entry->u.voters;
         if (out.kind == EFFECT_APPEND && out.entry->kind < LOG_BASE) w->newest = out.entry->index;
+        if (out.kind == EFFECT_APPEND && out.entry->kind == LOG_CHECKPOINT) w->checkpoint = out.entry->u.checkpoint.version;
+        w->failed |= out.kind == EFFECT_EXIT && out.failed;
         if (out.kind == EFFECT_DIAL) snprintf(w->dialed[out.id.bytes[0]], WIRE_MAX_ADDRESS, "%s", out.address);
         w->exited |= out.kind == EFFECT_EXIT;
         if (out.kind == EFFECT_TELL) w->told[out.tell.kind]++;

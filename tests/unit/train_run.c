@@ -57,6 +57,7 @@ static void test_defaults(void **state) {
     assert_string_equal(run.text[0], "/base/words.txt");
     assert_true(run.recipe.min_learning_rate == run.recipe.learning_rate / 10);
     assert_int_equal(run.recipe.warmup, 2);
+    assert_int_equal(run.max_skipped, 10);
     assert_true(run.recipe.reproducible);
     assert_int_equal(run.eval_every, 5);
     assert_int_equal(run.slots, 8);
@@ -84,7 +85,7 @@ static void test_every_key(void **state) {
           "data: {text: [/abs/a, b], holdout: 0.1}\n"
           "train: {iterations: 9, microbatches: 6, sequences: 2, tokens: 32, learning_rate: 0.01, min_learning_rate: "
           "0, warmup: 0, betas: [0.8, 0.9],\n"
-          "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, products: common, recompute: true}\n"
+          "  eps: 1e-6, weight_decay: 0, clip: 0, mode: fast, products: common, recompute: true, max_skipped: 3}\n"
           "eval: {every: 0, microbatches: 3}\ncheckpoint: {dir: out, every: 4}\n"
           "swarm: {data_peers: 2, slots: 3, capacity: 5, max_memory: 1.5G, routing: gwtf, objective: worst}\n");
     assert_true(run.seed == UINT64_MAX);
@@ -102,6 +103,7 @@ static void test_every_key(void **state) {
     assert_false(run.recipe.reproducible);
     assert_false(run_multiplies_fastest(&run));
     assert_true(run.recompute);
+    assert_int_equal(run.max_skipped, 3);
     assert_int_equal(run.eval_every, 0);
     assert_string_equal(run.checkpoint, "/base/out");
     assert_int_equal(run.checkpoint_every, 4);

@@ -182,6 +182,51 @@ static void test_a_failing_save_does_not_end_the_run(void **state) {
     assert_int_equal(d.count[SOLO_ITERATION], 2);
 }
 
+static void let_diverge(fixture *f, uint32_t max_skipped) {
+    f->run.recipe = (train_recipe){.iterations = 60, .learning_rate = 10, .min_learning_rate = 10, .eps = 1e-8f, .weight_decay = 1, .reproducible = true};
+    f->run.eval_every = 0;
+    f->run.max_skipped = max_skipped;
+    f->run.checkpoint_every = 1;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+}
+
+static void count_skipped(void *context, const solo_event *event) {
+    if (event->kind == SOLO_ITERATION) *(uint32_t *)context = event->skip ? *(uint32_t *)context + 1 : 0;
+}
+
+static void test_a_diverged_run_ends_and_keeps_what_was_good(void **state) {
+    fixture *f = *state;
+    let_diverge(f, 5);
+    uint32_t skipped = 0;
+    solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .context = &skipped, .tell = count_skipped};
+    solo_result result;
+    braid_error error = {0};
+    assert_int_equal(solo_run(&config, &result, &error), BRAID_STATE);
+    assert_true(result.diverged);
+    assert_int_equal(skipped, 5);
+    assert_in_range(result.version, 6, 59);
+    char good[64];
+    snprintf(good, sizeof good, "iteration %u was the last good one", (unsigned)result.version - 5);
+    assert_non_null(strstr(error.text, good));
+    checkpoint *c = NULL;
+    assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+    assert_int_equal(checkpoint_version(c), result.version - 5);
+    snprintf(good, sizeof good, "saved/step-%06u", (unsigned)result.version - 5);
+    assert_non_null(strstr(error.text, good));
+    checkpoint_close(c);
+}
+
+static void test_without_a_limit_a_diverged_run_goes_on(void **state) {
+    fixture *f = *state;
+    let_diverge(f, 0);
+    uint32_t skipped = 0;
+    solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .context = &skipped, .tell = count_skipped};
+    solo_result result;
+    assert_int_equal(solo_run(&config, &result, NULL), BRAID_OK);
+    assert_int_equal(result.version, 60);
+    assert_in_range(skipped, 11, 59);
+}
+
 static void expect_refused(fixture *f, const char *resume, uint64_t until, const char *says) {
     solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .resume = resume, .until = until};
     solo_result result;
@@ -299,6 +344,8 @@ int main(void) {
         TEST(test_checkpoints_come_when_due),
         TEST(test_another_description_is_noted),
         TEST(test_a_failing_save_does_not_end_the_run),
+        TEST(test_a_diverged_run_ends_and_keeps_what_was_good),
+        TEST(test_without_a_limit_a_diverged_run_goes_on),
         TEST(test_what_cannot_be_is_refused),
         TEST(test_a_trained_model_writes_its_words),
         TEST(test_the_same_seed_writes_the_same_text),

@@ -20,7 +20,7 @@ static void assert_bytes(size_t count, const char *hex) {
 
 static void test_the_version_that_these_bytes_belong_to(void **state) {
     (void)state;
-    assert_int_equal(WIRE_VERSION, 14);
+    assert_int_equal(WIRE_VERSION, 15);
 }
 
 static const message_subject subject = {.m = 0x01020304, .stage = 5, .owner_term = 7};
@@ -224,12 +224,12 @@ static void test_get_and_data(void **state) {
 static void test_final_in_the_log_file(void **state) {
     (void)state;
     log_entry e = {.index = 1, .term = 2, .kind = LOG_FINAL};
-    e.u.final = (log_final){.iteration = 3, .skip = true, .close_index = 4, .norm2 = 2.0, .clip = 1.0f,
+    e.u.final = (log_final){.iteration = 3, .skip = true, .skipped = 5, .close_index = 4, .norm2 = 2.0, .clip = 1.0f,
                             .learning_rate = 0.5f, .bias1 = 0.25f, .bias2 = -2.0f, .stages = 1, .round = {6},
                             .result_root = {{.bytes = {1}}}, .state_root = {{.bytes = {2}}}};
     assert_bytes(log_entry_encode(&e, bytes, sizeof bytes),
                  "0100000000000000 0200000000000000 06"
-                 "0300000000000000 01 00 0400000000000000 0000000000000040 0000803f 0000003f 0000803e 000000c0"
+                 "0300000000000000 01 05000000 00 0400000000000000 0000000000000040 0000803f 0000003f 0000803e 000000c0"
                  "0100 0600000000000000"
                  "01000000000000000000000000000000 00000000000000000000000000000000"
                  "02000000000000000000000000000000 00000000000000000000000000000000");
@@ -247,10 +247,10 @@ static void test_handshake(void **state) {
     handshake_hello hello = {.run.bytes = {0xcc}, .generation = 1, .kernels.bytes = {0xdd}, .kind = MEMBER_DATA,
                              .address = "a:1", .software = "braid 0"};
     assert_bytes(handshake_hello_encode(&hello, bytes, sizeof bytes),
-                 "62727264 0e00 cc000000000000000000000000000000 00000000000000000000000000000000"
+                 "62727264 0f00 cc000000000000000000000000000000 00000000000000000000000000000000"
                  "0100000000000000 dd000000000000000000000000000000 00000000000000000000000000000000 01 0300 613a31 0700 62726169642030");
     handshake_refuse refuse = {.code = REFUSE_FULL, .sentence = "no"};
-    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0e00 03 0200 6e6f");
+    assert_bytes(handshake_refuse_encode(&refuse, bytes, sizeof bytes), "62727264 0f00 03 0200 6e6f");
 }
 
 int main(void) {

@@ -1,0 +1,158 @@
+// What becomes of work that no process does any more: others are started, with longer and longer pauses, until that is hopeless.
+#include "cli/up_swarm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void swarm_way_on(const swarm *s, char *text, size_t room) {
+    const char *from = *s->saved_path ? s->saved_path : s->resume;
+    uint64_t kept = *s->saved_path ? s->saved : s->first, lost = s->furthest > kept ? s->furthest - kept : 0;
+    char what[80] = "nothing else is lost";
+    if (lost == 1) snprintf(what, sizeof what, "iteration %llu is lost", (unsigned long long)s->furthest);
+    else if (lost > 1) snprintf(what, sizeof what, "iterations %llu to %llu are lost", (unsigned long long)kept + 1, (unsigned long long)s->furthest);
+    if (from) snprintf(text, room, ". Go on from %.180s (--resume); %s", from, what);
+    else snprintf(text, room, ". No checkpoint was written; %s", what);
+}
+
+// "relays of stage 1 died 8 times in 21 s, ..."
+static void record_text(const restart_record *r, const char *who, const child *last, char *text, size_t room) {
+    double seconds = (double)(r->last_ms - r->first_ms) / 1e3;
+    snprintf(text, room, "%s died %u times in %.0f s, each within %d s or before any work was done; the last, %s, %.280s", who, r->deaths, seconds, RESTART_HEALTHY_MS / 1000,
+             last ? last->name : "one", last && *last->cause ? last->cause : "died");
+}
+
+static void give_up(swarm *s, const restart_record *r, const char *who, const child *last) {
+    char text[sizeof s->why], way_on[256];
+    swarm_way_on(s, way_on, sizeof way_on);
+    record_text(r, who, last, text, sizeof text);
+    strncat(text, way_on, sizeof text - strlen(text) - 1);
+    swarm_fail(s, text);
+}
+
+static bool has_stage(const child *c) { return c->role == CHILD_RELAY && (c->member != 0 ? c->stage : c->for_stage) > 0; }
+
+static uint64_t stage_of(const child *c) { return c->member != 0 ? c->stage : c->for_stage; }
+
+void stages_note_death(swarm *s, child *c) {
+    bool private_text = c->role != CHILD_RELAY && s->private_data;
+    if (!private_text && (!has_stage(c) || stage_of(c) >= WIRE_MAX_STAGES)) return;
+    restart_note_death(private_text ? &c->text_deaths : &s->deaths[stage_of(c)], c->gone_ms, c->gone_ms - c->began_ms, s->furthest > c->began_at);
+    if (!private_text) s->last_dead[stage_of(c)] = c;
+}
+
+// ---- stages --------------------------------------------------------------------------------------------------------
+
+void stage_bereft(swarm *s, uint64_t number) {
+    uint64_t now = uv_now(&s->loop), delay = restart_note_loss(&s->deaths[number]);
+    s->bereft_ms[number] = now + (stage_is_shadowed(s, number) ? UP_PROMOTE_MS : delay);
+    if (s->lost_ms[number] == 0) s->lost_ms[number] = now;
+}
+
+// As many relays as a stage has when they are dealt out evenly.
+static void restart_stage(swarm *s, uint32_t number) {
+    char text[160], again[64] = "";
+    braid_error error;
+    uint64_t wanted = s->stages > 1 ? s->relays / (s->stages - 1) : 0;
+    if (s->deaths[number].losses > 1) snprintf(again, sizeof again, ", for the %u. time in a row", s->deaths[number].losses);
+    snprintf(text, sizeof text, "stage %u has lost its last peer%s; other relays are started", number, again);
+    swarm_note(s, text);
+    for (uint64_t i = 0; i < (wanted > 0 ? wanted : 1); i++) {
+        if (swarm_spawn(s, CHILD_RELAY, &error)) {
+            swarm_fail(s, error.text);
+            return;
+        }
+        s->children[s->child_count - 1]->for_stage = number;
+    }
+}
+
+static bool some_are_coming(const swarm *s, uint32_t number) {
+    for (uint32_t i = 0; i < s->child_count; i++) {
+        const child *c = s->children[i];
+        if (c->alive && c->role == CHILD_RELAY && c->member == 0 && c->for_stage == number) return true;
+    }
+    return false;
+}
+
+static bool some_have_ended(const swarm *s) {
+    for (uint32_t i = 0; i < s->child_count; i++)
+        if (s->children[i]->told_end) return true;
+    return false;
+}
+
+// The iteration under way cannot be finished: its stage's state is that of the last checkpoint, which is written already.
+static void end_without(swarm *s, uint32_t number) {
+    uint64_t patience = stage_is_shadowed(s, number) || some_have_ended(s) ? UP_ELECT_MS : UP_LOST_MS;
+    char text[sizeof s->why], way_on[256];
+    if (uv_now(&s->loop) < s->lost_ms[number] + patience) return;
+    swarm_way_on(s, way_on, sizeof way_on);
+    snprintf(text, sizeof text, "stopped by the user; stage %u had no peer left, so the iteration under way could not be finished%s", number, way_on);
+    swarm_fail(s, text);
+}
+
+static void stage_look(swarm *s, uint32_t number) {
+    char who[48];
+    if (stage_works(s, number, NULL)) {
+        s->bereft_ms[number] = s->lost_ms[number] = 0;
+        return;
+    }
+    if (s->lost_ms[number] == 0) s->lost_ms[number] = uv_now(&s->loop);
+    if (s->draining) {
+        end_without(s, number);
+        return;
+    }
+    if (s->iteration >= s->iterations || some_are_coming(s, number)) return;
+    if (s->bereft_ms[number] == 0) stage_bereft(s, number);
+    snprintf(who, sizeof who, "relays of stage %u", number);
+    if (restart_is_hopeless(&s->deaths[number])) give_up(s, &s->deaths[number], who, s->last_dead[number]);
+    if (s->ending || uv_now(&s->loop) < s->bereft_ms[number]) return;
+    s->bereft_ms[number] = 0;
+    restart_stage(s, number);
+}
+
+// ---- texts ---------------------------------------------------------------------------------------------------------
+
+// No other peer has its text. One that never found its place would not find it the next time either.
+void text_bereft(swarm *s, child *c) {
+    char text[sizeof s->why];
+    uint64_t delay = restart_note_loss(&c->text_deaths);
+    bool hopeless = restart_is_hopeless(&c->text_deaths);
+    if (c->member != 0 && !hopeless) {
+        c->return_ms = uv_now(&s->loop) + delay;
+    } else if (s->elastic && hopeless) {
+        record_text(&c->text_deaths, c->name, c, text, sizeof text - 48);
+        strncat(text, "; it is not started again", sizeof text - strlen(text) - 1);
+        swarm_note(s, text);
+    } else if (hopeless) {
+        give_up(s, &c->text_deaths, c->name, c);
+    } else if (!s->elastic) {
+        snprintf(text, sizeof text, "a data peer that alone has its text cannot come back: %s %s", c->name, c->cause);
+        swarm_fail(s, text);
+    }
+}
+
+// While nobody leads, the ticket may be that of who is to come back; but nobody may lead before it is back. And while its loss is in no
+// log, whoever came back would never have been missed, and nobody be told that it was awaited.
+bool swarm_may_return(const swarm *s, const child *c) {
+    bool missed = s->leading && !c->listed;
+    return c->return_ms != 0 && uv_now(&s->loop) >= c->return_ms + (missed ? 0 : UP_ELECT_MS);
+}
+
+static void return_texts(swarm *s) {
+    char text[160];
+    braid_error error;
+    uint32_t count = s->child_count;
+    for (uint32_t i = 0; i < count && !s->ending; i++) {
+        child *c = s->children[i];
+        if (!swarm_may_return(s, c)) continue;
+        c->return_ms = 0;
+        snprintf(text, sizeof text, "%s is started again, for nobody else has its text", c->name);
+        swarm_note(s, text);
+        if (swarm_spawn_again(s, c, &error)) swarm_fail(s, error.text);
+        else s->children[s->child_count - 1]->text_deaths = c->text_deaths;
+    }
+}
+
+void stages_tick(swarm *s) {
+    for (uint32_t i = 1; i < s->stages && s->started && !s->ending; i++) stage_look(s, i);
+    return_texts(s);
+}
