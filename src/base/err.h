@@ -17,7 +17,8 @@
     X(NETWORK, -7, "a network error")                \
     X(IDENTITY, -8, "an identity does not match")    \
     X(STATE, -9, "not possible in this state")       \
-    X(NUMERIC, -10, "a number is not finite")
+    X(NUMERIC, -10, "a number is not finite")            \
+    X(FULL, -11, "no room is left on the disk")
 
 typedef enum braid_err {
 #define X(name, value, text) BRAID_##name = value,

@@ -77,7 +77,7 @@ static int run(generate_bench *b, const char *path) {
     braid_error error = {0};
     checkpoint *from = NULL;
     braid_err err = read_text(b, bytes, &error);
-    if (!err) err = checkpoint_open(path, &from, &error);
+    if (!err) err = checkpoint_open_weights(path, &from, &error);
     for (int way = 0; way < WAYS && !err; way++) err = measure(b, from, way, bytes, &error);
     checkpoint_close(from);
     if (err) return cli_complain(CLI_FAILED, "bench generate", "%s", error.text);

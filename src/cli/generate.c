@@ -43,7 +43,7 @@ static int generate(const char *path, const generate_flags *flags) {
     braid_error error = {0};
     checkpoint *from = NULL;
     generator *g = NULL;
-    braid_err err = checkpoint_open(path, &from, &error);
+    braid_err err = checkpoint_open_weights(path, &from, &error);
     if (!err) err = generator_new(from, flags->int8, (unsigned)flags->threads, &g, &error);
     checkpoint_close(from);
     if (err) return cli_complain(CLI_FAILED, "generate", "%s", error.text);

@@ -14,7 +14,7 @@
 
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
-    bool lead, anew, data, json, supervised, measure, shadow, carry;
+    bool lead, anew, set_aside, data, json, supervised, measure, shadow, carry;
     uint64_t share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
@@ -105,6 +105,14 @@ static void on_note(void *context, const char *text) {
     node_events_note(&s->events, text);
 }
 
+static void on_complete(void *context, uint64_t version, const braid_hash *weights, const char *path) {
+    node_session *s = context;
+    s->events.ended = true;
+    s->events.version = version;
+    s->events.weights = *weights;
+    snprintf(s->events.checkpoint, sizeof s->events.checkpoint, "%s", path);
+}
+
 static void on_tick(void *context) {
     node_session *s = context;
     node_events_tick(&s->events);
@@ -137,7 +145,7 @@ static braid_err beside_read(const node_flags *f, node_config *config, braid_err
 static braid_err config_fill(const node_flags *f, run_config *run, node_config *config, braid_error *error) {
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume,
-        .log_path = f->log, .anew = f->anew, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
+        .log_path = f->log, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
         .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
@@ -176,7 +184,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     s.report = report_new(f->json ? REPORT_JSON : REPORT_AUTO, stdout);
     node_events_init(&s.events, s.report);
     config->callbacks = (node_callbacks){.context = &s, .listening = on_listening, .run_known = on_run_known, .told = on_told,
-                                         .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .tick = on_tick};
+                                         .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
     braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
     if (!err) err = node_new(config, &n, &error);
@@ -192,7 +200,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.threads = 1, .carry = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
+    node_flags f = {.threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
@@ -202,7 +210,8 @@ int cli_node(int argc, char **argv) {
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches held at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says, as far as memory goes"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory for weights, optimizer and microbatches", .fallback = "no cap"},
         {"lead", OPTION_SWITCH, &f.lead, .help = "begin the run of --run and lead it, or go on with the one that --log holds"},
-        {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: begin the run again though --log holds it; the older log is kept as PATH.old"},
+        {"anew", OPTION_SWITCH, &f.anew, .help = "with --lead: begin the run again though --log or the directory of its checkpoints holds it; the older log is kept as PATH.old, newer checkpoints in a folder set-aside-N"},
+        {"set-aside", OPTION_SWITCH, &f.set_aside, .hidden = true, .help = "--no-set-aside: --anew is for the log alone, as in braid up, whose logs always begin anew"},
         {"data", OPTION_SWITCH, &f.data, .help = "take part as a data peer, with the text of --run"},
         {"run", OPTION_TEXT, &f.run, .unit = "RUN.yaml", .help = "the run's description, for --lead and --data"},
         {"share", OPTION_COUNT, &f.share, .help = "with private data: which of the texts is this data peer's, from 1", .max = WIRE_MAX_STAGE_MEMBERS, .fallback = "any that is free"},

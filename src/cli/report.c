@@ -3,6 +3,7 @@
 #include "cli/report_inside.h"
 #include "format/quantity.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -222,8 +223,9 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
 }
 
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
-    char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT], carried[CARRIED_TEXT];
+    char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT], carried[CARRIED_TEXT], loss[64] = "";
     repairs[0] = 0;
+    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);  // nothing was trained
     if (r->repairs > 0) report_repairs_text(r, repairs);
     quantity_duration_text(e->seconds, time);
     wasted_text(e, wasted);
@@ -234,8 +236,8 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
     else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
         snprintf(line, REPORT_LINE, "done after %s%s", time, carried);
     else
-        snprintf(line, REPORT_LINE, "done: version %llu, last training loss %.4f, %s%s%.120s%s%s%s%.200s\nweights %s",
-                 (unsigned long long)e->iteration, e->loss, time, *repairs ? ", " : "", repairs, wasted, carried,
+        snprintf(line, REPORT_LINE, "done: version %llu%s, %s%s%.120s%s%s%s%.200s\nweights %s",
+                 (unsigned long long)e->iteration, loss, time, *repairs ? ", " : "", repairs, wasted, carried,
                  *e->path ? ", saved in " : "", e->path, e->weights);
 }
 

@@ -19,7 +19,7 @@ static const char examples[] = "braid train --solo RUN.yaml\n"
                                "braid train --solo RUN.yaml --resume checkpoints\n";
 
 typedef struct train_flags {
-    bool solo, json;
+    bool solo, json, anew;
     uint64_t threads, iterations, max_memory;
     const char *resume, *save;
 } train_flags;
@@ -117,6 +117,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .data = data,
                           .threads = (unsigned)flags->threads,
                           .resume = flags->resume,
+                          .anew = flags->anew,
                           .until = flags->iterations,
                           .context = &view,
                           .tell = show,
@@ -166,6 +167,7 @@ int cli_train(int argc, char **argv) {
         {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
          .fallback = "what the run says"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},
+        {"anew", OPTION_SWITCH, &flags.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
         {"save", OPTION_TEXT, &flags.save, .unit = "DIR", .help = "where checkpoints go",
          .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches",

@@ -221,7 +221,7 @@ typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
     uint64_t relays, shadows, threads, capacity, max_memory, voters, carried;
-    bool json;
+    bool json, anew;
 } up_flags;
 
 static braid_err chaos_fill(swarm *s, const up_flags *f, const run_config *run, braid_error *error) {
@@ -250,7 +250,7 @@ static braid_err files_reserve(const swarm *s, braid_error *error) {
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
-                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .style = f->json ? REPORT_JSON : REPORT_AUTO};
+                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = run_config_load(path, run, error);
     if (err) return err;
@@ -282,6 +282,7 @@ int cli_up(int argc, char **argv) {
         {"capacity", OPTION_COUNT, &f.capacity, .help = "microbatches that a process holds at once", .max = WIRE_MAX_MICROBATCHES, .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
+        {"anew", OPTION_SWITCH, &f.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
         {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "a temporary file"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "shadows of each stage: processes beside the others that keep its state, so that the run outlives it", .max = 4, .fallback = "none"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},

@@ -187,6 +187,7 @@ static void arguments_fill(const swarm *s, const child *c, child_arguments *a) {
     }
     argument_add(a, "--lead");
     argument_add(a, "--anew");
+    if (!s->anew) argument_add(a, "--no-set-aside");
     argument_number(a, "--wait-data-peers", s->data_peers);
     argument_number(a, "--wait-relays", s->relays);
 }

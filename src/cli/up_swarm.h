@@ -18,7 +18,7 @@
 enum {
     UP_MAX_CHILDREN = 512,
     UP_MAX_ACTIONS = 256,
-    UP_MAX_ARGUMENTS = 40,
+    UP_MAX_ARGUMENTS = 44,
     UP_MAX_NUMBER = 24,
     UP_TICK_MS = 250,
     UP_PROMOTE_MS = 60000,  // after a stage's last peer, for a shadow to do its work
@@ -168,6 +168,7 @@ struct swarm {
     const char *run_path, *resume, *log, *trace, *measure;
     bool private_data;
     bool elastic;               // ... and it goes on without a data peer after a while
+    bool anew;                  // newer checkpoints are set aside
     char keys[UP_MAX_KEY_PATH];  // with private data: a directory for the data peers' identities and, without --log, their logs; they come back with their texts
     int keys_fd;                 // ... which is locked
     uint32_t stages;

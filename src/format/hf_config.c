@@ -57,6 +57,22 @@ static void need_false(reader *r, const char *key) {
     if (read_bool_or(r, key, false)) refuse(r, key, "is true, which braid does not compute");
 }
 
+// transformers 5 writes the rotation's parameters into an object of their own; its base counts before the older key's.
+static void read_rope(reader *r, model_config *c) {
+    c->rope_theta = read_real_or(r, "rope_theta", 10000);
+    if (is_given(r, "rope_scaling")) refuse(r, "rope_scaling", "is set, which braid does not compute");
+    if (!is_given(r, "rope_parameters")) return;
+    reader rope = *r;
+    rope.root = json_member(r->doc, r->root, "rope_parameters");
+    if (rope.root->kind != JSON_OBJECT) {
+        refuse(r, "rope_parameters", "is not an object");
+        return;
+    }
+    c->rope_theta = read_real_or(&rope, "rope_theta", (double)c->rope_theta);
+    need_text(&rope, "rope_type", "default", "default");
+    r->err = rope.err;
+}
+
 static void read_llama(reader *r, model_config *c) {
     c->dim = read_count(r, "hidden_size");
     c->layers = read_count(r, "num_hidden_layers");
@@ -65,13 +81,12 @@ static void read_llama(reader *r, model_config *c) {
     c->ffn_dim = read_count(r, "intermediate_size");
     c->vocab = read_count(r, "vocab_size");
     c->context = read_count(r, "max_position_embeddings");
-    c->rope_theta = read_real_or(r, "rope_theta", 10000);
+    read_rope(r, c);
     c->norm_eps = read_real_or(r, "rms_norm_eps", 1e-6);
     c->tied = read_bool_or(r, "tie_word_embeddings", false);
     need_text(r, "hidden_act", "silu", "swish");
     need_false(r, "attention_bias");
     need_false(r, "mlp_bias");
-    if (is_given(r, "rope_scaling")) refuse(r, "rope_scaling", "is set, which braid does not compute");
     if (!r->err && read_count_or(r, "head_dim", c->dim / c->heads) != c->dim / c->heads)
         refuse(r, "head_dim", "is not hidden_size / num_attention_heads");
 }
@@ -117,6 +132,15 @@ braid_err hf_config_read(const char *text, size_t length, const char *origin, mo
     return err ? braid_fail(error, err, "%.200s: %s", origin, why.text) : BRAID_OK;
 }
 
+// For transformers 4, and for 5.
+static void write_rope(json_out *o, const model_config *c) {
+    json_out_float(o, "rope_theta", c->rope_theta);
+    json_out_open(o, "rope_parameters", '{');
+    json_out_string(o, "rope_type", "default");
+    json_out_float(o, "rope_theta", c->rope_theta);
+    json_out_close(o, '}');
+}
+
 static void write_llama(json_out *o, const model_config *c) {
     json_out_string(o, "model_type", "llama");
     json_out_u64(o, "hidden_size", c->dim);
@@ -126,7 +150,7 @@ static void write_llama(json_out *o, const model_config *c) {
     json_out_u64(o, "num_key_value_heads", c->kv_heads);
     json_out_u64(o, "head_dim", c->dim / c->heads);
     json_out_u64(o, "max_position_embeddings", c->context);
-    json_out_float(o, "rope_theta", c->rope_theta);
+    write_rope(o, c);
     json_out_float(o, "rms_norm_eps", c->norm_eps);
     json_out_string(o, "hidden_act", "silu");
     json_out_bool(o, "attention_bias", false);
@@ -140,6 +164,7 @@ static void write_gpt2(json_out *o, const model_config *c) {
     json_out_u64(o, "n_layer", c->layers);
     json_out_u64(o, "n_head", c->heads);
     json_out_u64(o, "n_positions", c->context);
+    json_out_u64(o, "n_ctx", c->context);
     json_out_float(o, "layer_norm_epsilon", c->norm_eps);
     json_out_string(o, "activation_function", "gelu_new");
     json_out_u64(o, "attn_pdrop", 0);
@@ -162,7 +187,8 @@ char *hf_config_write(const model_config *config, size_t *length) {
     // Tokens are bytes: none of them begins or ends a text.
     json_out_null(&o, "bos_token_id");
     json_out_null(&o, "eos_token_id");
-    json_out_string(&o, "torch_dtype", "float32");
+    json_out_string(&o, "torch_dtype", "float32");  // transformers 4
+    json_out_string(&o, "dtype", "float32");        // and 5
     json_out_close(&o, '}');
     return json_out_take(&o, length);
 }

@@ -203,6 +203,8 @@ void node_job_run(void *context, const job *work, job_result *result) {
 
 static void tell_saved(node *n, bool failed) {
     const braid_error *why = jobs_save_error(n->jobs);
+    uint32_t removed = failed ? 0 : jobs_saved_removed(n->jobs);
+    if (removed > 0) node_note(n, "the disk is full: %u older checkpoint%s removed to save this one", removed, removed == 1 ? " was" : "s were");
     if (n->callbacks.saved) n->callbacks.saved(n->callbacks.context, jobs_saved_path(n->jobs), failed && why ? why->text : NULL);
 }
 

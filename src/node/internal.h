@@ -74,6 +74,8 @@ struct node {
     bool log_told;           // what is wrong with its log
     ticket named;            // by the user; config.leader is who leads, as far as is known
     bool goes_on;            // NODE_LEADER: with the run of the log that it found
+    bool nothing;            // NODE_LEADER: the run is complete in the checkpoint that it was to go on from
+    int lock;                // of the checkpoints' directory, -1: none
     log_entry base;          // a LOG_BASE that is being stored, with
     uint32_t base_left;      // so many entries behind it still to be
     peer *core;
@@ -134,6 +136,7 @@ void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2
 
 // own_log.c
 braid_err node_open_log(node *n, braid_error *error);
+braid_err node_find_first_log(node *n, braid_error *error);  // sets goes_on; changes nothing
 braid_err node_open_first_log(node *n, braid_error *error);
 // A data peer whose log has this run, which has begun and not ended: the log is open then, and the generation set.
 bool node_remembers_run(node *n);

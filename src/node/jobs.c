@@ -37,7 +37,7 @@ static void *access_write(void *context, uint64_t bytes, blob_id *id) { return b
 
 static braid_err start_open(jobs *j, braid_error *error) {
     if (!j->config.resume) return BRAID_OK;
-    braid_err err = checkpoint_open(j->config.resume, &j->start, error);
+    braid_err err = checkpoint_open_start(j->config.resume, &j->start, error);
     return err ? err : checkpoint_match(j->start, &j->config.run->model, error);
 }
 
@@ -76,11 +76,19 @@ bool jobs_start_differs(const jobs *j, char *text) {
     return j->start && checkpoint_of_another_run(j->start, &j->config.run_hash, text);
 }
 
+bool jobs_start_lacks_moments(const jobs *j, char *text) { return j->start && checkpoint_lacks_moments(j->start, text); }
+
+const char *jobs_start_path(const jobs *j) { return j->start ? checkpoint_path(j->start) : NULL; }
+
+const braid_hash *jobs_start_weights(const jobs *j) { return j->start ? checkpoint_weights(j->start) : NULL; }
+
 void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
 
 const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j->error : NULL; }
 
 const braid_error *jobs_save_error(const jobs *j) { return j->saver ? saver_error(j->saver) : NULL; }
+
+uint32_t jobs_saved_removed(const jobs *j) { return j->saver ? saver_removed(j->saver) : 0; }
 
 const char *jobs_saved_path(const jobs *j) { return j->saver ? saver_path(j->saver) : ""; }
 
@@ -93,23 +101,44 @@ static braid_err worker_make(jobs *j, uint32_t number) {
     j->worker = NULL;
     j->stage = NOWHERE;
     braid_err err = worker_new(&config, j->pool, &j->worker, &j->error);
-    if (!err && j->start) err = worker_load(j->worker, j->start, &j->error);
+    bool loads = !err && j->start && checkpoint_has_files(j->start);
+    if (loads) err = worker_load(j->worker, j->start, &j->error);
     if (!err) j->stage = number;
-    j->untouched = !err && j->start;
+    j->untouched = !err && loads;
     return err;
+}
+
+// Where the checkpoint of that version lies here; NULL: nowhere.
+static const char *path_of(const jobs *j, uint64_t version) {
+    if (j->found[0] && j->found_version == version) return j->found;
+    return j->start && checkpoint_version(j->start) == version ? checkpoint_path(j->start) : NULL;
+}
+
+static braid_err back_open(jobs *j, const char *path) {
+    bool start = path != j->found;
+    return start ? checkpoint_open_start(path, &j->back, &j->why) : checkpoint_open(path, &j->back, &j->why);
 }
 
 // The checkpoint of that version, opened and verified when it is asked for; NULL: it does not lie here, or is broken.
 static checkpoint *checkpoint_at(jobs *j, uint64_t version) {
-    if (j->start && checkpoint_version(j->start) == version) return j->start;
+    if (j->start && checkpoint_version(j->start) == version && checkpoint_has_files(j->start)) return j->start;
     if (j->back && checkpoint_version(j->back) == version) return j->back;
     checkpoint_close(j->back);
     j->back = NULL;
-    if (j->found[0] == '\0' || j->found_version != version || checkpoint_open(j->found, &j->back, &j->why)) return NULL;
+    const char *path = path_of(j, version);
+    if (!path || back_open(j, path)) return NULL;
     if (checkpoint_version(j->back) == version && !checkpoint_match(j->back, &j->config.run->model, &j->why)) return j->back;
     checkpoint_close(j->back);
     j->back = NULL;
     return NULL;
+}
+
+// From the first FINAL on every stage has its state from peers. Only a rollback reads a checkpoint again, and opens it anew:
+// open files would keep their space on the disk when they are cleared away.
+static void let_go_of_checkpoints(jobs *j) {
+    checkpoint_close_files(j->start);
+    checkpoint_close(j->back);
+    j->back = NULL;
 }
 
 static void find_saved(jobs *j, const job *work, job_result *result) {
@@ -197,6 +226,7 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         else {
             j->untouched = false;
             worker_run(j->worker, work, &j->access, result);
+            if (work->kind == JOB_APPLY) let_go_of_checkpoints(j);
             if (worker_text_changed(j->worker)) train_data_why(j->config.data, &j->error);
         }
     } else {

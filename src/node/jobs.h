@@ -35,12 +35,19 @@ void jobs_free(jobs *j);
 uint64_t jobs_start_version(const jobs *j);
 // Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
 bool jobs_start_differs(const jobs *j, char *text);
+// Whether it has no moments; says so in such a `text`.
+bool jobs_start_lacks_moments(const jobs *j, char *text);
+// Of that checkpoint; NULL without one.
+const char *jobs_start_path(const jobs *j);
+const braid_hash *jobs_start_weights(const jobs *j);
 // The stage of the jobs to come; the worker is made by the first of them. On any thread.
 void jobs_place(jobs *j, uint16_t stage);
 // On the compute thread.
 void jobs_run(jobs *j, const job *work, job_result *result);
 // Where the last complete checkpoint lies, "" when there is none. Only while no job runs.
 const char *jobs_saved_path(const jobs *j);
+// Older checkpoints that were removed to make room for it. Only while no job runs.
+uint32_t jobs_saved_removed(const jobs *j);
 // Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
 const braid_error *jobs_worker_error(const jobs *j);
 const braid_error *jobs_save_error(const jobs *j);

@@ -6,6 +6,7 @@
 #include "node/plan.h"
 #include "node/threads.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
 
 #include <errno.h>
@@ -113,13 +114,29 @@ static braid_err prepare(node *n, braid_error *error) {
     return begin_jobs(n, error);
 }
 
+static void note_claim(void *context, const char *text) { node_note(context, "%s", text); }
+
+// A run that begins here must not overwrite what lies there; one that goes on by its log wrote it.
+static braid_err claim_checkpoints(node *n, braid_error *error) {
+    if (!n->run.checkpoint[0]) return BRAID_OK;
+    const checkpoint_start start = {.directory = n->run.checkpoint, .run = n->run_hash, .version = jobs_start_version(n->jobs),
+                                    .from = jobs_start_path(n->jobs), .anew = n->config.sets_aside, .goes_on = n->goes_on,
+                                    .wait_ms = CHECKPOINT_WAIT_MS, .note = note_claim, .context = n};
+    return checkpoint_claim(&start, &n->lock, error);
+}
+
 // A leader says at once what is wrong with its checkpoint and its log; the others must ask first which run it is.
 static braid_err prepare_leader(node *n, braid_error *error) {
     braid_err err = prepare(n, error);
-    if (!err) err = node_open_first_log(n, error);
-    if (err || n->goes_on || jobs_start_version(n->jobs) < n->run.recipe.iterations) return err;
-    return braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu of %llu iterations already; raise train.iterations to do more", n->config.resume,
-                      (unsigned long long)jobs_start_version(n->jobs), (unsigned long long)n->run.recipe.iterations);
+    uint64_t done = err ? 0 : jobs_start_version(n->jobs), wanted = n->run.recipe.iterations;
+    if (!err) err = node_find_first_log(n, error);
+    if (!err && !n->goes_on && done > wanted)
+        err = braid_fail(error, BRAID_CONFIG, "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted; raise train.iterations to do more", n->config.resume,
+                         (unsigned long long)done, (unsigned long long)wanted);
+    n->nothing = !err && !n->goes_on && done == wanted;
+    if (err || n->nothing) return err;
+    err = claim_checkpoints(n, error);
+    return err ? err : node_open_first_log(n, error);
 }
 
 braid_err node_new(const node_config *config, node **out, braid_error *error) {
@@ -129,6 +146,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
     n->named = config->leader;
     n->callbacks = config->callbacks;
     n->die_at = config->die_at;
+    n->lock = -1;
     if (uv_loop_init(&n->loop) != 0) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
@@ -227,6 +245,7 @@ braid_err node_begin(node *n, braid_error *error) {
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
     if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
+    if (n->config.role == NODE_LEADER && jobs_start_lacks_moments(n->jobs, text)) node_note(n, "%s", text);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;
@@ -253,9 +272,23 @@ static void tell_listening(node *n) {
     n->callbacks.listening(n->callbacks.context, &self, n->address, n->config.role == NODE_LEADER ? text : NULL);
 }
 
+static void tell_complete(node *n) {
+    char text[CHECKPOINT_NOTE];
+    checkpoint_nothing_to_do(jobs_start_version(n->jobs), n->run.recipe.iterations, text);
+    node_note(n, "%s", text);
+    if (n->callbacks.complete) n->callbacks.complete(n->callbacks.context, jobs_start_version(n->jobs), jobs_start_weights(n->jobs), jobs_start_path(n->jobs));
+}
+
 braid_err node_run(node *n, braid_error *error) {
-    tell_listening(n);
-    if (n->config.role == NODE_LEADER) {
+    if (n->nothing) {
+        tell_complete(n);
+        node_end(n);
+    } else {
+        tell_listening(n);
+    }
+    if (n->nothing) {
+        // no other peer knows of this one
+    } else if (n->config.role == NODE_LEADER) {
         n->config.leader.leader = identity_id(n->config.identity);
         strcpy(n->config.leader.address, n->address);
         braid_error why;
@@ -328,6 +361,7 @@ void node_free(node *n) {
     split_free(&n->split);
     if (n->core_memory) munmap(n->core_memory, n->core_bytes);
     if (n->trace) fclose(n->trace);
+    checkpoint_release(n->run.checkpoint, n->lock);
     free(n->links);
     free(n);
 }

@@ -35,6 +35,8 @@ typedef struct node_callbacks {
     // After each iteration but the first ones, when `measure` is set.
     void (*figures)(void *context, const node_figures *figures);
     void (*note)(void *context, const char *text);
+    // The checkpoint that a leader was to go on from is the run's last: the node ends at once. Told instead of any TELL.
+    void (*complete)(void *context, uint64_t version, const braid_hash *weights, const char *path);
     void (*tick)(void *context);  // twice a second
 } node_callbacks;
 
@@ -54,6 +56,7 @@ typedef struct node_config {
     uint32_t upload_percent;        // most of its line that those who fetch state may take while the run goes on, 1 .. 100
     const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file
     bool anew;                      // NODE_LEADER: begins the run though `log_path` has a log of it, which is set aside; else it goes on with that
+    bool sets_aside;                // NODE_LEADER: newer checkpoints in its directory are set aside; else a new start is refused
     bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left
     braid_id beside;                // ... on this peer's machine, and of another stage than its; zero: nobody's
     uint32_t shadows;               // of each stage that a leader admits, at most 4

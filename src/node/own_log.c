@@ -115,10 +115,13 @@ bool node_remembers_run(node *n) {
     return false;
 }
 
+braid_err node_find_first_log(node *n, braid_error *error) {
+    return n->config.log_path && !n->config.anew ? log_file_look(n->config.log_path, &n->run_hash, &n->goes_on, &n->generation, error) : BRAID_OK;
+}
+
 braid_err node_open_first_log(node *n, braid_error *error) {
     braid_err err = BRAID_OK;
-    if (n->config.log_path && !n->config.anew) err = log_file_look(n->config.log_path, &n->run_hash, &n->goes_on, &n->generation, error);
-    if (!err && n->goes_on && n->generation % NODE_START_VERSIONS == 0)
+    if (n->goes_on && n->generation % NODE_START_VERSIONS == 0)
         err = braid_fail(error, BRAID_FORMAT, "the log %s does not say where its run begins; restore it or name another file", n->config.log_path);
     if (!err && !n->goes_on) err = name_start(n, error);
     if (!err) err = node_open_log(n, error);

@@ -3,6 +3,7 @@
 #include "base/bitset.h"
 #include "base/sha256.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_claim.h"
 #include "train/state_blob.h"
 
 #include <stdlib.h>
@@ -17,6 +18,8 @@ struct saver {
     braid_hash *names;    // [block_count], of the state; only those of `named` stages
     bool *named;          // [stages]
     uint64_t *have;       // set of blocks
+    int lock;             // of the directory, -1: none
+    uint32_t removed;     // older versions, to make room for the last complete one
     char path[FILES_MAX_PATH];
     braid_error error;
 };
@@ -26,6 +29,7 @@ braid_err saver_new(const saver_config *config, saver **out, braid_error *error)
     uint32_t blocks = config->split->block_count;
     if (s) {
         s->config = *config;
+        s->lock = -1;
         s->leaves = calloc(blocks, sizeof *s->leaves);
         s->names = calloc(blocks, sizeof *s->names);
         s->named = calloc(config->split->stages, sizeof *s->named);
@@ -42,6 +46,7 @@ braid_err saver_new(const saver_config *config, saver **out, braid_error *error)
 void saver_free(saver *s) {
     if (!s) return;
     checkpoint_abort(s->writer);
+    checkpoint_release(s->config.directory, s->lock);
     free(s->leaves);
     free(s->names);
     free(s->named);
@@ -52,6 +57,8 @@ void saver_free(saver *s) {
 const braid_error *saver_error(const saver *s) { return s->error.code ? &s->error : NULL; }
 
 const char *saver_path(const saver *s) { return s->path; }
+
+uint32_t saver_removed(const saver *s) { return s->removed; }
 
 static bool wants_files(const saver *s) { return s->config.directory && *s->config.directory; }
 
@@ -66,7 +73,8 @@ static void saver_begin(saver *s, uint64_t version) {
     if (!wants_files(s)) return;
     checkpoint_config config = {.directory = s->config.directory, .model = s->config.model, .split = s->config.split,
                                 .run = s->config.run, .version = version};
-    checkpoint_begin(&config, &s->writer, &s->error);
+    // The first leader has locked the directory; a peer that comes to lead later does it here.
+    if (s->lock >= 0 || !checkpoint_claim_to_save(s->config.directory, &s->config.run, &s->lock, &s->error)) checkpoint_begin(&config, &s->writer, &s->error);
 }
 
 static const block *stage_block(const saver *s, uint32_t number, uint32_t index, uint32_t *canonical) {
@@ -172,5 +180,6 @@ braid_err saver_end(saver *s, uint64_t version, bool give_up, braid_hash *weight
     braid_err err = checkpoint_end(s->writer, &summary, &s->error);
     s->writer = NULL;
     if (!err) memcpy(s->path, summary.path, sizeof s->path);
+    s->removed = err ? 0 : summary.removed;
     return err;
 }

@@ -32,6 +32,8 @@ braid_err saver_put(saver *s, uint64_t version, uint32_t stage, uint32_t first, 
 braid_err saver_end(saver *s, uint64_t version, bool give_up, braid_hash *weights);
 // Where the last complete checkpoint lies, "" when there is none.
 const char *saver_path(const saver *s);
+// Older checkpoints that were removed to make room for it.
+uint32_t saver_removed(const saver *s);
 // Why the last call failed, or NULL.
 const braid_error *saver_error(const saver *s);
 

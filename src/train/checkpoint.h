@@ -1,16 +1,19 @@
 // Checkpoints: a directory that Hugging Face transformers can load, with the optimizer's state and a manifest beside it.
 //
-//     DIR/latest -> step-000050                                  switched when the new one is complete
-//     DIR/step-000050/config.json
+//     DIR/latest -> step-000050                                  switched when the new one is complete; where links are not
+//                                                                possible, a file with the name
+//     DIR/step-000050/config.json, tokenizer.json, tokenizer_config.json, model.safetensors.index.json
 //                     model-00001-of-00003.safetensors           a file per stage, fp32, Hugging Face's names
-//                     model.safetensors.index.json
 //                     optimizer-00001-of-00003.safetensors       NAME.exp_avg, NAME.exp_avg_sq
-//                     braid-manifest.json                        version, run, weights' hash, every file's bytes and SHA-256
+//                     braid-manifest.json                        version, run, weights' hash, bytes and SHA-256 of each file
+//                                                                of tensors
 //
-// Every safetensors file says version and run in its __metadata__, too: manifest and files vouch for each other.
+// Every safetensors file says version and run in its __metadata__, too: manifest and files vouch for each other. The other
+// files may be edited, and others may lie beside them.
 //
-// Written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: whatever happens, DIR holds old or new, never a mix. The
-// newest CHECKPOINT_KEEP stay. A checkpoint is read by tensor name, so any split resumes what any other split wrote.
+// Written as DIR/step-000050.tmp-<run>-<process>.<n>, synced, then renamed: whatever happens, DIR holds old or new, never a
+// mix. The newest CHECKPOINT_KEEP of the run stay, and all that are newer than the one that is saved. A checkpoint is read by
+// tensor name, so any split resumes what any other split wrote.
 #ifndef BRAID_TRAIN_CHECKPOINT_H
 #define BRAID_TRAIN_CHECKPOINT_H
 
@@ -40,13 +43,15 @@ typedef struct checkpoint_config {
 typedef struct checkpoint_summary {
     braid_hash weights;         // split_weights_hash
     braid_hash manifest;        // SHA-256 of braid-manifest.json
+    uint32_t removed;           // older versions that were removed to make room for this one
     char path[FILES_MAX_PATH];  // DIR/step-...
 } checkpoint_summary;
 
-// Whether one could be written into DIR, which is made: so that nobody hears it only when hours of work are to be saved.
+// Whether a checkpoint could be written into DIR, which is made. Tried at the start, before there is work to save.
 braid_err checkpoint_try(const char *directory, braid_error *error);
-// One run per DIR at a time: each writer locks its temporary directory. Of one run several may write, one of which perhaps stands still; the newest
-// version stays the newest. What a killed one left behind is removed.
+// One run per DIR at a time (checkpoint_claim.h); of one run several peers may write, one of which may be paused: the newest
+// version stays the newest. What a killed writer left behind is removed. Where there is no room (BRAID_FULL), the oldest
+// version of the run is removed and the write is tried again, but never the only complete one.
 braid_err checkpoint_begin(const checkpoint_config *config, checkpoint_writer **out, braid_error *error);
 // Blocks [first, first + count) of a stage as JOB_STATE_GET gives them, all at the checkpoint's version; in any order.
 // BRAID_FORMAT: malformed or of another version, and the writer can go on.
@@ -58,20 +63,33 @@ void checkpoint_abort(checkpoint_writer *c);  // NULL is fine
 
 typedef struct checkpoint checkpoint;
 
-// `path`: DIR (its latest) or one DIR/step-...; every file's size and hash is verified, and the manifest against what the
-// files say of themselves. Messages name the file and the field.
+// `path`: DIR (its latest, or else its newest) or one step's directory, under any name; it is found once, and all of its
+// files are opened before anything is read. Size and hash of every file of tensors are verified, and the manifest against
+// what the files say of themselves. Messages name the file and the field.
 braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error);
+// The same without the optimizer's files: only the weights are opened, verified and read.
+braid_err checkpoint_open_weights(const char *path, checkpoint **out, braid_error *error);
+// The same to go on from: when all of the optimizer's files are missing, the moments are zero (checkpoint_lacks_moments).
+braid_err checkpoint_open_start(const char *path, checkpoint **out, braid_error *error);
 void checkpoint_close(checkpoint *c);
+// Closes its files, so that the disk gets their space back when they are removed. What it is stays known; its state does not.
+void checkpoint_close_files(checkpoint *c);  // NULL is fine
+bool checkpoint_has_files(const checkpoint *c);
 uint64_t checkpoint_version(const checkpoint *c);
 const model_config *checkpoint_model(const checkpoint *c);
 const braid_hash *checkpoint_run(const checkpoint *c);  // of the description it was trained with
 const braid_hash *checkpoint_weights(const checkpoint *c);
 const char *checkpoint_path(const checkpoint *c);  // of the step's directory
 // Whether DIR has one of this run and version with this weights' hash (NULL: any), by its manifest alone; where it lies.
-bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights, char path[FILES_MAX_PATH]);
-enum { CHECKPOINT_NOTE = 256 };
+bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights,
+                     char path[FILES_MAX_PATH]);
+enum { CHECKPOINT_NOTE = 512 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);
+// Whether its moments are zero because there are none; says what that means in `text`.
+bool checkpoint_lacks_moments(const checkpoint *c, char text[CHECKPOINT_NOTE]);
+// The message when as many iterations are done as a run wants; `described`: train.iterations.
+void checkpoint_nothing_to_do(uint64_t done, uint64_t described, char text[CHECKPOINT_NOTE]);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).

@@ -81,3 +81,13 @@ braid_err manifest_read(const char *directory, manifest *out, braid_error *error
     free(text);
     return err;
 }
+
+bool manifest_is_tensors(const manifest_file *f) {
+    const char *suffix = ".safetensors";
+    size_t n = strlen(f->name), m = strlen(suffix);
+    return n > m && strcmp(f->name + n - m, suffix) == 0;
+}
+
+bool manifest_is_optimizer(const manifest_file *f) {
+    return manifest_is_tensors(f) && strncmp(f->name, "optimizer-", 10) == 0;
+}

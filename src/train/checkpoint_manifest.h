@@ -6,13 +6,13 @@
 #include "base/id.h"
 #include "train/checkpoint.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { MANIFEST_MAX_NAME = 64, MANIFEST_FORMAT = 1, MANIFEST_MAX_BYTES = 1 << 20 };
 
-#define MANIFEST_FILE   "braid-manifest.json"
-#define MANIFEST_LATEST "latest"
+#define MANIFEST_FILE "braid-manifest.json"
 
 // In the __metadata__ of every safetensors file, so that an altered manifest shows.
 #define MANIFEST_NOTE_VERSION "braid_version"
@@ -37,5 +37,9 @@ char *manifest_text(const manifest *m, size_t *length);
 braid_err manifest_parse(const char *text, size_t length, const char *origin, manifest *out, braid_error *error);
 // Reads DIRECTORY/braid-manifest.json.
 braid_err manifest_read(const char *directory, manifest *out, braid_error *error);
+// Only files of tensors are verified: what is listed besides them (older checkpoints name config.json) may be edited.
+bool manifest_is_tensors(const manifest_file *f);
+// Moments, which text generation does not need.
+bool manifest_is_optimizer(const manifest_file *f);
 
 #endif

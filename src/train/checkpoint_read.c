@@ -3,6 +3,7 @@
 #include "base/sha256.h"
 #include "format/hf_config.h"
 #include "format/safetensors.h"
+#include "train/checkpoint_directory.h"
 #include "train/checkpoint_manifest.h"
 #include "train/state_blob.h"
 
@@ -22,68 +23,70 @@ enum { CONFIG_MAX_BYTES = 1 << 20 };
 // One safetensors file, open.
 typedef struct tensor_file {
     int fd;
+    const manifest_file *listed;
     char path[FILES_MAX_PATH];
     safetensors *header;
 } tensor_file;
 
 struct checkpoint {
     char path[FILES_MAX_PATH];
+    int fd;           // the step's directory
+    bool no_moments;  // none are there, or none are wanted: they read as zero
     model_config model;
     manifest manifest;
     uint32_t file_count;
     tensor_file files[CHECKPOINT_MAX_FILES];
 };
 
-static braid_err find_step(const char *path, char out[FILES_MAX_PATH], braid_error *error) {
-    char file[FILES_MAX_PATH];
-    struct stat info;
-    braid_err err = files_join(path, MANIFEST_FILE, file, error);
-    if (err) return err;
-    if (stat(file, &info) == 0) {
-        snprintf(out, FILES_MAX_PATH, "%s", path);
-        return BRAID_OK;
-    }
-    err = files_join(path, MANIFEST_LATEST, out, error);
-    if (err) return err;
-    if (stat(out, &info) == 0) return BRAID_OK;
-    if (errno != ENOENT && errno != ENOTDIR)
-        return braid_fail(error, BRAID_IO, "cannot look into '%s': %s", path, strerror(errno));
-    if (lstat(out, &info) == 0)
-        return braid_fail(error, BRAID_IO,
-                          "'%s' leads to a checkpoint that is gone; name another one of that directory", out);
-    if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "no checkpoint at '%s': %s", path, strerror(errno));
-    return braid_fail(error, BRAID_IO,
-                      "'%s' is no checkpoint: it has neither " MANIFEST_FILE " nor " MANIFEST_LATEST
-                      "; name the directory that a run saved into",
-                      path);
+typedef enum checkpoint_need { NEED_WEIGHTS, NEED_START, NEED_STATE } checkpoint_need;
+
+static braid_err missing(const char *path, braid_error *error) {
+    if (errno == ENOENT) return braid_fail(error, BRAID_IO, "the checkpoint's file '%s' is missing", path);
+    return braid_fail(error, BRAID_IO, "cannot read '%s': %s", path, strerror(errno));
 }
 
-static braid_err verify_file(const checkpoint *c, const manifest_file *f, braid_error *error) {
-    char path[FILES_MAX_PATH];
+static braid_err verify_file(const tensor_file *f, const manifest_file *listed, braid_error *error) {
     struct stat info;
     braid_hash hash;
     uint64_t bytes;
-    braid_err err = files_join(c->path, f->name, path, error);
-    if (err) return err;
-    if (stat(path, &info) != 0) return braid_fail(error, BRAID_IO, "the checkpoint's file '%s' is missing", path);
-    if ((uint64_t)info.st_size != f->bytes)
+    if (fstat(f->fd, &info) != 0) return braid_fail(error, BRAID_IO, "cannot read '%s': %s", f->path, strerror(errno));
+    if ((uint64_t)info.st_size != listed->bytes)
         return braid_fail(error, BRAID_FORMAT,
                           "'%s' has %" PRIu64 " bytes instead of %" PRIu64
                           "; it was truncated or altered, use another checkpoint",
-                          path, (uint64_t)info.st_size, f->bytes);
-    err = files_hash(path, &hash, &bytes, error);
-    if (err || hash_equal(&hash, &f->hash)) return err;
+                          f->path, (uint64_t)info.st_size, listed->bytes);
+    braid_err err = files_hash_opened(f->fd, f->path, &hash, &bytes, error);
+    if (err || hash_equal(&hash, &listed->hash)) return err;
     return braid_fail(error, BRAID_FORMAT,
                       "'%s' was altered: its SHA-256 is not the one in " MANIFEST_FILE "; use another checkpoint",
-                      path);
+                      f->path);
 }
+
+// One of the step's files; -1 with errno.
+static int open_file(const checkpoint *c, const char *name) { return openat(c->fd, name, O_RDONLY | O_CLOEXEC); }
 
 static braid_err read_config(checkpoint *c, braid_error *error) {
     char path[FILES_MAX_PATH], *text = NULL;
     size_t length;
     braid_err err = files_join(c->path, CONFIG_FILE, path, error);
-    if (!err) err = files_read(path, CONFIG_MAX_BYTES, &text, &length, error);
+    int fd = open_file(c, CONFIG_FILE);
+    if (!err && fd < 0) err = missing(path, error);
+    if (!err) err = files_read_opened(fd, path, CONFIG_MAX_BYTES, &text, &length, error);
     if (!err) err = hf_config_read(text, length, path, &c->model, error);
+    if (fd >= 0) close(fd);
+    free(text);
+    return err;
+}
+
+static braid_err read_manifest(checkpoint *c, braid_error *error) {
+    char path[FILES_MAX_PATH], *text = NULL;
+    size_t length;
+    braid_err err = files_join(c->path, MANIFEST_FILE, path, error);
+    int fd = open_file(c, MANIFEST_FILE);
+    if (!err && fd < 0) err = missing(path, error);
+    if (!err) err = files_read_opened(fd, path, MANIFEST_MAX_BYTES, &text, &length, error);
+    if (!err) err = manifest_parse(text, length, path, &c->manifest, error);
+    if (fd >= 0) close(fd);
     free(text);
     return err;
 }
@@ -102,17 +105,44 @@ static braid_err read_header(tensor_file *f, uint64_t file_bytes, braid_error *e
     return err;
 }
 
-static braid_err open_tensors(checkpoint *c, const manifest_file *file, braid_error *error) {
-    const char *suffix = ".safetensors";
-    size_t n = strlen(file->name), m = strlen(suffix);
-    if (n < m || strcmp(file->name + n - m, suffix) != 0) return BRAID_OK;
+static braid_err open_tensors(checkpoint *c, const manifest_file *listed, braid_error *error) {
     tensor_file *f = &c->files[c->file_count];
-    braid_err err = files_join(c->path, file->name, f->path, error);
+    braid_err err = files_join(c->path, listed->name, f->path, error);
     if (err) return err;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    if (f->fd < 0) return braid_fail(error, BRAID_IO, "cannot read '%s': %s", f->path, strerror(errno));
+    f->fd = open_file(c, listed->name);
+    if (f->fd < 0) return missing(f->path, error);
+    f->listed = listed;
     c->file_count++;
-    return read_header(f, file->bytes, error);
+    return BRAID_OK;
+}
+
+static bool is_there(const checkpoint *c, const manifest_file *listed) {
+    struct stat info;
+    return fstatat(c->fd, listed->name, &info, 0) == 0 || errno != ENOENT;
+}
+
+static bool has_moments(const checkpoint *c) {
+    for (uint32_t i = 0; i < c->manifest.count; i++)
+        if (manifest_is_optimizer(&c->manifest.files[i]) && is_there(c, &c->manifest.files[i])) return true;
+    return false;
+}
+
+static braid_err open_files(checkpoint *c, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < c->manifest.count && !err; i++) {
+        const manifest_file *listed = &c->manifest.files[i];
+        if (manifest_is_tensors(listed) && !(c->no_moments && manifest_is_optimizer(listed)))
+            err = open_tensors(c, listed, error);
+    }
+    return err;
+}
+
+static braid_err verify_files(checkpoint *c, braid_error *error) {
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < c->file_count && !err; i++) err = verify_file(&c->files[i], c->files[i].listed, error);
+    for (uint32_t i = 0; i < c->file_count && !err; i++)
+        err = read_header(&c->files[i], c->files[i].listed->bytes, error);
+    return err;
 }
 
 // The file that holds a tensor, and where in it; NULL: `error` says why.
@@ -142,6 +172,10 @@ static const char *const part_suffix[STATE_PARTS] = {"", ".exp_avg", ".exp_avg_s
 static braid_err read_part(const checkpoint *c, const stage_tensor *t, uint32_t part, size_t first, size_t count,
                            void *out, braid_error *error) {
     uint64_t offset;
+    if (part > 0 && c->no_moments) {
+        memset(out, 0, count * sizeof(float));
+        return BRAID_OK;
+    }
     const tensor_file *file = find_tensor(c, t, part_suffix[part], &offset, error);
     if (!file) return BRAID_FORMAT;
     return files_read_at(file->fd, file->path, out, count * sizeof(float), offset + first * sizeof(float), error);
@@ -203,24 +237,52 @@ static braid_err check_weights(const checkpoint *c, braid_error *error) {
     return err;
 }
 
-// What is not listed is not verified.
-static braid_err check_listed(const checkpoint *c, const char *name, braid_error *error) {
-    for (uint32_t i = 0; i < c->manifest.count; i++)
-        if (strcmp(c->manifest.files[i].name, name) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_FORMAT,
-                      "'%s/" MANIFEST_FILE "' was altered: its 'files' lack '%s'; use another checkpoint", c->path,
-                      name);
+// All files are open before the first is read: a step that is replaced or cleared away meanwhile stays readable.
+static braid_err open_step(checkpoint *c, checkpoint_need need, braid_error *error) {
+    c->fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->fd < 0) return missing(c->path, error);
+    braid_err err = read_manifest(c, error);
+    c->no_moments = !err && (need == NEED_WEIGHTS || (need == NEED_START && !has_moments(c)));
+    if (!err) err = open_files(c, error);
+    return err ? err : read_config(c, error);
 }
 
-braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error) {
+// Whether the directory that was opened is not the one that has its name any more.
+static bool was_replaced(const checkpoint *c) {
+    struct stat opened, named;
+    if (stat(c->path, &named) != 0) return true;
+    return c->fd >= 0 && fstat(c->fd, &opened) == 0 && (opened.st_ino != named.st_ino || opened.st_dev != named.st_dev);
+}
+
+static void close_files(checkpoint *c) {
+    for (uint32_t i = 0; i < c->file_count; i++) {
+        safetensors_free(c->files[i].header);
+        close(c->files[i].fd);
+    }
+    memset(c->files, 0, c->file_count * sizeof *c->files);
+    c->file_count = 0;
+    if (c->fd >= 0) close(c->fd);
+    c->fd = -1;
+}
+
+static braid_err open_found(checkpoint *c, const char *path, checkpoint_need need, braid_error *error) {
+    enum { TRIES = 5 };
+    braid_err err = BRAID_OK;
+    for (uint32_t i = 0; i < TRIES; i++) {
+        err = checkpoint_locate(path, c->path, error);
+        if (!err) err = open_step(c, need, error);
+        if (!err || c->path[0] == 0 || !was_replaced(c)) return err;
+        close_files(c);
+    }
+    return err;
+}
+
+static braid_err open_checkpoint(const char *path, checkpoint_need need, checkpoint **out, braid_error *error) {
     checkpoint *c = calloc(1, sizeof *c);
     if (!c) return braid_fail(error, BRAID_MEMORY, "no memory to open a checkpoint");
-    braid_err err = find_step(path, c->path, error);
-    if (!err) err = manifest_read(c->path, &c->manifest, error);
-    for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = verify_file(c, &c->manifest.files[i], error);
-    if (!err) err = check_listed(c, CONFIG_FILE, error);
-    if (!err) err = read_config(c, error);
-    for (uint32_t i = 0; i < c->manifest.count && !err; i++) err = open_tensors(c, &c->manifest.files[i], error);
+    c->fd = -1;
+    braid_err err = open_found(c, path, need, error);
+    if (!err) err = verify_files(c, error);
     if (!err) err = check_notes(c, error);
     if (!err) err = check_weights(c, error);
     if (err)
@@ -230,12 +292,27 @@ braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error
     return err;
 }
 
+braid_err checkpoint_open(const char *path, checkpoint **out, braid_error *error) {
+    return open_checkpoint(path, NEED_STATE, out, error);
+}
+
+braid_err checkpoint_open_weights(const char *path, checkpoint **out, braid_error *error) {
+    return open_checkpoint(path, NEED_WEIGHTS, out, error);
+}
+
+braid_err checkpoint_open_start(const char *path, checkpoint **out, braid_error *error) {
+    return open_checkpoint(path, NEED_START, out, error);
+}
+
+void checkpoint_close_files(checkpoint *c) {
+    if (c) close_files(c);
+}
+
+bool checkpoint_has_files(const checkpoint *c) { return c->fd >= 0; }
+
 void checkpoint_close(checkpoint *c) {
     if (!c) return;
-    for (uint32_t i = 0; i < c->file_count; i++) {
-        safetensors_free(c->files[i].header);
-        close(c->files[i].fd);
-    }
+    close_files(c);
     free(c);
 }
 
@@ -247,7 +324,6 @@ const char *checkpoint_path(const checkpoint *c) { return c->path; }
 
 bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t version, const braid_hash *weights,
                      char path[FILES_MAX_PATH]) {
-    enum { STEP_NAME = 32 };
     char step[STEP_NAME];
     manifest *m = malloc(sizeof *m);
     snprintf(step, sizeof step, CHECKPOINT_STEP, version);
@@ -269,6 +345,21 @@ bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char 
              "): its seed, text or recipe differ; going on from it with this description (%s)",
              has, c->manifest.version, wants);
     return true;
+}
+
+bool checkpoint_lacks_moments(const checkpoint *c, char text[CHECKPOINT_NOTE]) {
+    if (c->no_moments)
+        snprintf(text, CHECKPOINT_NOTE,
+                 "the checkpoint '%.200s' has no optimizer state: its moments begin at zero, so the weights will "
+                 "differ from "
+                 "those of a run that was never interrupted",
+                 c->path);
+    return c->no_moments;
+}
+
+void checkpoint_nothing_to_do(uint64_t done, uint64_t described, char text[CHECKPOINT_NOTE]) {
+    snprintf(text, CHECKPOINT_NOTE, "nothing to do: iteration %" PRIu64 " of %" PRIu64 " is done; %s prolongs the run",
+             done, described, done < described ? "a larger --iterations" : "a larger train.iterations");
 }
 
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {

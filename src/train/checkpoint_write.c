@@ -1,15 +1,15 @@
-#define _GNU_SOURCE  // renameat2
 #include "train/checkpoint.h"
 
 #include "base/bitset.h"
 #include "base/sha256.h"
 #include "format/hf_config.h"
+#include "format/hf_tokenizer.h"
 #include "format/json.h"
 #include "format/safetensors.h"
+#include "train/checkpoint_directory.h"
 #include "train/checkpoint_manifest.h"
 #include "train/state_blob.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,8 +19,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { STEP_NAME = 64 };
 
 // A stage's two files.
 typedef struct stage_files {
@@ -37,26 +35,17 @@ struct checkpoint_writer {
     char step[STEP_NAME];            // step-000050
     stage_files *stages;             // [split->stages]
     uint64_t (*place)[STATE_PARTS];  // [tensor_count] where each of a tensor's parts begins in its file
+    uint32_t removed;                // older versions, to make room
     uint64_t *stored;                // bit set, [block_count]
     braid_hash *leaves;              // [block_count]
     manifest manifest;
 };
 
-static const char *mend_of(int why) {
-    switch (why) {
-    case ENOENT: return "; make the folder that it is to lie in, or choose another directory";
-    case EACCES:
-    case EPERM:
-    case EROFS: return "; let this user write there, or choose another directory";
-    case ENOSPC:
-    case EDQUOT: return "; free some space or choose another directory";
-    default: return "; choose another directory";
-    }
-}
-
 static braid_err directory_error(const char *verb, const char *path, braid_error *error) {
     int why = errno;
-    return braid_fail(error, BRAID_IO, "cannot %s the directory '%s' for checkpoints: %s%s", verb, path, strerror(why), mend_of(why));
+    return braid_fail(error, why == ENOSPC || why == EDQUOT ? BRAID_FULL : BRAID_IO,
+                      "cannot %s the directory '%s' for checkpoints: %s%s", verb, path, strerror(why),
+                      checkpoint_mend(why));
 }
 
 // Makes it when it is not there; `fd` stays open.
@@ -66,16 +55,32 @@ static braid_err open_or_make(const char *path, int *fd, braid_error *error) {
     return *fd < 0 ? directory_error("open", path, error) : BRAID_OK;
 }
 
-// Its name is one that the next writer would remove. Without the lock: several peers of one machine may look at the same time.
+// On a full disk an older version can make room for a newer one.
+static bool may_make_room(const char *directory) {
+    checkpoint_steps steps;
+    bool may = !checkpoint_steps_read(directory, &steps, NULL) && steps.count > 1;
+    checkpoint_steps_free(&steps);
+    return may;
+}
+
+// Without the lock: several peers of one machine may look at the same time.
 static braid_err try_to_make(const char *directory, int fd, braid_error *error) {
     char name[STEP_NAME];
     struct stat latest;
     snprintf(name, sizeof name, "step-trial.tmp-%ld", (long)getpid());
-    if (mkdirat(fd, name, 0777) != 0 && errno != EEXIST) return directory_error("write into", directory, error);
+    if (mkdirat(fd, name, 0777) != 0 && errno != EEXIST) {
+        braid_err err = directory_error("write into", directory, error);
+        if (err != BRAID_FULL || !may_make_room(directory)) return err;
+    }
     unlinkat(fd, name, AT_REMOVEDIR);
-    if (fstatat(fd, MANIFEST_LATEST, &latest, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(latest.st_mode)) return BRAID_OK;
-    return braid_fail(error, BRAID_IO, "'%s/%s' is a directory, where the link to the newest checkpoint belongs; move it away, or choose another directory", directory,
-                      MANIFEST_LATEST);
+    if (fstatat(fd, CHECKPOINT_LATEST, &latest, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(latest.st_mode)) return BRAID_OK;
+    char path[FILES_MAX_PATH];
+    if (!files_join(directory, CHECKPOINT_LATEST, path, NULL) && checkpoint_is_step(path))
+        return BRAID_OK;  // a copy that followed the link
+    return braid_fail(error, BRAID_IO,
+                      "'%s/%s' is a directory, where the link to the newest checkpoint belongs; move it away, or "
+                      "choose another directory",
+                      directory, CHECKPOINT_LATEST);
 }
 
 braid_err checkpoint_try(const char *directory, braid_error *error) {
@@ -86,54 +91,29 @@ braid_err checkpoint_try(const char *directory, braid_error *error) {
     return err;
 }
 
-enum { RUN_SHOWN = 4 };  // bytes of its name, in a temporary directory's
-
-// What the temporary directories of this run have in their names.
-static void mark_of(const checkpoint_writer *c, char mark[16]) {
-    char run[2 * RUN_SHOWN + 1];
-    id_hex(c->config.run.bytes, RUN_SHOWN, run);
-    snprintf(mark, 16, ".tmp-%s-", run);
-}
-
-static bool is_locked(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (fd >= 0) close(fd);
-    return locked;
-}
-
-// What killed writers left behind goes. One of this run that lives may have led until it stood still: it is not waited for. `alone`: nobody
-// begins to write just now.
-static braid_err clear_leftovers(const checkpoint_writer *c, bool alone, braid_error *error) {
-    char mark[16];
-    braid_err err = BRAID_OK;
-    DIR *directory = opendir(c->directory);
-    mark_of(c, mark);
-    for (struct dirent *entry; directory && !err && (entry = readdir(directory));) {
-        char path[FILES_MAX_PATH];
-        bool ours = strncmp(entry->d_name, "step-", 5) == 0 && strstr(entry->d_name, ".tmp-") && !files_join(c->directory, entry->d_name, path, NULL);
-        if (!ours) continue;
-        if (!is_locked(path)) {
-            if (alone) files_remove_directory(path);
-        } else if (!strstr(entry->d_name, mark)) {
-            err = braid_fail(error, BRAID_STATE, "another process is writing a checkpoint of another run into '%s'; choose another directory", c->directory);
-        }
+// The newest state is worth more than the oldest one that is kept. True: what found no room may be tried again.
+static bool make_room(checkpoint_writer *c) {
+    int why = errno;
+    if (!checkpoint_make_room(c->directory, &c->config.run, c->config.version)) {
+        errno = why;
+        return false;
     }
-    if (directory) closedir(directory);
-    return err;
+    c->removed++;
+    return true;
 }
 
 static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
-    char name[STEP_NAME * 2], mark[16];
+    char name[STEP_TEMPORARY];
     struct stat made;
     bool there = false;
-    mark_of(c, mark);
     snprintf(c->step, sizeof c->step, CHECKPOINT_STEP, c->config.version);
-    for (unsigned i = 0; i < 100 && !there; i++) {  // on other machines, and in other containers, others have the same number
-        snprintf(name, sizeof name, "%s%s%ld.%u", c->step, mark, (long)getpid(), i);
+    for (unsigned i = 0; i < 100 && !there;
+         i++) {  // on other machines, and in other containers, others have the same number
+        checkpoint_temporary_name(c->config.version, &c->config.run, i, name);
         braid_err err = files_join(c->directory, name, c->temporary, error);
         if (err) return err;
-        there = mkdir(c->temporary, 0777) == 0;
+        do there = mkdir(c->temporary, 0777) == 0;
+        while (!there && (errno == ENOSPC || errno == EDQUOT) && make_room(c));
         if (!there && errno != EEXIST) break;
     }
     if (!there) {
@@ -144,7 +124,8 @@ static braid_err make_temporary(checkpoint_writer *c, braid_error *error) {
     c->lock = open(c->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0 || fstat(c->lock, &made) != 0) return directory_error("open", c->temporary, error);
     c->begun = made.st_mtim;
-    flock(c->lock, LOCK_EX | LOCK_NB);  // where there are no locks, what is left behind is removed too early or not at all
+    flock(c->lock,
+          LOCK_EX | LOCK_NB);  // where there are no locks, what is left behind is removed too early or not at all
     return BRAID_OK;
 }
 
@@ -155,9 +136,17 @@ static braid_err open_directory(checkpoint_writer *c, braid_error *error) {
         return braid_fail(error, BRAID_LIMIT, "the path of the checkpoints is too long");
     braid_err err = open_or_make(path, &fd, error);
     bool alone = !err && flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (!err) err = clear_leftovers(c, alone, error);
+    if (!err) err = checkpoint_clear_leftovers(c->directory, &c->config.run, alone, error);
     if (!err) err = make_temporary(c, error);
     if (fd >= 0) close(fd);
+    return err;
+}
+
+static braid_err write_at(checkpoint_writer *c, int fd, const char *path, const void *data, size_t bytes,
+                          uint64_t offset, braid_error *error) {
+    braid_err err;
+    do err = files_write_at(fd, path, data, bytes, offset, error);
+    while (err == BRAID_FULL && make_room(c));
     return err;
 }
 
@@ -175,11 +164,19 @@ static braid_err write_prefix(checkpoint_writer *c, uint32_t stage_number, uint3
     size_t bytes;
     uint8_t *prefix = safetensors_prefix(tensors, count, notes, sizeof notes / sizeof notes[0], &bytes);
     if (!prefix) return braid_fail(error, BRAID_MEMORY, "no memory for the header of '%s'", path);
-    s->fd[file] = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (s->fd[file] < 0)
-        err = braid_fail(error, BRAID_IO, "cannot create '%s': %s", path, strerror(errno));
-    else
-        err = files_write_at(s->fd[file], path, prefix, bytes, 0, error);
+    do s->fd[file] = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    while (s->fd[file] < 0 && (errno == ENOSPC || errno == EDQUOT) && make_room(c));
+    if (s->fd[file] < 0) {
+        int why = errno;
+        err = braid_fail(error, why == ENOSPC || why == EDQUOT ? BRAID_FULL : BRAID_IO, "cannot create '%s': %s", path,
+                         strerror(why));
+    } else {
+        const safetensors_tensor *last = &tensors[count - 1];
+        uint64_t whole = count > 0 ? last->offset + last->bytes : bytes;
+        do err = files_reserve(s->fd[file], path, whole, error);
+        while (err == BRAID_FULL && make_room(c));
+        if (!err) err = write_at(c, s->fd[file], path, prefix, bytes, 0, error);
+    }
     free(prefix);
     return err;
 }
@@ -294,8 +291,8 @@ static braid_err put_block(checkpoint_writer *c, uint32_t stage_number, uint32_t
         char path[FILES_MAX_PATH];
         err = files_join(c->temporary, c->stages[stage_number].name[file], path, error);
         if (!err)
-            err = files_write_at(c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part),
-                                 length, c->place[range->tensor][part] + within, error);
+            err = write_at(c, c->stages[stage_number].fd[file], path, state_block_part(bytes, range->count, part),
+                           length, c->place[range->tensor][part] + within, error);
     }
     if (err) return err;
     c->leaves[canonical] = sha256_of(state_block_part(bytes, range->count, 0), length);
@@ -356,7 +353,9 @@ static braid_err write_text(checkpoint_writer *c, const char *name, char *text, 
     char path[FILES_MAX_PATH];
     braid_err err = text ? files_join(c->temporary, name, path, error)
                          : braid_fail(error, BRAID_MEMORY, "no memory to write '%s'", name);
-    if (!err) err = files_write(path, text, length, error);
+    if (!err) do
+            err = files_write(path, text, length, error);
+        while (err == BRAID_FULL && make_room(c));
     free(text);
     return err;
 }
@@ -370,118 +369,71 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
         if (synced && !closed) why = errno;
         s->fd[file] = -1;
         if (!synced || !closed)
-            return braid_fail(error, BRAID_IO, "cannot write '%s/%s': %s%s", c->temporary, s->name[file], strerror(why), mend_of(why));
+            return braid_fail(error, why == ENOSPC || why == EDQUOT ? BRAID_FULL : BRAID_IO,
+                              "cannot write '%s/%s': %s%s", c->temporary, s->name[file], strerror(why),
+                              checkpoint_mend(why));
         braid_err err = note_file(c, s->name[file], error);
         if (err) return err;
     }
     return BRAID_OK;
 }
 
-static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
+// Files by which other programs read the model. They may be edited later: the manifest does not list them.
+static braid_err write_texts(checkpoint_writer *c, braid_error *error) {
     size_t length;
     char *text = hf_config_write(c->config.model, &length);
     braid_err err = write_text(c, "config.json", text, length, error);
-    if (!err) err = note_file(c, "config.json", error);
-    if (!err) {
-        text = index_text(c, &length);
-        err = write_text(c, "model.safetensors.index.json", text, length, error);
-    }
-    if (!err) err = note_file(c, "model.safetensors.index.json", error);
+    if (err) return err;
+    text = index_text(c, &length);
+    err = write_text(c, "model.safetensors.index.json", text, length, error);
+    if (err) return err;
+    text = hf_tokenizer_write(&length);
+    err = write_text(c, "tokenizer.json", text, length, error);
+    if (err) return err;
+    text = hf_tokenizer_config_write(c->config.model, &length);
+    return write_text(c, "tokenizer_config.json", text, length, error);
+}
+
+static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
+    size_t length;
+    braid_err err = write_texts(c, error);
     for (uint32_t stage_number = 0; stage_number < c->split->stages && !err; stage_number++)
         err = finish_stage(c, stage_number, error);
     if (err) return err;
     c->manifest.version = c->config.version;
     c->manifest.run = c->config.run;
     c->manifest.weights = out->weights = split_weights_hash(c->split, c->leaves);
-    text = manifest_text(&c->manifest, &length);
+    char *text = manifest_text(&c->manifest, &length);
     if (text) out->manifest = sha256_of(text, length);
     err = write_text(c, MANIFEST_FILE, text, length, error);
     return err ? err : files_sync_directory(c->temporary, error);
 }
 
-// Gives the step a name that the next writer clears away, should this one die meanwhile.
-static bool step_aside(const checkpoint_writer *c, const char *name, const char *path, char aside[FILES_MAX_PATH]) {
-    char gone[STEP_NAME * 2], mark[16];
-    mark_of(c, mark);
-    snprintf(gone, sizeof gone, "%.*s%sold-%ld", STEP_NAME, name, mark, (long)getpid());
-    return !files_join(c->directory, gone, aside, NULL) && rename(path, aside) == 0;
+static braid_err publish(checkpoint_writer *c, braid_error *error) {
+    braid_err err;
+    do err = checkpoint_publish(c->directory, c->temporary, c->step, &c->config.run, error);
+    while (err == BRAID_FULL && make_room(c));
+    return err;
 }
 
-static void remove_step(const checkpoint_writer *c, const char *name, const char *path) {
-    char aside[FILES_MAX_PATH];
-    files_remove_directory(step_aside(c, name, path, aside) ? aside : path);
+static braid_err point_latest(checkpoint_writer *c, braid_error *error) {
+    braid_err err;
+    do err = checkpoint_latest_point(c->directory, c->step, error);
+    while (err == BRAID_FULL && make_room(c));
+    return err;
 }
 
-// Where two names cannot be exchanged (NFS); for a moment the step is not there.
-static bool publish_in_place(const checkpoint_writer *c, const char *path) {
-    char aside[FILES_MAX_PATH];
-    if (!step_aside(c, c->step, path, aside)) return false;
-    bool moved = rename(c->temporary, path) == 0;
-    int why = errno;
-    if (moved) files_remove_directory(aside);
-    else if (rename(aside, path) != 0) why = errno;
-    errno = why;
-    return moved;
-}
-
-// The step's directory appears in one move. One of the same version may be there, from this run or another: then the two
-// change places.
-static braid_err publish(const checkpoint_writer *c, const char *path, braid_error *error) {
-    if (rename(c->temporary, path) == 0) return BRAID_OK;
-    bool there = errno == EEXIST || errno == ENOTEMPTY;
-    if (there && renameat2(AT_FDCWD, c->temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        files_remove_directory(c->temporary);
-        return BRAID_OK;
-    }
-    if (there && publish_in_place(c, path)) return BRAID_OK;
-    int why = errno;
-    return braid_fail(error, BRAID_IO, "cannot move the finished checkpoint to '%s': %s%s", path, strerror(why), mend_of(why));
-}
-
-static braid_err point_latest(const checkpoint_writer *c, braid_error *error) {
-    char link[FILES_MAX_PATH], fresh[FILES_MAX_PATH];
-    braid_err err = files_join(c->directory, MANIFEST_LATEST, link, error);
-    if (!err) err = files_join(c->directory, MANIFEST_LATEST ".tmp", fresh, error);
-    if (err) return err;
-    bool done = false;
-    for (uint32_t tries = 0; tries < 5 && !done; tries++) {  // another writer of this run may be at it
-        unlink(fresh);
-        done = symlink(c->step, fresh) == 0 && rename(fresh, link) == 0;
-    }
-    if (!done) return braid_fail(error, BRAID_IO, "cannot point '%s' at the new checkpoint: %s%s", link, strerror(errno), mend_of(errno));
-    return files_sync_directory(c->directory, error);
-}
-
-// Removes what this run wrote before the checkpoint that was the latest until now. Other runs' stay.
-static void remove_older(const checkpoint_writer *c, const char *before) {
-    manifest *m = malloc(sizeof *m);
-    DIR *directory = m ? opendir(c->directory) : NULL;
-    for (struct dirent *entry; directory && (entry = readdir(directory));) {
-        char path[FILES_MAX_PATH];
-        bool candidate = strncmp(entry->d_name, "step-", 5) == 0 && !strstr(entry->d_name, ".tmp-") &&
-                         strcmp(entry->d_name, c->step) != 0 && strcmp(entry->d_name, before) != 0;
-        if (!candidate || files_join(c->directory, entry->d_name, path, NULL) || manifest_read(path, m, NULL)) continue;
-        if (hash_equal(&m->run, &c->config.run)) remove_step(c, entry->d_name, path);
-    }
-    if (directory) closedir(directory);
-    free(m);
-}
-
-static void read_latest(const checkpoint_writer *c, char name[STEP_NAME]) {
-    char link[FILES_MAX_PATH];
-    ssize_t length = files_join(c->directory, MANIFEST_LATEST, link, NULL) ? -1 : readlink(link, name, STEP_NAME - 1);
-    name[length > 0 ? length : 0] = 0;
-}
-
-// Whoever stood still while it wrote may come to its end when another one has saved a newer one.
+// A writer that was paused may come to its end when another process of the run has saved a newer version.
 static bool is_outdated(const checkpoint_writer *c, const char *before) {
     char link[FILES_MAX_PATH], path[FILES_MAX_PATH];
     struct stat said;
     manifest *m = malloc(sizeof *m);
-    bool newer = m && before[0] && !files_join(c->directory, MANIFEST_LATEST, link, NULL) && lstat(link, &said) == 0 &&
-                 (said.st_mtim.tv_sec > c->begun.tv_sec || (said.st_mtim.tv_sec == c->begun.tv_sec && said.st_mtim.tv_nsec > c->begun.tv_nsec)) &&
-                 !files_join(c->directory, before, path, NULL) && !manifest_read(path, m, NULL) && hash_equal(&m->run, &c->config.run) &&
-                 m->version > c->config.version;
+    bool newer = m && before[0] && !files_join(c->directory, CHECKPOINT_LATEST, link, NULL) &&
+                 lstat(link, &said) == 0 &&
+                 (said.st_mtim.tv_sec > c->begun.tv_sec ||
+                  (said.st_mtim.tv_sec == c->begun.tv_sec && said.st_mtim.tv_nsec > c->begun.tv_nsec)) &&
+                 !files_join(c->directory, before, path, NULL) && !manifest_read(path, m, NULL) &&
+                 hash_equal(&m->run, &c->config.run) && m->version > c->config.version;
     free(m);
     return newer;
 }
@@ -495,18 +447,17 @@ braid_err checkpoint_end(checkpoint_writer *c, checkpoint_summary *out, braid_er
                          c->split->block_count);
     if (!err) err = finish_files(c, out, error);
     if (!err) err = files_join(c->directory, c->step, out->path, error);
-    if (!err) err = publish(c, out->path, error);
+    if (!err) err = publish(c, error);
     if (err) {
         checkpoint_abort(c);
         return err;
     }
-    read_latest(c, before);
-    if (is_outdated(c, before)) {
-        writer_free(c);
-        return BRAID_OK;
+    checkpoint_latest_read(c->directory, before);
+    if (!is_outdated(c, before)) {
+        err = point_latest(c, error);
+        checkpoint_clear_older(c->directory, &c->config.run, c->config.version);
     }
-    err = point_latest(c, error);
-    if (!err && before[0] && strcmp(before, c->step) != 0) remove_older(c, before);
+    out->removed = c->removed;
     writer_free(c);
     return err;
 }

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE  // fallocate
 #include "train/files.h"
 
 #include "base/sha256.h"
@@ -18,7 +19,8 @@ static braid_err io_error(const char *verb, const char *path, braid_error *error
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space or choose another directory"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
-    return braid_fail(error, BRAID_IO, "cannot %s '%s': %s%s", verb, path, strerror(why), mend);
+    braid_err err = why == ENOSPC || why == EDQUOT ? BRAID_FULL : BRAID_IO;
+    return braid_fail(error, err, "cannot %s '%s': %s%s", verb, path, strerror(why), mend);
 }
 
 braid_err files_join(const char *directory, const char *name, char out[FILES_MAX_PATH], braid_error *error) {
@@ -55,8 +57,9 @@ braid_err files_write_at(int fd, const char *path, const void *data, size_t byte
     return BRAID_OK;
 }
 
-static braid_err read_opened(int fd, const char *path, size_t most, char **text, size_t *length, braid_error *error) {
+braid_err files_read_opened(int fd, const char *path, size_t most, char **text, size_t *length, braid_error *error) {
     struct stat info;
+    *text = NULL;
     if (fstat(fd, &info) != 0) return io_error("read", path, error);
     if (!S_ISREG(info.st_mode)) return braid_fail(error, BRAID_IO, "'%s' is not a regular file", path);
     if ((uint64_t)info.st_size > most)
@@ -77,17 +80,17 @@ braid_err files_read(const char *path, size_t most, char **text, size_t *length,
     *text = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return io_error("read", path, error);
-    braid_err err = read_opened(fd, path, most, text, length, error);
+    braid_err err = files_read_opened(fd, path, most, text, length, error);
     close(fd);
     return err;
 }
 
-static braid_err hash_opened(int fd, const char *path, uint8_t *chunk, braid_hash *hash, uint64_t *bytes,
+static braid_err hash_chunks(int fd, const char *path, uint8_t *chunk, braid_hash *hash, uint64_t *bytes,
                              braid_error *error) {
     sha256 s;
     sha256_init(&s);
     for (*bytes = 0;;) {
-        ssize_t got = read(fd, chunk, HASH_CHUNK);
+        ssize_t got = pread(fd, chunk, HASH_CHUNK, (off_t)*bytes);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return io_error("read", path, error);
         if (got == 0) break;
@@ -98,14 +101,28 @@ static braid_err hash_opened(int fd, const char *path, uint8_t *chunk, braid_has
     return BRAID_OK;
 }
 
-braid_err files_hash(const char *path, braid_hash *hash, uint64_t *bytes, braid_error *error) {
+braid_err files_hash_opened(int fd, const char *path, braid_hash *hash, uint64_t *bytes, braid_error *error) {
     uint8_t *chunk = malloc(HASH_CHUNK);
     if (!chunk) return braid_fail(error, BRAID_MEMORY, "no memory to read '%s'", path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    braid_err err = fd < 0 ? io_error("read", path, error) : hash_opened(fd, path, chunk, hash, bytes, error);
-    if (fd >= 0) close(fd);
+    braid_err err = hash_chunks(fd, path, chunk, hash, bytes, error);
     free(chunk);
     return err;
+}
+
+braid_err files_hash(const char *path, braid_hash *hash, uint64_t *bytes, braid_error *error) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return io_error("read", path, error);
+    braid_err err = files_hash_opened(fd, path, hash, bytes, error);
+    close(fd);
+    return err;
+}
+
+braid_err files_reserve(int fd, const char *path, uint64_t bytes, braid_error *error) {
+    int done;
+    do done = fallocate(fd, 0, 0, (off_t)bytes);
+    while (done != 0 && errno == EINTR);
+    bool cannot = done != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+    return cannot ? io_error("write", path, error) : BRAID_OK;
 }
 
 braid_err files_write(const char *path, const void *data, size_t bytes, braid_error *error) {
@@ -114,6 +131,7 @@ braid_err files_write(const char *path, const void *data, size_t bytes, braid_er
     braid_err err = files_write_at(fd, path, data, bytes, 0, error);
     if (!err && fsync(fd) != 0) err = io_error("write", path, error);
     if (close(fd) != 0 && !err) err = io_error("write", path, error);
+    if (err) unlink(path);
     return err;
 }
 

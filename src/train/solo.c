@@ -3,6 +3,8 @@
 #include "train/checkpoint.h"
 #include "train/diverged.h"
 #include "train/state_blob.h"
+#include "train/checkpoint_claim.h"
+#include "train/checkpoint_directory.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -30,6 +32,8 @@ typedef struct solo {
     braid_hash *leaves;           // [split.block_count]
     uint64_t version, until;
     uint32_t skipped, skipped_before;  // iterations in a row without a finite gradient, now and an iteration ago
+    int lock;                   // of the checkpoints' directory, -1: none
+    char from[FILES_MAX_PATH];  // the checkpoint that it goes on from, "": none
     solo_result *result;
 } solo;
 
@@ -224,22 +228,41 @@ static braid_err save_blocks(solo *s, checkpoint_writer *writer, braid_error *er
     return err;
 }
 
-// A checkpoint that cannot be written is told, and the run goes on: the older one is still there.
-static void save(solo *s) {
+static void note(void *context, const char *text) { tell(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
+static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *why) {
     checkpoint_config config = {.directory = s->run->checkpoint,
                                 .model = &s->run->model,
                                 .split = &s->split,
                                 .run = s->run_hash,
                                 .version = s->version};
     checkpoint_writer *writer = NULL;
-    checkpoint_summary summary;
+    braid_err err = checkpoint_begin(&config, &writer, why);
+    if (err) return err;
+    err = save_blocks(s, writer, why);
+    if (!err) return checkpoint_end(writer, summary, why);
+    checkpoint_abort(writer);
+    return err;
+}
+
+static void note_room(solo *s, uint32_t removed) {
+    char text[CHECKPOINT_NOTE];
+    snprintf(text, sizeof text, "the disk is full: %u older checkpoint%s removed to save this one", removed,
+             removed == 1 ? " was" : "s were");
+    if (removed > 0) note(s, text);
+}
+
+// A checkpoint that cannot be written is told, and the run goes on: the older one is still there. Some file systems notice
+// only at the end that they are full (NFS); then it is all written again.
+static void save(solo *s) {
+    checkpoint_summary summary = {0};
     braid_error why = {0};
-    braid_err err = checkpoint_begin(&config, &writer, &why);
-    if (!err && (err = save_blocks(s, writer, &why)))
-        checkpoint_abort(writer);
-    else if (!err)
-        err = checkpoint_end(writer, &summary, &why);
+    braid_err err;
+    uint32_t removed = 0;
+    do err = save_once(s, &summary, &why);
+    while (err == BRAID_FULL && checkpoint_make_room(s->run->checkpoint, &s->run_hash, s->version) && ++removed);
     s->result->save_failed = err != BRAID_OK;
+    if (!err) note_room(s, removed + summary.removed);
     solo_event event = {.kind = SOLO_CHECKPOINT, .iteration = s->version, .failed = err != BRAID_OK, .text = why.text};
     if (!err) {
         snprintf(s->result->path, sizeof s->result->path, "%s", summary.path);
@@ -300,19 +323,34 @@ static braid_err hash_weights(solo *s, braid_error *error) {
 
 static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
-    braid_err err = checkpoint_open(s->config.resume, &from, error);
+    braid_err err = checkpoint_open_start(s->config.resume, &from, error);
     if (err) return err;
     err = worker_load(s->worker, from, error);
     s->version = checkpoint_version(from);
+    snprintf(s->from, sizeof s->from, "%s", checkpoint_path(from));
+    s->result->nothing = s->version == s->until;
     if (!err && s->version > s->until)
         err = braid_fail(error, BRAID_CONFIG,
                          "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
                          checkpoint_path(from), (unsigned long long)s->version, (unsigned long long)s->until);
     char text[CHECKPOINT_NOTE];
-    if (!err && checkpoint_of_another_run(from, &s->run_hash, text))
-        tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text});
+    if (!err && checkpoint_of_another_run(from, &s->run_hash, text)) note(s, text);
+    if (!err && !s->result->nothing && checkpoint_lacks_moments(from, text)) note(s, text);
     checkpoint_close(from);
     return err;
+}
+
+static braid_err claim(solo *s, braid_error *error) {
+    if (!saves(s) || s->result->nothing) return BRAID_OK;
+    const checkpoint_start start = {.directory = s->run->checkpoint,
+                                    .run = s->run_hash,
+                                    .version = s->version,
+                                    .from = s->from[0] ? s->from : NULL,
+                                    .anew = s->config.anew,
+                                    .wait_ms = CHECKPOINT_WAIT_MS,
+                                    .note = note,
+                                    .context = s};
+    return checkpoint_claim(&start, &s->lock, error);
 }
 
 static braid_err solo_open(solo *s, braid_error *error) {
@@ -339,6 +377,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
     if (!err && s->config.resume) err = resume(s, error);
+    if (!err) err = claim(s, error);
     if (!err) solo_job(s, &(job){.id = 1, .kind = JOB_STATE_INIT, .version = s->version});
     return err;
 }
@@ -349,20 +388,35 @@ static void solo_close(solo *s) {
     if (s->pool) tensor_pool_free(s->pool);
     for (uint32_t i = 0; i < SOLO_BLOBS; i++) free(s->blobs[i].data);
     free(s->leaves);
+    checkpoint_release(s->run->checkpoint, s->lock);
+}
+
+// A run that is complete already: only its weights are named.
+static void tell_nothing(solo *s) {
+    char text[CHECKPOINT_NOTE];
+    checkpoint_nothing_to_do(s->version, s->run->recipe.iterations, text);
+    snprintf(s->result->path, sizeof s->result->path, "%s", s->from);
+    note(s, text);
+}
+
+static void tell_started(solo *s) {
+    uint64_t tokens = (uint64_t)s->run->microbatches * s->run->sequences * s->run->tokens;
+    tell(s, &(solo_event){.kind = SOLO_STARTED,
+                          .iteration = s->version,
+                          .of = s->until,
+                          .tokens = tokens,
+                          .microbatches = s->run->microbatches,
+                          .parameters = stage_parameters(worker_stage(s->worker))});
 }
 
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error) {
     *out = (solo_result){.loss = NAN};
-    solo s = {.config = *config, .run = config->run, .result = out};
+    solo s = {.config = *config, .run = config->run, .result = out, .lock = -1};
     braid_err err = solo_open(&s, error);
-    if (!err) {
-        uint64_t tokens = (uint64_t)s.run->microbatches * s.run->sequences * s.run->tokens;
-        tell(&s, &(solo_event){.kind = SOLO_STARTED,
-                               .iteration = s.version,
-                               .of = s.until,
-                               .tokens = tokens,
-                               .microbatches = s.run->microbatches,
-                               .parameters = stage_parameters(worker_stage(s.worker))});
+    if (!err && out->nothing)
+        tell_nothing(&s);
+    else if (!err) {
+        tell_started(&s);
         err = train(&s, error);
     }
     if (!err) err = hash_weights(&s, error);

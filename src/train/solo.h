@@ -36,6 +36,7 @@ typedef struct solo_config {
     const train_data *data;
     unsigned threads;
     const char *resume;  // a checkpoint, NULL: from the seed
+    bool anew;           // newer checkpoints in its directory are set aside
     uint64_t until;      // stop when this many iterations are done, 0: the run's
     void *context;
     void (*tell)(void *context, const solo_event *event);
@@ -53,6 +54,7 @@ typedef struct solo_result {
     bool stopped;               // because stop() said so
     bool diverged;              // the reason why solo_run failed: no gradient was finite for too long
     bool save_failed;           // the last checkpoint could not be written
+    bool nothing;               // the checkpoint had as many iterations as are wanted: nothing was computed
     char path[FILES_MAX_PATH];  // the last checkpoint, "": none
 } solo_result;
 

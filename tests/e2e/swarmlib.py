@@ -200,8 +200,8 @@ def end_whoever_leads(data):
 
 
 def solo(run, iterations, *flags):
-    """The weights of one process after these many iterations of the run."""
-    return Braid("train", "--solo", run, "--iterations", str(iterations), *flags).weights()
+    """The weights of one process after these many iterations of the run; what lies where it saves is set aside."""
+    return Braid("train", "--solo", run, "--anew", "--iterations", str(iterations), *flags).weights()
 
 
 def expect_ended_well(peers):

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -165,6 +166,52 @@ static void others_begin_from_the_leaders_checkpoint(void **state) {
     assert_int_not_equal(hash.bytes[0] | hash.bytes[1] | hash.bytes[2], 0);
 }
 
+static uint32_t open_files_below(const char *directory) {
+    uint32_t n = 0;
+    char path[300], target[4096];
+    DIR *own = opendir("/proc/self/fd");
+    assert_non_null(own);
+    for (struct dirent *entry; (entry = readdir(own));) {
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        n += strstr(target, directory) != NULL;
+    }
+    closedir(own);
+    return n;
+}
+
+// Open files would keep their space on a full disk after the checkpoint is cleared away.
+static void the_start_is_let_go_after_the_first_iteration(void **state) {
+    fixture *f = *state;
+    jobs *each[STAGES];
+    bool failed;
+    make_all(f, each, f->saved);
+    save_all(f, each[0], each, 0, &failed);
+    assert_false(failed);
+    free_all(each);
+
+    jobs *leader = make(f, true, NULL, f->saved, 0);
+    const job others = {.kind = JOB_NAMES_GET, .stage = 2};
+    assert_false(run(leader, (job){.kind = JOB_STATE_INIT, .stage = 0}).failed);
+    assert_true(open_files_below(f->saved) > 0);
+    run(leader, (job){.kind = JOB_APPLY, .stage = 0, .skip = true});
+    assert_int_equal(open_files_below(f->saved), 0);
+    for (int twice = 0; twice < 2; twice++) {  // a rollback opens it again
+        job_result names = run(leader, others);
+        assert_false(names.failed);
+        blobs_release(f->blobs, names.out);
+        assert_true(open_files_below(f->saved) > 0);
+        run(leader, (job){.kind = JOB_APPLY, .stage = 0, .skip = true});
+        assert_int_equal(open_files_below(f->saved), 0);
+    }
+    char command[300];
+    snprintf(command, sizeof command, "rm -r %s", f->saved);
+    assert_int_equal(system(command), 0);
+    assert_true(run(leader, others).failed);
+    jobs_free(leader);
+}
+
 static void a_disk_that_refuses_fails_the_checkpoint_and_not_the_hash(void **state) {
     fixture *f = *state;
     jobs *each[STAGES];
@@ -211,6 +258,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_hash_needs_no_directory),
         TEST(others_begin_from_the_leaders_checkpoint),
+        TEST(the_start_is_let_go_after_the_first_iteration),
         TEST(a_disk_that_refuses_fails_the_checkpoint_and_not_the_hash),
         TEST(a_checkpoint_with_a_hole_is_not_finished),
         TEST(too_little_memory_is_said),

@@ -61,6 +61,56 @@ static void test_files_of_others_are_read(void **state) {
     assert_false(c.tied);
 }
 
+#define SMALL                                                                                                          \
+    "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,\"num_hidden_layers\":1,\"vocab_size\":256," \
+    "\"num_attention_heads\":4,\"max_position_embeddings\":64,"
+
+// transformers 5 saves a config of transformers 4 with another place for the rotation's base, which counts.
+static void test_rotations_of_both_generations_are_read(void **state) {
+    (void)state;
+    const struct {
+        const char *text;
+        float theta;
+    } good[] = {
+        {SMALL "\"rope_theta\":500000}", 500000},
+        {SMALL "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"default\"}}", 500000},
+        {SMALL "\"rope_theta\":7,\"rope_parameters\":{\"rope_theta\":500000.0}}", 500000},
+        {SMALL "\"rope_theta\":500000,\"rope_parameters\":{\"rope_type\":\"default\"}}", 500000},
+        {SMALL "\"rope_parameters\":null}", 10000},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        model_config c;
+        braid_error error = {0};
+        if (read_text(good[i].text, &c, &error)) fail_msg("%s", error.text);
+        assert_true(c.rope_theta >= good[i].theta && c.rope_theta <= good[i].theta);
+    }
+    static const char *const bad[] = {SMALL "\"rope_parameters\":{\"rope_theta\":500000.0,\"rope_type\":\"linear\",\"factor\":2}}",
+                                      SMALL "\"rope_parameters\":{\"rope_theta\":\"x\"}}", SMALL "\"rope_parameters\":5}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        model_config c;
+        braid_error error = {0};
+        assert_int_equal(read_text(bad[i], &c, &error), BRAID_FORMAT);
+        assert_non_null(strstr(error.text, "'rope_"));
+    }
+}
+
+static void expect_written(const model_config *config, const char *const *parts) {
+    size_t length;
+    char *text = hf_config_write(config, &length);
+    assert_non_null(text);
+    for (; *parts; parts++)
+        if (!strstr(text, *parts)) fail_msg("no %s in %s", *parts, text);
+    free(text);
+}
+
+static void test_other_programs_find_what_they_need(void **state) {
+    (void)state;
+    expect_written(&(model_config){MODEL_GPT, 48, 2, 4, 4, 192, 300, 64, 0, 1e-5f, false},
+                   (const char *const[]){"\"n_positions\": 64", "\"n_ctx\": 64", "\"dtype\": \"float32\"", "\"torch_dtype\": \"float32\"", NULL});
+    expect_written(&(model_config){MODEL_LLAMA, 64, 3, 8, 2, 100, 256, 128, 500000.0f, 1e-6f, true},
+                   (const char *const[]){"\"rope_theta\": 5e+05,\n  \"rope_parameters\": {\n    \"rope_type\": \"default\",\n    \"rope_theta\": 5e+05\n", "\"dtype\"", NULL});
+}
+
 static void test_what_cannot_be_computed_is_named(void **state) {
     (void)state;
 #define LLAMA                                                                                                       \
@@ -94,6 +144,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_architectures_round_trip),
         cmocka_unit_test(test_files_of_others_are_read),
+        cmocka_unit_test(test_rotations_of_both_generations_are_read),
+        cmocka_unit_test(test_other_programs_find_what_they_need),
         cmocka_unit_test(test_what_cannot_be_computed_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

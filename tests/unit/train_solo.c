@@ -51,9 +51,9 @@ typedef struct diary {
     const char *spoils;  // this directory, when the run has begun
 } diary;
 
-// A file takes the place of the empty directory.
+// A file takes the place of the directory.
 static void spoil(const char *directory) {
-    assert_int_equal(rmdir(directory), 0);
+    tiny_remove(directory);
     int fd = open(directory, O_CREAT | O_WRONLY, 0666);
     assert_true(fd >= 0 && close(fd) == 0);
 }
@@ -227,6 +227,38 @@ static void test_without_a_limit_a_diverged_run_goes_on(void **state) {
     assert_in_range(skipped, 11, 59);
 }
 
+static void test_a_complete_run_has_nothing_to_do(void **state) {
+    fixture *f = *state;
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary first = {0}, again = {0};
+    solo_result done = run_solo(f, &first, 1, NULL, 3);
+    solo_result result = run_solo(f, &again, 1, f->run.checkpoint, 3);
+    assert_true(result.nothing && result.version == 3 && !result.save_failed);
+    assert_same_hash(result.weights, done.weights);
+    assert_string_equal(result.path, done.path);
+    assert_int_equal(again.count[SOLO_STARTED] + again.count[SOLO_ITERATION] + again.count[SOLO_EVAL] + again.count[SOLO_CHECKPOINT], 0);
+    assert_non_null(strstr(again.note, "nothing to do: iteration 3 of 12 is done; a larger --iterations prolongs"));
+    run_solo(f, &again, 1, f->run.checkpoint, 12);
+    run_solo(f, &again, 1, f->run.checkpoint, 12);
+    assert_non_null(strstr(again.note, "nothing to do: iteration 12 of 12 is done; a larger train.iterations prolongs"));
+}
+
+static void test_weights_alone_can_be_gone_on_from(void **state) {
+    fixture *f = *state;
+    char optimizer[FILES_MAX_PATH];
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    diary first = {0}, after = {0};
+    solo_result whole = run_solo(f, &first, 1, NULL, 6);
+    tiny_remove(f->run.checkpoint);
+    run_solo(f, &first, 1, NULL, 3);
+    snprintf(optimizer, sizeof optimizer, "%s/step-000003/optimizer-00001-of-00001.safetensors", f->run.checkpoint);
+    assert_int_equal(unlink(optimizer), 0);
+    solo_result result = run_solo(f, &after, 1, f->run.checkpoint, 6);
+    assert_int_equal(result.version, 6);
+    assert_non_null(strstr(after.note, "has no optimizer state: its moments begin at zero"));
+    assert_memory_not_equal(&result.weights, &whole.weights, sizeof whole.weights);
+}
+
 static void expect_refused(fixture *f, const char *resume, uint64_t until, const char *says) {
     solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .resume = resume, .until = until};
     solo_result result;
@@ -257,6 +289,7 @@ static checkpoint *trained_checkpoint(fixture *f, uint64_t iterations) {
     diary d = {0};
     checkpoint *c = NULL;
     f->run.recipe.iterations = iterations;
+    tiny_remove(f->run.checkpoint);  // a run does not begin over its own newer checkpoints
     run_solo(f, &d, 1, NULL, iterations);
     assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
     return c;
@@ -342,6 +375,8 @@ int main(void) {
         TEST(test_resuming_changes_no_bit),
         TEST(test_going_on_with_another_description_is_said),
         TEST(test_checkpoints_come_when_due),
+        TEST(test_a_complete_run_has_nothing_to_do),
+        TEST(test_weights_alone_can_be_gone_on_from),
         TEST(test_another_description_is_noted),
         TEST(test_a_failing_save_does_not_end_the_run),
         TEST(test_a_diverged_run_ends_and_keeps_what_was_good),
