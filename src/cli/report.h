@@ -37,6 +37,7 @@ typedef enum report_kind {
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
+    REPORT_MACHINE,  // processors, present (in the machine), memory (bytes), files, text: what the process may use; 0: no known limit
     REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
     REPORT_KINDS
 } report_kind;
@@ -57,6 +58,7 @@ typedef struct report_event {
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t carried, carried_bytes;          // tensors that left by way of somebody; of others' tensors, passed on here
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
+    uint64_t processors, present, memory, files;
     uint64_t stage, stages, changes, left_out, generation, gone;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;

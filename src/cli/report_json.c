@@ -16,6 +16,7 @@ typedef struct report_field {
 } report_field;
 
 static const char *const kind_names[REPORT_KINDS] = {
+    [REPORT_MACHINE] = "machine",
     [REPORT_STARTED] = "started",       [REPORT_READY] = "ready",
     [REPORT_ITERATION] = "iteration",   [REPORT_EVAL] = "eval",
     [REPORT_REPAIR] = "repair",         [REPORT_SUSPECT] = "suspect",
@@ -40,6 +41,10 @@ static const char *const kind_names[REPORT_KINDS] = {
 // clang-format off
 static const report_field fields[] = {
     FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | IN(ROLLED_BACK) | WAITING | MEMBERS),
+    FIELD(processors, FIELD_COUNT, IN(MACHINE)),
+    FIELD(present, FIELD_COUNT, IN(MACHINE)),
+    FIELD(memory, FIELD_COUNT, IN(MACHINE)),
+    FIELD(files, FIELD_COUNT, IN(MACHINE)),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
@@ -78,7 +83,7 @@ static const report_field fields[] = {
     FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),
     FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT)),
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
-    FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
+    FIELD(text, FIELD_TEXT, IN(MACHINE) | IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
 };
 // clang-format on
 enum { FIELDS = sizeof fields / sizeof *fields };

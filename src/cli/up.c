@@ -1,4 +1,5 @@
 // braid up: a whole swarm on this machine, in child processes, seen as one.
+#include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/up_swarm.h"
@@ -235,6 +236,8 @@ static int swarm_run(swarm *s) {
     uv_loop_init(&s->loop);
     watch(s);
     s->report = report_new(s->style, stdout);
+    allowance_tell(s->report, &s->machine, s->max_memory);
+    if (*s->memory_note) swarm_note(s, s->memory_note);
     if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
@@ -302,6 +305,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
+    machine_look(&s->machine);
+    allowance_swarm_exceeds(&s->machine, run, s->data_peers, s->relays, f->capacity, f->max_memory ? f->max_memory : run->max_memory, s->memory_note, sizeof s->memory_note);
     err = files_reserve(s, error);
     return err ? err : chaos_fill(s, f, run, error);
 }

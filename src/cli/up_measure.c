@@ -62,8 +62,8 @@ static double ours_s(const swarm *s) {
 
 // What is left of the machine when others have had their part: what we had, and what nobody wanted. (What others had is not asked for: it
 // is counted in hundredths of a second, and where they have nearly everything, that is much of what is left.)
-static double cores_left(double wall_s, double idle, double ours) {
-    double all = (double)sysconf(_SC_NPROCESSORS_ONLN), left = wall_s > 0 ? (idle + ours) / wall_s : all;
+static double cores_left(const swarm *s, double wall_s, double idle, double ours) {
+    double all = (double)s->machine.processors, left = wall_s > 0 ? (idle + ours) / wall_s : all;
     if (left > all) left = all;
     return left > LEAST_CORES ? left : LEAST_CORES;
 }
@@ -82,7 +82,7 @@ static void cores_add(up_clock *c, double cores) {
 void measure_iteration_over(swarm *s) {
     up_clock *c = &s->clock;
     double now = (double)clock_now_ns() * 1e-9, idle = idle_s(), ours = ours_s(s);
-    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(now - c->last_s, idle - c->idle_s, ours - c->ours_s));
+    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(s, now - c->last_s, idle - c->idle_s, ours - c->ours_s));
     else c->start_s = now;
     c->last_s = now;
     c->idle_s = idle;

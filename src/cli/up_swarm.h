@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "base/machine.h"
 #include "cli/report.h"
 #include "node/fault.h"
 #include "node/measure.h"
@@ -169,6 +170,8 @@ struct swarm {
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
     char ticket[512];
+    machine machine;
+    char memory_note[512];  // for the start; "": none
 
     guest guests[WIRE_MAX_MEMBERS];  // somebody used the ticket
     uint32_t guest_count;

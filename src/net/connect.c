@@ -173,6 +173,12 @@ static void on_connection(uv_stream_t *listener, int status) {
     net *n = listener->data;
     if (status < 0) {
         n->totals.failed++;
+        if (!n->accept_failed && n->callbacks.turned_away) {
+            char reason[NET_MAX_REASON];
+            snprintf(reason, sizeof reason, "connections cannot be accepted: %s; links that are up go on", uv_strerror(status));
+            n->callbacks.turned_away(n->callbacks.context, "a peer", reason);
+        }
+        n->accept_failed = true;  // said once
         return;
     }
     make_room(n);

@@ -101,7 +101,7 @@ struct net {
 
     uv_tcp_t *listener;  // NULL: does not listen
     uv_prepare_t prepare;
-    bool freed;
+    bool freed, accept_failed;
     unsigned handles;
     uint16_t port;
 

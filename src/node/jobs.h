@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "node/blobs.h"
 #include "peer/job.h"
+#include "tensor/pool.h"
 #include "train/data.h"
 #include "train/run.h"
 #include "train/split.h"
@@ -31,6 +32,8 @@ typedef struct jobs_config {
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);
 void jobs_free(jobs *j);
 
+// Whether the system gave fewer compute threads than were asked for; says so in `note` (TENSOR_POOL_NOTE bytes).
+bool jobs_threads_refused(const jobs *j, char *note);
 // Of the checkpoint named by `resume`; 0 without one.
 uint64_t jobs_start_version(const jobs *j);
 // Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.

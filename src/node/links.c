@@ -211,6 +211,11 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
 static void on_turned_away(void *context, const char *endpoint, const char *reason) {
     node *n = context;
     uint64_t now = clock_now_ns();
+    if (n->max_links && net_links(n->net) >= n->max_links) {
+        if (!n->full_told) node_note(n, "no more peers are admitted: %u links are as many as open files allow (ulimit -n); those that are up go on", n->max_links);
+        n->full_told = true;
+        return;
+    }
     if (now - n->turned_since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
         if (n->turned > TURNED_TOLD) node_note(n, "turned away %u more", n->turned - TURNED_TOLD);
         n->turned = 0;

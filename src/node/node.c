@@ -1,6 +1,8 @@
 // A node's life: made, joined, run, ended.
 #include "node/node.h"
 
+#include "base/machine.h"
+#include "format/quantity.h"
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
@@ -66,8 +68,22 @@ static braid_err open_run(node *n, braid_error *error) {
 
 static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
 
+// Descriptors for the log, checkpoints and names to look up are kept back from links.
+static void share_files(node *n, net_config *config) {
+    uint64_t open = machine_files_open(), left = n->config.files > open ? n->config.files - open : 0;
+    if (n->config.files == 0 || left >= NODE_RESERVED_FILES + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return;
+    uint64_t reserved = left / 2 < NODE_RESERVED_FILES ? left / 2 : NODE_RESERVED_FILES, links = left - reserved, handshakes = links / 4;
+    if (handshakes < NODE_LEAST_LINKS) handshakes = NODE_LEAST_LINKS;
+    if (handshakes > NET_MAX_HANDSHAKES) handshakes = NET_MAX_HANDSHAKES;
+    links = links > handshakes + NODE_LEAST_LINKS ? links - handshakes : NODE_LEAST_LINKS;
+    config->max_handshakes = (uint32_t)handshakes;
+    config->max_links = links < NET_MAX_LINKS ? (uint32_t)links : NET_MAX_LINKS;
+    n->max_links = config->max_links;
+}
+
 static braid_err open_links(node *n, braid_error *error) {
     net_config config = {.software = "braid " BRAID_VERSION, .kind = (uint8_t)kind_of(n)};
+    share_files(n, &config);
     node_net_callbacks(n, &config.callbacks);
     braid_err err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
     return err ? err : node_listen(n, error);
@@ -92,15 +108,34 @@ static braid_err open_trace(node *n, braid_error *error) {
     return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
 }
 
+// Without a cap a peer holds as much as its memory has room for, and where even one microbatch is too much, the user hears it.
+static void fit_memory(node *n, bool data_peer) {
+    uint32_t capacity;
+    braid_error why;
+    if (n->config.max_memory || !n->config.usable_bytes) return;
+    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, &capacity, &why) == BRAID_OK) {
+        if (capacity < n->capacity) node_note(n, "holds at most %u microbatches at once, not %u: more does not fit the memory that this process may use", capacity, n->capacity);
+        n->capacity = capacity;
+        return;
+    }
+    char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
+    uint64_t needed = plan_least_bytes(&n->run, n->capacity, n->config.capacity || n->run.capacity, data_peer);
+    node_note(n, "this peer may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or cut the model into more stages",
+              quantity_size_text(needed, need), quantity_size_text(n->config.usable_bytes, have));
+}
+
 static braid_err begin_jobs(node *n, braid_error *error) {
     bool data_peer = n->config.role != NODE_RELAY;
+    char note[TENSOR_POOL_NOTE];
     braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
+    if (!err) fit_memory(n, data_peer);
     jobs_config config = {
         .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
         .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
     if (!err) err = jobs_new(&config, &n->jobs, error);
+    if (!err && jobs_threads_refused(n->jobs, note)) node_note(n, "%s", note);
     if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
     return err;
 }
@@ -133,7 +168,9 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
-    braid_err err = threads_begin(&n->loop, &n->first_work, error);
+    char note[THREADS_NOTE];
+    braid_err err = threads_begin(&n->loop, &n->first_work, note, error);
+    if (!err && *note) node_note(n, "%s", note);
     if (!err) err = open_timers(n, error);
     if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);

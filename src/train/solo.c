@@ -1,5 +1,6 @@
 #include "train/solo.h"
 
+#include "format/quantity.h"
 #include "train/checkpoint.h"
 #include "train/worker.h"
 
@@ -283,6 +284,22 @@ static braid_err resume(solo *s, braid_error *error) {
     return err;
 }
 
+static void note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
+static void note_threads(const solo *s) {
+    char text[TENSOR_POOL_NOTE];
+    if (tensor_pool_refused(s->pool, s->config.threads, text)) note(s, text);
+}
+
+static void note_memory(const solo *s, const worker_config *config) {
+    char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
+    uint64_t needed = worker_memory_bytes(config);
+    if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
+    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or lower train.sequences",
+             quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
+    note(s, text);
+}
+
 static braid_err solo_open(solo *s, braid_error *error) {
     const run_config *run = s->run;
     worker_config config = {.model = run->model,
@@ -303,6 +320,8 @@ static braid_err solo_open(solo *s, braid_error *error) {
     s->run_hash = run_config_hash(run, &text);
     braid_err err = saves(s) ? checkpoint_try(run->checkpoint, error) : BRAID_OK;
     if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
+    if (!err) note_threads(s);
+    if (!err) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
