@@ -185,13 +185,21 @@ static uint32_t measured(const swarm *s) {
     return count;
 }
 
+// Links stay as they are: paths in the description are relative to its name.
+static bool path_whole(const char *path, char out[PATH_MAX]) {
+    char here[PATH_MAX] = "";
+    bool relative = path[0] != '/';
+    if (relative && !getcwd(here, sizeof here)) return false;
+    return snprintf(out, PATH_MAX, "%s%s%s", here, relative ? "/" : "", path) < PATH_MAX;
+}
+
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
         return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
     double cores = cores_ours(&s->clock);
     if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
-    if (!realpath(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
+    if (!path_whole(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
     FILE *file = fopen(s->measure, "w");
     if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
     const up_clock *c = &s->clock;
