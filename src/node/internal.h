@@ -25,7 +25,7 @@ enum {
     NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first
     NODE_ENQUIRE_AGAIN_MS = 5000,
     NODE_MAX_COMMAND = 128,
-    NODE_RESERVED_FILES = 64,  // open files kept back from links
+    NODE_RESERVED_FILES = 32,  // open files kept back from links
     NODE_LEAST_LINKS = 4,
     NODE_RECYCLE_BYTES = 64 << 20,
     NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version

@@ -62,7 +62,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
     braid_err err = pool_open(config->threads ? config->threads : 1, &j->pool, error);
     if (!err) err = start_open(j, error);
-    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash}, &j->saver, error);
+    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash, .recipe = &config->run->recipe}, &j->saver, error);
     if (err) {
         jobs_free(j);
         return err;
@@ -86,6 +86,8 @@ uint64_t jobs_start_version(const jobs *j) { return j->start ? checkpoint_versio
 bool jobs_start_differs(const jobs *j, char *text) {
     return j->start && checkpoint_of_another_run(j->start, &j->config.run_hash, text);
 }
+
+bool jobs_rate_jumps(const jobs *j, char *text) { return j->start && checkpoint_rate_jumps(j->start, &j->config.run->recipe, text); }
 
 void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
 

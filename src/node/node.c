@@ -9,6 +9,7 @@
 #include "node/threads.h"
 #include "train/checkpoint.h"
 #include "train/kernel_class.h"
+#include "train/run_notes.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -71,8 +72,10 @@ static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY 
 // Descriptors for the log, checkpoints and names to look up are kept back from links.
 static void share_files(node *n, net_config *config) {
     uint64_t open = machine_files_open(), left = n->config.files > open ? n->config.files - open : 0;
-    if (n->config.files == 0 || left >= NODE_RESERVED_FILES + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return;
-    uint64_t reserved = left / 2 < NODE_RESERVED_FILES ? left / 2 : NODE_RESERVED_FILES, links = left - reserved, handshakes = links / 4;
+    uint64_t reserved = NODE_RESERVED_FILES + (n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages);  // a checkpoint has two open of each stage
+    if (n->config.files == 0 || left >= reserved + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return;
+    if (reserved > left - left / 4) reserved = left - left / 4;
+    uint64_t links = left - reserved, handshakes = links / 4;
     if (handshakes < NODE_LEAST_LINKS) handshakes = NODE_LEAST_LINKS;
     if (handshakes > NET_MAX_HANDSHAKES) handshakes = NET_MAX_HANDSHAKES;
     links = links > handshakes + NODE_LEAST_LINKS ? links - handshakes : NODE_LEAST_LINKS;
@@ -255,6 +258,15 @@ braid_err node_try_kernels(node *n, braid_error *error) {
     return run->recipe.reproducible ? kernel_class_of(&run->model, run_multiplies_fastest(run), &n->kernels, error) : BRAID_OK;
 }
 
+static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
+
+static void tell_notes(node *n) {
+    char text[RUN_NOTE];
+    if (n->goes_on) return;
+    run_notes(&n->run, train_data_bytes(n->data), say_note, n);
+    if (jobs_rate_jumps(n->jobs, text)) node_note(n, "%s", text);
+}
+
 braid_err node_begin(node *n, braid_error *error) {
     braid_err err = n->jobs ? BRAID_OK : prepare(n, error);
     if (!err && !n->log_file) err = node_open_log(n, error);
@@ -264,6 +276,7 @@ braid_err node_begin(node *n, braid_error *error) {
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
     if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
+    if (n->config.role == NODE_LEADER) tell_notes(n);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;

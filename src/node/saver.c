@@ -65,7 +65,7 @@ static void saver_begin(saver *s, uint64_t version) {
     memset(s->have, 0, BITSET_WORDS(s->config.split->block_count) * sizeof *s->have);
     if (!wants_files(s)) return;
     checkpoint_config config = {.directory = s->config.directory, .model = s->config.model, .split = s->config.split,
-                                .run = s->config.run, .version = version};
+                                .run = s->config.run, .version = version, .recipe = s->config.recipe};
     checkpoint_begin(&config, &s->writer, &s->error);
 }
 

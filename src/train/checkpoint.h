@@ -18,6 +18,7 @@
 #include "base/id.h"
 #include "model/config.h"
 #include "train/files.h"
+#include "train/recipe.h"
 #include "train/split.h"
 
 #include <inttypes.h>
@@ -35,6 +36,7 @@ typedef struct checkpoint_config {
     const split *split;  // borrowed until the end
     braid_hash run;      // of the description
     uint64_t version;    // iterations done
+    const train_recipe *recipe;  // for those who go on from it with another one; NULL: not known
 } checkpoint_config;
 
 typedef struct checkpoint_summary {
@@ -72,6 +74,8 @@ bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t vers
 enum { CHECKPOINT_NOTE = 256 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);
+// Whether the learning rate jumps where `recipe` goes on from it; says so in `text` (RUN_NOTE bytes).
+bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char *text);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).

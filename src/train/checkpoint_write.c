@@ -7,6 +7,7 @@
 #include "format/json.h"
 #include "format/safetensors.h"
 #include "train/checkpoint_manifest.h"
+#include "train/optimizer.h"
 #include "train/state_blob.h"
 
 #include <dirent.h>
@@ -377,6 +378,12 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
     return BRAID_OK;
 }
 
+static void note_schedule(checkpoint_writer *c) {
+    const train_recipe *recipe = c->config.recipe;
+    if (!recipe || c->config.version == 0) return;
+    c->manifest.schedule = (run_schedule){.iterations = recipe->iterations, .learning_rate = train_learning_rate(recipe, c->config.version - 1)};
+}
+
 static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {
     size_t length;
     char *text = hf_config_write(c->config.model, &length);
@@ -392,6 +399,7 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
     if (err) return err;
     c->manifest.version = c->config.version;
     c->manifest.run = c->config.run;
+    note_schedule(c);
     c->manifest.weights = out->weights = split_weights_hash(c->split, c->leaves);
     text = manifest_text(&c->manifest, &length);
     if (text) out->manifest = sha256_of(text, length);

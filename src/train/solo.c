@@ -2,6 +2,7 @@
 
 #include "format/quantity.h"
 #include "train/checkpoint.h"
+#include "train/run_notes.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -215,7 +216,8 @@ static void save(solo *s) {
                                 .model = &s->run->model,
                                 .split = &s->split,
                                 .run = s->run_hash,
-                                .version = s->version};
+                                .version = s->version,
+                                .recipe = &s->run->recipe};
     checkpoint_writer *writer = NULL;
     checkpoint_summary summary;
     braid_error why = {0};
@@ -277,7 +279,8 @@ static braid_err resume(solo *s, braid_error *error) {
         err = braid_fail(error, BRAID_CONFIG,
                          "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
                          checkpoint_path(from), (unsigned long long)s->version, (unsigned long long)s->until);
-    char text[CHECKPOINT_NOTE];
+    char text[CHECKPOINT_NOTE], jump[RUN_NOTE];
+    if (!err && checkpoint_rate_jumps(from, &s->run->recipe, jump)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = jump});
     if (!err && checkpoint_of_another_run(from, &s->run_hash, text))
         tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text});
     checkpoint_close(from);
@@ -285,6 +288,8 @@ static braid_err resume(solo *s, braid_error *error) {
 }
 
 static void note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
+static void say_note(void *context, const char *text) { note(context, text); }
 
 static void note_threads(const solo *s) {
     char text[TENSOR_POOL_NOTE];
@@ -322,6 +327,7 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
     if (!err) note_threads(s);
     if (!err) note_memory(s, &config);
+    if (!err) run_notes(run, train_data_bytes(s->config.data), say_note, s);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);
