@@ -26,7 +26,7 @@ enum {
     NODE_ENQUIRE_AGAIN_MS = 5000,
     NODE_MAX_COMMAND = 128,
     NODE_RESERVED_FILES = 32,  // open files kept back from links
-    NODE_LEAST_LINKS = 4,
+    NODE_LEAST_FILES = 6,      // beside links: the log, a checkpoint's directories and files
     NODE_RECYCLE_BYTES = 64 << 20,
     NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version
 };
@@ -51,6 +51,7 @@ struct node {
     char description[WIRE_MAX_DESCRIPTION_BYTES];
     size_t description_bytes;
     char address[WIRE_MAX_ADDRESS];
+    bool only_v4;            // it listens on every address of IPv4 alone
     bool address_guessed;    // no way to the leader was known yet, so it is one that only this machine knows
     uint32_t capacity;
 

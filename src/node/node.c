@@ -3,6 +3,7 @@
 
 #include "base/machine.h"
 #include "format/quantity.h"
+#include "node/address.h"
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/plan.h"
@@ -70,25 +71,30 @@ static braid_err open_run(node *n, braid_error *error) {
 static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
 
 // Descriptors for the log, checkpoints and names to look up are kept back from links.
-static void share_files(node *n, net_config *config) {
+static braid_err share_files(node *n, net_config *config, braid_error *error) {
     uint64_t open = machine_files_open(), left = n->config.files > open ? n->config.files - open : 0;
-    uint64_t reserved = NODE_RESERVED_FILES + (n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages);  // a checkpoint has two open of each stage
-    if (n->config.files == 0 || left >= reserved + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return;
-    if (reserved > left - left / 4) reserved = left - left / 4;
-    uint64_t links = left - reserved, handshakes = links / 4;
-    if (handshakes < NODE_LEAST_LINKS) handshakes = NODE_LEAST_LINKS;
+    uint64_t of_stages = n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages;  // a checkpoint has two open of each stage
+    uint64_t needed = NODE_LEAST_FILES + of_stages, reserved = NODE_RESERVED_FILES + of_stages;
+    if (n->config.files == 0 || left >= reserved + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return BRAID_OK;
+    if (left <= needed)
+        return braid_fail(error, BRAID_LIMIT, "this peer needs %llu open files, and %llu are allowed; raise the limit (ulimit -n)", (unsigned long long)(open + needed + 1),
+                          (unsigned long long)n->config.files);
+    if (reserved > left / 2) reserved = left / 2 > needed ? left / 2 : needed;
+    uint64_t sockets = left - reserved, handshakes = sockets / 4, links;
+    if (handshakes < 1) handshakes = 1;
     if (handshakes > NET_MAX_HANDSHAKES) handshakes = NET_MAX_HANDSHAKES;
-    links = links > handshakes + NODE_LEAST_LINKS ? links - handshakes : NODE_LEAST_LINKS;
+    links = sockets > handshakes ? sockets - handshakes : 1;
     config->max_handshakes = (uint32_t)handshakes;
     config->max_links = links < NET_MAX_LINKS ? (uint32_t)links : NET_MAX_LINKS;
     n->max_links = config->max_links;
+    return BRAID_OK;
 }
 
 static braid_err open_links(node *n, braid_error *error) {
     net_config config = {.software = "braid " BRAID_VERSION, .kind = (uint8_t)kind_of(n)};
-    share_files(n, &config);
     node_net_callbacks(n, &config.callbacks);
-    braid_err err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
+    braid_err err = share_files(n, &config, error);
+    if (!err) err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
     return err ? err : node_listen(n, error);
 }
 
@@ -293,10 +299,21 @@ void node_leader_is(node *n, const braid_id *id, const char *address) {
     if (announce_run(n, &error)) node_note(n, "joiners cannot be told who leads: %s", error.text);
 }
 
+// A relay of a run on this machine needs no other address, nor do the processes of `braid up`.
+static void note_local(node *n) {
+    bool joins_local = n->config.role == NODE_RELAY && address_list_is_local(n->config.leader.address);
+    if (n->config.supervised || joins_local || !address_list_is_local(n->address)) return;
+    if (n->address_guessed)
+        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give --public-address HOST:PORT where a tunnel leads here", n->address);
+    else node_note(n, "only processes on this machine can join at %s (loopback); so that others can, give --listen 0.0.0.0:PORT, or --public-address HOST:PORT where a router or tunnel leads here",
+              n->address);
+}
+
 static void tell_listening(node *n) {
     if (!n->callbacks.listening) return;
     braid_id self = identity_id(n->config.identity);
     ticket own = {.leader = self};
+    note_local(n);
     char text[TICKET_MAX_TEXT];
     strcpy(own.address, n->address);
     ticket_format(&own, text);

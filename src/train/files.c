@@ -16,6 +16,7 @@ enum { HASH_CHUNK = 1 << 20 };
 static braid_err io_error(const char *verb, const char *path, braid_error *error) {
     int why = errno;
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space or choose another directory"
+                       : why == EMFILE || why == ENFILE ? "; raise the limit on open files (ulimit -n)"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
     return braid_fail(error, BRAID_IO, "cannot %s '%s': %s%s", verb, path, strerror(why), mend);
