@@ -108,10 +108,11 @@ bool address_list_next(const char **rest, char out[WIRE_MAX_ADDRESS]) {
 
 bool address_list_check(const char *list, braid_error *error) {
     char one[WIRE_MAX_ADDRESS];
-    bool some = false;
-    for (const char *rest = list; *rest; some = true)
+    size_t length = strlen(list);
+    if (length == 0 || list[length - 1] == ',') return address_split("", NULL, NULL, error);
+    for (const char *rest = list; *rest;)
         if (!address_list_next(&rest, one) || !address_split(one, NULL, NULL, error)) return false;
-    return some || address_split(list, NULL, NULL, error);
+    return true;
 }
 
 static address_kind kind_of_v4(const struct in_addr *number) {

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Processors, memory and descriptors: what the process may use, not what the machine has.
+. "$(dirname "$0")/lib.sh"
+
+write_text words.txt
+write_run run.yaml
+first_cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+field() { sed -n "s/.*\"event\":\"machine\".*\"$1\":\([0-9]*\).*/\1/p" output | head -1; }
+is() { [ "$2" = "$3" ] || { echo "FAILED: $1 is '$2', not '$3'" && failures=$((failures + 1)); }; }
+
+# --- processors
+expect 0 "\"event\":\"machine\"" taskset -c "$first_cpu" "$BRAID" train --solo run.yaml --json
+is "one processor of the affinity mask" "$(field processors)" 1
+expect 0 "without --max-memory all of the memory is assumed to be free" "$BRAID" train --solo run.yaml
+expect 0 "the run gets at most 1 GiB" "$BRAID" train --solo run.yaml --max-memory 1G
+is "said by braid up once" "$("$BRAID" up run.yaml --relays 2 --json | grep -c '"event":"machine"')" 1
+write_run endless.yaml 's/iterations: 4/iterations: 100000/' 's/every: 2/every: 0/'
+taskset -c "$first_cpu" "$BRAID" train --solo endless.yaml >progress 2>&1 &
+for _ in $(seq 100); do
+    grep -q "iteration 2/" progress && break
+    sleep 0.05
+done
+threads=$(ls "/proc/$!/task" | wc -l)
+kill -KILL $! && wait $! || true
+if [ "$threads" -gt 2 ]; then echo "FAILED: $threads threads on one processor" && failures=$((failures + 1)); fi
+
+# --- descriptors: the soft limit is raised, few are shared out, too few are refused
+few() { (ulimit -Sn 64 && "$BRAID" train --solo run.yaml --json); }
+expect 0 "weights" few
+hard=$(ulimit -Hn)
+if [ "$hard" = unlimited ] || [ "$hard" -gt 65536 ]; then hard=65536; fi
+is "open files" "$(field files)" "$hard"
+refused() { (ulimit -n 15 && exec "$BRAID" node --lead --run run.yaml --listen 127.0.0.1:0); }
+expect 1 "open files, and 15 are allowed; raise the limit (ulimit -n)" refused
+
+# --- fewer links than peers that want one: said once, the others go on, and the checkpoint is written
+write_run crowded.yaml 's/iterations: 4/iterations: 40/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'
+echo 'checkpoint: {dir: saved}' >>crowded.yaml
+(ulimit -n 30 && exec timeout 60 "$BRAID" node --lead --run crowded.yaml --listen 127.0.0.1:0 --wait-relays 2 --json >leader 2>complaints) &
+leader=$!
+for _ in $(seq 100); do
+    grep -q '"ready"' leader && break
+    sleep 0.05
+done
+ticket=$(grep -o 'braid1[^"]*' leader | head -1)
+relays=()
+for _ in $(seq 8); do
+    timeout 60 "$BRAID" node --join "$ticket" >>relays 2>&1 &
+    relays+=($!)
+done
+status=0
+wait "$leader" || status=$?
+for relay in "${relays[@]}"; do
+    kill "$relay" 2>/dev/null || true
+done
+wait
+is "the leader's code" "$status" 0
+is "notes of full links" "$(grep -c 'as many as open files allow' leader)" 1
+[ -d saved/latest ] || { echo "FAILED: nothing saved" && failures=$((failures + 1)); }
+
+# --- threads and memory that a control group does not give, where this user may make one
+group() {  # controller file value...
+    local controller=$1 place=/sys/fs/cgroup/$1
+    [ -w "$place/cgroup.procs" ] && mkdir "$place/braid-test-$$" 2>/dev/null || return 1
+    printf '%s\n' "$3" >"$place/braid-test-$$/$2" && echo "$place/braid-test-$$" && : "$controller"
+}
+inside() { (echo "$BASHPID" >"$1/cgroup.procs" && shift && exec "$@"); }
+if place=$(group pids pids.max 4); then
+    expect 0 "compute threads: this process computes with" inside "$place" "$BRAID" train --solo run.yaml --threads 16
+    expect 0 "weights " inside "$place" "$BRAID" train --solo run.yaml --threads 16
+    rmdir "$place"
+fi
+if place=$(group memory memory.limit_in_bytes 67108864); then
+    expect 0 "64.0 MiB of memory (control group)" inside "$place" "$BRAID" train --solo run.yaml
+    rmdir "$place"
+fi
+if place=$(group cpu cpu.cfs_quota_us 50000); then
+    expect 0 "(control group)" inside "$place" "$BRAID" train --solo run.yaml --json
+    rmdir "$place"
+fi
+
+# --- a plan that does not fit
+too_large() { (ulimit -v 600000 && exec timeout 20 "$BRAID" "$@"); }
+write_run large.yaml 's/dim: 32/dim: 2048/' 's/layers: 2/layers: 8/' 's/\[0, 1, 1\]/[0, 4, 4]/' 's/heads: 2/heads: 16/'
+if (ulimit -v 600000 && "$BRAID" --version >/dev/null 2>&1); then
+    expect 1 "this run may need " too_large train --solo large.yaml --threads 1
+    expect 1 "processes of this run need about " too_large up large.yaml --relays 2
+fi
+
+finish
