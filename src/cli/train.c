@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "train/run.h"
+#include "train/run_notes.h"
 #include "train/solo.h"
 
 #include <math.h>
@@ -76,6 +77,8 @@ static void show(void *context, const solo_event *event) {
     report_tell(view->report, &e);
 }
 
+static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
 static double seconds_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -119,6 +122,7 @@ static int train_run(const run_config *run, const train_data *data, const train_
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     allowance_tell(view.report, &flags->machine, run->max_memory);
+    run_notes(run, train_data_bytes(data), show_note, &view);
     braid_err err = solo_run(&config, &result, &error);
     if (!err) show_end(&view, &result, seconds_now() - start);
     report_free(view.report);

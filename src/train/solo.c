@@ -289,8 +289,6 @@ static braid_err resume(solo *s, braid_error *error) {
 
 static void note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
 
-static void say_note(void *context, const char *text) { note(context, text); }
-
 static void note_threads(const solo *s) {
     char text[TENSOR_POOL_NOTE];
     if (tensor_pool_refused(s->pool, s->config.threads, text)) note(s, text);
@@ -327,7 +325,6 @@ static braid_err solo_open(solo *s, braid_error *error) {
     if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
     if (!err) note_threads(s);
     if (!err) note_memory(s, &config);
-    if (!err) run_notes(run, train_data_bytes(s->config.data), say_note, s);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);

@@ -34,20 +34,24 @@ refused() { (ulimit -n 15 && exec "$BRAID" node --lead --run run.yaml --listen 1
 expect 1 "open files, and 15 are allowed; raise the limit (ulimit -n)" refused
 
 # --- fewer links than peers that want one: said once, the others go on, and the checkpoint is written
-write_run crowded.yaml 's/iterations: 4/iterations: 40/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'
+write_run crowded.yaml 's/iterations: 4/iterations: 100000/' 's/\[0, 1, 1\]/[0, 2]/' 's/every: 2/every: 0/'
 echo 'checkpoint: {dir: saved}' >>crowded.yaml
-(ulimit -n 30 && exec timeout 60 "$BRAID" node --lead --run crowded.yaml --listen 127.0.0.1:0 --wait-relays 2 --json >leader 2>complaints) &
-leader=$!
-for _ in $(seq 100); do
-    grep -q '"ready"' leader && break
+told() { for _ in $(seq 400); do
+    grep -q "$1" leader && return
     sleep 0.05
-done
+done; }
+(ulimit -n 32 && exec timeout 60 "$BRAID" node --lead --run crowded.yaml --listen 127.0.0.1:0 --wait-relays 1 --json >leader 2>complaints) &
+leader=$!
+told '"ready"'
 ticket=$(grep -o 'braid1[^"]*' leader | head -1)
 relays=()
-for _ in $(seq 8); do
+for _ in $(seq 11); do
     timeout 60 "$BRAID" node --join "$ticket" >>relays 2>&1 &
     relays+=($!)
 done
+told 'as many as open files allow'
+told '"iteration":3'
+kill -INT "$leader"
 status=0
 wait "$leader" || status=$?
 for relay in "${relays[@]}"; do
@@ -59,22 +63,22 @@ is "notes of full links" "$(grep -c 'as many as open files allow' leader)" 1
 [ -d saved/latest ] || { echo "FAILED: nothing saved" && failures=$((failures + 1)); }
 
 # --- threads and memory that a control group does not give, where this user may make one
-group() {  # controller file value...
-    local controller=$1 place=/sys/fs/cgroup/$1
-    [ -w "$place/cgroup.procs" ] && mkdir "$place/braid-test-$$" 2>/dev/null || return 1
-    printf '%s\n' "$3" >"$place/braid-test-$$/$2" && echo "$place/braid-test-$$" && : "$controller"
+place=""
+group() {  # controller file value
+    place=/sys/fs/cgroup/$1/braid-test-$$
+    [ -w "/sys/fs/cgroup/$1/cgroup.procs" ] && mkdir "$place" 2>/dev/null && { printf '%s\n' "$3" >"$place/$2" || { rmdir "$place" && false; }; }
 }
 inside() { (echo "$BASHPID" >"$1/cgroup.procs" && shift && exec "$@"); }
-if place=$(group pids pids.max 4); then
+if group pids pids.max 4; then
     expect 0 "compute threads: this process computes with" inside "$place" "$BRAID" train --solo run.yaml --threads 16
     expect 0 "weights " inside "$place" "$BRAID" train --solo run.yaml --threads 16
     rmdir "$place"
 fi
-if place=$(group memory memory.limit_in_bytes 67108864); then
+if group memory memory.limit_in_bytes 67108864; then
     expect 0 "64.0 MiB of memory (control group)" inside "$place" "$BRAID" train --solo run.yaml
     rmdir "$place"
 fi
-if place=$(group cpu cpu.cfs_quota_us 50000); then
+if group cpu cpu.cfs_quota_us 50000; then
     expect 0 "(control group)" inside "$place" "$BRAID" train --solo run.yaml --json
     rmdir "$place"
 fi
