@@ -109,7 +109,8 @@ static bool list_has(const char *list, const char *word, size_t length) {
     return false;
 }
 
-// Of a line "4:memory:/a/b" or "0::/a/b" of /proc/self/cgroup: the path, when the line speaks of this mount; else NULL.
+// Of a line "4:memory:/a/b" or "0::/a/b" of /proc/self/cgroup: the path, when the line speaks of
+// this mount; else NULL.
 static const char *path_in_mount(const char *line, const group_mount *m) {
     const char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
     if (!path) return NULL;
@@ -123,8 +124,8 @@ static const char *path_in_mount(const char *line, const group_mount *m) {
     return NULL;
 }
 
-// From the group itself up to the mount's own. A group that this mount does not show (another namespace's) has its limits at the
-// mount's own, where containers see theirs.
+// From the group itself up to the mount's own. A group that this mount does not show (another
+// namespace's) has its limits at the mount's own, where containers see theirs.
 static void take_groups(const char *root, const group_mount *m, const char *path, machine_groups *g) {
     char directory[2 * PATH_BYTES];
     size_t inside = strcmp(m->inside, "/") == 0 ? 0 : strlen(m->inside);
@@ -203,7 +204,7 @@ static unsigned processors_allowed(void) {
 
 static uint64_t limit_of(int resource) {
     struct rlimit limit;
-    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
     return limit.rlim_cur;
 }
 

@@ -1,7 +1,8 @@
-// What this process may use of its machine: processors, memory and open files, and what limits each of them.
+// Processors, memory and open files that this process may use, and the limit that decides each.
 //
-// Sources: sched_getaffinity(2), getrlimit(2), cgroups(7); control groups v2 (Documentation/admin-guide/cgroup-v2.rst: cpu.max,
-// memory.max, memory.high) and v1 (cpu.cfs_quota_us, memory.limit_in_bytes).
+// Sources: sched_getaffinity(2), getrlimit(2), cgroups(7); control groups v2
+// (Documentation/admin-guide/cgroup-v2.rst: cpu.max, memory.max, memory.high) and v1
+// (cpu.cfs_quota_us, memory.limit_in_bytes).
 #ifndef BRAID_BASE_MACHINE_H
 #define BRAID_BASE_MACHINE_H
 
@@ -26,7 +27,8 @@ typedef struct machine {
     machine_limit processors_by, memory_by, files_by;
 } machine;
 
-// What the system calls say, before control groups are looked at. Bytes and files without a limit are UINT64_MAX.
+// Figures of the system calls, before control groups are read. Bytes and files without a limit are
+// UINT64_MAX.
 typedef struct machine_facts {
     unsigned present, allowed;
     uint64_t physical_bytes, rlimit_bytes, files;
@@ -38,14 +40,16 @@ typedef struct machine_groups {
     uint64_t memory_bytes;  // UINT64_MAX: none
 } machine_groups;
 
-// `root` stands before the paths /proc and /sys ("" on a real machine, a directory in tests). Files that are missing or malformed
-// limit nothing.
+// `root` stands before the paths /proc and /sys ("" on a real machine, a directory in tests). Files
+// that are missing or malformed limit nothing.
 void machine_read_groups(const char *root, machine_groups *out);
 // A quota is rounded to whole processors, halves up, and never below one.
 void machine_decide(const machine_facts *facts, const machine_groups *groups, machine *out);
-// Both, of this process. The first call raises the soft limit on open files to the hard one, at most MACHINE_MOST_FILES.
+// Both, of this process. The first call raises the soft limit on open files to the hard one, at
+// most MACHINE_MOST_FILES.
 void machine_look(machine *out);
-// "1 of 192 processors (affinity mask), 3.0 GiB of memory (control group), 1024 open files (ulimit -n)".
+// "1 of 192 processors (affinity mask), 3.0 GiB of memory (control group), 1024 open files (ulimit
+// -n)".
 void machine_describe(const machine *m, char text[MACHINE_TEXT]);
 // Open files of this process now.
 unsigned machine_files_open(void);

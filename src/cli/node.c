@@ -183,7 +183,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     machine here;
     machine_look(&here);
     config->files = here.files;
-    if (!f->supervised) {  // `braid up` says it for all
+    if (!f->supervised && !f->beside) {  // `braid up`, or the peer beside it, says it for all
         allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
         config->usable_bytes = here.memory_bytes;
     }

@@ -22,7 +22,8 @@ static bool copy(int from, int to) {
     }
 }
 
-// The copy is in memory and is inherited by the children; paths in it are relative to the working directory, which is theirs, too.
+// The copy is in memory and is inherited by the children; paths in it are relative to the working
+// directory, which is theirs, too.
 braid_err swarm_keep_description(swarm *s, const char *path, braid_error *error) {
     s->run_path = path;
     if (!run_config_is_stream(path)) return BRAID_OK;

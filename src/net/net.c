@@ -79,7 +79,8 @@ static bool other_direction_came_up(link *dial) {
 
 static void dial_begin(link *l, const braid_id *id, bool enquiry, const char *first, const char *rest);
 
-// A dial that did not reach the peer goes on with the other addresses of its list, as a connection of its own.
+// A dial that did not reach the peer goes on with the other addresses of its list, as a connection
+// of its own.
 static bool dial_goes_on(const link *l) {
     net *n = l->net;
     char first[WIRE_MAX_ADDRESS], rest[WIRE_MAX_ADDRESS];

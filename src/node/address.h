@@ -34,8 +34,8 @@ typedef enum address_kind {
 } address_kind;
 
 address_kind address_kind_of(const char *host);
-// Whether only processes on this machine reach one of the addresses: a loopback number, or a name that stands for nothing else here
-// (/etc/hosts often gives the machine's own name 127.0.1.1).
+// Whether only processes on this machine reach one of the addresses: a loopback number, or a name
+// that stands for nothing else here (/etc/hosts often gives the machine's own name 127.0.1.1).
 bool address_list_is_local(const char *list);
 // Whether a listener on `host` takes connections to every address of the machine; of IPv4 only.
 bool address_is_wildcard(const char *host);

@@ -32,13 +32,15 @@ typedef struct jobs_config {
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);
 void jobs_free(jobs *j);
 
-// Whether the system gave fewer compute threads than were asked for; says so in `note` (TENSOR_POOL_NOTE bytes).
+// Whether the system gave fewer compute threads than were asked for; says so in `note`
+// (TENSOR_POOL_NOTE bytes).
 bool jobs_threads_refused(const jobs *j, char *note);
 // Of the checkpoint named by `resume`; 0 without one.
 uint64_t jobs_start_version(const jobs *j);
 // Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
 bool jobs_start_differs(const jobs *j, char *text);
-// Whether the learning rate jumps where the run goes on from it; says so in `text` (RUN_NOTE bytes).
+// Whether the learning rate jumps where the run goes on from it; says so in `text` (RUN_NOTE
+// bytes).
 bool jobs_rate_jumps(const jobs *j, char *text);
 // The stage of the jobs to come; the worker is made by the first of them. On any thread.
 void jobs_place(jobs *j, uint16_t stage);

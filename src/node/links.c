@@ -160,7 +160,8 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
                       "braid and a like processor, or train with `mode: fast`", here, there);
 }
 
-// Where others find a peer that listens on every address. False: this machine has no address but loopback.
+// Where others find a peer that listens on every address. False: this machine has no address but
+// loopback.
 static bool find_own_addresses(node *n, bool only_v4) {
     own_hosts hosts;
     bool leads = n->config.role == NODE_LEADER, local = !leads && address_list_is_local(n->config.leader.address);
@@ -168,7 +169,7 @@ static bool find_own_addresses(node *n, bool only_v4) {
     if (!local) own_hosts_find(leads ? NULL : n->config.leader.address, only_v4, &hosts);
     for (uint32_t i = 0; !local && i < hosts.count; i++) address_list_add(n->address, hosts.host[i], net_port(n->net));
     bool found = n->address[0] != 0;
-    // a run whose leader is reached by loopback lies on this machine
+    // a leader at a loopback address means that the whole run is on this machine
     if (!found) address_list_add(n->address, "127.0.0.1", net_port(n->net));
     return found || local;
 }

@@ -117,7 +117,8 @@ static braid_err open_trace(node *n, braid_error *error) {
     return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
 }
 
-// Without a cap a peer holds as much as its memory has room for, and where even one microbatch is too much, the user hears it.
+// Without a cap a peer holds as much as its memory has room for, and where even one microbatch is
+// too much, the user hears it.
 static void fit_memory(node *n, bool data_peer) {
     uint32_t capacity;
     braid_error why;

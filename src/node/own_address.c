@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Two root servers of the domain name system: routes to them are routes to the internet. Documentation addresses may be
-// black-holed or, in test networks, in use.
+// Two root servers of the domain name system: routes to them are routes to the internet.
+// Documentation addresses may be black-holed or, in test networks, in use.
 static const char internet_v4[] = "198.41.0.4:53", internet_v6[] = "[2001:503:ba3e::2:30]:53";
 
 bool own_hosts_add(own_hosts *hosts, const char *host, bool only_v4) {
@@ -25,7 +25,8 @@ bool own_hosts_add(own_hosts *hosts, const char *host, bool only_v4) {
     return true;
 }
 
-// Bridges and their ports that container and virtual machine software makes. Their addresses are of this machine's own use.
+// Bridges and their ports that container and virtual machine software makes. Their addresses are of
+// this machine's own use.
 static bool is_bridge(const char *name) {
     static const char *const prefixes[] = {"docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "cni", "flannel", "cali", "lxc", "lxd", "podman", "kube", "cilium", "weave", "vnet"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)

@@ -74,7 +74,8 @@ bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t vers
 enum { CHECKPOINT_NOTE = 256 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);
-// Whether the learning rate jumps where `recipe` goes on from it; says so in `text` (RUN_NOTE bytes).
+// Whether the learning rate jumps where `recipe` goes on from it; says so in `text` (RUN_NOTE
+// bytes).
 bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char *text);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);

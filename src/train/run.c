@@ -59,7 +59,8 @@ static braid_err read_stages(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
-// Whether "DIRECTORY/.." is DIRECTORY without its last name: not behind a symbolic link, nor behind another "..".
+// Whether "DIRECTORY/.." is DIRECTORY without its last name: not behind a symbolic link, nor behind
+// another "..".
 static bool parent_is_prefix(const char *directory, size_t length) {
     char path[RUN_MAX_PATH];
     struct stat about;
@@ -382,8 +383,9 @@ bool run_config_is_stream(const char *path) {
     return descriptor || (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode));
 }
 
-// The directory of `path` as the user named it, absolute. Links are not followed: what a link in this directory leads to may lie
-// anywhere (a Kubernetes ConfigMap), and the files beside the link are meant.
+// The directory of `path` as the user named it, absolute. Links are not followed: what a link in
+// this directory leads to may lie anywhere (a Kubernetes ConfigMap), and the files beside the link
+// are meant.
 static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_error *error) {
     char here[RUN_MAX_PATH] = "";
     bool stream = run_config_is_stream(path), relative = stream || path[0] != '/';

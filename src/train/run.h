@@ -55,8 +55,9 @@ typedef struct run_config {
 
 // Whether a file of this name can be read only once, or through this process's descriptors alone.
 bool run_config_is_stream(const char *path);
-// Reads and checks a file, and that each text is there and is text. Paths in it are relative to the directory of `path` as it is
-// named, whatever it links to; of a stream, to the working directory. Errors name file, line, column, key and the mend.
+// Reads and checks a file, and that each text is there and is text. Paths in it are relative to the
+// directory of `path` as it is named, whatever it links to; of a stream, to the working directory.
+// Errors name file, line, column, key and the mend.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
 // The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,

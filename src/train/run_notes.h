@@ -1,4 +1,4 @@
-// What a run's description asks for that is allowed and rarely meant: said once at the start.
+// Settings of a run that are allowed and rarely meant: noted once at the start.
 #ifndef BRAID_TRAIN_RUN_NOTES_H
 #define BRAID_TRAIN_RUN_NOTES_H
 
@@ -14,7 +14,8 @@ typedef void (*run_note_fn)(void *context, const char *text);
 // Each of them by one call. `text_bytes`: of all texts together, held-out ones included.
 void run_notes(const run_config *run, uint64_t text_bytes, run_note_fn say, void *context);
 
-// Of a checkpoint after `version` iterations, what its run had planned: iterations in all, and the learning rate of the last one.
+// Of a checkpoint after `version` iterations, what its run had planned: iterations in all, and the
+// learning rate of the last one.
 typedef struct run_schedule {
     uint64_t iterations;  // 0: not known
     float learning_rate;

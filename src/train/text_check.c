@@ -66,10 +66,12 @@ typedef struct tally {
     size_t all_zeros, controls, malformed;
 } tally;
 
-// Characters of control that text has: tab, line feed, form feed, carriage return, back space, escape (colours in logs).
+// Characters of control that text has: tab, line feed, form feed, carriage return, back space,
+// escape (colours in logs).
 static bool is_control(uint8_t byte) { return (byte < 0x20 && !strchr("\t\n\f\r\b\x1b", byte)) || byte == 0 || byte == 0x7f; }
 
-// Bytes of the UTF-8 sequence that begins there, 0: malformed. One that the sample's end cuts is fine.
+// Bytes of the UTF-8 sequence that begins there, 0: malformed. One that the sample's end cuts is
+// fine.
 static size_t sequence_bytes(const uint8_t *bytes, size_t count) {
     size_t length = bytes[0] < 0x80 ? 1 : bytes[0] >> 5 == 6 ? 2 : bytes[0] >> 4 == 14 ? 3 : bytes[0] >> 3 == 30 ? 4 : 0;
     for (size_t i = 1; i < length && i < count; i++)
@@ -90,7 +92,8 @@ static void count_bytes(const uint8_t *bytes, size_t count, tally *t) {
     }
 }
 
-// Most characters of most languages have a zero byte or two in these encodings; text of one byte a character has none.
+// Most characters of most languages have a zero byte or two in these encodings; text of one byte a
+// character has none.
 static const char *guessed_encoding(const tally *t, size_t count) {
     size_t fourth = count / 4, most = fourth - fourth / 8, even = t->zeros[0] + t->zeros[2], odd = t->zeros[1] + t->zeros[3];
     if (fourth == 0 || t->all_zeros > count - fourth / 2) return NULL;
@@ -101,7 +104,8 @@ static const char *guessed_encoding(const tally *t, size_t count) {
     return NULL;
 }
 
-// Text in an older 8-bit encoding is malformed UTF-8, but has no more control characters than any other.
+// Text in an older 8-bit encoding is malformed UTF-8, but has no more control characters than any
+// other.
 static bool is_binary(const tally *t, size_t count) { return t->controls * (t->malformed * 50 > count ? 50 : 10) > count; }
 
 bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char why[TEXT_WHY]) {

@@ -37,7 +37,7 @@ def expect_refused(arguments, text):
 
 
 def all_addresses_of_a_ticket(directory):
-    """One where nobody listens, one where another peer does, then the leader's own, by IPv6 too where there is some."""
+    """A closed port, the port of another peer, then the leader's own, by IPv6 too where there is some."""
     other, elsewhere = leader_of(directory, "--listen", "127.0.0.1:0")
     leader, ready = leader_of(directory, "--listen", "[::]:0" if socket.has_ipv6 and has_ipv6_loopback() else "0.0.0.0:0")
     port = ready["address"].split(",")[0].rsplit(":", 1)[1]

@@ -1,4 +1,5 @@
-// Limits of control groups, read from made-up /proc and /sys trees, and what a process may use because of them.
+// Limits of control groups, read from made-up /proc and /sys trees, and what a process may use
+// because of them.
 #include "base/machine.h"
 
 #include <setjmp.h>

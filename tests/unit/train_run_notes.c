@@ -1,4 +1,4 @@
-// What is said at the start of a run that is allowed and rarely meant.
+// Notes at the start of a run about settings that are allowed and rarely meant.
 #include "train/run_notes.h"
 
 #include "train/optimizer.h"
@@ -97,7 +97,7 @@ static void rates_that_jump(void **state) {
     if (!strstr(text, "jumps from 0.001 in iteration 50 to 0.00")) fail_msg("%s", text);
     assert_non_null(strstr(text, "the schedule has 100 iterations now and had 50"));
     assert_non_null(strstr(text, "train.min_learning_rate to 0.001 and train.warmup to 0"));
-    train_recipe smooth = recipe_of(100, 0);  // what the sentence says
+    train_recipe smooth = recipe_of(100, 0);  // as the note proposes
     smooth.learning_rate = smooth.min_learning_rate = 0.001f;
     assert_false(jumps(&had, &smooth, 50, text));
     assert_false(jumps(&had, &longer, 3, text));  // both warm up

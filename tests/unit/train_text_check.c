@@ -1,4 +1,4 @@
-// What is text to learn from, and what is refused, with its name and what to do.
+// Files that are text to learn from, and others, which are refused with their name and the mend.
 #include "train/text_check.h"
 
 #include <setjmp.h>
