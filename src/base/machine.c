@@ -202,11 +202,8 @@ static unsigned processors_allowed(void) {
     return 0;
 }
 
-static uint64_t limit_of(int resource) {
-    struct rlimit limit;
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
-    return limit.rlim_cur;
-}
+// The answer of a getrlimit that returned `code`.
+static uint64_t limit_of(int code, const struct rlimit *limit) { return code != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit->rlim_cur; }
 
 static uint64_t files_raise(void) {
     struct rlimit limit;
@@ -223,7 +220,9 @@ static void facts_read(machine_facts *f) {
     long present = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     *f = (machine_facts){.present = present > 0 ? (unsigned)present : 1, .allowed = processors_allowed()};
     f->physical_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
-    f->rlimit_bytes = least(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
+    struct rlimit space, data;
+    int space_code = getrlimit(RLIMIT_AS, &space), data_code = getrlimit(RLIMIT_DATA, &data);
+    f->rlimit_bytes = least(limit_of(space_code, &space), limit_of(data_code, &data));
     f->files = files_raise();
 }
 

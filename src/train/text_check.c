@@ -125,27 +125,53 @@ bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char
 }
 
 static bool plain(char why[TEXT_WHY], const char *text) {
-    snprintf(why, TEXT_WHY, "%s", text);
+    snprintf(why, TEXT_WHY, "cannot be read: %s", text);
     return false;
 }
 
-static bool check_opened(int fd, const char *path, char why[TEXT_WHY]) {
+// Bytes of the file from `at` on, as many as there are up to a sample. False: they cannot be read.
+static bool read_sample(int fd, uint64_t at, uint8_t sample[TEXT_SAMPLE_BYTES], size_t *count) {
+    for (*count = 0; *count < TEXT_SAMPLE_BYTES;) {
+        ssize_t n = pread(fd, sample + *count, TEXT_SAMPLE_BYTES - *count, (off_t)(at + *count));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return n == 0;
+        *count += (size_t)n;
+    }
+    return true;
+}
+
+// A text may end in something else: another file's blocks, zeros after a crash.
+static bool check_later(int fd, uint64_t bytes, const char *path, char why[TEXT_WHY]) {
     uint8_t sample[TEXT_SAMPLE_BYTES];
+    const uint64_t places[] = {bytes / 2, bytes - TEXT_SAMPLE_BYTES};
+    for (size_t i = 0; i < 2; i++) {
+        size_t count;
+        char what[96];
+        tally t = {{0}, 0, 0, 0};
+        if (!read_sample(fd, places[i], sample, &count)) return plain(why, strerror(errno));
+        count_bytes(sample, count, &t);
+        snprintf(what, sizeof what, "holds binary data, not text, near byte %llu", (unsigned long long)places[i]);
+        if (is_binary(&t, count)) return refuse(why, what, "restore it, or name another plain text file", path);
+    }
+    return true;
+}
+
+static bool check_regular(int fd, uint64_t bytes, const char *path, char why[TEXT_WHY]) {
+    uint8_t sample[TEXT_SAMPLE_BYTES];
+    size_t count;
+    if (bytes == 0) return refuse(why, "is empty", "name a plain text file", path);
+    if (!read_sample(fd, 0, sample, &count)) return plain(why, strerror(errno));
+    if (!text_check_bytes(sample, count, path, why)) return false;
+    return bytes <= TEXT_SAMPLE_BYTES || check_later(fd, bytes, path, why);
+}
+
+static bool check_opened(int fd, const char *path, char why[TEXT_WHY]) {
     struct stat about;
     if (fstat(fd, &about) != 0) return plain(why, strerror(errno));
     if (S_ISDIR(about.st_mode)) return refuse(why, "is a directory", "name the plain text files in it, as a list", path);
     if (S_ISFIFO(about.st_mode)) return refuse(why, "is a pipe, and text is read more than once", "write it to a file first: cat %s > text.txt", path);
     if (!S_ISREG(about.st_mode)) return refuse(why, "is not a regular file", "name a plain text file", path);
-    if (about.st_size == 0) return refuse(why, "is empty", "name a plain text file", path);
-    size_t count = 0;
-    while (count < sizeof sample) {
-        ssize_t n = read(fd, sample + count, sizeof sample - count);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return plain(why, strerror(errno));
-        if (n == 0) break;
-        count += (size_t)n;
-    }
-    return text_check_bytes(sample, count, path, why);
+    return check_regular(fd, (uint64_t)about.st_size, path, why);
 }
 
 bool text_check_file(const char *path, char why[TEXT_WHY]) {

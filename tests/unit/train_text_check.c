@@ -143,6 +143,13 @@ static void files_that_cannot_be_used(void **state) {
     write_file(path, words);
     expect_file(path, NULL);
     assert_false(text_check_marked(path));
+    FILE *long_text = fopen(path, "w");  // zeros behind the text, as after a crash
+    assert_non_null(long_text);
+    for (size_t i = 0; i < 4 * TEXT_SAMPLE_BYTES; i++) fputc(i < 3 * TEXT_SAMPLE_BYTES ? words[i % (sizeof words - 1)] : 0, long_text);
+    assert_int_equal(fclose(long_text), 0);
+    expect_file(path, "holds binary data, not text, near byte 196608");
+    assert_int_equal(truncate(path, 3 * TEXT_SAMPLE_BYTES), 0);
+    expect_file(path, NULL);
     write_file(path, "\xef\xbb\xbfword");
     expect_file(path, NULL);
     assert_true(text_check_marked(path));
