@@ -43,7 +43,7 @@ static bool refuse(char why[TEXT_WHY], const char *what, const char *mend, const
     const char *place = strstr(mend, "%s");
     if (place) snprintf(how, sizeof how, "%.*s%.160s%s", (int)(place - mend), mend, path, place + 2);
     else snprintf(how, sizeof how, "%s", mend);
-    snprintf(why, TEXT_WHY, "%s; %s", what, how);
+    snprintf(why, TEXT_WHY, "%.95s; %.220s", what, how);
     return false;
 }
 
