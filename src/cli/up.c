@@ -286,7 +286,7 @@ static braid_err files_reserve(const swarm *s, braid_error *error) {
 
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
-    *s = (swarm){.resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
+    *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = swarm_keep_description(s, path, error);

@@ -87,8 +87,6 @@ bool jobs_start_differs(const jobs *j, char *text) {
     return j->start && checkpoint_of_another_run(j->start, &j->config.run_hash, text);
 }
 
-bool jobs_rate_jumps(const jobs *j, char *text) { return j->start && checkpoint_rate_jumps(j->start, &j->config.run->recipe, text); }
-
 void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
 
 const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j->error : NULL; }
@@ -216,3 +214,5 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         result->failed = true;
     }
 }
+
+bool jobs_rate_jumps(const jobs *j, char *text) { return j->start && checkpoint_rate_jumps(j->start, &j->config.run->recipe, text); }
