@@ -39,11 +39,11 @@ bool jobs_threads_refused(const jobs *j, char *note);
 uint64_t jobs_start_version(const jobs *j);
 // Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
 bool jobs_start_differs(const jobs *j, char *text);
+// The stage of the jobs to come; the worker is made by the first of them. On any thread.
+void jobs_place(jobs *j, uint16_t stage);
 // Whether the learning rate jumps where the run goes on from it; says so in `text` (RUN_NOTE
 // bytes).
 bool jobs_rate_jumps(const jobs *j, char *text);
-// The stage of the jobs to come; the worker is made by the first of them. On any thread.
-void jobs_place(jobs *j, uint16_t stage);
 // On the compute thread.
 void jobs_run(jobs *j, const job *work, job_result *result);
 // Where the last complete checkpoint lies, "" when there is none. Only while no job runs.

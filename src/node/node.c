@@ -280,10 +280,10 @@ braid_err node_begin(node *n, braid_error *error) {
     if (!err) err = begin_core(n, error);
     if (!err) err = announce_run(n, error);
     if (err) return err;
+    if (n->config.role == NODE_LEADER) tell_notes(n);
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
     if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
-    if (n->config.role == NODE_LEADER) tell_notes(n);
     if (n->callbacks.run_known) n->callbacks.run_known(n->callbacks.context, &n->run, plan_parameters(&n->split));
     node_feed(n, &(event){.kind = EVENT_TICK});
     return BRAID_OK;

@@ -64,8 +64,8 @@ static void saver_begin(saver *s, uint64_t version) {
     memset(s->named, 0, s->config.split->stages * sizeof *s->named);
     memset(s->have, 0, BITSET_WORDS(s->config.split->block_count) * sizeof *s->have);
     if (!wants_files(s)) return;
-    checkpoint_config config = {.directory = s->config.directory, .model = s->config.model, .split = s->config.split,
-                                .run = s->config.run, .version = version, .recipe = s->config.recipe};
+    checkpoint_config config = {.directory = s->config.directory, .recipe = s->config.recipe, .model = s->config.model, .split = s->config.split,
+                                .run = s->config.run, .version = version};
     checkpoint_begin(&config, &s->writer, &s->error);
 }
 

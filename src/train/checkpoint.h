@@ -18,7 +18,7 @@
 #include "base/id.h"
 #include "model/config.h"
 #include "train/files.h"
-#include "train/recipe.h"
+#include "train/run_notes.h"
 #include "train/split.h"
 
 #include <inttypes.h>
@@ -74,9 +74,6 @@ bool checkpoint_find(const char *directory, const braid_hash *run, uint64_t vers
 enum { CHECKPOINT_NOTE = 256 };
 // Whether another description (seed, text, recipe, ...) made it than the one with this hash; says so in `text`.
 bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char text[CHECKPOINT_NOTE]);
-// Whether the learning rate jumps where `recipe` goes on from it; says so in `text` (RUN_NOTE
-// bytes).
-bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char *text);
 // Refuses another model and names the first difference.
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error);
 // Fills arrays that are indexed like a stage's parameters. moment1 and moment2 may be NULL (generation).
@@ -89,5 +86,7 @@ braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number,
 braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number, braid_hash *out, braid_error *error);
 // Bytes of that blob.
 uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count);
+// Whether the learning rate jumps where `recipe` goes on from it; says so in `text`.
+bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char text[RUN_NOTE]);
 
 #endif

@@ -271,10 +271,6 @@ bool checkpoint_of_another_run(const checkpoint *c, const braid_hash *run, char 
     return true;
 }
 
-bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char *text) {
-    return run_rate_jumps(recipe, c->manifest.version, &c->manifest.schedule, text);
-}
-
 braid_err checkpoint_match(const checkpoint *c, const model_config *model, braid_error *error) {
     const model_config *has = &c->model;
     const struct {
@@ -348,4 +344,8 @@ braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number,
     }
     free(bytes);
     return err;
+}
+
+bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char text[RUN_NOTE]) {
+    return run_rate_jumps(recipe, c->manifest.version, &c->manifest.schedule, text);
 }

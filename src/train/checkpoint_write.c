@@ -362,6 +362,12 @@ static braid_err write_text(checkpoint_writer *c, const char *name, char *text, 
     return err;
 }
 
+static void note_schedule(checkpoint_writer *c) {
+    const train_recipe *recipe = c->config.recipe;
+    if (!recipe || c->config.version == 0) return;
+    c->manifest.schedule = (run_schedule){.iterations = recipe->iterations, .learning_rate = train_learning_rate(recipe, c->config.version - 1)};
+}
+
 static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
     for (uint32_t file = 0; file < 2; file++) {
@@ -376,12 +382,6 @@ static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid
         if (err) return err;
     }
     return BRAID_OK;
-}
-
-static void note_schedule(checkpoint_writer *c) {
-    const train_recipe *recipe = c->config.recipe;
-    if (!recipe || c->config.version == 0) return;
-    c->manifest.schedule = (run_schedule){.iterations = recipe->iterations, .learning_rate = train_learning_rate(recipe, c->config.version - 1)};
 }
 
 static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, braid_error *error) {

@@ -2,7 +2,6 @@
 
 #include "format/quantity.h"
 #include "train/checkpoint.h"
-#include "train/run_notes.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -235,6 +234,27 @@ static void save(solo *s) {
     tell(s, &event);
 }
 
+static void say_note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
+static void note_threads(const solo *s) {
+    char text[TENSOR_POOL_NOTE];
+    if (tensor_pool_refused(s->pool, s->config.threads, text)) say_note(s, text);
+}
+
+static void note_memory(const solo *s, const worker_config *config) {
+    char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
+    uint64_t needed = worker_memory_bytes(config);
+    if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
+    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or lower train.sequences",
+             quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
+    say_note(s, text);
+}
+
+static void note_jump(const solo *s, const checkpoint *from) {
+    char text[RUN_NOTE];
+    if (checkpoint_rate_jumps(from, &s->run->recipe, text)) say_note(s, text);
+}
+
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
 
 static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
@@ -273,34 +293,18 @@ static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open(s->config.resume, &from, error);
     if (err) return err;
+    note_jump(s, from);
     err = worker_load(s->worker, from, error);
     s->version = checkpoint_version(from);
     if (!err && s->version > s->until)
         err = braid_fail(error, BRAID_CONFIG,
                          "the checkpoint '%s' has done %llu iterations already, more than the %llu wanted",
                          checkpoint_path(from), (unsigned long long)s->version, (unsigned long long)s->until);
-    char text[CHECKPOINT_NOTE], jump[RUN_NOTE];
-    if (!err && checkpoint_rate_jumps(from, &s->run->recipe, jump)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = jump});
+    char text[CHECKPOINT_NOTE];
     if (!err && checkpoint_of_another_run(from, &s->run_hash, text))
         tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text});
     checkpoint_close(from);
     return err;
-}
-
-static void note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
-
-static void note_threads(const solo *s) {
-    char text[TENSOR_POOL_NOTE];
-    if (tensor_pool_refused(s->pool, s->config.threads, text)) note(s, text);
-}
-
-static void note_memory(const solo *s, const worker_config *config) {
-    char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
-    uint64_t needed = worker_memory_bytes(config);
-    if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
-    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or lower train.sequences",
-             quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
-    note(s, text);
 }
 
 static braid_err solo_open(solo *s, braid_error *error) {

@@ -35,8 +35,8 @@ typedef struct solo_config {
     const run_config *run;
     const train_data *data;
     unsigned threads;
-    const char *resume;  // a checkpoint, NULL: from the seed
     uint64_t usable_bytes;  // memory that the process may use; 0: not known
+    const char *resume;  // a checkpoint, NULL: from the seed
     uint64_t until;      // stop when this many iterations are done, 0: the run's
     void *context;
     void (*tell)(void *context, const solo_event *event);
