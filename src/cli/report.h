@@ -32,12 +32,14 @@ typedef enum report_kind {
     REPORT_CHECKPOINT,  // iteration, path, failed, text (why)
     REPORT_NOTE,        // text: for the person
     REPORT_REFUSED,     // text: this process cannot take part
+    // processors, present (in the machine), memory (bytes), files, text: what the process may use;
+    // 0: no known limit
+    REPORT_MACHINE,
     REPORT_LEADER,      // peer, address, ticket: leads from now on
     REPORT_PROMOTED,    // peer, member, stage: a shadow that does the stage's work from now on
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
-    REPORT_MACHINE,  // processors, present (in the machine), memory (bytes), files, text: what the process may use; 0: no known limit
     REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text; the last line
     REPORT_KINDS
 } report_kind;

@@ -41,10 +41,6 @@ static const char *const kind_names[REPORT_KINDS] = {
 // clang-format off
 static const report_field fields[] = {
     FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | IN(ROLLED_BACK) | WAITING | MEMBERS),
-    FIELD(processors, FIELD_COUNT, IN(MACHINE)),
-    FIELD(present, FIELD_COUNT, IN(MACHINE)),
-    FIELD(memory, FIELD_COUNT, IN(MACHINE)),
-    FIELD(files, FIELD_COUNT, IN(MACHINE)),
     FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
@@ -56,6 +52,10 @@ static const report_field fields[] = {
     FIELD(skip, FIELD_SWITCH, IN(ITERATION)),
     FIELD(stages, FIELD_COUNT, IN(STARTED)),
     FIELD(parameters, FIELD_COUNT, IN(STARTED)),
+    FIELD(processors, FIELD_COUNT, IN(MACHINE)),
+    FIELD(present, FIELD_COUNT, IN(MACHINE)),
+    FIELD(memory, FIELD_COUNT, IN(MACHINE)),
+    FIELD(files, FIELD_COUNT, IN(MACHINE)),
     FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
     FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(ROLLED_BACK) | MEMBERS),
     FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(TAKEOVER) | MEMBERS),

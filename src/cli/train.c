@@ -77,8 +77,6 @@ static void show(void *context, const solo_event *event) {
     report_tell(view->report, &e);
 }
 
-static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
-
 static double seconds_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -99,6 +97,8 @@ static void show_end(const train_view *view, const solo_result *result, double s
     report_loss_curve(view->report);
 }
 
+static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
 static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
@@ -117,12 +117,12 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .stop = wants_stop};
     solo_result result;
     braid_error error = {0};
+    allowance_tell(view.report, &flags->machine, run->max_memory);
+    run_notes(run, train_data_bytes(data), show_note, &view);
     double start = seconds_now();
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    allowance_tell(view.report, &flags->machine, run->max_memory);
-    run_notes(run, train_data_bytes(data), show_note, &view);
     braid_err err = solo_run(&config, &result, &error);
     if (!err) show_end(&view, &result, seconds_now() - start);
     report_free(view.report);
