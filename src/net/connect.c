@@ -1,4 +1,5 @@
 #include "net/inside.h"
+#include "net/threads.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -156,6 +157,11 @@ static void resolve(link *l, const char *host, uint16_t port) {
     char service[8];
     snprintf(service, sizeof service, "%u", port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    braid_error error;
+    if (threads_ready(&error)) {
+        link_fall(l, "the name in %s cannot be looked up: %s", l->address, error.text);
+        return;
+    }
     l->resolve.data = l;
     int status = uv_getaddrinfo(l->net->loop, &l->resolve, on_resolved, host, service, &hints);
     if (status < 0) {

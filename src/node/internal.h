@@ -58,7 +58,6 @@ struct node {
     uv_loop_t loop;
     uint32_t max_links;      // where open files allow fewer than NET_MAX_LINKS; else 0
     bool full_told;
-    uv_work_t first_work;    // of threads_begin
     uv_timer_t deadline, ticking, retry;
     uv_signal_t interrupt, terminate, hangup;
     uv_pipe_t commands;

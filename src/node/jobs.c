@@ -41,15 +41,6 @@ static braid_err start_open(jobs *j, braid_error *error) {
     return err ? err : checkpoint_match(j->start, &j->config.run->model, error);
 }
 
-// Where threads are short, one is left for the compute thread.
-static braid_err pool_open(unsigned wanted, tensor_pool **out, braid_error *error) {
-    braid_err err = tensor_pool_new(wanted, out, error);
-    unsigned got = err ? 0 : tensor_pool_threads(*out);
-    if (err || got == wanted || got == 1) return err;
-    tensor_pool_free(*out);
-    return tensor_pool_new(got - 1, out, error);
-}
-
 bool jobs_threads_refused(const jobs *j, char *note) { return tensor_pool_refused(j->pool, j->config.threads, note); }
 
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
@@ -60,7 +51,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->stage = NOWHERE;
     j->placed = NOWHERE;
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
-    braid_err err = pool_open(config->threads ? config->threads : 1, &j->pool, error);
+    braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
     if (!err) err = start_open(j, error);
     if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash, .recipe = &config->run->recipe}, &j->saver, error);
     if (err) {

@@ -6,8 +6,8 @@
 #include "node/address.h"
 #include "node/clock.h"
 #include "node/internal.h"
+#include "node/log_thread.h"
 #include "node/plan.h"
-#include "node/threads.h"
 #include "train/checkpoint.h"
 #include "train/kernel_class.h"
 #include "train/run_notes.h"
@@ -144,9 +144,10 @@ static braid_err begin_jobs(node *n, braid_error *error) {
         .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
+    // first, so that what computes together gets the threads that are left
+    if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
     if (!err) err = jobs_new(&config, &n->jobs, error);
     if (!err && jobs_threads_refused(n->jobs, note)) node_note(n, "%s", note);
-    if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
     return err;
 }
 
@@ -178,9 +179,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
-    char note[THREADS_NOTE];
-    braid_err err = threads_begin(&n->loop, &n->first_work, note, error);
-    if (!err && *note) node_note(n, "%s", note);
+    braid_err err = log_thread_begin(&n->loop, error);
     if (!err) err = open_timers(n, error);
     if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
@@ -379,6 +378,7 @@ void node_stop_now(node *n) {
     n->compute = NULL;
     log_writer_close(n->log);
     n->log = NULL;
+    log_thread_end(&n->loop);
     log_file_close(n->log_file);
     n->log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,

@@ -62,6 +62,29 @@ is "the leader's code" "$status" 0
 is "notes of full links" "$(grep -c 'as many as open files allow' leader)" 1
 [ -d saved/latest ] || { echo "FAILED: nothing saved" && failures=$((failures + 1)); }
 
+# --- a system that gives few threads: fewer compute, or a sentence; never a crash
+cat >few.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *context) {
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static int count;
+    if (!real) real = dlsym(RTLD_NEXT, "pthread_create");
+    return count++ < atoi(getenv("MOST")) ? real(thread, how, run, context) : EAGAIN;
+}
+END
+with_threads() { MOST=$1 LD_PRELOAD=$PWD/few.so timeout 60 "$BRAID" "${@:2}"; }
+if ! nm -D "$BRAID" 2>/dev/null | grep -q '__[at]san' && "${CC:-cc}" -shared -fPIC -o few.so few.c -ldl 2>/dev/null; then
+    expect 0 "the system gives 1 of 8 compute threads: this process computes with 1" with_threads 0 train --solo run.yaml --threads 8
+    expect 0 "the system gives 4 of 8 compute threads" with_threads 3 train --solo run.yaml --threads 8
+    expect 1 "the system gives no thread to write the log with" with_threads 0 up run.yaml --relays 2
+    expect 1 "the system gives no thread to compute on" with_threads 1 up run.yaml --relays 2
+    expect 0 "the system gives 1 of 4 compute threads" with_threads 2 up run.yaml --relays 2 --threads 4
+fi
+
 # --- threads and memory that a control group does not give, where this user may make one
 place=""
 group() {  # controller file value
@@ -88,7 +111,14 @@ too_large() { (ulimit -v 600000 && exec timeout 20 "$BRAID" "$@"); }
 write_run large.yaml 's/dim: 32/dim: 2048/' 's/layers: 2/layers: 8/' 's/\[0, 1, 1\]/[0, 4, 4]/' 's/heads: 2/heads: 16/'
 if (ulimit -v 600000 && "$BRAID" --version >/dev/null 2>&1); then
     expect 1 "this run may need " too_large train --solo large.yaml --threads 1
-    expect 1 "processes of this run need about " too_large up large.yaml --relays 2
+    (ulimit -v 600000 && exec "$BRAID" up large.yaml --relays 2 >progress 2>&1) &
+    swarm=$!
+    for _ in $(seq 100); do
+        grep -q "processes of this run need about " progress && break
+        sleep 0.05
+    done
+    kill -KILL $swarm && wait $swarm || true
+    grep -q "processes of this run need about " progress || { echo "FAILED: nothing of the memory of all" && failures=$((failures + 1)); }
 fi
 
 finish

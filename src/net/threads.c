@@ -1,8 +1,10 @@
-#include "node/threads.h"
+#include "net/threads.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <uv.h>
 
 enum { POOL_THREADS = 4, POOL_MOST = 1024, POOL_STACK_BYTES = 8 << 20, CLEARANCE_NS = 20000000 };  // the first three as libuv has them
 
@@ -31,32 +33,25 @@ static unsigned threads_try(unsigned wanted, uv_thread_t *thread) {
     return count;
 }
 
-static void no_work(uv_work_t *work) { (void)work; }
-
 // A thread that has ended counts against pids.max until the system has cleared it away.
 static void wait_for_clearance(void) { nanosleep(&(struct timespec){.tv_nsec = CLEARANCE_NS}, NULL); }
 
-// One is left for the thread that computes.
-static unsigned share_of(unsigned got, unsigned wanted) { return got >= wanted ? wanted : got - 1; }
+static void make_smaller(unsigned size) {
+    char text[16];
+    snprintf(text, sizeof text, "%u", size);
+    setenv("UV_THREADPOOL_SIZE", text, 1);
+    wait_for_clearance();
+}
 
-braid_err threads_begin(uv_loop_t *loop, uv_work_t *work, char note[THREADS_NOTE], braid_error *error) {
+braid_err threads_ready(braid_error *error) {
+    static atomic_bool ready;  // libuv's pool is the process's
+    if (atomic_load(&ready)) return BRAID_OK;
     unsigned wanted = pool_size();
-    char size[16];
     uv_thread_t *thread = calloc(wanted, sizeof *thread);
     unsigned got = thread ? threads_try(wanted, thread) : 0;
     free(thread);
-    note[0] = 0;
-    if (got < 2 && got < wanted)
-        return braid_fail(error, BRAID_MEMORY, "the system gives %u of the 2 threads, of %d MiB each, that computing and writing the log need; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max)",
-                          got, POOL_STACK_BYTES >> 20);
-    if (got < wanted) {
-        snprintf(size, sizeof size, "%u", share_of(got, wanted));
-        setenv("UV_THREADPOOL_SIZE", size, 1);
-        snprintf(note, THREADS_NOTE, "the system gives %u of %u threads to write the log and look names up with; for more, raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max)",
-                 share_of(got, wanted), wanted);
-        wait_for_clearance();
-    }
-    // it takes them now, before what was tried goes to something else
-    if (uv_queue_work(loop, work, no_work, NULL) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_MEMORY, "no memory for the threads that write the log");
+    if (got == 0) return braid_fail(error, BRAID_MEMORY, "the system gives no thread to look names up with; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max), or give addresses as numbers");
+    if (got < wanted) make_smaller(got);
+    atomic_store(&ready, true);
+    return BRAID_OK;
 }
