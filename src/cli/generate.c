@@ -1,4 +1,5 @@
 // braid generate: text from a checkpoint.
+#include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "train/sample.h"
@@ -6,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { GENERATE_MAX_THREADS = 1024 };
 
 static const char examples[] = "braid generate checkpoints --prompt 'The river'\n"
                                "braid generate checkpoints/step-000050 --temperature 0 --tokens 200\n";
@@ -53,13 +52,14 @@ static int generate(const char *path, const generate_flags *flags) {
 }
 
 int cli_generate(int argc, char **argv) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    machine here;
+    machine_look(&here);
     generate_flags flags = {.prompt = "",
                             .tokens = 256,
                             .seed = 1,
                             .temperature = 0.8,
                             .top_p = 1,
-                            .threads = cores > 0 ? (uint64_t)cores : 1};
+                            .threads = allowance_threads(&here)};
     option table[] = {
         {"prompt", OPTION_TEXT, &flags.prompt, .unit = "TEXT", .help = "what the text begins with",
          .fallback = "a new line"},
@@ -72,8 +72,8 @@ int cli_generate(int argc, char **argv) {
          .unit = "P", .max = 1},
         {"seed", OPTION_COUNT, &flags.seed, .help = "the same seed writes the same text"},
         {"int8", OPTION_SWITCH, &flags.int8, .help = "weights as 8-bit integers: faster, and nearly as good"},
-        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute", .min = 1, .max = GENERATE_MAX_THREADS,
-         .fallback = "one a core"},
+        {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute", .min = 1, .max = ALLOWANCE_MOST_THREADS,
+         .fallback = "one a processor that may be used"},
     };
     options o = {.verb = "generate",
                  .arguments = "CHECKPOINT",

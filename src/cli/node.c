@@ -1,4 +1,5 @@
 // braid node: one peer, a relay unless told otherwise.
+#include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/node_events.h"
 #include "cli/node_shadow.h"
@@ -187,6 +188,13 @@ static int node_session_run(const node_flags *f, node_config *config) {
                                          .advanced = on_advanced, .saved = on_saved, .figures = on_figures, .note = on_note, .complete = on_complete, .tick = on_tick};
     braid_err err = identity_open(f, &own, &lock, &error);
     config->identity = own;
+    machine here;
+    machine_look(&here);
+    config->files = here.files;
+    if (!f->supervised && !f->beside) {  // `braid up`, or the peer beside it, says it for all
+        allowance_tell(s.report, &here, config->max_memory ? config->max_memory : config->run ? config->run->max_memory : 0);
+        config->usable_bytes = here.memory_bytes;
+    }
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
     if (!err) err = node_run(n, &error);

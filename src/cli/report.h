@@ -32,6 +32,9 @@ typedef enum report_kind {
     REPORT_CHECKPOINT,  // iteration, path, failed, text (why)
     REPORT_NOTE,        // text: for the person
     REPORT_REFUSED,     // text: this process cannot take part
+    // processors, present (in the machine), memory (bytes), files, text: what the process may use;
+    // 0: no known limit
+    REPORT_MACHINE,
     REPORT_LEADER,      // peer, address, ticket: leads from now on
     REPORT_PROMOTED,    // peer, member, stage: a shadow that does the stage's work from now on
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
@@ -59,6 +62,7 @@ typedef struct report_event {
     uint64_t wasted;                          // microbatches in a stage that were computed in vain
     uint64_t carried, carried_bytes;          // tensors that left by way of somebody; of others' tensors, passed on here
     uint64_t tokens, parameters, microbatches, microbatch, member, done, total, process, repairs;
+    uint64_t processors, present, memory, files;
     uint64_t stage, stages, changes, left_out, generation, gone;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;

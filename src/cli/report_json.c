@@ -16,6 +16,7 @@ typedef struct report_field {
 } report_field;
 
 static const char *const kind_names[REPORT_KINDS] = {
+    [REPORT_MACHINE] = "machine",
     [REPORT_STARTED] = "started",       [REPORT_READY] = "ready",
     [REPORT_ITERATION] = "iteration",   [REPORT_EVAL] = "eval",
     [REPORT_REPAIR] = "repair",         [REPORT_SUSPECT] = "suspect",
@@ -51,6 +52,10 @@ static const report_field fields[] = {
     FIELD(skip, FIELD_SWITCH, IN(ITERATION)),
     FIELD(stages, FIELD_COUNT, IN(STARTED)),
     FIELD(parameters, FIELD_COUNT, IN(STARTED)),
+    FIELD(processors, FIELD_COUNT, IN(MACHINE)),
+    FIELD(present, FIELD_COUNT, IN(MACHINE)),
+    FIELD(memory, FIELD_COUNT, IN(MACHINE)),
+    FIELD(files, FIELD_COUNT, IN(MACHINE)),
     FIELD(microbatch, FIELD_COUNT, IN(REPAIR)),
     FIELD(stage, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(KILLED) | IN(TRANSFER) | IN(ROLLED_BACK) | MEMBERS),
     FIELD(member, FIELD_COUNT, IN(FLOWS) | IN(REPAIR) | IN(SUSPECT) | IN(TAKEOVER) | MEMBERS),
@@ -78,7 +83,7 @@ static const report_field fields[] = {
     FIELD(ticket, FIELD_TEXT, IN(READY) | IN(LEADER)),
     FIELD(reason, FIELD_TEXT, IN(EXPELLED) | IN(LEFT) | IN(END)),
     FIELD(path, FIELD_TEXT, IN(CHECKPOINT) | IN(END)),
-    FIELD(text, FIELD_TEXT, IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
+    FIELD(text, FIELD_TEXT, IN(MACHINE) | IN(CHECKPOINT) | IN(NOTE) | IN(REFUSED) | IN(UNLED) | IN(END)),
 };
 // clang-format on
 enum { FIELDS = sizeof fields / sizeof *fields };

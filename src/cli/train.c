@@ -1,8 +1,10 @@
 // braid train --solo: the whole run in one process.
+#include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "train/run.h"
+#include "train/run_notes.h"
 #include "train/solo.h"
 
 #include <math.h>
@@ -10,9 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-enum { TRAIN_MAX_THREADS = 1024 };
 
 static const char examples[] = "braid train --solo RUN.yaml\n"
                                "braid train --solo RUN.yaml --threads 8 --save checkpoints\n"
@@ -22,6 +21,7 @@ typedef struct train_flags {
     bool solo, json, anew;
     uint64_t threads, iterations, max_memory;
     const char *resume, *save;
+    machine machine;
 } train_flags;
 
 typedef struct train_view {
@@ -106,6 +106,8 @@ static void show_diverged(const train_view *view, const solo_result *result, con
     report_tell(view->report, &e);
 }
 
+static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
 static int code_of(braid_err err) {
     return err == BRAID_CONFIG || err == BRAID_ARGUMENT || err == BRAID_FORMAT ? CLI_USAGE : CLI_FAILED;
 }
@@ -119,11 +121,14 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .resume = flags->resume,
                           .anew = flags->anew,
                           .until = flags->iterations,
+                          .usable_bytes = flags->machine.memory_bytes,
                           .context = &view,
                           .tell = show,
                           .stop = wants_stop};
     solo_result result;
     braid_error error = {0};
+    allowance_tell(view.report, &flags->machine, run->max_memory);
+    run_notes(run, train_data_bytes(data), show_note, &view);
     double start = seconds_now();
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
@@ -158,12 +163,13 @@ static int train_file(const char *path, const train_flags *flags) {
 }
 
 int cli_train(int argc, char **argv) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    train_flags flags = {.threads = cores > 0 ? (uint64_t)cores : 1};
+    train_flags flags = {0};
+    machine_look(&flags.machine);
+    flags.threads = allowance_threads(&flags.machine);
     option table[] = {
         {"solo", OPTION_SWITCH, &flags.solo, .help = "everything in this process (a swarm: braid up, braid node)"},
         {"threads", OPTION_COUNT, &flags.threads, .help = "threads that compute; the result does not depend on it",
-         .min = 1, .max = TRAIN_MAX_THREADS, .fallback = "one a core"},
+         .min = 1, .max = ALLOWANCE_MOST_THREADS, .fallback = "one a processor that may be used"},
         {"iterations", OPTION_COUNT, &flags.iterations, .help = "stop when this many are done",
          .fallback = "what the run says"},
         {"resume", OPTION_TEXT, &flags.resume, .unit = "DIR", .help = "go on from this checkpoint, a swarm's too"},

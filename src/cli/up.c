@@ -1,4 +1,5 @@
 // braid up: a whole swarm on this machine, in child processes, seen as one.
+#include "cli/allowance.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/up_swarm.h"
@@ -201,6 +202,8 @@ static int swarm_run(swarm *s) {
     watch(s);
     cause_memory_read("/proc/self/cgroup", "/sys/fs/cgroup", &s->memory);
     s->report = report_new(s->style, stdout);
+    allowance_tell(s->report, &s->machine, s->max_memory);
+    if (*s->memory_note) swarm_note(s, s->memory_note);
     if (swarm_open_keys(s, &error) || swarm_spawn(s, CHILD_LEADER, &error)) {
         swarm_fail(s, error.text);
         swarm_done(s);
@@ -252,7 +255,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
-    braid_err err = run_config_load(path, run, error);
+    braid_err err = swarm_keep_description(s, path, error);
+    if (!err) err = run_config_load(s->run_path, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;
@@ -268,6 +272,8 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     if (s->relays + 1 < run->stages)
         return braid_fail(error, BRAID_ARGUMENT, "the run has %u stages: one in the data peers, and each of the others needs a relay; give --relays %u or more",
                           run->stages, run->stages - 1);
+    machine_look(&s->machine);
+    allowance_swarm_exceeds(&s->machine, run, s->data_peers, s->relays, f->capacity, f->max_memory ? f->max_memory : run->max_memory, s->memory_note, sizeof s->memory_note);
     err = files_reserve(s, error);
     return err ? err : chaos_fill(s, f, run, error);
 }

@@ -62,8 +62,8 @@ static double ours_s(const swarm *s) {
 
 // What is left of the machine when others have had their part: what we had, and what nobody wanted. (What others had is not asked for: it
 // is counted in hundredths of a second, and where they have nearly everything, that is much of what is left.)
-static double cores_left(double wall_s, double idle, double ours) {
-    double all = (double)sysconf(_SC_NPROCESSORS_ONLN), left = wall_s > 0 ? (idle + ours) / wall_s : all;
+static double cores_left(const swarm *s, double wall_s, double idle, double ours) {
+    double all = (double)s->machine.processors, left = wall_s > 0 ? (idle + ours) / wall_s : all;
     if (left > all) left = all;
     return left > LEAST_CORES ? left : LEAST_CORES;
 }
@@ -82,7 +82,7 @@ static void cores_add(up_clock *c, double cores) {
 void measure_iteration_over(swarm *s) {
     up_clock *c = &s->clock;
     double now = (double)clock_now_ns() * 1e-9, idle = idle_s(), ours = ours_s(s);
-    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(now - c->last_s, idle - c->idle_s, ours - c->ours_s));
+    if (++c->seen > MEASURE_WARM_UP) cores_add(c, cores_left(s, now - c->last_s, idle - c->idle_s, ours - c->ours_s));
     else c->start_s = now;
     c->last_s = now;
     c->idle_s = idle;
@@ -185,13 +185,21 @@ static uint32_t measured(const swarm *s) {
     return count;
 }
 
+// Links stay as they are: paths in the description are relative to its name.
+static bool path_whole(const char *path, char out[PATH_MAX]) {
+    char here[PATH_MAX] = "";
+    bool relative = path[0] != '/';
+    if (relative && !getcwd(here, sizeof here)) return false;
+    return snprintf(out, PATH_MAX, "%s%s%s", here, relative ? "/" : "", path) < PATH_MAX;
+}
+
 braid_err measure_write(const swarm *s, braid_error *error) {
     char run[PATH_MAX];
     if (measured(s) == 0 || s->clock.seen <= MEASURE_WARM_UP || s->clock.room == 0)
         return braid_fail(error, BRAID_STATE, "nothing was measured for %s: the run has to go on for more than %d iterations", s->measure, MEASURE_WARM_UP);
     double cores = cores_ours(&s->clock);
     if (cores <= 0) return braid_fail(error, BRAID_MEMORY, "no memory to write %s", s->measure);
-    if (!realpath(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
+    if (!path_whole(s->run_path, run)) return braid_fail(error, BRAID_IO, "cannot find %s again: %s", s->run_path, strerror(errno));
     FILE *file = fopen(s->measure, "w");
     if (!file) return braid_fail(error, BRAID_IO, "cannot write %s: %s", s->measure, strerror(errno));
     const up_clock *c = &s->clock;

@@ -230,6 +230,7 @@ void swarm_advanced(swarm *s, child *c, uint64_t version) {
 
 void swarm_event(swarm *s, child *c, const report_event *news) {
     bool own = news->kind == REPORT_REPAIR || news->kind == REPORT_REFUSED || news->kind == REPORT_FLOWS;
+    if (news->kind == REPORT_MACHINE) return;  // said once, for all
     if (news->kind == REPORT_READY) note_child(s, c, news);
     if (news->kind == REPORT_END) c->told_end = !news->failed;
     if (news->kind == REPORT_ITERATION) note_work(c, news);

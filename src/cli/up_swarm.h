@@ -3,6 +3,7 @@
 #define BRAID_CLI_UP_SWARM_H
 
 #include "base/err.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "cli/report.h"
 #include "cli/up_cause.h"
@@ -176,6 +177,9 @@ struct swarm {
     uint64_t data_peers, relays, shadows, threads, capacity, max_memory, voters, carried;
     char program[1024];
     char ticket[512];
+    char run_copy[32];  // of a description that can be read only once
+    machine machine;
+    char memory_note[512];  // for the start; "": none
 
     guest guests[WIRE_MAX_MEMBERS];  // somebody used the ticket
     uint32_t guest_count;
@@ -260,6 +264,9 @@ braid_err orders_check(const swarm *s, braid_error *error);
 void orders_note_death(swarm *s, const child *c);
 // For the end: which did not come about, and why.
 void orders_tell(const swarm *s);
+
+// up_source.c
+braid_err swarm_keep_description(swarm *s, const char *path, braid_error *error);
 
 // up_keys.c
 // With private data: where identities and logs are kept until the end, and their end.

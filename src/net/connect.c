@@ -1,4 +1,5 @@
 #include "net/inside.h"
+#include "net/threads.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -35,6 +36,23 @@ bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *p
     return true;
 }
 
+bool connect_split_list(const char *list, char first[WIRE_MAX_ADDRESS], char rest[WIRE_MAX_ADDRESS]) {
+    char one[WIRE_MAX_ADDRESS], host[WIRE_MAX_ADDRESS];
+    uint16_t port;
+    size_t length = strcspn(list, ",");
+    if (strlen(list) >= WIRE_MAX_ADDRESS) return false;
+    memcpy(first, list, length);
+    first[length] = '\0';
+    strcpy(rest, list[length] == ',' ? list + length + 1 : "");
+    for (const char *at = list;; at += length + 1) {
+        length = strcspn(at, ",");
+        memcpy(one, at, length);
+        one[length] = '\0';
+        if (!connect_split(one, host, &port)) return false;
+        if (at[length] == '\0') return true;
+    }
+}
+
 static bool read_number(const char *host, uint16_t port, struct sockaddr_storage *out) {
     return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
            uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
@@ -61,12 +79,15 @@ static void on_attempt_closed(uv_handle_t *handle) {
 }
 
 static void attempt_failed(link *l, int status) {
-    if (status != UV_ECONNREFUSED) l->all_refused = false;
+    // where no route leads nothing is said of the peer
+    bool no_route = status == UV_ENETUNREACH || status == UV_EADDRNOTAVAIL || status == UV_EAFNOSUPPORT;
+    if (status == UV_ECONNREFUSED) l->some_refused = true;
+    else if (!no_route) l->all_refused = false;
     if (l->next_address != NULL) {
         uv_close((uv_handle_t *)&l->tcp, on_attempt_closed);
         return;
     }
-    l->refused = l->all_refused;
+    l->refused = l->all_refused && l->some_refused;
     if (l->refused) {
         link_fall(l, "nobody listens at %s: is that peer running, and is the port right?", l->address);
     } else {
@@ -98,15 +119,18 @@ static void connect_to(link *l, const struct sockaddr *to) {
     if (status < 0) attempt_failed(l, status);
 }
 
+static uint64_t attempt_ms(const link *l) { return l->next_address != NULL || *l->rest != '\0' ? NET_ATTEMPT_MS : NET_CONNECT_MS; }
+
 static void connect_next(link *l) {
     const struct addrinfo *a = l->next_address;
     l->next_address = a->ai_next;
-    link_set_timer(l, l->next_address != NULL ? NET_ATTEMPT_MS : NET_CONNECT_MS);
+    link_set_timer(l, attempt_ms(l));
     connect_to(l, a->ai_addr);
 }
 
 void connect_timed_out(link *l) {
     if (l->next_address == NULL) {
+        l->all_refused = false;
         link_fall(l, "no answer from %s within %d s", link_name(l), NET_CONNECT_MS / 1000);
         return;
     }
@@ -133,6 +157,11 @@ static void resolve(link *l, const char *host, uint16_t port) {
     char service[8];
     snprintf(service, sizeof service, "%u", port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    braid_error error;
+    if (threads_ready(&error)) {
+        link_fall(l, "the name in %s cannot be looked up: %s", l->address, error.text);
+        return;
+    }
     l->resolve.data = l;
     int status = uv_getaddrinfo(l->net->loop, &l->resolve, on_resolved, host, service, &hints);
     if (status < 0) {
@@ -148,7 +177,7 @@ void connect_begin(link *l) {
     uint16_t port = 0;
     bool ok = connect_split(l->address, host, &port);
     BRAID_ASSERT(ok);  // net_dial looked
-    link_set_timer(l, NET_CONNECT_MS);
+    link_set_timer(l, attempt_ms(l));
     if (read_number(host, port, &l->numeric)) {
         connect_to(l, (const struct sockaddr *)&l->numeric);
     } else {
@@ -173,6 +202,12 @@ static void on_connection(uv_stream_t *listener, int status) {
     net *n = listener->data;
     if (status < 0) {
         n->totals.failed++;
+        if (!n->accept_failed && n->callbacks.turned_away) {
+            char reason[NET_MAX_REASON];
+            snprintf(reason, sizeof reason, "connections cannot be accepted: %s; links that are up go on", uv_strerror(status));
+            n->callbacks.turned_away(n->callbacks.context, "a peer", reason);
+        }
+        n->accept_failed = true;  // said once
         return;
     }
     make_room(n);

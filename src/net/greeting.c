@@ -296,7 +296,7 @@ void greeting_receive(link *l, const frame_event *event) {
 
 void greeting_secured(link *l) {
     l->id = *tls_peer_id(l->tls);
-    l->known = true;
+    l->known = l->reached = true;
     link_set_state(l, LINK_GREETING);
     if (id_equal(&l->id, &l->net->self)) {
         link_leave(l, "%s has the key of this peer: every peer needs a key of its own (`braid keygen`)", link_name(l));

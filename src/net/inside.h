@@ -60,11 +60,13 @@ typedef struct link {
     bool told;    // link_up was called
     bool silent;  // its end is nobody's business
     bool refused;
+    bool reached;  // the peer itself answered
     braid_id id;
     uint64_t begun, up;  // net->events when it was accepted or dialed, and when it came up
     uint64_t heard_ms;   // the loop's time of the last byte from there
     net_peer peer;
-    char address[WIRE_MAX_ADDRESS];  // as dialed
+    char address[WIRE_MAX_ADDRESS];  // as dialed: one of a list
+    char rest[WIRE_MAX_ADDRESS];     // dialed after it, when that peer does not answer there
     char reason[NET_MAX_REASON];
 
     uv_tcp_t tcp;
@@ -74,7 +76,7 @@ typedef struct link {
     uv_write_t write;
     uv_shutdown_t shutdown;
     unsigned handles;  // that must close, and look-ups that must end, before the memory goes
-    bool tcp_open, resolving, all_refused, goodbye, shut;
+    bool tcp_open, resolving, all_refused, some_refused, goodbye, shut;
     struct sockaddr_storage numeric;  // of an address without a name
     struct addrinfo *addresses, *next_address;
 
@@ -101,7 +103,7 @@ struct net {
 
     uv_tcp_t *listener;  // NULL: does not listen
     uv_prepare_t prepare;
-    bool freed;
+    bool freed, accept_failed;
     unsigned handles;
     uint16_t port;
 
@@ -127,6 +129,8 @@ void net_maybe_gone(net *n);
 
 // --- connect.c
 bool connect_split(const char *address, char host[WIRE_MAX_ADDRESS], uint16_t *port);  // false: malformed
+// The first address of a list and the others, "": there are none. False: one of them is malformed.
+bool connect_split_list(const char *list, char first[WIRE_MAX_ADDRESS], char rest[WIRE_MAX_ADDRESS]);
 uint16_t connect_port_of(const struct sockaddr_storage *s);
 // Begins to dial l->address. It ends with link_connected or link_fall.
 void connect_begin(link *l);

@@ -77,9 +77,27 @@ static bool other_direction_came_up(link *dial) {
     return net_find(dial->net, &dial->id) != NULL;
 }
 
+static void dial_begin(link *l, const braid_id *id, bool enquiry, const char *first, const char *rest);
+
+// A dial that did not reach the peer goes on with the other addresses of its list, as a connection
+// of its own.
+static bool dial_goes_on(const link *l) {
+    net *n = l->net;
+    char first[WIRE_MAX_ADDRESS], rest[WIRE_MAX_ADDRESS];
+    if (!l->dialed || l->told || l->silent || l->reached || *l->rest == '\0' || net_find(n, &l->id) != NULL) return false;
+    if (net_find_dial(n, &l->id, l->enquiry) != NULL) return true;
+    link *next = connect_split_list(l->rest, first, rest) ? link_new(n, true) : NULL;
+    if (next == NULL) return false;
+    next->all_refused = l->all_refused && l->tls == NULL;  // another program answered
+    next->some_refused = l->some_refused;
+    dial_begin(next, &l->id, l->enquiry, first, rest);
+    return true;
+}
+
 static void tell_end(link *l) {
     net *n = l->net;
     const net_callbacks *c = &n->callbacks;
+    if (dial_goes_on(l)) return;
     if (l->told) {
         c->link_down(c->context, &l->id, false, l->reason);
         return;
@@ -250,9 +268,8 @@ braid_err net_set_run(net *n, const net_run *run, braid_error *error) {
 }
 
 braid_err net_advertise(net *n, const char *address, braid_error *error) {
-    uint16_t port = 0;
-    char host[WIRE_MAX_ADDRESS];
-    if (address != NULL && *address != '\0' && !connect_split(address, host, &port)) {
+    char first[WIRE_MAX_ADDRESS], rest[WIRE_MAX_ADDRESS];
+    if (address != NULL && *address != '\0' && !connect_split_list(address, first, rest)) {
         return braid_fail(error, BRAID_ARGUMENT, "\"%s\" is not host:port or [v6]:port", address);
     }
     return copy_plain(n->address, sizeof n->address, address, "address", error);
@@ -267,11 +284,19 @@ uint16_t net_port(const net *n) { return n->port; }
 
 // --- links
 
+static void dial_begin(link *l, const braid_id *id, bool enquiry, const char *first, const char *rest) {
+    l->id = *id;
+    l->known = true;
+    l->enquiry = enquiry;
+    strcpy(l->address, first);
+    strcpy(l->rest, rest);
+    connect_begin(l);
+}
+
 static braid_err dial(net *n, const braid_id *id, const char *address, bool enquiry, braid_error *error) {
-    char host[WIRE_MAX_ADDRESS];
-    uint16_t port = 0;
+    char first[WIRE_MAX_ADDRESS], rest[WIRE_MAX_ADDRESS];
     if (id_equal(id, &n->self)) return braid_fail(error, BRAID_ARGUMENT, "a peer does not dial itself");
-    if (!connect_split(address, host, &port)) {
+    if (!connect_split_list(address, first, rest)) {
         return braid_fail(error, BRAID_ARGUMENT, "\"%s\" is not an address: host:port or [v6]:port", address);
     }
     if (n->up + n->dials >= n->config.max_links) {
@@ -279,11 +304,7 @@ static braid_err dial(net *n, const braid_id *id, const char *address, bool enqu
     }
     link *l = link_new(n, true);
     if (l == NULL) return braid_fail(error, BRAID_MEMORY, "no memory for a link");
-    l->id = *id;
-    l->known = true;
-    l->enquiry = enquiry;
-    memcpy(l->address, address, strlen(address) + 1);
-    connect_begin(l);
+    dial_begin(l, id, enquiry, first, rest);
     return BRAID_OK;
 }
 
@@ -329,6 +350,7 @@ void net_close(net *n, const braid_id *id, const char *reason) {
     link *up = net_find(n, id), *dialed = net_find_dial(n, id, false), *held = net_find_held(n, id);
     if (reason == NULL) reason = "closed";
     if (held != NULL) link_fall_silently(held);
+    if (dialed != NULL) dialed->rest[0] = '\0';
     if (dialed != NULL) link_fall(dialed, "this peer gave the dial up: %s", reason);
     if (up != NULL) link_leave(up, "this peer closed the link: %s", reason);
 }

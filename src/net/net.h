@@ -104,6 +104,8 @@ braid_err net_new(uv_loop_t *loop, const identity *id, const net_config *config,
 // The run that links must agree on (copied), and its description for those who ask. Until it is called only net_enquire
 // works, and who connects is turned away (NOT_READY). Links that are up stay.
 braid_err net_set_run(net *n, const net_run *run, braid_error *error);
+// Addresses may be lists, "host:port,[v6]:port": they are dialled one after another until the peer answers at one.
+//
 // Where others may dial this peer, told to them in handshakes (copied). NULL or "": nowhere.
 braid_err net_advertise(net *n, const char *address, braid_error *error);
 

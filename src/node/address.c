@@ -1,6 +1,8 @@
 #include "node/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,19 @@ static bool port_read(const char *text, bool zero, uint16_t *port) {
     unsigned long value = strtoul(text, NULL, 10);
     *port = (uint16_t)value;
     return value <= UINT16_MAX && (value > 0 || zero);
+}
+
+// Whether the address has no meaning for other machines; says why.
+static bool scope_fail(const char *what, const char *text, const char *host, braid_error *error) {
+    const char *scope = strchr(host, '%');
+    if (!scope && !(strchr(host, ':') && address_kind_of(host) == ADDRESS_LINK_LOCAL)) return false;
+    if (scope)
+        braid_fail(error, BRAID_ARGUMENT, "%s\"%s\": %s names an interface of one machine, and other machines cannot use it; give an address without it, not a link-local one (fe80::)", what,
+                   text, scope);
+    else
+        braid_fail(error, BRAID_ARGUMENT, "%s\"%s\": a link-local address (fe80::) belongs to one interface of one machine, and others cannot dial it; give another address of that machine",
+                   what, text);
+    return true;
 }
 
 static void address_fail(const char *what, const char *text, const char *colon, const char *like, braid_error *error) {
@@ -48,7 +63,7 @@ static bool split(const char *text, bool zero, char *host, uint16_t *port, braid
     bool good = host_read(text, host ? host : own_host, &colon) && *(host ? host : own_host) && colon &&
                 port_read(colon + 1, zero, port ? port : &own_port);
     if (!good) address_fail("no address: ", text, colon, "192.0.2.7:4711 or [2001:db8::7]:4711", error);
-    return good;
+    return good && !scope_fail("no address: ", text, host ? host : own_host, error);
 }
 
 bool address_split(const char *text, char *host, uint16_t *port, braid_error *error) { return split(text, false, host, port, error); }
@@ -60,7 +75,7 @@ bool address_split_listen(const char *text, char *host, uint16_t *port, braid_er
     *port = 0;
     bool good = host_read(text, host, &colon) && (!colon || port_read(colon + 1, true, port));
     if (!good) address_fail("cannot listen on ", text, colon, "0.0.0.0:4711 or [::]:4711", error);
-    return good;
+    return good && !scope_fail("cannot listen on ", text, host, error);
 }
 
 bool address_join(const char *host, uint16_t port, char out[WIRE_MAX_ADDRESS]) {
@@ -68,8 +83,81 @@ bool address_join(const char *host, uint16_t port, char out[WIRE_MAX_ADDRESS]) {
     return snprintf(out, WIRE_MAX_ADDRESS, format, host, (unsigned)port) < WIRE_MAX_ADDRESS;
 }
 
-bool address_is_wildcard(const char *host) {
-    return !*host || strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+bool address_is_wildcard_v4(const char *host) { return strcmp(host, "0.0.0.0") == 0; }
+
+bool address_is_wildcard(const char *host) { return !*host || strcmp(host, "*") == 0 || address_is_wildcard_v4(host) || strcmp(host, "::") == 0; }
+
+bool address_list_add(char list[WIRE_MAX_ADDRESS], const char *host, uint16_t port) {
+    char one[WIRE_MAX_ADDRESS];
+    size_t length = strlen(list);
+    if (!address_join(host, port, one) || length + (length > 0) + strlen(one) >= WIRE_MAX_ADDRESS) return false;
+    if (length > 0) strcpy(list + length, ",");
+    strcat(list, one);
+    return true;
+}
+
+bool address_list_next(const char **rest, char out[WIRE_MAX_ADDRESS]) {
+    size_t length = strcspn(*rest, ",");
+    if (!**rest || length >= WIRE_MAX_ADDRESS) return false;
+    memcpy(out, *rest, length);
+    out[length] = 0;
+    *rest += length;
+    if (**rest) (*rest)++;
+    return true;
+}
+
+bool address_list_check(const char *list, braid_error *error) {
+    char one[WIRE_MAX_ADDRESS];
+    size_t length = strlen(list);
+    if (length == 0 || list[length - 1] == ',') return address_split("", NULL, NULL, error);
+    for (const char *rest = list; *rest;)
+        if (!address_list_next(&rest, one) || !address_split(one, NULL, NULL, error)) return false;
+    return true;
+}
+
+static address_kind kind_of_v4(const struct in_addr *number) {
+    uint32_t n = ntohl(number->s_addr);
+    return n == 0 ? ADDRESS_UNSPECIFIED : n >> 24 == 127 ? ADDRESS_LOOPBACK : n >> 16 == 0xa9fe ? ADDRESS_LINK_LOCAL : ADDRESS_NUMBER;
+}
+
+static address_kind kind_of_v6(const struct in6_addr *number) {
+    struct in_addr mapped;
+    if (IN6_IS_ADDR_V4MAPPED(number)) {
+        memcpy(&mapped, number->s6_addr + 12, sizeof mapped);
+        return kind_of_v4(&mapped);
+    }
+    return IN6_IS_ADDR_UNSPECIFIED(number) ? ADDRESS_UNSPECIFIED : IN6_IS_ADDR_LOOPBACK(number) ? ADDRESS_LOOPBACK : IN6_IS_ADDR_LINKLOCAL(number) ? ADDRESS_LINK_LOCAL : ADDRESS_NUMBER;
+}
+
+address_kind address_kind_of(const char *host) {
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1) return kind_of_v4(&four);
+    return inet_pton(AF_INET6, host, &six) == 1 ? kind_of_v6(&six) : ADDRESS_NAME;
+}
+
+static bool number_is_local(const struct sockaddr *to) {
+    if (to->sa_family == AF_INET) return kind_of_v4(&((const struct sockaddr_in *)(const void *)to)->sin_addr) == ADDRESS_LOOPBACK;
+    return to->sa_family == AF_INET6 && kind_of_v6(&((const struct sockaddr_in6 *)(const void *)to)->sin6_addr) == ADDRESS_LOOPBACK;
+}
+
+static bool name_is_local(const char *name) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    if (getaddrinfo(name, NULL, &hints, &found) != 0) return false;
+    bool local = found != NULL;
+    for (const struct addrinfo *it = found; it; it = it->ai_next) local = local && number_is_local(it->ai_addr);
+    freeaddrinfo(found);
+    return local;
+}
+
+bool address_list_is_local(const char *list) {
+    char one[WIRE_MAX_ADDRESS], host[WIRE_MAX_ADDRESS];
+    for (const char *rest = list; address_list_next(&rest, one);) {
+        if (!address_split(one, host, NULL, NULL)) continue;
+        address_kind kind = address_kind_of(host);
+        if (kind == ADDRESS_LOOPBACK || (kind == ADDRESS_NAME && name_is_local(host))) return true;
+    }
+    return false;
 }
 
 bool address_beside(const char *listen, const char *known, char own_listen[WIRE_MAX_ADDRESS], char own_known[WIRE_MAX_ADDRESS]) {

@@ -26,6 +26,8 @@ enum {
     NODE_ENQUIRE_MS = 1500,  // until who knows the run by its log goes on by that, when an attempt fails: a leader that begins anew (--anew) is to be heard first
     NODE_ENQUIRE_AGAIN_MS = 5000,
     NODE_MAX_COMMAND = 128,
+    NODE_RESERVED_FILES = 32,  // open files kept back from links
+    NODE_LEAST_FILES = 6,      // beside links: the log, a checkpoint's directories and files
     NODE_RECYCLE_BYTES = 64 << 20,
     NODE_START_VERSIONS = 1 << 30,  // a run's generation on links: its start's name times this, and one more than its first version
 };
@@ -50,11 +52,13 @@ struct node {
     char description[WIRE_MAX_DESCRIPTION_BYTES];
     size_t description_bytes;
     char address[WIRE_MAX_ADDRESS];
+    bool only_v4;            // it listens on every address of IPv4 alone
     bool address_guessed;    // no way to the leader was known yet, so it is one that only this machine knows
     uint32_t capacity;
 
     uv_loop_t loop;
-    uv_work_t first_work;    // of threads_begin
+    uint32_t max_links;      // where open files allow fewer than NET_MAX_LINKS; else 0
+    bool full_told;
     uv_timer_t deadline, ticking, retry;
     uv_signal_t interrupt, terminate, hangup;
     uv_pipe_t commands;

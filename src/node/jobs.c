@@ -41,6 +41,8 @@ static braid_err start_open(jobs *j, braid_error *error) {
     return err ? err : checkpoint_match(j->start, &j->config.run->model, error);
 }
 
+bool jobs_threads_refused(const jobs *j, char *note) { return tensor_pool_refused(j->pool, j->config.threads, note); }
+
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     jobs *j = calloc(1, sizeof *j);
     if (!j) return braid_fail(error, BRAID_MEMORY, "no memory for the jobs");
@@ -51,7 +53,7 @@ braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error) {
     j->access = (worker_blobs){.context = config->blobs, .read = access_read, .write = access_write};
     braid_err err = tensor_pool_new(config->threads ? config->threads : 1, &j->pool, error);
     if (!err) err = start_open(j, error);
-    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash}, &j->saver, error);
+    if (!err && config->saves) err = saver_new(&(saver_config){.directory = config->save, .model = &config->run->model, .split = j->split, .run = config->run_hash, .recipe = &config->run->recipe}, &j->saver, error);
     if (err) {
         jobs_free(j);
         return err;
@@ -233,3 +235,5 @@ void jobs_run(jobs *j, const job *work, job_result *result) {
         result->failed = true;
     }
 }
+
+bool jobs_rate_jumps(const jobs *j, char *text) { return j->start && checkpoint_rate_jumps(j->start, &j->config.run->recipe, text); }

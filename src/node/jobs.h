@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "node/blobs.h"
 #include "peer/job.h"
+#include "tensor/pool.h"
 #include "train/data.h"
 #include "train/run.h"
 #include "train/split.h"
@@ -31,6 +32,9 @@ typedef struct jobs_config {
 braid_err jobs_new(const jobs_config *config, jobs **out, braid_error *error);
 void jobs_free(jobs *j);
 
+// Whether the system gave fewer compute threads than were asked for; says so in `note`
+// (TENSOR_POOL_NOTE bytes).
+bool jobs_threads_refused(const jobs *j, char *note);
 // Of the checkpoint named by `resume`; 0 without one.
 uint64_t jobs_start_version(const jobs *j);
 // Whether that checkpoint is of another run; says so in `text`, which holds CHECKPOINT_NOTE bytes.
@@ -42,6 +46,9 @@ const char *jobs_start_path(const jobs *j);
 const braid_hash *jobs_start_weights(const jobs *j);
 // The stage of the jobs to come; the worker is made by the first of them. On any thread.
 void jobs_place(jobs *j, uint16_t stage);
+// Whether the learning rate jumps where the run goes on from it; says so in `text` (RUN_NOTE
+// bytes).
+bool jobs_rate_jumps(const jobs *j, char *text);
 // On the compute thread.
 void jobs_run(jobs *j, const job *work, job_result *result);
 // Where the last complete checkpoint lies, "" when there is none. Only while no job runs.

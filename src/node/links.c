@@ -2,6 +2,7 @@
 #include "node/address.h"
 #include "node/clock.h"
 #include "node/internal.h"
+#include "node/own_address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,14 +160,25 @@ static braid_err compare_kernels(node *n, const net_run *told, braid_error *erro
                       "braid and a like processor, or train with `mode: fast`", here, there);
 }
 
+// Where others find a peer that listens on every address. False: this machine has no address but
+// loopback.
+static bool find_own_addresses(node *n, bool only_v4) {
+    own_hosts hosts;
+    bool leads = n->config.role == NODE_LEADER, local = !leads && address_list_is_local(n->config.leader.address);
+    n->address[0] = 0;
+    if (!local) own_hosts_find(leads ? NULL : n->config.leader.address, only_v4, &hosts);
+    for (uint32_t i = 0; !local && i < hosts.count; i++) address_list_add(n->address, hosts.host[i], net_port(n->net));
+    bool found = n->address[0] != 0;
+    // a leader at a loopback address means that the whole run is on this machine
+    if (!found) address_list_add(n->address, "127.0.0.1", net_port(n->net));
+    return found || local;
+}
+
 // When it began the leader's name was not known, or there was no network; now the leader has answered.
 static void guess_again(node *n) {
-    char host[WIRE_MAX_ADDRESS], address[WIRE_MAX_ADDRESS];
     braid_error error;
-    if (!n->address_guessed || !address_local_towards(n->config.leader.address, host) || !address_join(host, net_port(n->net), address)) return;
-    if (net_advertise(n->net, address, &error)) return;
-    memcpy(n->address, address, sizeof n->address);
-    n->address_guessed = false;
+    if (!n->address_guessed || !find_own_addresses(n, n->only_v4)) return;
+    if (!net_advertise(n->net, n->address, &error)) n->address_guessed = false;
 }
 
 static void describe_begin(node *n, const net_run *told) {
@@ -211,6 +223,11 @@ static void on_description(void *context, const braid_id *id, const net_run *tol
 static void on_turned_away(void *context, const char *endpoint, const char *reason) {
     node *n = context;
     uint64_t now = clock_now_ns();
+    if (n->max_links && net_links(n->net) >= n->max_links) {
+        if (!n->full_told) node_note(n, "no more peers are admitted: %u links are as many as open files allow (ulimit -n); those that are up go on", n->max_links);
+        n->full_told = true;
+        return;
+    }
     if (now - n->turned_since_ns > TURNED_PERIOD_S * 1000 * MILLISECOND) {
         if (n->turned > TURNED_TOLD) node_note(n, "turned away %u more", n->turned - TURNED_TOLD);
         n->turned = 0;
@@ -287,10 +304,8 @@ braid_err node_listen(node *n, braid_error *error) {
         if (address_join(host, port ? port : net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
         return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
     }
-    // A documentation address (RFC 5737) stands for the internet: no packet is sent.
-    const char *towards = n->config.role == NODE_LEADER ? "192.0.2.1:1" : n->config.leader.address;
-    n->address_guessed = address_is_wildcard(host) && !address_local_towards(towards, host);
-    if (n->address_guessed) strcpy(host, "127.0.0.1");
-    if (address_join(host, net_port(n->net), n->address)) return net_advertise(n->net, n->address, error);
-    return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
+    n->only_v4 = address_is_wildcard_v4(host);
+    if (address_is_wildcard(host)) n->address_guessed = !find_own_addresses(n, n->only_v4);
+    else if (!address_join(host, net_port(n->net), n->address)) return braid_fail(error, BRAID_ARGUMENT, "the address %s is too long", host);
+    return net_advertise(n->net, n->address, error);
 }

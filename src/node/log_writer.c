@@ -1,5 +1,7 @@
 #include "node/log_writer.h"
 
+#include "node/log_thread.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static void writer_free(log_writer *w) {
     free(w);
 }
 
-// On a thread of libuv's pool.
+// On the log's thread.
 static void writer_write(uv_work_t *work) {
     log_writer *w = work->data;
     w->err = BRAID_OK;
@@ -74,7 +76,7 @@ static void writer_start(log_writer *w) {
     w->pending_count = 0;
     w->pending_room = room;
     w->writing = true;
-    int code = uv_queue_work(w->loop, &w->work, writer_write, writer_written);
+    int code = log_thread_queue(w->loop, &w->work, writer_write, writer_written);
     BRAID_ASSERT(code == 0);
 }
 

@@ -1,13 +1,17 @@
 // A node's life: made, joined, run, ended.
 #include "node/node.h"
 
+#include "base/machine.h"
+#include "format/quantity.h"
+#include "node/address.h"
 #include "node/clock.h"
 #include "node/internal.h"
+#include "node/log_thread.h"
 #include "node/plan.h"
-#include "node/threads.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_claim.h"
 #include "train/kernel_class.h"
+#include "train/run_notes.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -67,10 +71,31 @@ static braid_err open_run(node *n, braid_error *error) {
 
 static member_kind kind_of(const node *n) { return n->config.role != NODE_RELAY ? MEMBER_DATA : n->config.shadow ? MEMBER_SHADOW : MEMBER_RELAY; }
 
+// Descriptors for the log, checkpoints and names to look up are kept back from links.
+static braid_err share_files(node *n, net_config *config, braid_error *error) {
+    uint64_t open = machine_files_open(), left = n->config.files > open ? n->config.files - open : 0;
+    uint64_t of_stages = n->config.role == NODE_RELAY ? 0 : 2 * n->run.stages;  // a checkpoint has two open of each stage
+    uint64_t needed = NODE_LEAST_FILES + of_stages, reserved = NODE_RESERVED_FILES + of_stages;
+    if (n->config.files == 0 || left >= reserved + NET_MAX_LINKS + NET_MAX_HANDSHAKES) return BRAID_OK;
+    if (left <= needed)
+        return braid_fail(error, BRAID_LIMIT, "this peer needs %llu open files, and %llu are allowed; raise the limit (ulimit -n)", (unsigned long long)(open + needed + 1),
+                          (unsigned long long)n->config.files);
+    if (reserved > left / 2) reserved = left / 2 > needed ? left / 2 : needed;
+    uint64_t sockets = left - reserved, handshakes = sockets / 4, links;
+    if (handshakes < 1) handshakes = 1;
+    if (handshakes > NET_MAX_HANDSHAKES) handshakes = NET_MAX_HANDSHAKES;
+    links = sockets > handshakes ? sockets - handshakes : 1;
+    config->max_handshakes = (uint32_t)handshakes;
+    config->max_links = links < NET_MAX_LINKS ? (uint32_t)links : NET_MAX_LINKS;
+    n->max_links = config->max_links;
+    return BRAID_OK;
+}
+
 static braid_err open_links(node *n, braid_error *error) {
     net_config config = {.software = "braid " BRAID_VERSION, .kind = (uint8_t)kind_of(n)};
     node_net_callbacks(n, &config.callbacks);
-    braid_err err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
+    braid_err err = share_files(n, &config, error);
+    if (!err) err = net_new(&n->loop, n->config.identity, &config, &n->net, error);
     return err ? err : node_listen(n, error);
 }
 
@@ -93,16 +118,37 @@ static braid_err open_trace(node *n, braid_error *error) {
     return n->trace ? BRAID_OK : braid_fail(error, BRAID_IO, "cannot write the trace %s: %s", n->config.trace, strerror(errno));
 }
 
+// Without a cap a peer holds as much as its memory has room for, and where even one microbatch is
+// too much, the user hears it.
+static void fit_memory(node *n, bool data_peer) {
+    uint32_t capacity;
+    braid_error why;
+    if (n->config.max_memory || !n->config.usable_bytes) return;
+    if (plan_capacity(&n->run, n->config.capacity, n->config.usable_bytes, data_peer, &capacity, &why) == BRAID_OK) {
+        if (capacity < n->capacity) node_note(n, "holds at most %u microbatches at once, not %u: more does not fit the memory that this process may use", capacity, n->capacity);
+        n->capacity = capacity;
+        return;
+    }
+    char need[QUANTITY_TEXT], have[QUANTITY_TEXT];
+    uint64_t needed = plan_least_bytes(&n->run, n->capacity, n->config.capacity || n->run.capacity, data_peer);
+    node_note(n, "this peer may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or cut the model into more stages",
+              quantity_size_text(needed, need), quantity_size_text(n->config.usable_bytes, have));
+}
+
 static braid_err begin_jobs(node *n, braid_error *error) {
     bool data_peer = n->config.role != NODE_RELAY;
+    char note[TENSOR_POOL_NOTE];
     braid_err err = plan_capacity(&n->run, n->config.capacity, n->config.max_memory, data_peer, &n->capacity, error);
+    if (!err) fit_memory(n, data_peer);
     jobs_config config = {
         .run = &n->run, .split = &n->split, .run_hash = n->run_hash, .saves = data_peer, .data = n->data, .blobs = n->blobs, .threads = n->config.threads, .capacity = n->capacity,
         .max_memory = n->config.max_memory, .state_directory = n->config.state_directory, .resume = n->config.resume,
         .save = data_peer ? n->run.checkpoint : NULL,
     };
-    if (!err) err = jobs_new(&config, &n->jobs, error);
+    // first, so that what computes together gets the threads that are left
     if (!err) err = compute_new(&n->loop, node_job_run, node_job_done, n, &n->compute, error);
+    if (!err) err = jobs_new(&config, &n->jobs, error);
+    if (!err && jobs_threads_refused(n->jobs, note)) node_note(n, "%s", note);
     return err;
 }
 
@@ -151,7 +197,7 @@ braid_err node_new(const node_config *config, node **out, braid_error *error) {
         free(n);
         return braid_fail(error, BRAID_STATE, "the system gives no event loop; raise the limit on open files (ulimit -n)");
     }
-    braid_err err = threads_begin(&n->loop, &n->first_work, error);
+    braid_err err = log_thread_begin(&n->loop, error);
     if (!err) err = open_timers(n, error);
     if (!err) err = open_trace(n, error);
     if (!err) err = blobs_new(0, NODE_RECYCLE_BYTES, &n->blobs, error);
@@ -236,12 +282,22 @@ braid_err node_try_kernels(node *n, braid_error *error) {
     return run->recipe.reproducible ? kernel_class_of(&run->model, run_multiplies_fastest(run), &n->kernels, error) : BRAID_OK;
 }
 
+static void say_note(void *context, const char *text) { node_note(context, "%s", text); }
+
+static void tell_notes(node *n) {
+    char text[RUN_NOTE];
+    if (n->goes_on) return;
+    run_notes(&n->run, train_data_bytes(n->data), say_note, n);
+    if (jobs_rate_jumps(n->jobs, text)) node_note(n, "%s", text);
+}
+
 braid_err node_begin(node *n, braid_error *error) {
     braid_err err = n->jobs ? BRAID_OK : prepare(n, error);
     if (!err && !n->log_file) err = node_open_log(n, error);
     if (!err) err = begin_core(n, error);
     if (!err) err = announce_run(n, error);
     if (err) return err;
+    if (n->config.role == NODE_LEADER) tell_notes(n);
     n->phase = NODE_RUNNING;
     char text[CHECKPOINT_NOTE];
     if (jobs_start_differs(n->jobs, text)) node_note(n, "%s", text);
@@ -262,10 +318,21 @@ void node_leader_is(node *n, const braid_id *id, const char *address) {
     if (announce_run(n, &error)) node_note(n, "joiners cannot be told who leads: %s", error.text);
 }
 
+// A relay of a run on this machine needs no other address, nor do the processes of `braid up`.
+static void note_local(node *n) {
+    bool joins_local = n->config.role == NODE_RELAY && address_list_is_local(n->config.leader.address);
+    if (n->config.supervised || joins_local || !address_list_is_local(n->address)) return;
+    if (n->address_guessed)
+        node_note(n, "only processes on this machine can join at %s: it has no address but loopback; connect it to a network, or give --public-address HOST:PORT where a tunnel leads here", n->address);
+    else node_note(n, "only processes on this machine can join at %s (loopback); so that others can, give --listen 0.0.0.0:PORT, or --public-address HOST:PORT where a router or tunnel leads here",
+              n->address);
+}
+
 static void tell_listening(node *n) {
     if (!n->callbacks.listening) return;
     braid_id self = identity_id(n->config.identity);
     ticket own = {.leader = self};
+    note_local(n);
     char text[TICKET_MAX_TEXT];
     strcpy(own.address, n->address);
     ticket_format(&own, text);
@@ -344,6 +411,7 @@ void node_stop_now(node *n) {
     n->compute = NULL;
     log_writer_close(n->log);
     n->log = NULL;
+    log_thread_end(&n->loop);
     log_file_close(n->log_file);
     n->log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,

@@ -63,6 +63,9 @@ typedef struct node_config {
     const char *state_directory;    // where a nameless file holds weights and moments, NULL: in memory
     uint32_t voters;                // of the log, at most; 1: the first leader alone
     unsigned threads;
+    uint64_t files;                 // open files that the process may have, 0: not known
+    // Memory that the process may use; without a cap its capacity fits that. 0: not known, or shared.
+    uint64_t usable_bytes;
     uint32_t capacity;              // 0: plan_capacity
     uint64_t max_memory;            // bytes, 0: no cap
     bool supervised;                // commands come on standard input, and its end is ours

@@ -66,3 +66,14 @@ braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_mem
     if (!max_memory) return BRAID_OK;
     return capacity_fit(run, data_peer ? 0 : 1, data_peer ? 0 : run->stages - 1, max_memory, fixed, out, error);
 }
+
+uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer) {
+    uint64_t most = 0;
+    for (uint32_t s = data_peer ? 0 : 1; s <= (data_peer ? 0 : run->stages - 1); s++) {
+        worker_config config;
+        plan_stage_worker(run, s, fixed ? capacity : 1, &config);
+        uint64_t bytes = worker_memory_bytes(&config);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}

@@ -19,5 +19,8 @@ void plan_stage_worker(const run_config *run, uint32_t number, uint32_t capacity
 // How many microbatches a peer of this run may hold: what the user says, else what the description says, else 16, as far
 // as `max_memory` (0: no cap) leaves room for in the largest stage; never more than an iteration has.
 braid_err plan_capacity(const run_config *run, uint32_t wanted, uint64_t max_memory, bool data_peer, uint32_t *out, braid_error *error);
+// Bytes that the largest stage it may get needs, with room for `capacity` microbatches (or for one,
+// unless that number is `fixed`).
+uint64_t plan_least_bytes(const run_config *run, uint32_t capacity, bool fixed, bool data_peer);
 
 #endif

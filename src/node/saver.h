@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "model/config.h"
+#include "train/recipe.h"
 #include "train/split.h"
 
 #include <stdint.h>
@@ -16,6 +17,7 @@ typedef struct saver_config {
     const model_config *model;  // borrowed, as is the split
     const split *split;
     braid_hash run;
+    const train_recipe *recipe;  // of checkpoint_config
 } saver_config;
 
 braid_err saver_new(const saver_config *config, saver **out, braid_error *error);

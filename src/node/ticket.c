@@ -53,7 +53,8 @@ braid_err ticket_parse(const char *text, ticket *out, braid_error *error) {
     if (end - at >= WIRE_MAX_ADDRESS) return malformed(error, "the address is too long");
     memcpy(out->address, at, (size_t)(end - at));
     out->address[end - at] = 0;
-    if (!address_split(out->address, NULL, NULL, NULL)) return malformed(error, "the address is not host:port");
+    braid_error why = {0};
+    if (!address_list_check(out->address, &why)) return malformed(error, strstr(why.text, "fe80::") ? "its address is a link-local one, which other machines cannot use" : "the address is not host:port");
     ticket_check(out, wanted);
     if (memcmp(given, wanted, CHECK_BYTES) != 0) return malformed(error, "a character was lost or changed");
     return BRAID_OK;

@@ -1,5 +1,5 @@
 // What somebody needs to join a run: who the leader is and where. One word, made to be copied and pasted:
-//     braid1.<64 hex digits of the leader's id>.<8 hex digits against typing errors>@host:port
+//     braid1.<64 hex digits of the leader's id>.<8 hex digits against typing errors>@host:port,[v6]:port
 // It holds no secret: the id is checked against the leader's certificate, so that nobody else can answer for it.
 #ifndef BRAID_NODE_TICKET_H
 #define BRAID_NODE_TICKET_H

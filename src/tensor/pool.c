@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -120,6 +121,13 @@ static bool pool_start_worker(tensor_pool *pool, unsigned slot) {
     return true;
 }
 
+bool tensor_pool_refused(const tensor_pool *pool, unsigned wanted, char text[TENSOR_POOL_NOTE]) {
+    if (pool->threads >= wanted) return false;
+    snprintf(text, TENSOR_POOL_NOTE, "the system gives %u of %u compute threads: this process computes with %u; for more, raise the limits on memory and processes (ulimit -v, "
+             "ulimit -u, pids.max)", pool->threads, wanted, pool->threads);
+    return true;
+}
+
 braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error) {
     *out = NULL;
     if (threads < 1 || threads > POOL_MAX_THREADS)
@@ -141,12 +149,8 @@ braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *erro
     atomic_init(&pool->open, false);
     atomic_init(&pool->active, 0);
     atomic_init(&pool->crowded, 0);
-    for (unsigned slot = 1; slot < threads; slot++) {
-        if (pool_start_worker(pool, slot)) continue;
-        tensor_pool_free(pool);
-        return braid_fail(error, BRAID_LIMIT, "the system gave only %u of %u compute threads: ask for fewer, or raise the limits on memory and processes (ulimit -v, ulimit -u)", slot,
-                          threads);
-    }
+    for (unsigned slot = 1; slot < threads && pool_start_worker(pool, slot);) slot++;
+    pool->threads = pool->started + 1;
     *out = pool;
     return BRAID_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,10 +14,13 @@ typedef void (*tensor_task_fn)(void *context, size_t index);
 typedef void (*tensor_range_fn)(const void *context, size_t begin, size_t end);
 
 // threads >= 1, the caller's own included. Workers sleep when there is nothing to do (no spinning barrier: a busy core
-// must not stall the others).
+// must not stall the others). Where the system gives fewer threads, the pool has those; results do not depend on their number.
 braid_err tensor_pool_new(unsigned threads, tensor_pool **out, braid_error *error);
 void tensor_pool_free(tensor_pool *pool);
 unsigned tensor_pool_threads(const tensor_pool *pool);
+enum { TENSOR_POOL_NOTE = 256 };
+// Whether the system gave fewer threads than `wanted`; says so in `text`.
+bool tensor_pool_refused(const tensor_pool *pool, unsigned wanted, char text[TENSOR_POOL_NOTE]);
 // Told on the calling thread of every loop that ends: the function that ran it, and how long it took.
 typedef struct tensor_watch {
     void *context;

@@ -4,11 +4,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 
 enum {
     STACK_BYTES = 1900 << 10,        // the products' frames, and those around them
     OTHERS_BYTES = 96 << 10,         // arguments and environment lie there, too
     THREAD_STACK_BYTES = 4 << 20,
+    // a thread that was joined may count against pids.max for a moment longer
+    THREAD_TRIES = 5,
+    THREAD_PAUSE_NS = 1000000,
 };
 
 bool tensor_thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
@@ -17,9 +21,13 @@ bool tensor_thread_start(pthread_t *thread, void *(*run)(void *context), void *c
     if (pthread_attr_init(&how) != 0) return false;
     pthread_attr_getstacksize(&how, &bytes);
     if (bytes < THREAD_STACK_BYTES) pthread_attr_setstacksize(&how, THREAD_STACK_BYTES);
-    bool started = pthread_create(thread, &how, run, context) == 0;
+    int code = pthread_create(thread, &how, run, context);
+    for (int i = 0; i < THREAD_TRIES && code == EAGAIN; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = THREAD_PAUSE_NS}, NULL);
+        code = pthread_create(thread, &how, run, context);
+    }
     pthread_attr_destroy(&how);
-    return started;
+    return code == 0;
 }
 
 __attribute__((noinline)) static void stack_grow(void) {

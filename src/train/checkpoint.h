@@ -21,6 +21,7 @@
 #include "base/id.h"
 #include "model/config.h"
 #include "train/files.h"
+#include "train/run_notes.h"
 #include "train/split.h"
 
 #include <inttypes.h>
@@ -38,6 +39,7 @@ typedef struct checkpoint_config {
     const split *split;  // borrowed until the end
     braid_hash run;      // of the description
     uint64_t version;    // iterations done
+    const train_recipe *recipe;  // for those who go on from it with another one; NULL: not known
 } checkpoint_config;
 
 typedef struct checkpoint_summary {
@@ -102,5 +104,7 @@ braid_err checkpoint_state(checkpoint *c, const split *s, uint32_t stage_number,
 braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number, braid_hash *out, braid_error *error);
 // Bytes of that blob.
 uint64_t checkpoint_state_bytes(const split *s, uint32_t stage_number, uint32_t first, uint32_t count);
+// Whether the learning rate jumps where `recipe` goes on from it; says so in `text`.
+bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char text[RUN_NOTE]);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MANIFEST_MOST_RATE = 1000000 };
+
 static void put_hash(json_out *o, const char *key, const braid_hash *hash) {
     char text[2 * BRAID_ID_BYTES + 1];
     id_hex(hash->bytes, BRAID_ID_BYTES, text);
@@ -19,6 +21,10 @@ char *manifest_text(const manifest *m, size_t *length) {
     json_out_u64(&o, "version", m->version);
     put_hash(&o, "run", &m->run);
     put_hash(&o, "weights", &m->weights);
+    if (m->schedule.iterations > 0) {
+        json_out_u64(&o, "iterations", m->schedule.iterations);
+        json_out_float(&o, "learning_rate", m->schedule.learning_rate);
+    }
     json_out_open(&o, "files", '{');
     for (uint32_t i = 0; i < m->count; i++) {
         json_out_open(&o, m->files[i].name, '{');
@@ -42,12 +48,21 @@ static bool take_file(const json *doc, const json_value *entry, manifest_file *o
     return json_u64(json_member(doc, entry, "bytes"), &out->bytes) && take_hash(doc, entry, "sha256", &out->hash);
 }
 
+// Checkpoints of older versions have none; a malformed one is as good as none.
+static void take_schedule(const json *doc, const json_value *root, run_schedule *out) {
+    uint64_t iterations = 0;
+    double rate = 0;
+    bool fine = json_u64(json_member(doc, root, "iterations"), &iterations) && json_double(json_member(doc, root, "learning_rate"), &rate) && rate >= 0 && rate <= MANIFEST_MOST_RATE;
+    *out = (run_schedule){.iterations = fine ? iterations : 0, .learning_rate = fine ? (float)rate : 0};
+}
+
 static bool take_manifest(const json *doc, manifest *out) {
     const json_value *root = json_root(doc), *files = json_member(doc, root, "files");
     bool fine = json_u64(json_member(doc, root, "version"), &out->version) && take_hash(doc, root, "run", &out->run) &&
                 take_hash(doc, root, "weights", &out->weights) && files && files->kind == JSON_OBJECT &&
                 files->count <= CHECKPOINT_MAX_FILES;
     if (!fine) return false;
+    take_schedule(doc, root, &out->schedule);
     for (const json_value *v = json_first(doc, files); v && fine; v = json_next(doc, v))
         fine = take_file(doc, v, &out->files[out->count++]);
     return fine;

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "train/checkpoint.h"
+#include "train/run_notes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,7 @@ typedef struct manifest_file {
 typedef struct manifest {
     uint64_t version;
     braid_hash run, weights;
+    run_schedule schedule;  // written when it is known
     uint32_t count;
     manifest_file files[CHECKPOINT_MAX_FILES];
 } manifest;

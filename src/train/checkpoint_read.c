@@ -436,3 +436,7 @@ braid_err checkpoint_names(checkpoint *c, const split *s, uint32_t stage_number,
     free(bytes);
     return err;
 }
+
+bool checkpoint_rate_jumps(const checkpoint *c, const train_recipe *recipe, char text[RUN_NOTE]) {
+    return run_rate_jumps(recipe, c->manifest.version, &c->manifest.schedule, text);
+}

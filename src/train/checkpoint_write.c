@@ -8,6 +8,7 @@
 #include "format/safetensors.h"
 #include "train/checkpoint_directory.h"
 #include "train/checkpoint_manifest.h"
+#include "train/optimizer.h"
 #include "train/state_blob.h"
 
 #include <errno.h>
@@ -360,6 +361,12 @@ static braid_err write_text(checkpoint_writer *c, const char *name, char *text, 
     return err;
 }
 
+static void note_schedule(checkpoint_writer *c) {
+    const train_recipe *recipe = c->config.recipe;
+    if (!recipe || c->config.version == 0) return;
+    c->manifest.schedule = (run_schedule){.iterations = recipe->iterations, .learning_rate = train_learning_rate(recipe, c->config.version - 1)};
+}
+
 static braid_err finish_stage(checkpoint_writer *c, uint32_t stage_number, braid_error *error) {
     stage_files *s = &c->stages[stage_number];
     for (uint32_t file = 0; file < 2; file++) {
@@ -402,6 +409,7 @@ static braid_err finish_files(checkpoint_writer *c, checkpoint_summary *out, bra
     if (err) return err;
     c->manifest.version = c->config.version;
     c->manifest.run = c->config.run;
+    note_schedule(c);
     c->manifest.weights = out->weights = split_weights_hash(c->split, c->leaves);
     char *text = manifest_text(&c->manifest, &length);
     if (text) out->manifest = sha256_of(text, length);

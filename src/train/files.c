@@ -17,6 +17,7 @@ enum { HASH_CHUNK = 1 << 20 };
 static braid_err io_error(const char *verb, const char *path, braid_error *error) {
     int why = errno;
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space or choose another directory"
+                       : why == EMFILE || why == ENFILE ? "; raise the limit on open files (ulimit -n)"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
     braid_err err = why == ENOSPC || why == EDQUOT ? BRAID_FULL : BRAID_IO;

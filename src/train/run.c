@@ -2,6 +2,7 @@
 
 #include "format/yaml.h"
 #include "train/run_fields.h"
+#include "train/text_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,13 +59,26 @@ static braid_err read_stages(const run_reader *r, const run_field *f, const yaml
     return BRAID_OK;
 }
 
+// Whether "DIRECTORY/.." is DIRECTORY without its last name: not behind a symbolic link, nor behind
+// another "..".
+static bool parent_is_prefix(const char *directory, size_t length) {
+    char path[RUN_MAX_PATH];
+    struct stat about;
+    if (length == 0 || length >= sizeof path) return false;
+    memcpy(path, directory, length);
+    path[length] = 0;
+    const char *name = strrchr(path, '/');
+    if (!name || strcmp(name, "/..") == 0) return false;
+    return lstat(path, &about) != 0 || !S_ISLNK(about.st_mode);
+}
+
 // `path` as seen from `directory`; a leading ../ leaves it.
 static int join_path(char out[RUN_MAX_PATH], const char *directory, const char *path) {
     size_t length = strlen(directory);
     for (;;) {
         if (strncmp(path, "./", 2) == 0) {
             path += 2;
-        } else if (strncmp(path, "../", 3) == 0 && length > 0) {
+        } else if (strncmp(path, "../", 3) == 0 && parent_is_prefix(directory, length)) {
             path += 3;
             while (length > 0 && directory[--length] != '/') continue;
         } else {
@@ -351,51 +365,50 @@ braid_err run_config_parse(const char *text, size_t length, const char *origin, 
     return code;
 }
 
-// Says early, with the line, that a text is not there.
+// Says early, with the line, that a text is not there or is no text.
 static braid_err check_texts(const run_reader *r) {
     const yaml_node *node = place_of(r->file, "data", "text");
     const yaml_node *item = node->kind == YAML_LIST ? node->first : node;
     for (uint32_t i = 0; i < r->run->text_count; i++, item = item->next) {
-        const char *path = r->run->text[i];
-        struct stat about;
-        const char *why = NULL;
-        if (stat(path, &about) != 0 || access(path, R_OK) != 0)
-            why = strerror(errno);
-        else if (S_ISDIR(about.st_mode))
-            why = "it is a directory";
-        else if (S_ISREG(about.st_mode) && about.st_size == 0)
-            why = "it is empty";
-        if (why != NULL)
-            return yaml_fail(r->file, item, r->error,
-                             "data.text: cannot use '%.220s': %s; name a plain text file, relative to this file", path,
-                             why);
+        char why[TEXT_WHY];
+        if (!text_check_file(r->run->text[i], why)) return yaml_fail(r->file, item, r->error, "data.text: cannot use '%.160s': it %s", r->run->text[i], why);
     }
     return BRAID_OK;
 }
 
-// The directory of `path`, absolute.
+// A pipe or an inherited descriptor (/dev/stdin, <(...)) lies in no directory of the user's.
+bool run_config_is_stream(const char *path) {
+    struct stat about;
+    bool descriptor = strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/", 6) == 0;
+    return descriptor || (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode));
+}
+
+// The directory of `path` as the user named it, absolute. Links are not followed: what a link in
+// this directory leads to may lie anywhere (a Kubernetes ConfigMap), and the files beside the link
+// are meant.
 static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_error *error) {
-    char *whole = realpath(path, NULL);
-    if (whole == NULL)
-        return braid_fail(error, BRAID_IO, "cannot read '%.256s': %s; name the file that describes the run", path,
-                          strerror(errno));
-    char *slash = strrchr(whole, '/');
-    size_t length = (size_t)(slash - whole);
-    bool fits = length < RUN_MAX_PATH;
-    if (fits) memcpy(out, whole, length);
-    if (fits) out[length] = 0;
-    free(whole);
-    return fits
-               ? BRAID_OK
-               : braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
+    char here[RUN_MAX_PATH] = "";
+    bool stream = run_config_is_stream(path), relative = stream || path[0] != '/';
+    if (relative && !getcwd(here, sizeof here))
+        return braid_fail(error, BRAID_IO, "the working directory cannot be found out: %s; name the run's description with its whole path", strerror(errno));
+    if (strcmp(here, "/") == 0) here[0] = 0;
+    while (strncmp(path, "./", 2) == 0) path += 1 + strspn(path + 1, "/");
+    const char *slash = stream ? NULL : strrchr(path, '/');
+    int length = slash ? (int)(slash - path) : 0;
+    if (snprintf(out, RUN_MAX_PATH, "%s%s%.*s", here, relative && length > 0 ? "/" : "", length, path) < RUN_MAX_PATH) return BRAID_OK;
+    return braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
 }
 
 braid_err run_config_load(const char *path, run_config *out, braid_error *error) {
     char directory[RUN_MAX_PATH];
     yaml *file = NULL;
-    braid_err code = directory_of(path, directory, error);
-    if (code == BRAID_OK) code = yaml_load(path, &file, error);
+    braid_err code = yaml_load(path, &file, error);
     if (code != BRAID_OK) return code;
+    code = directory_of(path, directory, error);
+    if (code != BRAID_OK) {
+        yaml_free(file);
+        return code;
+    }
     run_reader reader = {.file = file, .base_dir = directory, .run = out, .error = error};
     code = read_run(&reader);
     if (code == BRAID_OK) code = check_texts(&reader);

@@ -32,7 +32,7 @@ typedef struct run_config {
     uint32_t stages;                   // stage 0 included; 1: the whole model in the data peers
     uint32_t blocks[WIRE_MAX_STAGES];  // model blocks (layers) per stage, stage 0 first; they add up to model.layers
     uint32_t text_count;
-    char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading (relative to the YAML file)
+    char text[RUN_MAX_TEXTS][RUN_MAX_PATH];  // absolute after loading
     double holdout;
     uint32_t private_data;             // data peers, each with a text of its own; 0: all have the same text
     train_recipe recipe;
@@ -54,7 +54,11 @@ typedef struct run_config {
     uint64_t max_memory;            // bytes per peer, 0: no cap
 } run_config;
 
-// Reads and checks a file. Errors name file, line, column, key and the mend.
+// Whether a file of this name can be read only once, or through this process's descriptors alone.
+bool run_config_is_stream(const char *path);
+// Reads and checks a file, and that each text is there and is text. Paths in it are relative to the
+// directory of `path` as it is named, whatever it links to; of a stream, to the working directory.
+// Errors name file, line, column, key and the mend.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
 // The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,

@@ -1,5 +1,6 @@
 #include "train/solo.h"
 
+#include "format/quantity.h"
 #include "train/checkpoint.h"
 #include "train/diverged.h"
 #include "train/state_blob.h"
@@ -235,7 +236,8 @@ static braid_err save_once(solo *s, checkpoint_summary *summary, braid_error *wh
                                 .model = &s->run->model,
                                 .split = &s->split,
                                 .run = s->run_hash,
-                                .version = s->version};
+                                .version = s->version,
+                                .recipe = &s->run->recipe};
     checkpoint_writer *writer = NULL;
     braid_err err = checkpoint_begin(&config, &writer, why);
     if (err) return err;
@@ -269,6 +271,27 @@ static void save(solo *s) {
         event.path = s->result->path;
     }
     tell(s, &event);
+}
+
+static void say_note(const solo *s, const char *text) { tell(s, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
+
+static void note_threads(const solo *s) {
+    char text[TENSOR_POOL_NOTE];
+    if (tensor_pool_refused(s->pool, s->config.threads, text)) say_note(s, text);
+}
+
+static void note_memory(const solo *s, const worker_config *config) {
+    char text[256], need[QUANTITY_TEXT], have[QUANTITY_TEXT];
+    uint64_t needed = worker_memory_bytes(config);
+    if (config->max_memory || !s->config.usable_bytes || needed <= s->config.usable_bytes) return;
+    snprintf(text, sizeof text, "this run may need %s of memory, and the process may use %s: it may be killed for want of memory; give it more, or lower train.sequences",
+             quantity_size_text(needed, need), quantity_size_text(s->config.usable_bytes, have));
+    say_note(s, text);
+}
+
+static void note_jump(const solo *s, const checkpoint *from) {
+    char text[RUN_NOTE];
+    if (checkpoint_rate_jumps(from, &s->run->recipe, text)) say_note(s, text);
 }
 
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
@@ -325,6 +348,7 @@ static braid_err resume(solo *s, braid_error *error) {
     checkpoint *from = NULL;
     braid_err err = checkpoint_open_start(s->config.resume, &from, error);
     if (err) return err;
+    note_jump(s, from);
     err = worker_load(s->worker, from, error);
     s->version = checkpoint_version(from);
     snprintf(s->from, sizeof s->from, "%s", checkpoint_path(from));
@@ -373,6 +397,8 @@ static braid_err solo_open(solo *s, braid_error *error) {
     s->run_hash = run_config_hash(run, &text);
     braid_err err = saves(s) ? checkpoint_try(run->checkpoint, error) : BRAID_OK;
     if (!err) err = tensor_pool_new(s->config.threads, &s->pool, error);
+    if (!err) note_threads(s);
+    if (!err) note_memory(s, &config);
     if (!err) tensor_pool_watch(s->pool, s->config.watch);
     if (!err) err = split_new(&run->model, &run->model.layers, 1, &s->split, error);
     if (!err) err = worker_new(&config, s->pool, &s->worker, error);

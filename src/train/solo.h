@@ -35,6 +35,7 @@ typedef struct solo_config {
     const run_config *run;
     const train_data *data;
     unsigned threads;
+    uint64_t usable_bytes;  // memory that the process may use; 0: not known
     const char *resume;  // a checkpoint, NULL: from the seed
     bool anew;           // newer checkpoints in its directory are set aside
     uint64_t until;      // stop when this many iterations are done, 0: the run's

@@ -157,7 +157,8 @@ static void test_another_description_is_noted(void **state) {
     run_solo(f, &d, 1, NULL, 2);
     f->run.recipe.learning_rate *= 2;
     run_solo(f, &d, 1, f->run.checkpoint, 3);
-    assert_int_equal(d.count[SOLO_NOTE], 1);
+    assert_int_equal(d.count[SOLO_NOTE], 2);  // that the rate jumps, and that it is another run
+    assert_non_null(strstr(d.note, "this checkpoint is of another run ("));
 }
 
 static void test_going_on_with_another_description_is_said(void **state) {

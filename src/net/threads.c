@@ -1,8 +1,12 @@
-#include "node/threads.h"
+#include "net/threads.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <uv.h>
 
-enum { POOL_THREADS = 4, POOL_MOST = 1024, POOL_STACK_BYTES = 8 << 20 };  // as libuv has them
+enum { POOL_THREADS = 4, POOL_MOST = 1024, POOL_STACK_BYTES = 8 << 20, CLEARANCE_NS = 20000000 };  // the first three as libuv has them
 
 static unsigned pool_size(void) {
     const char *wanted = getenv("UV_THREADPOOL_SIZE");
@@ -29,15 +33,25 @@ static unsigned threads_try(unsigned wanted, uv_thread_t *thread) {
     return count;
 }
 
-static void no_work(uv_work_t *work) { (void)work; }
+// A thread that has ended counts against pids.max until the system has cleared it away.
+static void wait_for_clearance(void) { nanosleep(&(struct timespec){.tv_nsec = CLEARANCE_NS}, NULL); }
 
-braid_err threads_begin(uv_loop_t *loop, uv_work_t *work, braid_error *error) {
+static void make_smaller(unsigned size) {
+    char text[16];
+    snprintf(text, sizeof text, "%u", size);
+    setenv("UV_THREADPOOL_SIZE", text, 1);
+    wait_for_clearance();
+}
+
+braid_err threads_ready(braid_error *error) {
+    static atomic_bool ready;  // libuv's pool is the process's
+    if (atomic_load(&ready)) return BRAID_OK;
     unsigned wanted = pool_size();
     uv_thread_t *thread = calloc(wanted, sizeof *thread);
     unsigned got = thread ? threads_try(wanted, thread) : 0;
     free(thread);
-    // it takes them now, before what was tried goes to something else
-    if (got == wanted && uv_queue_work(loop, work, no_work, NULL) == 0) return BRAID_OK;
-    return braid_fail(error, BRAID_MEMORY, "the system gives %u of %u threads, of %d MiB each, to write the log with; raise the limits on memory and processes (ulimit -v, ulimit -u)",
-                      got, wanted, POOL_STACK_BYTES >> 20);
+    if (got == 0) return braid_fail(error, BRAID_MEMORY, "the system gives no thread to look names up with; raise the limits on memory and processes (ulimit -v, ulimit -u, pids.max), or give addresses as numbers");
+    if (got < wanted) make_smaller(got);
+    atomic_store(&ready, true);
+    return BRAID_OK;
 }

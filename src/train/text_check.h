@@ -1,0 +1,23 @@
+// Whether a file is plain text, one byte a token: compressed files, documents of office programs,
+// UTF-16 and other binary data are refused before hours are spent on them.
+#ifndef BRAID_TRAIN_TEXT_CHECK_H
+#define BRAID_TRAIN_TEXT_CHECK_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TEXT_SAMPLE_BYTES = 1 << 16, TEXT_WHY = 320 };
+
+// Looks at the first bytes of a file (at most TEXT_SAMPLE_BYTES are needed). False: `why` says what
+// it is and how to make text of it, as in "is gzip-compressed; decompress it: gunzip words.gz".
+bool text_check_bytes(const uint8_t *bytes, size_t count, const char *path, char why[TEXT_WHY]);
+// The same of an existing file, and whether it is a regular file, readable and not empty.
+bool text_check_file(const char *path, char why[TEXT_WHY]);
+// Whether a file begins with the byte order mark of UTF-8, which is trained on like all other
+// bytes.
+bool text_check_marked(const char *path);
+
+#endif
