@@ -26,7 +26,8 @@ typedef struct solo {
     braid_hash run_hash;
     solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and one more
     braid_hash *leaves;           // [split.block_count]
-    uint64_t version, until;
+    uint64_t version, until, saved;
+    solo_wish wish;               // of those that end the run, the strongest so far
     solo_result *result;
 } solo;
 
@@ -148,12 +149,27 @@ static void tell_iteration(const solo *s, const solo_sum *sum, const job_result 
     tell(s, &event);
 }
 
+static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
+
+static void save(solo *s);
+
+// The state stands still between microbatches too, so a checkpoint need not wait for the iteration's end.
+static solo_wish listen(solo *s) {
+    solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
+    if (wish == SOLO_SAVE && !saves(s)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
+    else if (wish == SOLO_SAVE && s->saved == s->version) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "nothing is new since the last checkpoint"});
+    else if (wish == SOLO_SAVE) save(s);
+    else if (wish > s->wish) s->wish = wish;
+    return s->wish;
+}
+
 static braid_err iterate(solo *s, braid_error *error) {
     double start = now_seconds();
     uint64_t t = s->version;
     solo_sum sum = {0};
     solo_job(s, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
     for (uint32_t m = 0; m < s->run->microbatches; m++) {
+        if (listen(s) >= SOLO_DROP) return BRAID_OK;
         braid_err err = train_microbatch(s, t, m, &sum, error);
         if (err) return err;
     }
@@ -180,6 +196,7 @@ static braid_err evaluate(solo *s, braid_error *error) {
     for (uint32_t i = 0; i < s->run->eval_microbatches; i++) {
         braid_err err = BRAID_OK;
         uint32_t m = s->run->microbatches + i;
+        if (listen(s) >= SOLO_DROP) return BRAID_OK;
         job_result forward = microbatch_job(s, JOB_FORWARD, s->version, m, 0);
         if (!job_worked(s, &forward, &err, error)) return err;
         job_result loss = microbatch_job(s, JOB_LOSS, s->version, m, forward.out);
@@ -224,6 +241,7 @@ static void save(solo *s) {
     else if (!err)
         err = checkpoint_end(writer, &summary, &why);
     s->result->save_failed = err != BRAID_OK;
+    if (!err) s->saved = s->version;
     solo_event event = {.kind = SOLO_CHECKPOINT, .iteration = s->version, .failed = err != BRAID_OK, .text = why.text};
     if (!err) {
         snprintf(s->result->path, sizeof s->result->path, "%s", summary.path);
@@ -234,23 +252,18 @@ static void save(solo *s) {
 
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
 
-static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
-
-static bool wants_stop(const solo *s) { return s->config.stop && s->config.stop(s->config.context); }
-
 static braid_err train(solo *s, braid_error *error) {
-    uint64_t saved = s->version;
     braid_err err = BRAID_OK;
-    while (s->version < s->until && !s->result->stopped) {
+    s->saved = s->version;
+    while (s->version < s->until && !err && listen(s) < SOLO_FINISH) {
         if (is_due(s->version, s->run->eval_every)) err = evaluate(s, error);
-        if (!err) err = iterate(s, error);
-        if (err) return err;
-        s->result->stopped = wants_stop(s);
-        if (!saves(s) || !is_due(s->version, s->run->checkpoint_every)) continue;
-        save(s);
-        saved = s->result->save_failed ? saved : s->version;
+        if (!err && s->wish < SOLO_DROP) err = iterate(s, error);
+        if (!err && saves(s) && is_due(s->version, s->run->checkpoint_every) && s->saved != s->version) save(s);
     }
-    if (saves(s) && saved != s->version) save(s);
+    s->result->stopped = s->version < s->until && s->wish >= SOLO_FINISH;
+    s->result->abandoned = s->wish == SOLO_ABANDON;
+    if (saves(s) && s->saved != s->version && !s->result->abandoned) save(s);
+    if (err || s->wish >= SOLO_FINISH) return err;
     return s->run->eval_every > 0 ? evaluate(s, error) : BRAID_OK;
 }
 
@@ -331,10 +344,12 @@ braid_err solo_run(const solo_config *config, solo_result *out, braid_error *err
                                .tokens = tokens,
                                .microbatches = s.run->microbatches,
                                .parameters = stage_parameters(worker_stage(s.worker))});
+        out->begun = true;
         err = train(&s, error);
     }
     if (!err) err = hash_weights(&s, error);
     out->version = s.version;
+    out->until = s.until;
     solo_close(&s);
     return err;
 }
