@@ -39,6 +39,7 @@ typedef struct node_events {
     bool ended;              // TELL_END or TELL_REFUSED was told
     braid_hash weights;
     char refused[512];
+    const char *stopped_by;  // an orderly end was asked for: the signal; NULL: it was not
     node_takeover taken[NODE_TAKEOVERS];  // told when all slots are known: the log names them one by one
     uint32_t taken_count;
     bool taken_now;  // since the last tick

@@ -228,6 +228,8 @@ static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, *e->text ? e->text : "see above", saved);
+    else if (*e->weights == 0 && e->iteration == 0)
+        snprintf(line, REPORT_LINE, "stopped before the first iteration (%s): nothing to save", e->reason);
     else if (*e->weights == 0)
         snprintf(line, REPORT_LINE, "left the run after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
     else

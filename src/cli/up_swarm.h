@@ -143,7 +143,7 @@ typedef struct action {
 struct swarm {
     uv_loop_t loop;
     uv_timer_t tick;
-    uv_signal_t interrupt, terminate;
+    uv_poll_t signals;
     report *report;
     report_style style;
     child *children[UP_MAX_CHILDREN];
@@ -178,6 +178,9 @@ struct swarm {
     uint64_t generation;        // how often the run went back, and one; 0: it did not
     uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
+    bool dropped;               // ... and the iteration under way is not waited for
+    uint64_t stop_ms;           // when the orderly end was asked for
+    uint64_t stop_within_ns;
     uint64_t leave_deadline_ms;
     uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for a stage that has none, 0: not to be looked at
     report_event end;           // the last line of who had the weights
