@@ -440,7 +440,7 @@ void leader_let_last_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling || !is_last(p, m)) continue;
-        if (rollback_is_saved(p, p->iteration)) {
+        if (rollback_is_saved(p, p->iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
             leader_expel(p, c->member, EXPEL_LEFT);
             continue;
         }
