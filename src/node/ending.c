@@ -99,7 +99,8 @@ static void stop_tick(node *n, uint64_t now) {
         fail_late(n);
         return;
     }
-    bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && leads(n);
+    bool ends_run = n->orphaned || n->config.role == NODE_LEADER;  // others that lead hand over and leave
+    bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
     if (drop) {
         n->dropped = true;
         node_note(n, "the iteration under way takes too long: the state before it is saved");
