@@ -34,7 +34,7 @@ static const char *const expel_names[EXPEL_REASONS] = {
 static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
     report_event news = event_of(REPORT_STARTED);
     e->start_ns = e->last_ns = now_ns;
-    news.iteration = t->iteration;
+    e->version = news.iteration = t->iteration;
     news.of = e->iterations;
     news.stages = e->stages;
     news.parameters = e->parameters;

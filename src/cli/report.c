@@ -231,7 +231,7 @@ static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     else if (*e->weights == 0 && e->iteration == 0)
         snprintf(line, REPORT_LINE, "stopped before the first iteration (%s): nothing to save", e->reason);
     else if (*e->weights == 0)
-        snprintf(line, REPORT_LINE, "left the run after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
     else
         snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s), last training loss %.4f%s\nweights %s", (unsigned long long)e->iteration, of, e->reason, e->loss,
                  *saved ? saved : "; not saved: the run has no checkpoint.dir", e->weights);

@@ -245,6 +245,10 @@ static void watch(swarm *s) {
 static bool swarm_conclude(swarm *s) {
     if (s->started) orders_tell(s);
     bool nobody = s->end.kind != REPORT_END;
+    if (nobody && s->draining && !s->failed && s->iteration == s->first) {  // stopped in the first iteration: there are no new weights
+        s->end = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->iteration};
+        nobody = false;
+    }
     if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
     if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "everybody ended, and nobody said with what weights");
     if (s->failed || nobody) {

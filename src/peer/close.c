@@ -357,6 +357,12 @@ static void end_unfinished(peer *p) {
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader.drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     if (given_up) private_tell_unfinished(p, m);
+    if (!given_up && p->iteration == p->run.start_version && p->past.fence == 0) {  // nothing was learnt, so nothing is saved
+        p->leader.phase = LEADER_OVER;
+        p->leader.end_appended = false;
+        if (p->leader.unlogged) leader_dismiss(p, true);
+        return;
+    }
     p->leader.phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
     if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->iteration);
