@@ -88,6 +88,11 @@ void node_orphan(node *n) {
 static void fail_late(node *n) {
     braid_error late;
     char why[160] = "";
+    peer_view view;
+    member_id any;
+    look(n, &view);
+    for (uint16_t s = 1; view.leads && s < n->plan.stages; s++)
+        if (peer_members(n->core, s, &any, 1) == 0) snprintf(why, sizeof why, ": no peer has the state of stage %u, so it cannot be saved; the newest checkpoint is what there is", s);
     if (n->alone) snprintf(why, sizeof why, ": no other peer has the state of stage %u, and the leader has saved no checkpoint of it (has it a checkpoint.dir?)", n->alone);
     braid_fail(&late, BRAID_STATE, "not ended within %.3g s (--stop-within)%s", seconds_of(within_ns(n)), why);
     node_fail(n, &late);

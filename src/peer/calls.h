@@ -284,6 +284,7 @@ void shadow_state(peer *p, const message *msg);
 void rollback_open(peer *p);
 void rollback_run(peer *p, const log_entry *entry);         // RUN of a generation after the first
 bool rollback_is_saved(const peer *p, uint64_t version);  // the log has a checkpoint of it, which a peer that is here can read; or the run began from it
+bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
 // The root of my stage's state in a checkpoint of the log.
 bool rollback_root(const peer *p, uint64_t version, braid_hash *root);

@@ -348,6 +348,18 @@ static bool must_be_made(peer *p, uint32_t m) {
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
+// Nothing was learnt since the run began, or since a complete checkpoint: that need not be saved again, nor be had from all stages.
+static bool end_without_news(peer *p) {
+    tell t = {.kind = TELL_END, .iteration = p->iteration};
+    bool saved = p->run.save && !p->leader.saving && rollback_weights(p, p->iteration, &t.hash);
+    if (!saved && (p->iteration != p->run.start_version || p->past.fence != 0)) return false;
+    p->leader.phase = LEADER_OVER;
+    p->leader.end_appended = false;
+    if (saved) peer_tell(p, &t);
+    if (p->leader.unlogged) leader_dismiss(p, true);
+    return true;
+}
+
 // The run is to end, and this iteration cannot, for want of data that are gone. Nothing of it is in the state yet: version t is what is saved.
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
@@ -357,12 +369,7 @@ static void end_unfinished(peer *p) {
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader.drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     if (given_up) private_tell_unfinished(p, m);
-    if (!given_up && p->iteration == p->run.start_version && p->past.fence == 0) {  // nothing was learnt, so nothing is saved
-        p->leader.phase = LEADER_OVER;
-        p->leader.end_appended = false;
-        if (p->leader.unlogged) leader_dismiss(p, true);
-        return;
-    }
+    if (!given_up && end_without_news(p)) return;
     p->leader.phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
     if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->iteration);
