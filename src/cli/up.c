@@ -93,6 +93,11 @@ static void check_survival(swarm *s, const child *gone) {
     else s->bereft_ms[gone->stage] = uv_now(&s->loop) + (stage_is_shadowed(s, gone->stage) ? UP_PROMOTE_MS : UP_RESTART_MS);
 }
 
+void swarm_stage_left(swarm *s, uint64_t number) {
+    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
+    s->bereft_ms[number] = uv_now(&s->loop) + (stage_is_shadowed(s, number) ? UP_PROMOTE_MS : UP_RESTART_MS);
+}
+
 static void swarm_done(swarm *s) {
     uv_close((uv_handle_t *)&s->tick, NULL);
     uv_close((uv_handle_t *)&s->signals, NULL);

@@ -210,6 +210,8 @@ void swarm_spawn_others(swarm *s);
 void swarm_fail(swarm *s, const char *why);
 // Somebody keeps its state who does not do its work.
 bool stage_is_shadowed(const swarm *s, uint64_t number);
+// A member of that stage has left in order; if it was the last one, others are started.
+void swarm_stage_left(swarm *s, uint64_t number);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 // Who alone has a text, and is gone, may be started again.
 bool swarm_may_return(const swarm *s, const child *c);

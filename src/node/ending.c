@@ -119,7 +119,7 @@ void node_ending_tick(node *n) {
     if (held && !n->parent_stops) node_drain(n);
     if (n->phase != NODE_RUNNING) return;
     if (n->broken_ns && !n->dropped && now - n->broken_ns >= NODE_BROKEN_MS * UINT64_C(1000000)) node_end(n);
-    else if (n->stop_ns) stop_tick(n, now);
+    else if (n->stop_ns) stop_tick(n, clock_now_ns());
 }
 
 // ---- a checkpoint now ---------------------------------------------------------------------------------------------
