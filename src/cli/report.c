@@ -3,6 +3,7 @@
 #include "cli/report_inside.h"
 #include "format/quantity.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -223,8 +224,9 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
 
 // How a run that did not come to its end goes on.
 static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
-    char of[32] = "", saved[512] = "";
+    char of[32] = "", saved[512] = "", loss[64] = "";
     if (e->of > 0) snprintf(of, sizeof of, " of %llu", (unsigned long long)e->of);
+    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);  // else nothing was trained here
     if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, *e->text ? e->text : "see above", saved);
@@ -233,7 +235,7 @@ static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     else if (*e->weights == 0)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
     else
-        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s), last training loss %.4f%s\nweights %s", (unsigned long long)e->iteration, of, e->reason, e->loss,
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)%s%s\nweights %s", (unsigned long long)e->iteration, of, e->reason, loss,
                  *saved ? saved : "; not saved: the run has no checkpoint.dir", e->weights);
 }
 

@@ -57,6 +57,19 @@ def nothing_is_saved(directory, seed):
     lead.stop()
 
 
+def relay_of_up(directory, seed):
+    """SIGTERM to one process of `braid up` alone: that relay leaves, another one is started, and nothing is computed again."""
+    run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1)
+    swarm = Braid("up", run, "--relays", "1")
+    swarm.wait_for("iteration", iteration=2)
+    os.kill(swarm.wait_for("spawned", role="relay1")["process"], signal.SIGTERM)
+    kept = swarm.wait_for("checkpoint")["iteration"]
+    expect(swarm.wait_for("rolled_back")["total"] == 0, "iterations are computed again")
+    swarm.wait_for("iteration", iteration=kept + 1)
+    swarm.interrupt()
+    expect(swarm.finish(60) == 0 and not swarm.of("expelled"), f"it ended with {swarm.events[-1]}")
+
+
 def text_is_cut(directory, seed):
     run = write_run(directory, seed=seed, iterations=ENDLESS, checkpoint=True, stages="[0, 3]", data_peers=1, text_seed=9)
     swarm = Braid("up", run, "--relays", "2")
@@ -71,7 +84,7 @@ def text_is_cut(directory, seed):
 
 def main():
     seed = seed_of_test()
-    for situation in (last_relays_leave, nothing_is_saved, text_is_cut):
+    for situation in (last_relays_leave, nothing_is_saved, relay_of_up, text_is_cut):
         with workplace() as directory:
             situation(directory, seed)
 
