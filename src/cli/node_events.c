@@ -286,7 +286,7 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
     news.of = e->iterations;
-    news.stopped = e->stopped_by && e->version < e->iterations;
+    news.stopped = e->stopped_by && (e->iterations == 0 || e->version < e->iterations);
     if (news.stopped) snprintf(news.reason, sizeof news.reason, "%s", e->stopped_by);
     news.loss = e->last_loss;
     news.tokens = e->tokens;
