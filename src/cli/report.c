@@ -226,7 +226,8 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
 static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
     char of[32] = "", saved[512] = "", loss[64] = "";
     if (e->of > 0) snprintf(of, sizeof of, " of %llu", (unsigned long long)e->of);
-    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);  // else nothing was trained here
+    // NAN: nothing was trained here
+    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);
     if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
     if (e->failed)
         snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, *e->text ? e->text : "see above", saved);

@@ -37,8 +37,8 @@ typedef enum report_kind {
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
-    // weights, iteration (the version), of, loss, tokens, seconds, repairs, path, failed, text, stopped (in order, before the run's end), reason (of that); the
-    // last line
+    // weights, iteration (the version), of, loss, tokens, seconds, repairs, path, failed, text,
+    // stopped (in order, before the run's end), reason (of that); the last line
     REPORT_END,
     REPORT_KINDS
 } report_kind;

@@ -30,7 +30,8 @@ typedef struct train_view {
     const run_config *run;
     report *report;
     char unsaved[512];  // why the last checkpoint could not be written
-    uint64_t within_ns, asked_ns;  // an orderly end may take so long; when it was asked for, 0: it was not
+    // an orderly end may take so long; when it was asked for, 0: it was not
+    uint64_t within_ns, asked_ns;
 } train_view;
 
 static void copy_text(char *to, size_t room, const char *text) {

@@ -250,7 +250,8 @@ static void watch(swarm *s) {
 static bool swarm_conclude(swarm *s) {
     if (s->started) orders_tell(s);
     bool nobody = s->end.kind != REPORT_END;
-    if (nobody && s->draining && !s->failed && s->iteration == s->first) {  // stopped in the first iteration: there are no new weights
+    // stopped in the first iteration: there are no new weights
+    if (nobody && s->draining && !s->failed && s->iteration == s->first) {
         s->end = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->iteration};
         nobody = false;
     }

@@ -233,8 +233,8 @@ void node_committed(void *context, const log_entry *entry) {
     node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
 }
 
-// For the only voter, which leads, and for two, nothing can be decided any more: the state before this iteration is saved. Of more voters the
-// others go on without this one.
+// For the only voter, which leads, and for two, nothing can be decided any more: the state before
+// this iteration is saved. Of more voters the others go on without this one.
 void node_log_failed(void *context, const braid_error *error) {
     node *n = context;
     peer_view view;

@@ -1,4 +1,5 @@
-// How a node ends before the run does: signals, the supervisor's orders, what fails that is not the weights' own. Each orderly end has a limit.
+// How a node ends before the run does: signals, the supervisor's orders, what fails that is not the
+// weights' own. Each orderly end has a limit.
 #include "node/clock.h"
 #include "node/internal.h"
 #include "node/stop.h"
@@ -45,7 +46,8 @@ static void note_drain(node *n) {
     else node_note(n, "%s: leaving the run after this iteration; at most %.3g s%s", by, within, again);
 }
 
-// Called in any phase; before the run is known nothing can be lost, and behind its end it ends by itself.
+// Called in any phase; before the run is known nothing can be lost, and behind its end it ends by
+// itself.
 void node_drain(node *n) {
     bool again = n->draining;
     n->draining = true;
@@ -75,7 +77,8 @@ void node_request(node *n) {
     }
 }
 
-// The run is saved by the peer that leads; which one that is may change meanwhile, so node_ending_tick says it again.
+// The run is saved by the peer that leads; which one that is may change meanwhile, so
+// node_ending_tick says it again.
 void node_orphan(node *n) {
     if (n->orphaned || n->phase >= NODE_STOPPING) return;
     n->orphaned = n->draining = true;
@@ -104,7 +107,8 @@ static void stop_tick(node *n, uint64_t now) {
         fail_late(n);
         return;
     }
-    bool ends_run = n->orphaned || n->config.role == NODE_LEADER;  // others that lead hand over and leave
+    // others that lead hand over and leave
+    bool ends_run = n->orphaned || n->config.role == NODE_LEADER;
     bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
     if (drop) {
         n->dropped = true;
@@ -140,8 +144,9 @@ void node_save(node *n, bool quiet) {
 
 // ---- what fails that is not the weights' own ----------------------------------------------------------------------
 
-// The leader saves the state before this iteration, and the run ends. Another data peer may have a text that is whole, so the run can do without this
-// one; it votes on for a moment, since the leader may be about to find the same.
+// The leader saves the state before this iteration, and the run ends. Another data peer may have a
+// text that is whole, so the run can do without this one; it votes on for a moment, since the
+// leader may be about to find the same.
 void node_text_lost(node *n, const braid_error *error) {
     if (n->error.code == BRAID_OK) n->error = *error;
     if (n->broken_ns == 0) n->broken_ns = clock_now_ns();

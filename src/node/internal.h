@@ -17,9 +17,11 @@ enum {
     NODE_TICK_MS = 500,
     NODE_IDLE_TICKS = 4,        // without a job, until spare memory goes back to the system
     NODE_STOP_MS = 2500,        // for the last messages
-    NODE_HELD_MS = 2000,        // a supervised peer waits so long after SIGTERM for its supervisor, which may have got it, too
+    // a supervised peer waits so long after SIGTERM for its supervisor, which may have got it, too
+    NODE_HELD_MS = 2000,
     NODE_ORPHAN_MS = 20000,     // for the end of a supervised peer whose supervisor has died
-    NODE_BROKEN_MS = 3000,      // a data peer whose text is broken votes on so long: the leader may find the same, and save
+    // a data peer whose text is broken votes on so long: the leader may find the same, and save
+    NODE_BROKEN_MS = 3000,
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
     NODE_MAX_FAILED_DIALS = PEER_MAX_CONTACTS,  // as many as the core may know: of one that it is not told it would wait for ever
@@ -90,12 +92,14 @@ struct node {
     uint32_t deferred_count;
     bool mute;           // a fault is due: nothing more is sent
     bool stepping, draining;
-    bool parent_stops;       // the supervisor ends the run: a signal to this process is the same request
+    // the supervisor ends the run: a signal to this process is the same request
+    bool parent_stops;
     bool orphaned, dropped, unlogged;
     uint64_t held_ns;        // SIGTERM came, and the supervisor may decide, 0: not
     uint64_t stop_ns;        // an orderly end was asked for
     uint64_t broken_ns;      // this peer's text is not what it was
-    uint16_t alone;          // the stage that no other peer has, though this one was asked to leave; 0: none
+    // the stage that no other peer has, though this one was asked to leave; 0: none
+    uint16_t alone;
     fault die_at;
     FILE *trace;
     measure measure;

@@ -356,7 +356,8 @@ braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_fil
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
     log->nameless = true;
     log->fd = open_nameless();
-    log->lost |= header_write(log, run, start, found, error) != BRAID_OK;  // so it fails without a file
+    // it fails without a file, too
+    log->lost |= header_write(log, run, start, found, error) != BRAID_OK;
     if (found->store == 0) {
         log_file_close(log);
         return BRAID_STATE;

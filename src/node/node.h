@@ -61,8 +61,11 @@ typedef struct node_config {
     unsigned threads;
     uint32_t capacity;              // 0: plan_capacity
     uint64_t max_memory;            // bytes, 0: no cap
-    bool supervised;                // commands come on standard input; when that ends, so does this peer, and the run that it leads is saved
-    bool signals;                   // those of this process are for this node (node/stop.h); stop_watch was called
+    // commands come on standard input; when that ends, so does this peer, and the run that it leads
+    // is saved
+    bool supervised;
+    // those of this process are for this node (node/stop.h); stop_watch was called
+    bool signals;
     uint64_t stop_within_ns;        // for an orderly end, 0: STOP_WITHIN_NS
     fault die_at;
     bool carries_nothing;           // of others' tensors
@@ -74,7 +77,8 @@ typedef struct node_config {
 
 // Checks what can be checked before any peer is asked: configuration, text, memory, port.
 braid_err node_new(const node_config *config, node **out, braid_error *error);
-// Runs until the run is complete, the user ends it or it fails. An end that was asked for and came in order is BRAID_OK.
+// Runs until the run is complete, the user ends it or it fails. An end that was asked for and came
+// in order is BRAID_OK.
 braid_err node_run(node *n, braid_error *error);
 // Whether such an end was asked for: the signal, or "its supervisor"; NULL: it was not.
 const char *node_stopped_by(const node *n);

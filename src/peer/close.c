@@ -348,7 +348,8 @@ static bool must_be_made(peer *p, uint32_t m) {
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
-// Nothing was learnt since the run began, or since a complete checkpoint: that need not be saved again, nor be had from all stages.
+// Nothing was learnt since the run began, or since a complete checkpoint: that need not be saved
+// again, nor be had from all stages.
 static bool end_without_news(peer *p) {
     tell t = {.kind = TELL_END, .iteration = p->iteration};
     bool saved = p->run.save && !p->leader.saving && rollback_weights(p, p->iteration, &t.hash);
@@ -364,7 +365,8 @@ static bool end_without_news(peer *p) {
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
-    bool may_come = p->raft.last != p->log_position && !p->leader.unlogged;  // it may be about to be let in
+    // it may be about to be let in
+    bool may_come = p->raft.last != p->log_position && !p->leader.unlogged;
     bool in_vain = p->leader.saving && p->leader.save_failed;  // what is given up is not the last one: that is begun anew
     bool given_up = m < p->microbatches;
     if ((!given_up && !p->leader.drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
@@ -415,8 +417,8 @@ static void reducing(peer *p) {
     if (all) decide(p);
 }
 
-// The host wants the end at once, or the log takes no entry: the iteration under way is dropped. A FINAL that is on its way into a log
-// that can still be written comes first, for it may hold.
+// The host wants the end at once, or the log takes no entry: the iteration under way is dropped. A
+// FINAL that is on its way into a log that can still be written comes first, for it may hold.
 static bool is_dropped(peer *p) {
     leader *l = &p->leader;
     bool begun = l->phase >= LEADER_RUNNING && (l->phase < LEADER_FINISHING || (l->phase == LEADER_FINISHING && l->unlogged));

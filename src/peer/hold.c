@@ -366,7 +366,8 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
         return;
     }
     if (r->failed && p->stage == 0) {
-        // its text has changed, or it has no memory. It votes, serves its state and saves on, until its host ends it
+        // its text has changed, or it has no memory. It votes, serves its state and saves on, until
+        // its host ends it
         p->disabled = true;
         h->forward = WORK_QUEUED;
         return;

@@ -425,7 +425,8 @@ typedef struct leader {
     bool drop, unlogged;    // ... as in EVENT_DRAIN
     bool save_wanted;       // of the present version, though none is due
     uint64_t save_tried_ns; // when the last one for a member that leaves was begun
-    bool awaits_save;       // FINAL waits until a member that leaves has what it alone has in a checkpoint
+    // FINAL waits until a member that leaves has what it alone has in a checkpoint
+    bool awaits_save;
     settled *settled;       // [microbatches + eval]
     log_close close;
     uint64_t close_index;

@@ -429,8 +429,9 @@ static bool save_is_pending(const peer *p) {
     return l->save_wanted || l->saving || l->checkpoint_due || p->past.looking || p->past.looked < p->past.checkpoints;
 }
 
-// No other peer has its state, so it leaves as soon as a checkpoint of the present version is complete and in the log: nothing is lost with it, and
-// the run goes on from there when another peer comes. FINAL waits meanwhile, for it would make a version that is not saved.
+// No other peer has its state, so it leaves as soon as a checkpoint of the present version is
+// complete and in the log: nothing is lost with it, and the run goes on from there when another
+// peer comes. FINAL waits meanwhile, for it would make a version that is not saved.
 void leader_let_last_go(peer *p) {
     leader *l = &p->leader;
     l->awaits_save = false;

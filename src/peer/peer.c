@@ -402,7 +402,8 @@ static void drain(peer *p, const event *e) {
         if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
         p->leader.drop |= e->drop;
         p->leader.unlogged |= e->unlogged;
-        p->disabled |= e->drop;  // what is computed from now on counts nowhere, and the state is to be read
+        // what is computed from now on counts nowhere, and the state is to be read
+        p->disabled |= e->drop;
         return;
     }
     if (whole) return;

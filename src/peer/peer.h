@@ -142,7 +142,9 @@ typedef enum event_kind {
     EVENT_JOB_DONE,
     EVENT_STORED,      // the entry of an EFFECT_APPEND is on stable storage
     EVENT_DRAIN,       // the user asked for the end: finish the iteration, save, leave
-    EVENT_SAVE,        // the user asked for a checkpoint: if this peer leads, it saves the present version and the run goes on
+    // the user asked for a checkpoint: if this peer leads, it saves the present version and the run
+    // goes on
+    EVENT_SAVE,
     EVENT_KINDS
 } event_kind;
 
@@ -158,7 +160,8 @@ typedef struct event {
     const log_entry *entry;
     bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing
     bool drop;           // ... without the iteration under way: the present version is saved
-    bool unlogged;       // ... and the log takes no more entries. For the only voter: nothing that is not stored holds
+    // ... and the log takes no more entries. For the only voter: nothing that is not stored holds
+    bool unlogged;
 } event;
 
 // What the user is told.

@@ -153,7 +153,8 @@ static bool is_in_vain(const peer *p) {
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
 }
 
-// Between two FINALs the state stands still, so a checkpoint that was asked for need not wait for the iteration's end.
+// Between two FINALs the state stands still, so a checkpoint that was asked for need not wait for
+// the iteration's end.
 static void begin_wanted(peer *p) {
     leader *l = &p->leader;
     bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;
@@ -267,7 +268,8 @@ static void saved_all(peer *p, const job_result *r) {
     l->end_appended = false;
     tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = p->run.save && failed};
     peer_tell(p, &t);
-    if (t.failed || l->unlogged) leader_dismiss(p, true);  // and no END: who goes on from the log computes it again
+    // and no END: who goes on from the log computes it again
+    if (t.failed || l->unlogged) leader_dismiss(p, true);
 }
 
 void save_job_done(peer *p, const task *t, const job_result *r) {

@@ -153,7 +153,8 @@ static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
 
 static void save(solo *s);
 
-// The state stands still between microbatches too, so a checkpoint need not wait for the iteration's end.
+// The state stands still between microbatches too, so a checkpoint need not wait for the
+// iteration's end.
 static solo_wish listen(solo *s) {
     solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
     if (wish == SOLO_SAVE && !saves(s)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});

@@ -31,7 +31,8 @@ typedef struct solo_event {
     const char *text, *path;
 } solo_event;
 
-// What the host wishes, asked between microbatches; a later one includes those before it but SOLO_SAVE.
+// What the host wishes, asked between microbatches; a later one includes those before it but
+// SOLO_SAVE.
 typedef enum solo_wish {
     SOLO_GO_ON,
     SOLO_SAVE,    // a checkpoint of the state as it is, and go on
@@ -65,7 +66,8 @@ typedef struct solo_result {
     char path[FILES_MAX_PATH];  // the last checkpoint, "": none
 } solo_result;
 
-// After an error that leaves the weights whole (a text that has changed, no memory) the newest state is saved all the same.
+// After an error that leaves the weights whole (a text that has changed, no memory) the newest
+// state is saved all the same.
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error);
 
 #endif

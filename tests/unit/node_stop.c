@@ -1,4 +1,5 @@
-// The policy of signals, in a process of its own for each test: what they do belongs to the process.
+// The policy of signals, in a process of its own for each test: what they do belongs to the
+// process.
 #include "node/stop.h"
 
 #include <setjmp.h>

@@ -253,7 +253,8 @@ static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
 static bool has_ended(const world *w) { return w->exited; }
 static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
 
-// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which needs no FINAL, and the run goes on.
+// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which
+// needs no FINAL, and the run goes on.
 static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
     (void)state;
     world w;
@@ -268,7 +269,8 @@ static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
     free(w.p);
 }
 
-// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows, and neither CLOSE nor FINAL comes before.
+// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows,
+// and neither CLOSE nor FINAL comes before.
 static void test_the_iteration_is_dropped(void **state) {
     (void)state;
     world w;
@@ -282,7 +284,8 @@ static void test_the_iteration_is_dropped(void **state) {
     free(w.p);
 }
 
-// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in the log.
+// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in
+// the log.
 static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state) {
     (void)state;
     world w;
