@@ -258,7 +258,7 @@ static braid_err train(solo *s, braid_error *error) {
     s->saved = s->version;
     while (s->version < s->until && !err && listen(s) < SOLO_FINISH) {
         if (is_due(s->version, s->run->eval_every)) err = evaluate(s, error);
-        if (!err && s->wish < SOLO_DROP) err = iterate(s, error);
+        if (!err && s->wish < SOLO_FINISH) err = iterate(s, error);
         if (!err && saves(s) && is_due(s->version, s->run->checkpoint_every) && s->saved != s->version) save(s);
     }
     s->result->stopped = s->version < s->until && s->wish >= SOLO_FINISH;

@@ -102,15 +102,22 @@ def output_that_is_not_read(run, directory):
 def second_request(directory):
     """Seconds later, while the first one is waited for: the end at once, with code 1."""
     slow = write_run(directory, iterations=ENDLESS, microbatches=256, sequences=64, stages="[3]", data_peers=1, name="slow.yaml")
-    braid = Braid("train", "--solo", slow)
-    braid.wait_for("started")
-    braid.process.terminate()
-    braid.wait_for("note", text="once more to end at once")
-    time.sleep(0.5)
-    braid.process.terminate()
-    begun = time.monotonic()
-    expect(braid.finish(30) == 1, "a second request is no success")
-    expect(time.monotonic() - begun < 5, "the second request did not end it at once")
+    for _ in range(5):  # on a machine so busy that the first request is over by then, once more
+        braid = Braid("train", "--solo", slow)
+        braid.wait_for("started")
+        time.sleep(1)  # into the first iteration, which takes some 10 s
+        first = time.monotonic()
+        braid.process.terminate()
+        braid.wait_for("note", text="once more to end at once")
+        time.sleep(0.5)
+        braid.process.terminate()
+        second = time.monotonic()
+        if second - first < 4:
+            expect(braid.finish(30) == 1, f"a second request is no success: {braid.events[-1]}")
+            expect(time.monotonic() - second < 10, "the second request did not end it at once")
+            return
+        braid.stop()
+    raise SystemExit("FAILED: this machine is too busy for a second request within 4 s")
 
 
 def main():
