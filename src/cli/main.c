@@ -1,6 +1,7 @@
 // braid VERB ...: finds the verb's function and calls it.
 #include "cli/cli.h"
 #include "format/suggest.h"
+#include "node/stop.h"
 #include "tensor/thread.h"
 
 #include <errno.h>
@@ -107,5 +108,6 @@ int main(int argc, char **argv) {
     // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    stop_watch_as_first();
     return all_written(run_verb(argc, argv));
 }

@@ -7,6 +7,7 @@
 #include "cli/report.h"
 #include "node/clock.h"
 #include "node/node.h"
+#include "node/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 typedef struct node_flags {
     const char *join, *listen, *public_address, *identity, *run, *resume, *log, *die_at, *trace, *beside, *state_directory;
     bool lead, anew, set_aside, data, json, supervised, measure, shadow, carry;
-    uint64_t share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
+    uint64_t stop_within_ns, share, threads, capacity, max_memory, patience_ns, wait_ns, wait_data, wait_relays, voters, shadows, upload_share, carried;
 } node_flags;
 
 // What the call backs need.
@@ -147,7 +148,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     *config = (node_config){
         .listen = f->listen, .public_address = f->public_address, .patience_ns = f->patience_ns, .wait_ns = f->wait_ns, .resume = f->resume,
         .log_path = f->log, .anew = f->anew, .sets_aside = f->anew && f->set_aside, .voters = (uint32_t)f->voters, .upload_percent = (uint32_t)f->upload_share, .carried_percent = (uint32_t)f->carried, .carries_nothing = !f->carry, .threads = (unsigned)f->threads, .capacity = (uint32_t)f->capacity, .max_memory = f->max_memory,
-        .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
+        .signals = true, .stop_within_ns = f->stop_within_ns, .supervised = f->supervised, .measure = f->measure, .trace = f->trace, .start_data_peers = (uint32_t)f->wait_data, .start_relays = (uint32_t)f->wait_relays, .share = (uint32_t)f->share, .shadows = (uint32_t)f->shadows,
     };
     braid_err err = roles_check(f, &config->role, error);
     if (!err && f->join) err = ticket_parse(f->join, &config->leader, error);
@@ -198,6 +199,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
     if (!err) err = node_new(config, &n, &error);
     bool began = !err;
     if (!err) err = node_run(n, &error);
+    s.events.stopped_by = began ? node_stopped_by(n) : NULL;
     if (began || f->json) node_events_end(&s.events, err ? error.text : NULL, clock_now_ns());
     report_free(s.report);
     node_free(n);
@@ -208,7 +210,7 @@ static int node_session_run(const node_flags *f, node_config *config) {
 }
 
 int cli_node(int argc, char **argv) {
-    node_flags f = {.threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
+    node_flags f = {.stop_within_ns = STOP_WITHIN_NS, .threads = 1, .carry = true, .set_aside = true, .wait_data = 1, .voters = PEER_VOTERS, .shadows = 1, .upload_share = PEER_UPLOAD_PERCENT, .state_directory = "/var/tmp", .patience_ns = 60000000000u};
     option table[] = {
         {"join", OPTION_TEXT, &f.join, .unit = "TICKET", .help = "join the run of the leader that printed this ticket"},
         {"listen", OPTION_TEXT, &f.listen, .unit = "HOST:PORT", .help = "where to take connections", .fallback = "every address, any free port"},
@@ -235,6 +237,7 @@ int cli_node(int argc, char **argv) {
         {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: where that state lies, 12 bytes a parameter"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "with --lead and --data: shadows of each stage, of those that offer themselves", .max = 4},
         {"patience", OPTION_DURATION, &f.patience_ns, .help = "how long to try a leader that cannot be reached; 0: for ever"},
+        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"die-at", OPTION_TEXT, &f.die_at, .unit = "POINT[:COUNT]", .hidden = true,
          .help = "kill this process at a point of the protocol, for tests: forward, complete-sent, backward, committed, weight, reduction, final, transfer, carry"},
@@ -252,7 +255,9 @@ int cli_node(int argc, char **argv) {
     node_config config;
     braid_error error = {0};
     braid_err err = config_fill(&f, &run, &config, &error);
-    code = err ? cli_complain(CLI_USAGE, "node", "%s", error.text) : node_session_run(&f, &config);
+    const stop_config stop = {.verb = "node", .within_ns = f.stop_within_ns, .supervised = f.supervised};
+    if (err) code = cli_complain(CLI_USAGE, "node", "%s", error.text);
+    else code = stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "node", "%s", error.text) : node_session_run(&f, &config);
     options_close(&o);
     return code;
 }

@@ -34,7 +34,7 @@ static const char *const expel_names[EXPEL_REASONS] = {
 static void tell_started(node_events *e, const tell *t, uint64_t now_ns) {
     report_event news = event_of(REPORT_STARTED);
     e->start_ns = e->last_ns = now_ns;
-    news.iteration = t->iteration;
+    e->version = news.iteration = t->iteration;
     news.of = e->iterations;
     news.stages = e->stages;
     news.parameters = e->parameters;
@@ -287,6 +287,9 @@ void node_events_end(node_events *e, const char *why, uint64_t now_ns) {
     snprintf(news.text, sizeof news.text, "%s", why && *e->unsaved && !e->diverged ? e->unsaved : why ? why : "");
     if (e->ended) id_hex(e->weights.bytes, BRAID_ID_BYTES, news.weights);
     news.iteration = e->version;
+    news.of = e->iterations;
+    news.stopped = e->stopped_by && (e->iterations == 0 || e->version < e->iterations);
+    if (news.stopped) snprintf(news.reason, sizeof news.reason, "%s", e->stopped_by);
     news.loss = e->last_loss;
     news.tokens = e->tokens;
     news.seconds = e->start_ns ? (double)(now_ns - e->start_ns) * 1e-9 : 0;

@@ -40,6 +40,7 @@ typedef struct node_events {
     bool diverged;           // TELL_DIVERGED was
     braid_hash weights;
     char refused[512];
+    const char *stopped_by;  // an orderly end was asked for: the signal; NULL: it was not
     node_takeover taken[NODE_TAKEOVERS];  // told when all slots are known: the log names them one by one
     uint32_t taken_count;
     bool taken_now;  // since the last tick

@@ -222,6 +222,24 @@ static void carried_text(const report_event *e, char text[CARRIED_TEXT]) {
     if (e->carried_bytes > 0) snprintf(text + length, (size_t)(CARRIED_TEXT - length), ", %s carried for others", quantity_size_text(e->carried_bytes, bytes));
 }
 
+// How a run that did not come to its end goes on.
+static void stopped_line(const report_event *e, char line[REPORT_LINE]) {
+    char of[32] = "", saved[512] = "", loss[64] = "";
+    if (e->of > 0) snprintf(of, sizeof of, " of %llu", (unsigned long long)e->of);
+    // NAN: nothing was trained here
+    if (!isnan(e->loss)) snprintf(loss, sizeof loss, ", last training loss %.4f", e->loss);
+    if (*e->path) snprintf(saved, sizeof saved, "; saved in %.400s, --resume goes on from there", e->path);
+    if (e->failed)
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s: %s%s", (unsigned long long)e->iteration, of, *e->text ? e->text : "see above", saved);
+    else if (*e->weights == 0 && e->iteration == 0)
+        snprintf(line, REPORT_LINE, "stopped before the first iteration (%s): nothing to save", e->reason);
+    else if (*e->weights == 0)
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)", (unsigned long long)e->iteration, of, e->reason);
+    else
+        snprintf(line, REPORT_LINE, "stopped after iteration %llu%s (%s)%s%s\nweights %s", (unsigned long long)e->iteration, of, e->reason, loss,
+                 *saved ? saved : "; not saved: the run has no checkpoint.dir", e->weights);
+}
+
 static void end_line(const report *r, const report_event *e, char line[REPORT_LINE]) {
     char repairs[REPORT_LINE], time[QUANTITY_TEXT], wasted[WASTED_TEXT], carried[CARRIED_TEXT], loss[64] = "";
     repairs[0] = 0;
@@ -230,9 +248,8 @@ static void end_line(const report *r, const report_event *e, char line[REPORT_LI
     quantity_duration_text(e->seconds, time);
     wasted_text(e, wasted);
     carried_text(e, carried);
-    if (e->failed)
-        snprintf(line, REPORT_LINE, "stopped after iteration %llu: %s", (unsigned long long)e->iteration,
-                 *e->text ? e->text : "see above");
+    if (e->failed || e->stopped)
+        stopped_line(e, line);
     else if (*e->weights == 0)  // a peer that has left, or whose part is over: the leader knows the result
         snprintf(line, REPORT_LINE, "done after %s%s", time, carried);
     else
@@ -245,7 +262,8 @@ static void rolled_back_line(const report_event *e, char line[REPORT_LINE]) {
     char where[64] = "its beginning";
     unsigned long long again = e->total;
     if (e->iteration > 0) snprintf(where, sizeof where, "what it was after iteration %llu", (unsigned long long)e->iteration);
-    snprintf(line, REPORT_LINE, "nobody has the state of stage %llu any more: the run goes back to %s, and computes %llu iteration%s again",
+    if (again == 0) snprintf(line, REPORT_LINE, "stage %llu has no peer: the run goes on from %s as soon as a relay joins", (unsigned long long)e->stage, where);
+    else snprintf(line, REPORT_LINE, "nobody has the state of stage %llu any more: the run goes back to %s, and computes %llu iteration%s again",
              (unsigned long long)e->stage, where, again, again == 1 ? "" : "s");
 }
 

@@ -40,7 +40,9 @@ typedef enum report_kind {
     REPORT_ROLLED_BACK, // iteration (the version that it goes on from), stage (whose state is lost), total (iterations that are computed again), generation
     REPORT_UNFINISHED,  // iteration (the version whose weights are kept), peer (who is gone), microbatches (of the next iteration that need its text)
     REPORT_UNLED,  // peer, address (who is missed), done, total, text: of `total` peers that vote so many are here, and nobody leads
-    REPORT_END,  // weights, iteration (the version), loss, tokens, seconds, repairs, path, failed, text, reason (REPORT_DIVERGED, or none); the last line
+    // weights, iteration (the version), of, loss, tokens, seconds, repairs, path, failed, text,
+    // stopped (in order, before the run's end), reason (the signal, or REPORT_DIVERGED); the last line
+    REPORT_END,
     REPORT_KINDS
 } report_kind;
 
@@ -66,7 +68,7 @@ typedef struct report_event {
     uint64_t stage, stages, changes, left_out, generation, gone;
     report_flow flow[REPORT_MAX_FLOWS];
     size_t flows;
-    bool failed, skip;
+    bool failed, skip, stopped;
     char peer[REPORT_HASH_TEXT];     // hex id, any prefix of it
     char weights[REPORT_HASH_TEXT];  // hex SHA-256
     char phase[24], role[16];

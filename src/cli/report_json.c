@@ -41,7 +41,7 @@ static const char *const kind_names[REPORT_KINDS] = {
 // clang-format off
 static const report_field fields[] = {
     FIELD(iteration, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(REPAIR) | IN(CHECKPOINT) | IN(END) | IN(KILLED) | IN(TAKEOVER) | IN(ROLLED_BACK) | WAITING | MEMBERS),
-    FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION)),
+    FIELD(of, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(END)),
     FIELD(loss, FIELD_REAL, IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(tokens, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(EVAL) | IN(END)),
     FIELD(microbatches, FIELD_COUNT, IN(STARTED) | IN(ITERATION) | IN(TAKEOVER) | WAITING),
@@ -73,6 +73,7 @@ static const report_field fields[] = {
     FIELD(computed_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
     FIELD(wasted_seconds, FIELD_REAL, IN(ITERATION) | IN(END)),
     FIELD(failed, FIELD_SWITCH, IN(CHECKPOINT) | IN(END)),
+    FIELD(stopped, FIELD_SWITCH, IN(END)),
     FIELD(flow, FIELD_FLOWS, IN(FLOWS)),
     FIELD(weights, FIELD_TEXT, IN(END)),
     FIELD(phase, FIELD_TEXT, IN(REPAIR) | IN(KILLED)),

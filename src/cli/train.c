@@ -3,12 +3,13 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "node/clock.h"
+#include "node/stop.h"
 #include "train/run.h"
 #include "train/run_notes.h"
 #include "train/solo.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +21,7 @@ static const char examples[] = "braid train --solo RUN.yaml\n"
 typedef struct train_flags {
     bool solo, json, anew;
     uint64_t threads, iterations, max_memory;
+    uint64_t stop_within_ns;
     const char *resume, *save;
     machine machine;
 } train_flags;
@@ -28,20 +30,9 @@ typedef struct train_view {
     const run_config *run;
     report *report;
     char unsaved[512];  // why the last checkpoint could not be written
+    // an orderly end may take so long; when it was asked for, 0: it was not
+    uint64_t within_ns, asked_ns;
 } train_view;
-
-// The first Ctrl-C asks for the end after this iteration; the second is the system's own, which ends the process.
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number) {
-    interrupted = 1;
-    signal(number, SIG_DFL);
-}
-
-static bool wants_stop(void *context) {
-    (void)context;
-    return interrupted != 0;
-}
 
 static void copy_text(char *to, size_t room, const char *text) {
     if (!text) return;
@@ -77,33 +68,57 @@ static void show(void *context, const solo_event *event) {
     report_tell(view->report, &e);
 }
 
+static void note(const train_view *view, const char *text) {
+    report_event e = {.kind = REPORT_NOTE, .loss = NAN};
+    copy_text(e.text, sizeof e.text, text);
+    report_tell(view->report, &e);
+}
+
+static void note_stop(const train_view *view) {
+    char text[256];
+    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all, once more to end at once", stop_signal_name(stop_requested()),
+             (double)stop_finish_ns(view->within_ns) * 1e-9, (double)view->within_ns * 1e-9);
+    note(view, text);
+}
+
+static solo_wish wish(void *context) {
+    train_view *view = context;
+    if (stop_at_once()) return SOLO_ABANDON;
+    if (stop_requested()) {
+        if (!view->asked_ns) note_stop(view);
+        if (!view->asked_ns) view->asked_ns = clock_now_ns();
+        return clock_now_ns() - view->asked_ns < stop_finish_ns(view->within_ns) ? SOLO_FINISH : SOLO_DROP;
+    }
+    if (!stop_take_save()) return SOLO_GO_ON;
+    note(view, "SIGUSR1: saving a checkpoint");
+    return SOLO_SAVE;
+}
+
 static double seconds_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void show_end(const train_view *view, const solo_result *result, double seconds) {
+// `why`: NULL unless the run failed.
+static void show_end(const train_view *view, const solo_result *result, const char *why, double seconds) {
     report_event e = {.kind = REPORT_END,
                       .iteration = result->version,
+                      .of = result->until,
                       .loss = result->loss,
                       .tokens = result->tokens,
                       .seconds = seconds};
-    id_hex(result->weights.bytes, BRAID_ID_BYTES, e.weights);
+    if (!why) id_hex(result->weights.bytes, BRAID_ID_BYTES, e.weights);
     copy_text(e.path, sizeof e.path, result->path);
-    e.failed = result->save_failed;
-    if (e.failed) copy_text(e.text, sizeof e.text, "the last checkpoint could not be written");
+    e.stopped = result->stopped;
+    if (e.stopped) copy_text(e.reason, sizeof e.reason, stop_signal_name(stop_requested()));
+    if (result->diverged) copy_text(e.reason, sizeof e.reason, REPORT_DIVERGED);
+    e.failed = why || result->save_failed || result->abandoned;
+    if (why) copy_text(e.text, sizeof e.text, why);
+    else if (result->abandoned) copy_text(e.text, sizeof e.text, "a second request ended it at once");
+    else if (e.failed) copy_text(e.text, sizeof e.text, "the last checkpoint could not be written");
     report_tell(view->report, &e);
-    report_loss_curve(view->report);
-}
-
-// A run that began and diverged has a last line like any other.
-static void show_diverged(const train_view *view, const solo_result *result, const char *why, double seconds) {
-    report_event e = {.kind = REPORT_END, .iteration = result->version, .loss = result->loss, .tokens = result->tokens, .seconds = seconds, .failed = true};
-    copy_text(e.path, sizeof e.path, result->path);
-    copy_text(e.text, sizeof e.text, why);
-    strcpy(e.reason, REPORT_DIVERGED);
-    report_tell(view->report, &e);
+    if (!why) report_loss_curve(view->report);
 }
 
 static void show_note(void *context, const char *text) { show(context, &(solo_event){.kind = SOLO_NOTE, .text = text}); }
@@ -113,7 +128,7 @@ static int code_of(braid_err err) {
 }
 
 static int train_run(const run_config *run, const train_data *data, const train_flags *flags) {
-    train_view view = {.run = run, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
+    train_view view = {.run = run, .within_ns = flags->stop_within_ns, .report = report_new(flags->json ? REPORT_JSON : REPORT_AUTO, stdout)};
     if (!view.report) return cli_complain(CLI_FAILED, "train", "out of memory");
     solo_config config = {.run = run,
                           .data = data,
@@ -124,20 +139,17 @@ static int train_run(const run_config *run, const train_data *data, const train_
                           .usable_bytes = flags->machine.memory_bytes,
                           .context = &view,
                           .tell = show,
-                          .stop = wants_stop};
+                          .wish = wish};
     solo_result result;
     braid_error error = {0};
     allowance_tell(view.report, &flags->machine, run->max_memory);
     run_notes(run, train_data_bytes(data), show_note, &view);
     double start = seconds_now();
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     braid_err err = solo_run(&config, &result, &error);
-    if (!err) show_end(&view, &result, seconds_now() - start);
-    if (err && result.diverged) show_diverged(&view, &result, error.text, seconds_now() - start);
+    if (!err || result.begun) show_end(&view, &result, err ? error.text : NULL, seconds_now() - start);
     report_free(view.report);
     if (err) return cli_complain(code_of(err), "train", "%s", error.text);
+    if (result.abandoned) return cli_complain(CLI_FAILED, "train", "a second request ended it at once; nothing was saved after the newest checkpoint");
     return result.save_failed ? cli_complain(CLI_FAILED, "train", "the last checkpoint could not be written: %s", view.unsaved) : CLI_OK;
 }
 
@@ -162,8 +174,14 @@ static int train_file(const char *path, const train_flags *flags) {
     return code;
 }
 
+static int train_watched(const char *path, const train_flags *flags) {
+    const stop_config stop = {.verb = "train", .within_ns = flags->stop_within_ns};
+    braid_error error;
+    return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "train", "%s", error.text) : train_file(path, flags);
+}
+
 int cli_train(int argc, char **argv) {
-    train_flags flags = {0};
+    train_flags flags = {.stop_within_ns = STOP_WITHIN_NS};
     machine_look(&flags.machine);
     flags.threads = allowance_threads(&flags.machine);
     option table[] = {
@@ -178,6 +196,7 @@ int cli_train(int argc, char **argv) {
          .fallback = "what the run says"},
         {"max-memory", OPTION_SIZE, &flags.max_memory, .help = "most memory for weights, optimizer and microbatches",
          .fallback = "no cap"},
+        {"stop-within", OPTION_DURATION, &flags.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
         {"json", OPTION_SWITCH, &flags.json, .help = "one JSON object a line"},
     };
     options o = {.verb = "train",
@@ -194,7 +213,7 @@ int cli_train(int argc, char **argv) {
         code = cli_complain(CLI_USAGE, "train",
                             "say --solo to train in this process; 'braid up' starts a swarm on this machine");
     else
-        code = train_file(o.given[0], &flags);
+        code = train_watched(o.given[0], &flags);
     options_close(&o);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/up_swarm.h"
+#include "node/stop.h"
 #include "peer/peer.h"
 #include "train/run.h"
 
@@ -101,10 +102,14 @@ static void check_survival(swarm *s, const child *gone) {
     else stage_bereft(s, gone->stage);
 }
 
+void swarm_stage_left(swarm *s, uint64_t number) {
+    if (s->ending || s->draining || !s->started || number == 0 || number >= WIRE_MAX_STAGES || stage_works(s, number, NULL)) return;
+    stage_bereft(s, number);
+}
+
 static void swarm_done(swarm *s) {
     uv_close((uv_handle_t *)&s->tick, NULL);
-    uv_close((uv_handle_t *)&s->interrupt, NULL);
-    uv_close((uv_handle_t *)&s->terminate, NULL);
+    uv_close((uv_handle_t *)&s->signals, NULL);
     uv_stop(&s->loop);
 }
 
@@ -135,10 +140,25 @@ void swarm_child_gone(swarm *s, child *c, int64_t status, int signal_number) {
 }
 
 // Whoever leads ends the run; who that is may change meanwhile, so it is said again.
-static void swarm_drain(swarm *s) {
-    if (story_has_one_voice(s)) return;
+static void tell_data_peers(swarm *s, const char *command) {
     for (uint32_t i = 0; i < s->child_count; i++)
-        if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], "end\n");
+        if (s->children[i]->role != CHILD_RELAY) child_command(s->children[i], command);
+}
+
+static void swarm_drain(swarm *s) {
+    char text[128];
+    uint64_t passed_ns = (uv_now(&s->loop) - s->stop_ms) * 1000000;
+    if (s->ending) return;
+    if (passed_ns >= s->stop_within_ns) {
+        snprintf(text, sizeof text, "not ended within %.3g s (--stop-within)", (double)s->stop_within_ns * 1e-9);
+        swarm_fail(s, text);
+        return;
+    }
+    if (passed_ns >= stop_finish_ns(s->stop_within_ns) && !s->dropped) {
+        s->dropped = true;
+        swarm_note(s, "the iteration under way takes too long: the state before it is saved");
+    }
+    tell_data_peers(s, s->dropped ? "drop\n" : "end\n");
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -150,39 +170,66 @@ static void on_tick(uv_timer_t *timer) {
     if (s->ending && s->leave_deadline_ms && uv_now(&s->loop) > s->leave_deadline_ms) swarm_kill_all(s);
 }
 
-static void on_signal(uv_signal_t *handle, int number) {
-    swarm *s = handle->data;
-    (void)number;
-    if (s->draining || !s->started) {
-        swarm_fail(s, "stopped by the user");
+// The children may have got the same signal; what they do is decided here.
+static void swarm_stop(swarm *s) {
+    char text[256];
+    s->draining = true;
+    s->stop_ms = uv_now(&s->loop);
+    if (s->ending) return;  // they take their leave already
+    for (uint32_t i = 0; i < s->child_count; i++) child_command(s->children[i], "stop\n");
+    if (!s->started) {
+        s->end = (report_event){.kind = REPORT_END, .loss = NAN};
+        s->ending = true;
+        swarm_kill_all(s);
         return;
     }
-    s->draining = true;
-    swarm_note(s, "finishing the iteration and saving; once more to stop at once");
-    if (story_has_one_voice(s)) child_command(s->children[0], "drain\n");
-    else swarm_drain(s);
+    snprintf(text, sizeof text, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all, once more to end at once", stop_signal_name(stop_requested()),
+             (double)stop_finish_ns(s->stop_within_ns) * 1e-9, (double)s->stop_within_ns * 1e-9);
+    swarm_note(s, text);
+    swarm_drain(s);
+}
+
+static void swarm_request(swarm *s) {
+    if (stop_take_save()) {
+        swarm_note(s, s->started ? "SIGUSR1: the leader is asked for a checkpoint" : "SIGUSR1: nothing to save, the run has not begun");
+        if (s->started) tell_data_peers(s, "save\n");
+    }
+    if (stop_at_once()) swarm_fail(s, "stopped by the user: a second request ended it at once");
+    else if (stop_requested() && !s->draining) swarm_stop(s);
+}
+
+static void on_signals(uv_poll_t *handle, int status, int events) {
+    (void)status, (void)events;
+    stop_clear();
+    swarm_request(handle->data);
 }
 
 static void watch(swarm *s) {
     uv_timer_init(&s->loop, &s->tick);
-    uv_signal_init(&s->loop, &s->interrupt);
-    uv_signal_init(&s->loop, &s->terminate);
-    s->tick.data = s->interrupt.data = s->terminate.data = s;
+    uv_poll_init(&s->loop, &s->signals, stop_descriptor());
+    s->tick.data = s->signals.data = s;
     uv_timer_start(&s->tick, on_tick, UP_TICK_MS, UP_TICK_MS);
-    uv_signal_start(&s->interrupt, on_signal, SIGINT);
-    uv_signal_start(&s->terminate, on_signal, SIGTERM);
+    uv_poll_start(&s->signals, UV_READABLE, on_signals);
 }
 
 // What was killed, and the last line. Returns whether the run is complete.
 static bool swarm_conclude(swarm *s) {
     if (s->started) orders_tell(s);
     bool nobody = s->end.kind != REPORT_END;
+    // stopped in the first iteration: there are no new weights
+    if (nobody && s->draining && !s->failed && s->iteration == s->first) {
+        s->end = (report_event){.kind = REPORT_END, .loss = NAN, .iteration = s->iteration};
+        nobody = false;
+    }
     if (nobody) s->end = (report_event){.kind = REPORT_END, .failed = true, .loss = NAN, .iteration = s->iteration};
     if (nobody && !*s->why) snprintf(s->why, sizeof s->why, "everybody ended, and nobody said with what weights");
     if (s->failed || nobody) {
         s->end.failed = true;
         snprintf(s->end.text, sizeof s->end.text, "%s", s->why);
     }
+    s->end.of = s->iterations;
+    s->end.stopped = s->draining && !s->end.failed && s->end.iteration < s->iterations;
+    if (s->end.stopped) snprintf(s->end.reason, sizeof s->end.reason, "%s", stop_signal_name(stop_requested()));
     s->end.repairs = s->repairs;
     story_sum_work(s, &s->end);
     if (s->measure && s->started) {
@@ -223,7 +270,7 @@ static int swarm_run(swarm *s) {
 typedef struct up_flags {
     option_list kill, late;
     const char *chaos, *resume, *log, *trace, *measure;
-    uint64_t relays, shadows, threads, capacity, max_memory, voters, carried;
+    uint64_t stop_within_ns, relays, shadows, threads, capacity, max_memory, voters, carried;
     bool json, anew;
 } up_flags;
 
@@ -253,7 +300,7 @@ static braid_err files_reserve(const swarm *s, braid_error *error) {
 static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_config *run, braid_error *error) {
     size_t size = sizeof s->program;
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
-                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .style = f->json ? REPORT_JSON : REPORT_AUTO};
+                 .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = swarm_keep_description(s, path, error);
     if (!err) err = run_config_load(s->run_path, run, error);
@@ -278,10 +325,16 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     return err ? err : chaos_fill(s, f, run, error);
 }
 
+static int swarm_watched(swarm *s) {
+    const stop_config stop = {.verb = "up", .within_ns = s->stop_within_ns};
+    braid_error error;
+    return stop_watch(&stop, &error) ? cli_complain(CLI_FAILED, "up", "%s", error.text) : swarm_run(s);
+}
+
 int cli_up(int argc, char **argv) {
     static swarm s;       // large, one in the process
     static run_config run;
-    up_flags f = {.threads = 1};
+    up_flags f = {.threads = 1, .stop_within_ns = STOP_WITHIN_NS};
     option table[] = {
         {"relays", OPTION_COUNT, &f.relays, .help = "relay processes to start", .min = 1, .max = UP_MAX_CHILDREN / 2, .fallback = "two a stage"},
         {"threads", OPTION_COUNT, &f.threads, .help = "threads that compute, in each process", .min = 1, .max = 1024},
@@ -295,6 +348,7 @@ int cli_up(int argc, char **argv) {
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; else, or with private data or --measure, 1"},
         {"measure", OPTION_TEXT, &f.measure, .unit = "FILE", .help = "write what this swarm's peers cost, as a scenario for braid sim", .fallback = "nothing is measured"},
         {"carried", OPTION_COUNT, &f.carried, .unit = "PERCENT", .hidden = true, .help = "send so many of 100 tensors by way of somebody, for tests", .max = 100},
+        {"stop-within", OPTION_DURATION, &f.stop_within_ns, .help = "most time for the orderly end that SIGINT, SIGTERM or SIGHUP asks for", .min = 1},
         {"json", OPTION_SWITCH, &f.json, .help = "one JSON object a line"},
         {"kill", OPTION_LIST, &f.kill, .unit = "WHO@WHEN", .help = "kill somebody: relay3@iteration:12, any@iteration:5/weight, data2@iteration:7, leader@iteration:9, stage:2@iteration:6/backward (see docs)", .fallback = ""},
         {"late", OPTION_LIST, &f.late, .unit = "N@iteration:K", .help = "start N more relays at iteration K", .fallback = ""},
@@ -309,7 +363,7 @@ int cli_up(int argc, char **argv) {
     if (err)
         code = cli_complain(CLI_USAGE, "up", "%s", error.text);
     else
-        code = cli_can_write("up", "measure", s.measure) ? swarm_run(&s) : CLI_FAILED;
+        code = cli_can_write("up", "measure", s.measure) ? swarm_watched(&s) : CLI_FAILED;
     options_close(&o);
     return code;
 }

@@ -169,6 +169,7 @@ static void note_progress(swarm *s, child *c, const report_event *news) {
     case REPORT_LEFT: note_member(s, news); break;
     default: break;
     }
+    if (news->kind == REPORT_LEFT) swarm_stage_left(s, news->stage);
     if (news->kind == REPORT_JOINED) s->newest_member = news->member;
     if (news->kind == REPORT_EXPELLED) losses_note(s, news);
     if (news->kind == REPORT_TAKEOVER) losses_note_takeover(s, news);

@@ -150,7 +150,7 @@ typedef struct action {
 struct swarm {
     uv_loop_t loop;
     uv_timer_t tick;
-    uv_signal_t interrupt, terminate;
+    uv_poll_t signals;
     report *report;
     report_style style;
     child *children[UP_MAX_CHILDREN];
@@ -189,6 +189,9 @@ struct swarm {
     uint64_t generation;        // how often the run went back, and one; 0: it did not
     uint64_t tokens, start_ms;
     bool started, draining, ending, failed;
+    bool dropped;               // ... and the iteration under way is not waited for
+    uint64_t stop_ms;           // when the orderly end was asked for
+    uint64_t stop_within_ns;
     uint64_t leave_deadline_ms;
     uint64_t bereft_ms[WIRE_MAX_STAGES];  // when relays are started for a stage that has none, 0: it has some
     uint64_t lost_ms[WIRE_MAX_STAGES];    // since when it has none
@@ -227,6 +230,8 @@ bool stage_works(const swarm *s, uint64_t number, const child *but);
 void swarm_note(swarm *s, const char *text);
 // Somebody keeps its state who does not do its work.
 bool stage_is_shadowed(const swarm *s, uint64_t number);
+// A member of that stage has left in order; if it was the last one, others are started.
+void swarm_stage_left(swarm *s, uint64_t number);
 void swarm_child_gone(swarm *s, child *c, int64_t status, int signal);
 
 // up_stages.c

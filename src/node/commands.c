@@ -1,20 +1,23 @@
 // Signals, and the supervisor's commands on standard input.
 #include "node/internal.h"
+#include "node/stop.h"
 
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-static void on_signal(uv_signal_t *handle, int number) {
-    (void)number;
-    node_drain(handle->data);
+static void on_signal(uv_poll_t *handle, int status, int events) {
+    (void)status, (void)events;
+    stop_clear();
+    node_request(handle->data);
 }
 
 static void command_do(node *n, const char *text) {
     braid_error error;
     if (strcmp(text, "drain") == 0) node_drain(n);
-    else if (strcmp(text, "end") == 0) node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true});
+    else if (strcmp(text, "stop") == 0) n->parent_stops = true;
+    else if (strcmp(text, "end") == 0) node_end_run(n, false);
+    else if (strcmp(text, "drop") == 0) node_end_run(n, true);
+    else if (strcmp(text, "save") == 0) node_save(n, true);
     else if (strcmp(text, "live") == 0) n->die_at = (fault){0};
     else if (strncmp(text, "die-at ", 7) != 0) node_note(n, "the command \"%s\" is unknown", text);
     else if (fault_parse(text + 7, &n->die_at, &error)) node_note(n, "%s", error.text);
@@ -42,33 +45,24 @@ static void on_command(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes
     node *n = stream->data;
     if (count > 0) command_take(n, bytes->base, (size_t)count);
     if (count >= 0) return;
-    // The supervisor is gone, and with it everybody who cares for this process.
-    braid_fail(&n->error, BRAID_STATE, "the supervisor ended");
-    node_stop_now(n);
+    uv_read_stop(stream);
+    node_orphan(n);
 }
 
-static bool watch_signal(node *n, uv_signal_t *handle, int number) {
-    if (uv_signal_init(&n->loop, handle) != 0) return false;
-    handle->data = n;
-    return uv_signal_start(handle, on_signal, number) == 0;
-}
-
-// A terminal that goes takes its leave for him who sat there; but not with nohup.
-static bool watch_hangup(node *n) {
-    struct sigaction now;
-    if (sigaction(SIGHUP, NULL, &now) != 0) return false;
-    return now.sa_handler == SIG_IGN || watch_signal(n, &n->hangup, SIGHUP);
+static bool watch_signals(node *n) {
+    if (!n->config.signals) return true;
+    if (uv_poll_init(&n->loop, &n->signals, stop_descriptor()) != 0) return false;
+    n->signals.data = n;
+    return uv_poll_start(&n->signals, UV_READABLE, on_signal) == 0;
 }
 
 static bool watch_supervisor(node *n) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (uv_pipe_init(&n->loop, &n->commands, 0) != 0) return false;
     n->commands.data = n;
     return uv_pipe_open(&n->commands, STDIN_FILENO) == 0 && uv_read_start((uv_stream_t *)&n->commands, on_room, on_command) == 0;
 }
 
 braid_err node_watch(node *n, braid_error *error) {
-    bool good = watch_signal(n, &n->interrupt, SIGINT) && watch_signal(n, &n->terminate, SIGTERM) && watch_hangup(n);
-    if (good && n->config.supervised) good = watch_supervisor(n);
+    bool good = watch_signals(n) && (!n->config.supervised || watch_supervisor(n));
     return good ? BRAID_OK : braid_fail(error, BRAID_STATE, "cannot listen to signals and commands");
 }

@@ -50,6 +50,10 @@ static void effect_tell(node *n, const tell *t) {
     if (t->kind == TELL_JOINED) jobs_place(n->jobs, t->stage);
     if (t->kind == TELL_LEADER) node_leader_is(n, &t->id, t->text);
     if (t->kind == TELL_DIVERGED) diverged(n, t);
+    if (t->kind == TELL_ALONE) {
+        n->alone = t->stage;
+        node_note(n, "no other peer has the state of stage %u: this one leaves when the leader has saved a checkpoint, or another peer has that state", t->stage);
+    }
     if (t->kind == TELL_REFUSED) braid_fail(&n->error, BRAID_STATE, "%s", t->text ? t->text : "the leader does not take this peer");
     if (n->callbacks.told) n->callbacks.told(n->callbacks.context, t);
     if (t->kind == TELL_ITERATION) tell_figures(n);
@@ -173,6 +177,7 @@ void node_feed(node *n, const event *e) {
     if (e->kind == EVENT_JOB_DONE) advance_look(n);
     if (n->end_wanted) node_end(n);
     else deadline_arm(n);
+    if (n->unlogged && !n->dropped) node_unlogged(n);
 }
 
 void node_tick(node *n) {
@@ -184,6 +189,7 @@ void node_tick(node *n) {
     }
     if (n->callbacks.tick) n->callbacks.tick(n->callbacks.context);
     if (n->phase == NODE_RUNNING) node_look_for_gaps(n);
+    node_ending_tick(n);
     if (n->phase == NODE_RUNNING) node_enquire_again(n);
     bool lost = n->phase == NODE_RUNNING && n->leader_lost_ns && n->config.patience_ns;
     if (lost && clock_now_ns() - n->leader_lost_ns > n->config.patience_ns) {
@@ -213,7 +219,9 @@ void node_job_done(void *context, const job *work, const job_result *result) {
     job_blobs(n, work, blobs_release);
     measure_job(&n->measure, work);
     const braid_error *broken = jobs_worker_error(n->jobs);
-    if (broken) {
+    if (broken && jobs_text_lost(n->jobs)) {
+        node_text_lost(n, broken);
+    } else if (broken) {
         node_fail(n, broken);
         return;
     }
@@ -235,9 +243,16 @@ void node_committed(void *context, const log_entry *entry) {
     node_feed(n, &(event){.kind = EVENT_STORED, .entry = entry});
 }
 
+// For the only voter, which leads, and for two, nothing can be decided any more: the state before
+// this iteration is saved. Of more voters the others go on without this one.
 void node_log_failed(void *context, const braid_error *error) {
     node *n = context;
+    peer_view view;
+    peer_look(n->core, &view);
     n->error = *error;
-    n->end_wanted = true;
-    if (!n->stepping) node_end(n);
+    if (view.leads && view.voters <= 2 && n->phase == NODE_RUNNING) n->unlogged = true;
+    else n->end_wanted = true;
+    if (n->stepping) return;
+    if (n->end_wanted) node_end(n);
+    else node_unlogged(n);
 }

@@ -18,6 +18,11 @@ enum {
     NODE_TICK_MS = 500,
     NODE_IDLE_TICKS = 4,        // without a job, until spare memory goes back to the system
     NODE_STOP_MS = 2500,        // for the last messages
+    // a supervised peer waits so long after SIGTERM for its supervisor, which may have got it, too
+    NODE_HELD_MS = 2000,
+    NODE_ORPHAN_MS = 20000,     // for the end of a supervised peer whose supervisor has died
+    // a data peer whose text is broken votes on so long: the leader may find the same, and save
+    NODE_BROKEN_MS = 3000,
     NODE_LEAVING_MS = 10,       // between looks whether they are written; links end by themselves after NET_CLOSE_MS
     NODE_REDIAL_MS = 50,        // until a dial that failed at once is told to the core
     NODE_MAX_FAILED_DIALS = PEER_MAX_CONTACTS,  // as many as the core may know: of one that it is not told it would wait for ever
@@ -60,7 +65,7 @@ struct node {
     uint32_t max_links;      // where open files allow fewer than NET_MAX_LINKS; else 0
     bool full_told;
     uv_timer_t deadline, ticking, retry;
-    uv_signal_t interrupt, terminate, hangup;
+    uv_poll_t signals;
     uv_pipe_t commands;
     char command[NODE_MAX_COMMAND], command_input[NODE_MAX_COMMAND];
     size_t command_bytes;
@@ -94,6 +99,14 @@ struct node {
     uint32_t deferred_count;
     bool mute;           // a fault is due: nothing more is sent
     bool stepping, draining;
+    // the supervisor ends the run: a signal to this process is the same request
+    bool parent_stops;
+    bool orphaned, dropped, unlogged;
+    uint64_t held_ns;        // SIGTERM came, and the supervisor may decide, 0: not
+    uint64_t stop_ns;        // an orderly end was asked for
+    uint64_t broken_ns;      // this peer's text is not what it was
+    // the stage that no other peer has, though this one was asked to leave; 0: none
+    uint16_t alone;
     fault die_at;
     FILE *trace;
     measure measure;
@@ -133,9 +146,8 @@ braid_err node_try_kernels(node *n, braid_error *error);
 braid_err node_begin(node *n, braid_error *error);
 void node_end(node *n);
 void node_fail(node *n, const braid_error *error);
-void node_drain(node *n);
-void node_leader_is(node *n, const braid_id *id, const char *address);
 void node_stop_now(node *n);
+void node_leader_is(node *n, const braid_id *id, const char *address);
 void node_note(node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // own_log.c
@@ -151,5 +163,15 @@ void node_look_for_gaps(node *n);
 
 // commands.c
 braid_err node_watch(node *n, braid_error *error);
+
+// ending.c
+void node_drain(node *n);                 // by a signal, or the supervisor's order
+void node_request(node *n);               // signals have come
+void node_orphan(node *n);                // the supervisor has died
+void node_end_run(node *n, bool drop);    // if this peer leads it; drop: without the iteration under way
+void node_save(node *n, bool quiet);      // a checkpoint, if this peer leads; quiet: else say nothing
+void node_ending_tick(node *n);           // limits
+void node_text_lost(node *n, const braid_error *error);
+void node_unlogged(node *n);              // the log cannot be written, and without this peer nothing is decided
 
 #endif

@@ -88,6 +88,8 @@ void jobs_place(jobs *j, uint16_t number) { atomic_store(&j->placed, number); }
 
 const braid_error *jobs_worker_error(const jobs *j) { return j->error.code ? &j->error : NULL; }
 
+bool jobs_text_lost(const jobs *j) { return j->error.code && j->worker && worker_text_changed(j->worker); }
+
 const braid_error *jobs_save_error(const jobs *j) { return j->saver ? saver_error(j->saver) : NULL; }
 
 uint32_t jobs_saved_removed(const jobs *j) { return j->saver ? saver_removed(j->saver) : 0; }

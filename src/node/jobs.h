@@ -58,5 +58,7 @@ uint32_t jobs_saved_removed(const jobs *j);
 // Why the worker could not be made, or the last checkpoint not be written. Only while no job runs; BRAID_OK: no reason.
 const braid_error *jobs_worker_error(const jobs *j);
 const braid_error *jobs_save_error(const jobs *j);
+// Whether the worker's error is that the text is not what it was: its state is whole.
+bool jobs_text_lost(const jobs *j);
 
 #endif

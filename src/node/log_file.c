@@ -38,6 +38,7 @@ struct log_file {
         uint32_t state;       // records of the state behind that base that are still to come
     } next;
     bool nameless;
+    bool lost;               // nameless, and it cannot be written: nothing is
     char *path;
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
@@ -355,11 +356,11 @@ braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_fil
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
     log->nameless = true;
     log->fd = open_nameless();
-    braid_err err = log->fd < 0 ? fail_io(log, "create", error) : BRAID_OK;
-    if (!err) err = header_write(log, run, start, found, error);
-    if (err) {
+    // it fails without a file, too
+    log->lost |= header_write(log, run, start, found, error) != BRAID_OK;
+    if (found->store == 0) {
         log_file_close(log);
-        return err;
+        return BRAID_STATE;
     }
     *out = log;
     return BRAID_OK;
@@ -457,21 +458,29 @@ static void note_record(log_file *log, const log_entry *entry) {
     }
 }
 
+// No process ever finds a nameless log again, so one that cannot be written loses nothing.
+static braid_err log_lose(log_file *log, braid_err err) {
+    log->lost |= err && log->nameless;
+    return log->lost ? BRAID_OK : err;
+}
+
 braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *error) {
+    if (log->lost) return BRAID_OK;
     uint8_t *r = log->record;
     size_t length = log_entry_encode(entry, r + LOG_RECORD_BYTES, WIRE_MAX_CONTROL_BYTES);
     BRAID_ASSERT(length > 0);
     head_write(r, (uint32_t)length, log->written > log->synced);
     put64(r + 8, sha256_short(r + LOG_RECORD_BYTES, length));
     braid_err err = write_at(log, r, LOG_RECORD_BYTES + length, log->written, error);
-    if (err) return log_roll_back(log, err);
+    if (err) return log_lose(log, log_roll_back(log, err));
     note_record(log, entry);
     log->written += LOG_RECORD_BYTES + length;
     return BRAID_OK;
 }
 
 braid_err log_file_sync(log_file *log, braid_error *error) {
-    if (fdatasync(log->fd) != 0) return log_roll_back(log, fail_io(log, "sync", error));
+    if (log->lost) return BRAID_OK;
+    if (fdatasync(log->fd) != 0) return log_lose(log, log_roll_back(log, fail_io(log, "sync", error)));
     log->synced = log->written;
-    return take_base(log, error);
+    return log_lose(log, take_base(log, error));
 }

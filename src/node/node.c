@@ -363,6 +363,7 @@ braid_err node_run(node *n, braid_error *error) {
     } else {
         node_enquire(n);
     }
+    node_request(n);  // one may have come while this peer was made
     uv_run(&n->loop, UV_RUN_DEFAULT);
     return n->error.code ? braid_fail(error, n->error.code, "%s", n->error.text) : BRAID_OK;
 }
@@ -370,18 +371,6 @@ braid_err node_run(node *n, braid_error *error) {
 void node_fail(node *n, const braid_error *error) {
     if (!n->error.code) n->error = *error;
     node_end(n);
-}
-
-void node_drain(node *n) {
-    bool again = n->draining;
-    n->draining = true;
-    if (n->phase == NODE_RUNNING && !again) {
-        node_note(n, "finishing the iteration; once more to stop at once");
-        node_feed(n, &(event){.kind = EVENT_DRAIN});
-        return;
-    }
-    if (!n->error.code) braid_fail(&n->error, BRAID_STATE, "stopped by the user");
-    node_stop_now(n);
 }
 
 static void stop_passed(uv_timer_t *timer) { node_stop_now(timer->data); }
@@ -415,8 +404,7 @@ void node_stop_now(node *n) {
     log_file_close(n->log_file);
     n->log_file = NULL;
     uv_handle_t *own[] = {(uv_handle_t *)&n->deadline,  (uv_handle_t *)&n->ticking,   (uv_handle_t *)&n->retry,
-                          (uv_handle_t *)&n->interrupt, (uv_handle_t *)&n->terminate, (uv_handle_t *)&n->hangup,
-                          (uv_handle_t *)&n->commands};
+                          (uv_handle_t *)&n->signals,   (uv_handle_t *)&n->commands};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) close_handle(own[i], NULL);
 }
 

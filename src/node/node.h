@@ -68,7 +68,12 @@ typedef struct node_config {
     uint64_t usable_bytes;
     uint32_t capacity;              // 0: plan_capacity
     uint64_t max_memory;            // bytes, 0: no cap
-    bool supervised;                // commands come on standard input, and its end is ours
+    // commands come on standard input; when that ends, so does this peer, and the run that it leads
+    // is saved
+    bool supervised;
+    // those of this process are for this node (node/stop.h); stop_watch was called
+    bool signals;
+    uint64_t stop_within_ns;        // for an orderly end, 0: STOP_WITHIN_NS
     fault die_at;
     bool carries_nothing;           // of others' tensors
     uint32_t carried_percent;       // of tensors that go by way of somebody however quick the line is; 0 outside of tests
@@ -79,9 +84,11 @@ typedef struct node_config {
 
 // Checks what can be checked before any peer is asked: configuration, text, memory, port.
 braid_err node_new(const node_config *config, node **out, braid_error *error);
-// Runs until the run is complete, the user ends it or it fails. The first SIGINT, SIGTERM or SIGHUP drains, the second ends at
-// once.
+// Runs until the run is complete, the user ends it or it fails. An end that was asked for and came
+// in order is BRAID_OK.
 braid_err node_run(node *n, braid_error *error);
+// Whether such an end was asked for: the signal, or "its supervisor"; NULL: it was not.
+const char *node_stopped_by(const node *n);
 void node_free(node *n);
 
 #endif

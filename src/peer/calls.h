@@ -284,6 +284,8 @@ void shadow_state(peer *p, const message *msg);
 // ---- rollback.c: when a stage's state is lost ----------------------------------------------------------------------------
 void rollback_open(peer *p);
 void rollback_run(peer *p, const log_entry *entry);         // RUN of a generation after the first
+bool rollback_is_saved(const peer *p, uint64_t version);  // the log has a checkpoint of it, which a peer that is here can read; or the run began from it
+bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights);  // of such a checkpoint
 void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
 // The root of my stage's state in a checkpoint of the log.
 bool rollback_root(const peer *p, uint64_t version, braid_hash *root);
@@ -341,6 +343,7 @@ void leader_decided(peer *p, const task *t, const job_result *r);
 void leader_begin_iteration(peer *p);
 // Those who asked to leave: before the start at once, then at FINAL, but the last who has its stage's state stays.
 void leader_let_go(peer *p);
+void leader_let_last_go(peer *p);
 void leader_dismiss(peer *p, bool failed);  // tells everybody that it is over, and ends
 void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);

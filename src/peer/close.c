@@ -359,14 +359,30 @@ static bool must_be_made(peer *p, uint32_t m) {
     return m < p->run.microbatches && sum_is_lost(p, m);
 }
 
+// Nothing was learnt since the run began, or since a complete checkpoint: that need not be saved
+// again, nor be had from all stages.
+static bool end_without_news(peer *p) {
+    tell t = {.kind = TELL_END, .iteration = p->iteration};
+    bool saved = p->run.save && !p->leader.saving && rollback_weights(p, p->iteration, &t.hash);
+    if (!saved && (p->iteration != p->run.start_version || p->past.fence != 0)) return false;
+    p->leader.phase = LEADER_OVER;
+    p->leader.end_appended = false;
+    if (saved) peer_tell(p, &t);
+    if (p->leader.unlogged) leader_dismiss(p, true);
+    return true;
+}
+
 // The run is to end, and this iteration cannot, for want of data that are gone. Nothing of it is in the state yet: version t is what is saved.
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
-    bool may_come = p->raft.last != p->log_position;  // it may be about to be let in
+    // it may be about to be let in
+    bool may_come = p->raft.last != p->log_position && !p->leader.unlogged;
     bool in_vain = p->leader.saving && p->leader.save_failed;  // what is given up is not the last one: that is begun anew
-    if (m == p->microbatches || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
-    private_tell_unfinished(p, m);
+    bool given_up = m < p->microbatches;
+    if ((!given_up && !p->leader.drop) || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
+    if (given_up) private_tell_unfinished(p, m);
+    if (!given_up && end_without_news(p)) return;
     p->leader.phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
     if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->iteration);
@@ -412,8 +428,19 @@ static void reducing(peer *p) {
     if (all) decide(p);
 }
 
+// The host wants the end at once, or the log takes no entry: the iteration under way is dropped. A
+// FINAL that is on its way into a log that can still be written comes first, for it may hold.
+static bool is_dropped(peer *p) {
+    leader *l = &p->leader;
+    bool begun = l->phase >= LEADER_RUNNING && (l->phase < LEADER_FINISHING || (l->phase == LEADER_FINISHING && l->unlogged));
+    if (!l->drop || !begun) return false;
+    end_unfinished(p);
+    return l->phase != LEADER_FINISHING;
+}
+
 void close_tick(peer *p) {
     leader *l = &p->leader;
+    if (is_dropped(p)) return;
     switch (l->phase) {
     case LEADER_RUNNING:
         if (p->run_started && all_settled(p)) append_close(p);
@@ -427,7 +454,7 @@ void close_tick(peer *p) {
     case LEADER_DECIDED:
         // a checkpoint of version t is read from the members; FINAL(t) would change it under the reader
         if (!all_are_made(p)) l->phase = LEADER_REDUCING;
-        else if (!l->saving && !l->checkpoint_due && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
+        else if (!l->saving && !l->checkpoint_due && !l->awaits_save && log_append(p, &l->final)) l->phase = LEADER_FINISHING;
         break;
     default:
         break;

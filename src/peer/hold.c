@@ -365,6 +365,13 @@ void held_forward_done(peer *p, const task *t, const job_result *r) {
         peer_release(p, &out);
         return;
     }
+    if (r->failed && p->stage == 0) {
+        // its text has changed, or it has no memory. It votes, serves its state and saves on, until
+        // its host ends it
+        p->disabled = true;
+        h->forward = WORK_QUEUED;
+        return;
+    }
     if (h->taking_back) {
         peer_release(p, &out);
         h->forward = WORK_DONE;

@@ -422,6 +422,11 @@ typedef struct leader {
     bool hears_most;        // of the other members: who of the rest is silent is so by its own fault
     uint32_t appends;       // on their way into the log
     uint64_t drain_ns;      // when it was said that the run is to end, 0: it was not
+    bool drop, unlogged;    // ... as in EVENT_DRAIN
+    bool save_wanted;       // of the present version, though none is due
+    uint64_t save_tried_ns; // when the last one for a member that leaves was begun
+    // FINAL waits until a member that leaves has what it alone has in a checkpoint
+    bool awaits_save;
     settled *settled;       // [microbatches + eval]
     log_close close;
     uint64_t close_index;
@@ -567,6 +572,8 @@ struct peer {
     bool initialised;       // JOB_STATE_INIT or the first transfer has begun
     bool ready;             // whole state at `iteration`
     bool leaving, over;
+    bool disabled;            // it computes no microbatch any more
+    bool alone_told;          // that it alone has its stage's state, since it was asked to leave
     bool stands_again;      // it leaves, and its membership went with its log and not by the log: with what it has it comes in again, to be let go
     uint64_t iteration;     // t: what FINAL says comes next
     uint64_t iteration_ns;  // when it began here

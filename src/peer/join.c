@@ -145,8 +145,16 @@ void leave_when_free(peer *p) {
     peer_effect(p, EFFECT_EXIT);
 }
 
+static void tell_alone(peer *p) {
+    tell t = {.kind = TELL_ALONE, .stage = p->stage, .member = p->me};
+    if (p->alone_told || p->me == 0 || p->stage == 0 || p->shadow || member_count_stage(p, p->stage) > 1) return;
+    p->alone_told = true;
+    peer_tell(p, &t);
+}
+
 // Asks to be let go until the log says so, or until a leader says that it votes no more.
 static void leave_tick(peer *p) {
+    tell_alone(p);
     if (p->join_sent_ns == 0 || p->now >= p->join_sent_ns + TIMING_REPEAT_NS) {
         peer_compose(p, MESSAGE_LEAVE)->u.leave.reason = EXPEL_LEFT;
         p->join_sent_ns = peer_send_leader(p) ? p->now : 0;
@@ -404,6 +412,45 @@ void leader_let_go(peer *p) {
     }
 }
 
+// It has a state that no member that stays has: the last one of its stage, or of those that stay.
+static bool is_last(const peer *p, const member *m) {
+    if (member_is_shadow(m) || m->stage == 0) return false;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *other = &p->members[i];
+        bool stays = other->contact == NO_CONTACT || !p->contacts[other->contact].departing;
+        if (other != m && other->keeps == m->keeps && stays && !other->expelling && has_state(p, other)) return false;
+    }
+    return true;
+}
+
+// Under way, in the log's queue, or in the log and looked for on the disks.
+static bool save_is_pending(const peer *p) {
+    const leader *l = &p->leader;
+    return l->save_wanted || l->saving || l->checkpoint_due || p->past.looking || p->past.looked < p->past.checkpoints;
+}
+
+// No other peer has its state, so it leaves as soon as a checkpoint of the present version is
+// complete and in the log: nothing is lost with it, and the run goes on from there when another
+// peer comes. FINAL waits meanwhile, for it would make a version that is not saved.
+void leader_let_last_go(peer *p) {
+    leader *l = &p->leader;
+    l->awaits_save = false;
+    if (!p->run.save || l->phase < LEADER_RUNNING || l->phase > LEADER_DECIDED || p->raft.last != p->log_position) return;
+    bool due = l->save_tried_ns == 0 || p->now >= l->save_tried_ns + TIMING_EXPEL_SILENCE_NS;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        const contact *c = &p->contacts[i];
+        const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
+        if (m == NULL || m->expelling || !is_last(p, m)) continue;
+        if (rollback_is_saved(p, p->iteration) || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) {
+            leader_expel(p, c->member, EXPEL_LEFT);
+            continue;
+        }
+        if (due) l->save_tried_ns = p->now;
+        l->save_wanted |= due;
+        l->awaits_save |= save_is_pending(p);
+    }
+}
+
 void leader_begin_iteration(peer *p) {
     leader *l = &p->leader;
     private_next_iteration(p);
@@ -433,6 +480,7 @@ void leader_tick(peer *p) {
         if (!p->over && !p->leader.end_appended && !rollback_under_way(p)) p->leader.end_appended = log_append(p, &end);
         return;
     }
+    leader_let_last_go(p);
     private_lead(p);
     takeover_lead(p);
     shadow_lead(p);

@@ -394,11 +394,16 @@ static void deliver_local(peer *p) {
 }
 
 // The whole run: by who leads, when its host says so, or when it began the run.
-static void drain(peer *p, bool whole) {
+static void drain(peer *p, const event *e) {
+    bool whole = e->whole;
     // whose vote is the only one will lead, or nobody ever does: what its user says now holds then
     bool will_lead = p->config.leader && p->config.voters <= 1 && p->raft.voters.count == 1 && raft_votes(&p->raft);
     if ((peer_is_leader(p) || will_lead) && (whole || p->config.leader)) {
         if (p->leader.drain_ns == 0) p->leader.drain_ns = p->now;
+        p->leader.drop |= e->drop;
+        p->leader.unlogged |= e->unlogged;
+        // what is computed from now on counts nowhere, and the state is to be read
+        p->disabled |= e->drop;
         return;
     }
     if (whole) return;
@@ -413,7 +418,8 @@ static void handle(peer *p, const event *e) {
     case EVENT_MESSAGE: deliver_remote(p, e); break;
     case EVENT_JOB_DONE: work_done(p, e->result); break;
     case EVENT_STORED: log_stored(p, e->entry); break;
-    case EVENT_DRAIN: drain(p, e->whole); break;
+    case EVENT_DRAIN: drain(p, e); break;
+    case EVENT_SAVE: p->leader.save_wanted = peer_is_leader(p) && p->run.save; break;
     default: break;
     }
 }
@@ -529,6 +535,7 @@ const char *tell_name(tell_kind kind) {
         [TELL_FLOWS] = "flows", [TELL_CHECKPOINT] = "checkpoint", [TELL_END] = "end", [TELL_DIVERGED] = "diverged", [TELL_REFUSED] = "refused", [TELL_LEADER] = "leader",
         [TELL_AWAITED] = "awaited", [TELL_BACK] = "back", [TELL_PROMOTED] = "promoted", [TELL_LIED] = "lied", [TELL_SPOILT] = "spoilt",
         [TELL_ROLLED_BACK] = "rolled-back", [TELL_UNFINISHED] = "unfinished", [TELL_UNLED] = "unled",
+        [TELL_ALONE] = "alone",
     };
     return kind < TELL_KINDS ? names[kind] : "unknown";
 }

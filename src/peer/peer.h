@@ -143,6 +143,9 @@ typedef enum event_kind {
     EVENT_JOB_DONE,
     EVENT_STORED,      // the entry of an EFFECT_APPEND is on stable storage
     EVENT_DRAIN,       // the user asked for the end: finish the iteration, save, leave
+    // the user asked for a checkpoint: if this peer leads, it saves the present version and the run
+    // goes on
+    EVENT_SAVE,
     EVENT_KINDS
 } event_kind;
 
@@ -157,6 +160,9 @@ typedef struct event {
     const job_result *result;
     const log_entry *entry;
     bool whole;          // EVENT_DRAIN: the run is to end so, if this peer leads it; else nothing
+    bool drop;           // ... without the iteration under way: the present version is saved
+    // ... and the log takes no more entries. For the only voter: nothing that is not stored holds
+    bool unlogged;
 } event;
 
 // What the user is told.
@@ -184,6 +190,7 @@ typedef enum tell_kind {
     TELL_SPOILT,      // the checkpoint of version `iteration` that lies here has another state of `stage` than was saved: it is not used
     TELL_ROLLED_BACK, // the run goes on from version `iteration`, for nobody has the state of `stage` any more; `total` iterations are computed again
     TELL_UNFINISHED,  // the run ends with the weights of version `iteration`: `id`, whose data so many microbatches of the next one need, is gone
+    TELL_ALONE,       // this peer was asked to leave, and no other one has the state of `stage`
     TELL_UNLED,       // nobody leads, and too few voters are here: `done` of `total`; one of the others is `id`, last at the address `text`
     TELL_KINDS
 } tell_kind;

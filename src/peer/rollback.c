@@ -188,6 +188,23 @@ bool rollback_to_be_had(const peer *p) {
     return p->run.start_version == 0 || rollback_holds(p) || (p->past.fence != 0 && readable(p, p->run.start_version));
 }
 
+static const log_checkpoint *saved(const peer *p, uint64_t version) {
+    for (uint32_t i = 0; i < p->past.checkpoints; i++)
+        if (p->past.checkpoint[i].said.version == version && readable(p, version)) return &p->past.checkpoint[i].said;
+    return NULL;
+}
+
+bool rollback_weights(const peer *p, uint64_t version, braid_hash *weights) {
+    const log_checkpoint *said = saved(p, version);
+    if (said != NULL) *weights = said->weights;
+    return said != NULL;
+}
+
+bool rollback_is_saved(const peer *p, uint64_t version) {
+    if (saved(p, version) != NULL) return true;
+    return version == p->run.start_version && rollback_to_be_had(p);
+}
+
 static bool is_fetched(const peer *p, uint16_t stage) {
     for (uint32_t i = 0; i < p->member_count; i++)
         if (p->members[i].keeps == stage && member_is_whole(p, &p->members[i])) return true;

@@ -176,8 +176,19 @@ static bool is_in_vain(const peer *p) {
     return (l->save_failed && l->phase != LEADER_SAVING_LAST) || (l->save_stage > 0 && all_lie(p, l->save_stage));
 }
 
+// Between two FINALs the state stands still, so a checkpoint that was asked for need not wait for
+// the iteration's end.
+static void begin_wanted(peer *p) {
+    leader *l = &p->leader;
+    bool between = l->phase >= LEADER_RUNNING && l->phase <= LEADER_DECIDED;
+    if (!l->save_wanted || !between || l->saving || l->checkpoint_due) return;
+    l->save_wanted = false;
+    if (!rollback_is_saved(p, p->iteration)) save_begin(p, p->iteration);
+}
+
 void save_tick(peer *p) {
     leader *l = &p->leader;
+    begin_wanted(p);
     save_tell_log(p);
     if (!l->saving || l->save_ending || p->config.kind != MEMBER_DATA) return;  // a relay hands it on
     while (l->save_stage < p->run.stages && l->save_under_way < SAVE_UNDER_WAY) {
@@ -280,7 +291,8 @@ static void saved_all(peer *p, const job_result *r) {
     l->end_appended = false;
     tell t = {.kind = TELL_END, .iteration = l->save_version, .hash = r->hash, .failed = p->run.save && failed};
     peer_tell(p, &t);
-    if (t.failed) leader_dismiss(p, true);  // and no END: who goes on from the log computes it again
+    // and no END: who goes on from the log computes it again
+    if (t.failed || l->unlogged) leader_dismiss(p, true);
 }
 
 void save_job_done(peer *p, const task *t, const job_result *r) {

@@ -102,6 +102,7 @@ static bool start_weight(peer *p, uint32_t m) {
 }
 
 static bool start_microbatch(peer *p) {
+    if (p->disabled) return false;
     EACH_HELD(p, m)
         if (start_loss(p, m) || start_backward(p, m)) return true;
     EACH_HELD(p, m)

@@ -44,6 +44,17 @@ static bool stays(const sim_cluster *s, uint32_t node) {
     return n->alive && !n->exited && (!n->asked_to_leave || n->view.stands_again || sim_check_member_live(s, n->view.member));
 }
 
+// A complete checkpoint of this very version lies on the disk of a process that lives, or comes
+// back.
+static bool is_saved(const sim_cluster *s) {
+    for (uint32_t i = 0; i < s->nodes; i++) {
+        const sim_node *n = &s->node[i];
+        for (uint32_t kept = 0; kept < SIM_KEPT && (n->alive || n->returns); kept++)
+            if (n->kept[kept].block && n->kept[kept].version == s->checker.version) return true;
+    }
+    return false;
+}
+
 // As far as the log can know: the dead have it until they are expelled.
 static bool somebody_has(const sim_cluster *s, uint16_t index, uint32_t but) {
     const sim_checker *k = &s->checker;
@@ -131,7 +142,9 @@ void sim_check_expelled(sim_cluster *s, const sim_log_member *gone) {
     uint32_t node = process_of(s, &gone->entry);
     if (!is_needed(k) || node == NOBODY) return;
     const char *name = s->node[node].name;
-    if (suffices(k, &gone->reach) && !somebody_has(s, gone->entry.stage, NOBODY)) needed_fail(s, name, "is expelled", gone->entry.stage);
+    // who alone has its stage's state may leave then: the run repeats nothing that was complete
+    bool may_go = s->node[node].asked_to_leave && is_saved(s);
+    if (suffices(k, &gone->reach) && !may_go && !somebody_has(s, gone->entry.stage, NOBODY)) needed_fail(s, name, "is expelled", gone->entry.stage);
     bool waits = s->run.shares > 0;  // private data do, for their peer
     if (gone->entry.kind == MEMBER_DATA && !waits && !another_owner(k)) sim_fail(s, "I10: %s is expelled, and nobody else has the tokens", name);
 }

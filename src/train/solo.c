@@ -31,10 +31,11 @@ typedef struct solo {
     braid_hash run_hash;
     solo_blob blobs[SOLO_BLOBS];  // an activation, its gradient, and one more
     braid_hash *leaves;           // [split.block_count]
-    uint64_t version, until;
+    uint64_t version, until, saved;
+    solo_wish wish;                    // of those that end the run, the strongest so far
     uint32_t skipped, skipped_before;  // iterations in a row without a finite gradient, now and an iteration ago
-    int lock;                   // of the checkpoints' directory, -1: none
-    char from[FILES_MAX_PATH];  // the checkpoint that it goes on from, "": none
+    int lock;                          // of the checkpoints' directory, -1: none
+    char from[FILES_MAX_PATH];         // the checkpoint that it goes on from, "": none
     solo_result *result;
 } solo;
 
@@ -156,12 +157,28 @@ static void tell_iteration(const solo *s, const solo_sum *sum, const job_result 
     tell(s, &event);
 }
 
+static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
+
+static void save(solo *s);
+
+// The state stands still between microbatches too, so a checkpoint need not wait for the
+// iteration's end.
+static solo_wish listen(solo *s) {
+    solo_wish wish = s->config.wish ? s->config.wish(s->config.context) : SOLO_GO_ON;
+    if (wish == SOLO_SAVE && !saves(s)) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "the run has no checkpoint.dir, so nothing is saved (or give --save DIR)"});
+    else if (wish == SOLO_SAVE && s->saved == s->version) tell(s, &(solo_event){.kind = SOLO_NOTE, .text = "nothing is new since the last checkpoint"});
+    else if (wish == SOLO_SAVE) save(s);
+    else if (wish > s->wish) s->wish = wish;
+    return s->wish;
+}
+
 static braid_err iterate(solo *s, braid_error *error) {
     double start = now_seconds();
     uint64_t t = s->version;
     solo_sum sum = {0};
     solo_job(s, &(job){.id = 1, .kind = JOB_SUM_CLEAR});
     for (uint32_t m = 0; m < s->run->microbatches; m++) {
+        if (listen(s) >= SOLO_DROP) return BRAID_OK;
         braid_err err = train_microbatch(s, t, m, &sum, error);
         if (err) return err;
     }
@@ -190,6 +207,7 @@ static braid_err evaluate(solo *s, braid_error *error) {
     for (uint32_t i = 0; i < s->run->eval_microbatches; i++) {
         braid_err err = BRAID_OK;
         uint32_t m = s->run->microbatches + i;
+        if (listen(s) >= SOLO_DROP) return BRAID_OK;
         job_result forward = microbatch_job(s, JOB_FORWARD, s->version, m, 0);
         if (!job_worked(s, &forward, &err, error)) return err;
         job_result loss = microbatch_job(s, JOB_LOSS, s->version, m, forward.out);
@@ -264,7 +282,10 @@ static void save(solo *s) {
     do err = save_once(s, &summary, &why);
     while (err == BRAID_FULL && checkpoint_make_room(s->run->checkpoint, &s->run_hash, s->version) && ++removed);
     s->result->save_failed = err != BRAID_OK;
-    if (!err) note_room(s, removed + summary.removed);
+    if (!err) {
+        s->saved = s->version;
+        note_room(s, removed + summary.removed);
+    }
     solo_event event = {.kind = SOLO_CHECKPOINT, .iteration = s->version, .failed = err != BRAID_OK, .text = why.text};
     if (!err) {
         snprintf(s->result->path, sizeof s->result->path, "%s", summary.path);
@@ -296,11 +317,11 @@ static void note_jump(const solo *s, const checkpoint *from) {
 
 static bool is_due(uint64_t version, uint32_t every) { return every > 0 && version % every == 0; }
 
-// A version after skipped iterations has the weights of the version before them: saving it would push an older checkpoint out, and
-// that one may be the newest from which the run can recover. What became due meanwhile is saved after the next step, as a swarm does.
+// A version after skipped iterations has the weights of the version before them. Saving it would push out an older checkpoint, which
+// may be the newest one that the run can recover from. A save that fell due meanwhile comes after the next step, as in a swarm.
 static bool save_is_due(const solo *s) {
     uint64_t every = s->run->checkpoint_every;
-    return every > 0 && s->skipped == 0 && s->version / every > (s->version - 1 - s->skipped_before) / every;
+    return saves(s) && s->saved != s->version && every > 0 && s->skipped == 0 && s->version / every > (s->version - 1 - s->skipped_before) / every;
 }
 
 static bool is_hopeless(const solo *s) { return s->run->max_skipped > 0 && s->skipped >= s->run->max_skipped; }
@@ -310,25 +331,26 @@ static braid_err diverged(const solo *s, braid_error *error) {
     return run_diverged(s->run, s->version, s->skipped, s->result->path[0] ? s->result->path : began, error);
 }
 
-static bool saves(const solo *s) { return s->run->checkpoint[0] != 0; }
-
-static bool wants_stop(const solo *s) { return s->config.stop && s->config.stop(s->config.context); }
+// A run that ends early after skipped iterations has nothing new to save.
+static bool last_save_is_due(const solo *s, braid_err err) {
+    bool nothing_new = (err || s->result->stopped) && s->saved + s->skipped == s->version;
+    return saves(s) && s->saved != s->version && !s->result->abandoned && !nothing_new;
+}
 
 static braid_err train(solo *s, braid_error *error) {
-    uint64_t saved = s->version;
     braid_err err = BRAID_OK;
-    while (s->version < s->until && !s->result->stopped) {
+    s->saved = s->version;
+    while (s->version < s->until && !err && listen(s) < SOLO_FINISH) {
         if (is_due(s->version, s->run->eval_every)) err = evaluate(s, error);
-        if (!err) err = iterate(s, error);
-        if (err) return err;
-        s->result->diverged = is_hopeless(s);
+        if (!err && s->wish < SOLO_FINISH) err = iterate(s, error);
+        s->result->diverged = !err && is_hopeless(s);
         if (s->result->diverged) return diverged(s, error);
-        s->result->stopped = wants_stop(s);
-        if (!saves(s) || !save_is_due(s)) continue;
-        save(s);
-        saved = s->result->save_failed ? saved : s->version;
+        if (!err && save_is_due(s)) save(s);
     }
-    if (saves(s) && saved != s->version && !(s->result->stopped && saved + s->skipped == s->version)) save(s);
+    s->result->stopped = s->version < s->until && s->wish >= SOLO_FINISH;
+    s->result->abandoned = s->wish == SOLO_ABANDON;
+    if (last_save_is_due(s, err)) save(s);
+    if (err || s->wish >= SOLO_FINISH) return err;
     return s->run->eval_every > 0 ? evaluate(s, error) : BRAID_OK;
 }
 
@@ -443,10 +465,12 @@ braid_err solo_run(const solo_config *config, solo_result *out, braid_error *err
         tell_nothing(&s);
     else if (!err) {
         tell_started(&s);
+        out->begun = true;
         err = train(&s, error);
     }
     if (!err) err = hash_weights(&s, error);
     out->version = s.version;
+    out->until = s.until;
     solo_close(&s);
     return err;
 }

@@ -31,6 +31,16 @@ typedef struct solo_event {
     const char *text, *path;
 } solo_event;
 
+// What the host wishes, asked between microbatches; a later one includes those before it but
+// SOLO_SAVE.
+typedef enum solo_wish {
+    SOLO_GO_ON,
+    SOLO_SAVE,    // a checkpoint of the state as it is, and go on
+    SOLO_FINISH,  // finish the iteration, save, end
+    SOLO_DROP,    // drop the iteration: save the state before it, end
+    SOLO_ABANDON, // end without saving
+} solo_wish;
+
 typedef struct solo_config {
     const run_config *run;
     const train_data *data;
@@ -41,24 +51,27 @@ typedef struct solo_config {
     uint64_t until;      // stop when this many iterations are done, 0: the run's
     void *context;
     void (*tell)(void *context, const solo_event *event);
-    bool (*stop)(void *context);  // asked after each iteration: finish, save, end
+    solo_wish (*wish)(void *context);  // NULL: go on
     // For who measures; NULL: nobody.
     const tensor_watch *watch;
     void (*job_done)(void *context, job_kind kind, uint64_t cost_ns);
 } solo_config;
 
 typedef struct solo_result {
-    uint64_t version;           // iterations done
+    uint64_t version, until;    // iterations done, and to be done
     braid_hash weights;         // split_weights_hash
     double loss;                // mean of the last iteration, NAN when there was none
     uint64_t tokens;            // trained on in this process
-    bool stopped;               // because stop() said so
+    bool begun;                 // SOLO_STARTED was told
+    bool stopped, abandoned;    // before the end, as wished; abandoned: without saving
     bool diverged;              // the reason why solo_run failed: no gradient was finite for too long
     bool save_failed;           // the last checkpoint could not be written
     bool nothing;               // the checkpoint had as many iterations as are wanted: nothing was computed
     char path[FILES_MAX_PATH];  // the last checkpoint, "": none
 } solo_result;
 
+// After an error that leaves the weights whole (a text that has changed, no memory) the newest
+// state is saved all the same.
 braid_err solo_run(const solo_config *config, solo_result *out, braid_error *error);
 
 #endif

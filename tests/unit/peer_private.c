@@ -150,7 +150,7 @@ static void state_of_one(world *w, uint32_t from, uint16_t stage) {
 }
 
 // It leads two shares and a relay, and a checkpoint is due of the state that they have and it fetches. Which of the relay's ranges have come.
-static uint32_t lead_a_checkpoint(world *w, job_kind fails) {
+static uint32_t lead_a_checkpoint(world *w, job_kind fails, uint32_t every) {
     const braid_hash text = {.bytes = {1}};
     const log_member member[3] = {{.peer = name_of(1), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 7}, {.peer = name_of(2), .kind = MEMBER_DATA, .capacity = 2, .incarnation = 2},
                                   {.peer = name_of(3), .kind = MEMBER_RELAY, .stage = 1, .capacity = 2, .incarnation = 3}};
@@ -161,7 +161,7 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails) {
     *w = (world){.run = run_of(2, 2, 2), .text = text, .fails = fails};
     w->run.shares = 2;
     w->run.save = true;
-    w->run.checkpoint_every = 1;
+    w->run.checkpoint_every = every;
     w->run.blocks[1] = SAVED_RANGES * RANGE_BLOCKS;
     recall_all(w, 1, log, sizeof log / sizeof *log);
     uint32_t given = 0;
@@ -179,7 +179,7 @@ static uint32_t lead_a_checkpoint(world *w, job_kind fails) {
 static void test_what_cannot_be_written_is_not_read(void **state) {
     (void)state;
     world w;
-    const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE);
+    const uint32_t given = lead_a_checkpoint(&w, JOB_SAVE, 1);
     assert_int_equal(w.told[TELL_CHECKPOINT], 1);
     assert_int_equal(given, 0);
     free(w.p);
@@ -190,7 +190,7 @@ static void test_what_cannot_be_written_is_not_read(void **state) {
 static void test_the_last_checkpoint_is_under_way_already(void **state) {
     (void)state;
     world w;
-    uint32_t given = lead_a_checkpoint(&w, JOB_NONE);
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
     peer_view view;
     peer_look(w.p, &view);
     assert_true(view.leads && view.ready);
@@ -219,7 +219,7 @@ static void test_the_last_checkpoint_is_under_way_already(void **state) {
 static void test_what_has_failed_does_not_become_the_last_checkpoint(void **state) {
     (void)state;
     world w;
-    uint32_t given = lead_a_checkpoint(&w, JOB_NONE);
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 1);
     w.fails = JOB_SAVE;
     deliver(&w, w.get_to[0], &(message){.kind = MESSAGE_DATA, .iteration = 1, .u.data.get = w.get[0].u.get}, true);
     w.fails = JOB_NONE;
@@ -239,6 +239,66 @@ static void test_what_has_failed_does_not_become_the_last_checkpoint(void **stat
     free(w.p);
 }
 
+static void go_on_until(world *w, bool (*done)(const world *w), uint32_t *given) {
+    for (uint32_t i = 0; !done(w); i++) {
+        assert_true(i < 300);
+        state_of_one(w, 2, 0);
+        state_of_one(w, 3, 1);
+        tick(w);
+        answer_gets(w, true, given);
+    }
+}
+
+static bool has_saved(const world *w) { return w->told[TELL_CHECKPOINT] == 1; }
+static bool has_ended(const world *w) { return w->exited; }
+static bool has_let_go(const world *w) { return w->records[LOG_EXPEL] == 1; }
+
+// No checkpoint is due. Its user asks for one: the state of before the iteration is read, which
+// needs no FINAL, and the run goes on.
+static void test_a_checkpoint_is_asked_for_between_two_finals(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    assert_int_equal(w.get_count, 0);
+    const uint32_t finals = w.records[LOG_FINAL];
+    step(&w, &(event){.kind = EVENT_SAVE});
+    go_on_until(&w, has_saved, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_int_equal(w.records[LOG_FINAL], finals);
+    assert_false(w.exited);
+    free(w.p);
+}
+
+// The end is wanted without the iteration, that no peer computes: version 1 is saved, END follows,
+// and neither CLOSE nor FINAL comes before.
+static void test_the_iteration_is_dropped(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    const uint32_t finals = w.records[LOG_FINAL], closes = w.records[LOG_CLOSE];
+    step(&w, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true});
+    go_on_until(&w, has_ended, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_true(has_saved(&w) && w.told[TELL_END] == 1 && w.told[TELL_UNFINISHED] == 0);
+    assert_true(w.records[LOG_FINAL] == finals && w.records[LOG_CLOSE] == closes && w.stored == LOG_END);
+    free(w.p);
+}
+
+// The only relay of its stage asks to leave, and goes when a checkpoint of what it alone has is in
+// the log.
+static void test_the_last_of_a_stage_leaves_when_its_state_is_saved(void **state) {
+    (void)state;
+    world w;
+    uint32_t given = lead_a_checkpoint(&w, JOB_NONE, 0);
+    const uint32_t finals = w.records[LOG_FINAL];
+    deliver(&w, 3, &(message){.kind = MESSAGE_LEAVE, .u.leave.reason = EXPEL_LEFT}, false);
+    assert_int_equal(w.records[LOG_EXPEL], 0);
+    go_on_until(&w, has_let_go, &given);
+    assert_int_equal(given, (1u << SAVED_RANGES) - 1);
+    assert_true(has_saved(&w) && w.records[LOG_CHECKPOINT] == 1 && w.records[LOG_FINAL] == finals);
+    free(w.p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_fetches_its_state_is_not_waited_for),
@@ -247,6 +307,9 @@ int main(void) {
         cmocka_unit_test(test_what_cannot_be_written_is_not_read),
         cmocka_unit_test(test_the_last_checkpoint_is_under_way_already),
         cmocka_unit_test(test_what_has_failed_does_not_become_the_last_checkpoint),
+        cmocka_unit_test(test_a_checkpoint_is_asked_for_between_two_finals),
+        cmocka_unit_test(test_the_iteration_is_dropped),
+        cmocka_unit_test(test_the_last_of_a_stage_leaves_when_its_state_is_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

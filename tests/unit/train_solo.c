@@ -47,6 +47,10 @@ typedef struct diary {
     uint32_t count[SOLO_NOTE + 1];
     double first, last, held_out;
     uint64_t stop_at, now;
+    uint32_t asked, within;  // since the last iteration's end, and so often before the wish is told
+    solo_wish wish;          // from iteration stop_at on
+    uint32_t saves;
+    const char *truncates;   // ... this text is cut short then
     char note[256];
     const char *spoils;  // this directory, when the run has begun
 } diary;
@@ -65,6 +69,7 @@ static void note(void *context, const solo_event *event) {
         if (d->count[SOLO_ITERATION] == 1) d->first = event->loss;
         d->last = event->loss;
         d->now = event->iteration;
+        d->asked = 0;
         assert_int_equal(event->microbatches, TINY_MICROBATCHES);
         assert_true(event->tokens == TINY_MICROBATCHES * TINY_SEQUENCES * TINY_TOKENS && event->norm > 0 &&
                     !event->skip);
@@ -74,9 +79,13 @@ static void note(void *context, const solo_event *event) {
     if (event->kind == SOLO_NOTE) snprintf(d->note, sizeof d->note, "%s", event->text);
 }
 
-static bool asked_to_stop(void *context) {
+static solo_wish wish(void *context) {
     diary *d = context;
-    return d->stop_at > 0 && d->now >= d->stop_at;
+    d->asked++;
+    if (d->stop_at == 0 || d->now < d->stop_at || d->asked <= d->within) return SOLO_GO_ON;
+    if (d->wish == SOLO_SAVE && d->saves++ > 0) return SOLO_GO_ON;
+    if (d->truncates && truncate(d->truncates, 0)) fail_msg("%s cannot be cut short", d->truncates);
+    return d->wish;
 }
 
 static solo_result run_solo(fixture *f, diary *d, unsigned threads, const char *resume, uint64_t until) {
@@ -87,7 +96,7 @@ static solo_result run_solo(fixture *f, diary *d, unsigned threads, const char *
                           .until = until,
                           .context = d,
                           .tell = note,
-                          .stop = asked_to_stop};
+                          .wish = wish};
     solo_result result;
     braid_error error = {0};
     if (solo_run(&config, &result, &error)) fail_msg("%s", error.text);
@@ -125,7 +134,7 @@ static void test_resuming_changes_no_bit(void **state) {
     diary d = {0};
     solo_result straight = run_solo(f, &d, 1, NULL, 6);
     snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
-    diary before = {.stop_at = 3}, after = {0};
+    diary before = {.stop_at = 3, .wish = SOLO_FINISH}, after = {0};
     solo_result stopped = run_solo(f, &before, 1, NULL, 6);
     assert_true(stopped.stopped && stopped.version == 3 && stopped.path[0]);
     assert_int_equal(before.count[SOLO_CHECKPOINT], 1);
@@ -134,6 +143,52 @@ static void test_resuming_changes_no_bit(void **state) {
     assert_int_equal(after.count[SOLO_NOTE], 0);
     assert_int_equal(resumed.version, 6);
     assert_same_hash(resumed.weights, straight.weights);
+}
+
+static uint64_t saved_version(const fixture *f) {
+    checkpoint *c = NULL;
+    assert_int_equal(checkpoint_open(f->run.checkpoint, &c, NULL), BRAID_OK);
+    uint64_t version = checkpoint_version(c);
+    checkpoint_close(c);
+    return version;
+}
+
+static void test_a_dropped_iteration_costs_no_bit(void **state) {
+    fixture *f = *state;
+    diary d = {0}, dropped = {.stop_at = 2, .wish = SOLO_DROP, .within = 2};
+    solo_result straight = run_solo(f, &d, 1, NULL, 5);
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    solo_result stopped = run_solo(f, &dropped, 1, NULL, 5);
+    assert_true(stopped.stopped && !stopped.abandoned && stopped.version == 2 && dropped.asked > 2);
+    assert_int_equal(saved_version(f), 2);
+    assert_same_hash(run_solo(f, &d, 1, f->run.checkpoint, 5).weights, straight.weights);
+}
+
+static void test_a_checkpoint_on_request_changes_nothing(void **state) {
+    fixture *f = *state;
+    diary d = {0}, saving = {.stop_at = 2, .wish = SOLO_SAVE, .within = 2}, abandoned = {.stop_at = 4, .wish = SOLO_ABANDON};
+    solo_result straight = run_solo(f, &d, 1, NULL, 5);
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    assert_same_hash(run_solo(f, &saving, 1, NULL, 5).weights, straight.weights);
+    assert_int_equal(saving.count[SOLO_CHECKPOINT], 2);  // and that of the end
+    assert_int_equal(saved_version(f), 5);
+    solo_result ended = run_solo(f, &abandoned, 1, NULL, 5);
+    assert_true(ended.abandoned && ended.version == 4 && abandoned.count[SOLO_CHECKPOINT] == 0);
+}
+
+static void test_a_text_cut_short_ends_the_run_with_what_is_learnt(void **state) {
+    fixture *f = *state;
+    char text[128];
+    snprintf(text, sizeof text, "%s/text.txt", f->directory);
+    diary d = {.stop_at = 2, .within = 1, .truncates = text};
+    snprintf(f->run.checkpoint, sizeof f->run.checkpoint, "%s/saved", f->directory);
+    solo_config config = {.run = &f->run, .data = f->data, .threads = 1, .until = 5, .context = &d, .tell = note, .wish = wish};
+    solo_result result;
+    braid_error error = {0};
+    assert_int_equal(solo_run(&config, &result, &error), BRAID_IO);
+    assert_non_null(strstr(error.text, "is not what the run began with any more"));
+    assert_true(result.begun && result.version == 2 && result.path[0]);
+    assert_int_equal(saved_version(f), 2);
 }
 
 static void test_checkpoints_come_when_due(void **state) {
@@ -375,6 +430,9 @@ int main(void) {
         TEST(test_threads_and_recomputation_change_no_bit),
         TEST(test_resuming_changes_no_bit),
         TEST(test_going_on_with_another_description_is_said),
+        TEST(test_a_dropped_iteration_costs_no_bit),
+        TEST(test_a_checkpoint_on_request_changes_nothing),
+        TEST(test_a_text_cut_short_ends_the_run_with_what_is_learnt),
         TEST(test_checkpoints_come_when_due),
         TEST(test_a_complete_run_has_nothing_to_do),
         TEST(test_weights_alone_can_be_gone_on_from),

@@ -1,0 +1,166 @@
+// How a node ends before the run does: signals, the supervisor's orders, what fails that is not the
+// weights' own. Each orderly end has a limit.
+#include "node/clock.h"
+#include "node/internal.h"
+#include "node/stop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t within_ns(const node *n) {
+    uint64_t own = n->config.stop_within_ns ? n->config.stop_within_ns : STOP_WITHIN_NS;
+    uint64_t most = NODE_ORPHAN_MS * UINT64_C(1000000);
+    return n->orphaned && own > most ? most : own;
+}
+
+static double seconds_of(uint64_t ns) { return (double)ns * 1e-9; }
+
+const char *node_stopped_by(const node *n) {
+    if (!n->draining) return NULL;
+    return n->config.signals && stop_requested() ? stop_signal_name(stop_requested()) : "its supervisor";
+}
+
+static void look(node *n, peer_view *view) {
+    memset(view, 0, sizeof *view);
+    if (n->phase == NODE_RUNNING) peer_look(n->core, view);
+}
+
+static bool leads(node *n) {
+    peer_view view;
+    look(n, &view);
+    return view.leads;
+}
+
+// ---- the orderly end ----------------------------------------------------------------------------------------------
+
+static void begin_limit(node *n) {
+    if (n->stop_ns == 0) n->stop_ns = clock_now_ns();
+}
+
+static void note_drain(node *n) {
+    const char *by = node_stopped_by(n);
+    double within = seconds_of(within_ns(n));
+    const char *again = n->config.supervised ? "" : "; once more to end at once";
+    if (leads(n) || n->config.role == NODE_LEADER)
+        node_note(n, "%s: saving after this iteration, or without it after %.3g s; at most %.3g s in all%s", by, seconds_of(stop_finish_ns(within_ns(n))), within, again);
+    else node_note(n, "%s: leaving the run after this iteration; at most %.3g s%s", by, within, again);
+}
+
+// Called in any phase; before the run is known nothing can be lost, and behind its end it ends by
+// itself.
+void node_drain(node *n) {
+    bool again = n->draining;
+    n->draining = true;
+    if (again || n->phase >= NODE_STOPPING) return;
+    begin_limit(n);
+    if (n->phase != NODE_RUNNING) {
+        node_note(n, "%s: ended before this peer took part in a run", node_stopped_by(n));
+        node_stop_now(n);
+        return;
+    }
+    note_drain(n);
+    node_feed(n, &(event){.kind = EVENT_DRAIN});
+}
+
+void node_end_run(node *n, bool drop) { node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = drop}); }
+
+void node_request(node *n) {
+    if (!n->config.signals || n->phase == NODE_STOPPED) return;
+    if (stop_take_save()) node_save(n, false);
+    if (stop_at_once()) {
+        if (!n->error.code) braid_fail(&n->error, BRAID_STATE, "stopped by the user: a second request ended it at once");
+        node_stop_now(n);
+    } else if (stop_requested() && n->config.supervised && !n->orphaned) {
+        if (n->held_ns == 0) n->held_ns = clock_now_ns();
+    } else if (stop_requested()) {
+        node_drain(n);
+    }
+}
+
+// The run is saved by the peer that leads; which one that is may change meanwhile, so
+// node_ending_tick says it again.
+void node_orphan(node *n) {
+    if (n->orphaned || n->phase >= NODE_STOPPING) return;
+    n->orphaned = n->draining = true;
+    begin_limit(n);
+    stop_limit();
+    if (n->phase == NODE_RUNNING) node_end_run(n, false);
+    else node_stop_now(n);
+}
+
+static void fail_late(node *n) {
+    braid_error late;
+    char why[160] = "";
+    peer_view view;
+    member_id any;
+    look(n, &view);
+    for (uint16_t s = 1; view.leads && s < n->plan.stages; s++)
+        if (peer_members(n->core, s, &any, 1) == 0) snprintf(why, sizeof why, ": no peer has the state of stage %u, so it cannot be saved; the newest checkpoint is what there is", s);
+    if (n->alone) snprintf(why, sizeof why, ": no other peer has the state of stage %u, and the leader has saved no checkpoint of it (has it a checkpoint.dir?)", n->alone);
+    braid_fail(&late, BRAID_STATE, "not ended within %.3g s (--stop-within)%s", seconds_of(within_ns(n)), why);
+    node_fail(n, &late);
+}
+
+static void stop_tick(node *n, uint64_t now) {
+    uint64_t passed = now - n->stop_ns;
+    if (passed >= within_ns(n)) {
+        fail_late(n);
+        return;
+    }
+    // others that lead hand over and leave
+    bool ends_run = n->orphaned || n->config.role == NODE_LEADER;
+    bool drop = passed >= stop_finish_ns(within_ns(n)) && !n->dropped && ends_run && leads(n);
+    if (drop) {
+        n->dropped = true;
+        node_note(n, "the iteration under way takes too long: the state before it is saved");
+    }
+    if (n->orphaned || drop) node_end_run(n, drop);
+}
+
+void node_ending_tick(node *n) {
+    uint64_t now = clock_now_ns();
+    bool held = n->held_ns && !n->draining && now - n->held_ns >= NODE_HELD_MS * UINT64_C(1000000);
+    if (held && !n->parent_stops) node_drain(n);
+    if (n->phase != NODE_RUNNING) return;
+    if (n->broken_ns && !n->dropped && now - n->broken_ns >= NODE_BROKEN_MS * UINT64_C(1000000)) node_end(n);
+    else if (n->stop_ns) stop_tick(n, clock_now_ns());
+}
+
+// ---- a checkpoint now ---------------------------------------------------------------------------------------------
+
+void node_save(node *n, bool quiet) {
+    bool saves = n->run.checkpoint[0] != 0;
+    if (n->phase == NODE_RUNNING && leads(n) && saves) {
+        node_note(n, "saving a checkpoint, unless nothing is new since the last one");
+        node_feed(n, &(event){.kind = EVENT_SAVE});
+    } else if (n->phase == NODE_RUNNING && leads(n)) {
+        node_note(n, "the run has no checkpoint.dir, so nothing is saved");
+    } else if (!quiet && n->phase == NODE_RUNNING) {
+        node_note(n, "only the leader can save the run: send SIGUSR1 to the peer at %s", n->config.leader.address);
+    } else if (!quiet) {
+        node_note(n, "nothing to save: this peer takes part in no run yet");
+    }
+}
+
+// ---- what fails that is not the weights' own ----------------------------------------------------------------------
+
+// The leader saves the state before this iteration, and the run ends. Another data peer may have a
+// text that is whole, so the run can do without this one; it votes on for a moment, since the
+// leader may be about to find the same.
+void node_text_lost(node *n, const braid_error *error) {
+    if (n->error.code == BRAID_OK) n->error = *error;
+    if (n->broken_ns == 0) n->broken_ns = clock_now_ns();
+    if (n->phase != NODE_RUNNING || n->dropped || !leads(n)) return;
+    n->dropped = true;
+    begin_limit(n);
+    node_note(n, "%s", error->text);
+    node_end_run(n, true);
+}
+
+void node_unlogged(node *n) {
+    if (n->dropped || n->phase != NODE_RUNNING) return;
+    n->dropped = true;
+    begin_limit(n);
+    node_note(n, "%s; the state before this iteration is saved", n->error.text);
+    node_feed(n, &(event){.kind = EVENT_DRAIN, .whole = true, .drop = true, .unlogged = true});
+}
