@@ -231,7 +231,7 @@ int cli_node(int argc, char **argv) {
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "with --lead: go on from this checkpoint; with --join: what it has of the run's state is not fetched"},
         {"upload-share", OPTION_COUNT, &f.upload_share, .unit = "PERCENT", .help = "most of this machine's line for peers that fetch state while the run goes on", .min = 1, .max = 100},
         {"carry", OPTION_SWITCH, &f.carry, .help = "carry tensors between others whose line is slow; --no-carry: nothing but what is this peer's"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "a temporary file"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, and go on from it when this peer comes back", .fallback = "no file"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log: a majority of them must live; 1, 3 or 5", .min = 1, .max = PEER_VOTERS},
         {"shadow", OPTION_SWITCH, &f.shadow, .help = "keep another stage's state as well, in a process beside this one: the run then outlives that stage"},
         {"state-dir", OPTION_TEXT, &f.state_directory, .unit = "DIR", .help = "with --shadow: where that state lies, 12 bytes a parameter"},

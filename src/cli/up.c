@@ -342,7 +342,7 @@ int cli_up(int argc, char **argv) {
         {"max-memory", OPTION_SIZE, &f.max_memory, .help = "most memory of one process for weights, optimizer and microbatches", .fallback = "no cap"},
         {"resume", OPTION_TEXT, &f.resume, .unit = "DIR", .help = "go on from this checkpoint"},
         {"anew", OPTION_SWITCH, &f.anew, .help = "begin though newer checkpoints lie where they go; those are kept in a folder set-aside-N there"},
-        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "a temporary file"},
+        {"log", OPTION_TEXT, &f.log, .unit = "PATH", .help = "keep the run's log in this file, those of the other data peers in PATH.data2 and so on", .fallback = "no file"},
         {"shadows", OPTION_COUNT, &f.shadows, .help = "shadows of each stage: processes beside the others that keep its state, so that the run outlives it", .max = 4, .fallback = "none"},
         {"trace", OPTION_TEXT, &f.trace, .unit = "DIR", .hidden = true, .help = "each process writes what goes into and out of the protocol to a file there"},
         {"voters", OPTION_COUNT, &f.voters, .help = "most peers that keep the log, so that the leader may die: 1, 3 or 5", .min = 1, .max = PEER_VOTERS, .fallback = "3 with two data peers, 5 with five; else, or with private data or --measure, 1"},

@@ -175,6 +175,7 @@ void node_feed(node *n, const event *e) {
     effects_drain(n);
     n->stepping = false;
     if (e->kind == EVENT_JOB_DONE) advance_look(n);
+    if (!n->end_wanted) log_writer_deliver(n->log);
     if (n->end_wanted) node_end(n);
     else deadline_arm(n);
     if (n->unlogged && !n->dropped) node_unlogged(n);

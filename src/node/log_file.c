@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +36,7 @@ struct log_file {
         uint64_t base, vote;  // 0: none
         uint32_t state;       // records of the state behind that base that are still to come
     } next;
-    bool nameless;
-    bool lost;               // nameless, and it cannot be written: nothing is
+    bool unkept;  // without a file: fd is -1
     char *path;
     uint8_t record[LOG_RECORD_BYTES + WIRE_MAX_CONTROL_BYTES];
 };
@@ -130,7 +128,7 @@ static braid_err header_write(log_file *log, const braid_hash *run, uint64_t sta
     if (err) return err;
     log->written = LOG_HEADER_BYTES;
     err = log_file_sync(log, error);
-    if (!err && !log->nameless) sync_directory(log->path);  // else a power cut may take the whole log; some systems cannot
+    if (!err) sync_directory(log->path);  // else a power cut may take the whole log; some systems cannot
     return err;
 }
 
@@ -334,37 +332,21 @@ braid_err log_file_look(const char *path, const braid_hash *run, bool *there, ui
     return err;
 }
 
-// Not mkstemp: a race checker does not see what that opens, and takes the next holder of the number for this one.
-static int open_nameless(void) {
-    const char *directory = getenv("TMPDIR");
-    char path[1024];
-    uint64_t name;
-    if (getrandom(&name, sizeof name, 0) != sizeof name) return -1;
-    int length = snprintf(path, sizeof path, "%s/braid-log-%016" PRIx64, directory && *directory ? directory : "/tmp", name);
-    if (length < 0 || (size_t)length >= sizeof path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0) unlink(path);
-    return fd;
-}
-
-braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error) {
+braid_err log_file_open_unkept(log_file **out, log_file_found *found, braid_error *error) {
     memset(found, 0, sizeof *found);
-    log_file *log = log_new("in TMPDIR");
+    log_file *log = log_new("without a file");
     if (!log) return braid_fail(error, BRAID_MEMORY, "no memory for the log");
-    log->nameless = true;
-    log->fd = open_nameless();
-    // it fails without a file, too
-    log->lost |= header_write(log, run, start, found, error) != BRAID_OK;
-    if (found->store == 0) {
+    log->unkept = true;
+    log->fd = -1;
+    if (getrandom(&found->store, sizeof found->store, 0) != sizeof found->store) {
         log_file_close(log);
-        return BRAID_STATE;
+        return braid_fail(error, BRAID_STATE, "the system gives no random numbers");
     }
     *out = log;
     return BRAID_OK;
 }
+
+bool log_file_is_kept(const log_file *log) { return !log->unkept; }
 
 void log_file_close(log_file *log) {
     if (!log) return;
@@ -423,10 +405,10 @@ static braid_err log_shorten(log_file *log, braid_error *error) {
     char other[4096];
     uint64_t vote = 0, base = 0;
     bool fits = snprintf(other, sizeof other, "%s.new", log->path) < (int)sizeof other;
-    int fd = log->nameless ? open_nameless() : fits ? open(other, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    int fd = fits ? open(other, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     bool whole = copy_rest(log, fd, &vote, &base);
-    if (!whole || (!log->nameless && (!sync_directory(log->path) || rename(other, log->path) != 0))) {
-        if (fd >= 0 && !log->nameless) unlink(other);
+    if (!whole || !sync_directory(log->path) || rename(other, log->path) != 0) {
+        if (fd >= 0) unlink(other);
         if (fd >= 0) close(fd);
         return BRAID_OK;
     }
@@ -435,7 +417,7 @@ static braid_err log_shorten(log_file *log, braid_error *error) {
     log->vote = log->vote > log->base ? log->vote - log->base + base : vote;
     log->synced = log->written = log->written - log->base + base;
     log->base = base;
-    return log->nameless || sync_directory(log->path) ? BRAID_OK : fail_io(log, "sync its directory", error);
+    return sync_directory(log->path) ? BRAID_OK : fail_io(log, "sync its directory", error);
 }
 
 // A base counts with all of its state.
@@ -458,29 +440,23 @@ static void note_record(log_file *log, const log_entry *entry) {
     }
 }
 
-// No process ever finds a nameless log again, so one that cannot be written loses nothing.
-static braid_err log_lose(log_file *log, braid_err err) {
-    log->lost |= err && log->nameless;
-    return log->lost ? BRAID_OK : err;
-}
-
 braid_err log_file_append(log_file *log, const log_entry *entry, braid_error *error) {
-    if (log->lost) return BRAID_OK;
+    if (log->unkept) return BRAID_OK;
     uint8_t *r = log->record;
     size_t length = log_entry_encode(entry, r + LOG_RECORD_BYTES, WIRE_MAX_CONTROL_BYTES);
     BRAID_ASSERT(length > 0);
     head_write(r, (uint32_t)length, log->written > log->synced);
     put64(r + 8, sha256_short(r + LOG_RECORD_BYTES, length));
     braid_err err = write_at(log, r, LOG_RECORD_BYTES + length, log->written, error);
-    if (err) return log_lose(log, log_roll_back(log, err));
+    if (err) return log_roll_back(log, err);
     note_record(log, entry);
     log->written += LOG_RECORD_BYTES + length;
     return BRAID_OK;
 }
 
 braid_err log_file_sync(log_file *log, braid_error *error) {
-    if (log->lost) return BRAID_OK;
-    if (fdatasync(log->fd) != 0) return log_lose(log, log_roll_back(log, fail_io(log, "sync", error)));
+    if (log->unkept) return BRAID_OK;
+    if (fdatasync(log->fd) != 0) return log_roll_back(log, fail_io(log, "sync", error));
     log->synced = log->written;
-    return log_lose(log, take_base(log, error));
+    return take_base(log, error);
 }

@@ -33,8 +33,10 @@ braid_err log_file_open(const char *path, const braid_hash *run, uint64_t start,
 braid_err log_file_look(const char *path, const braid_hash *run, bool *there, uint64_t *start, braid_error *error);
 // What it held when it was opened and is still of use: everything from the last LOG_BASE on, and the votes before it.
 void log_file_recall(log_file *log, log_file_entry_fn each, void *context);
-// The log of a peer that keeps no directory: a nameless temporary file.
-braid_err log_file_open_temporary(const braid_hash *run, uint64_t start, log_file **out, log_file_found *found, braid_error *error);
+// The log of a peer that is not asked to keep one: it has no file, so nothing is written, synced or recalled. After a crash
+// nobody could find a temporary file again, and the next incarnation is another voter.
+braid_err log_file_open_unkept(log_file **out, log_file_found *found, braid_error *error);
+bool log_file_is_kept(const log_file *log);
 void log_file_close(log_file *log);
 
 // Writes; durable after log_file_sync. After an error the file is as it was at the last sync. When a LOG_BASE and its state are

@@ -48,6 +48,13 @@ static void writer_write(uv_work_t *work) {
     if (!w->err) w->err = log_file_sync(w->file, &w->error);
 }
 
+// The callbacks may append or close: `writing` holds them off this batch.
+static void batch_report(log_writer *w) {
+    for (uint32_t i = 0; i < w->batch_count && !w->err && !w->closed; i++) w->committed(w->context, &w->batch[i]);
+    w->batch_count = 0;
+    w->writing = false;
+}
+
 static void writer_start(log_writer *w);
 
 static void writer_written(uv_work_t *work, int status) {
@@ -57,16 +64,12 @@ static void writer_written(uv_work_t *work, int status) {
         w->failed = true;
         w->fail(w->context, &w->error);
     }
-    // The callbacks may append or close: `writing` still holds them off this batch.
-    for (uint32_t i = 0; i < w->batch_count && !w->err && !w->closed; i++) w->committed(w->context, &w->batch[i]);
-    w->batch_count = 0;
-    w->writing = false;
+    batch_report(w);
     if (w->closed) writer_free(w);
     else writer_start(w);
 }
 
-static void writer_start(log_writer *w) {
-    if (w->writing || w->failed || w->pending_count == 0) return;
+static void batch_take(log_writer *w) {
     log_entry *entries = w->batch;
     uint32_t room = w->batch_room;
     w->batch = w->pending;
@@ -76,6 +79,11 @@ static void writer_start(log_writer *w) {
     w->pending_count = 0;
     w->pending_room = room;
     w->writing = true;
+}
+
+static void writer_start(log_writer *w) {
+    if (w->writing || w->failed || w->pending_count == 0) return;
+    batch_take(w);
     int code = log_thread_queue(w->loop, &w->work, writer_write, writer_written);
     BRAID_ASSERT(code == 0);
 }
@@ -95,7 +103,16 @@ void log_writer_append(log_writer *w, const log_entry *entry, bool more) {
         w->pending_room = room;
     }
     w->pending[w->pending_count++] = *entry;
-    if (!more) writer_start(w);
+    if (!more && log_file_is_kept(w->file)) writer_start(w);
+}
+
+void log_writer_deliver(log_writer *w) {
+    if (log_file_is_kept(w->file) || w->writing) return;
+    while (w->pending_count > 0 && !w->failed && !w->closed) {
+        batch_take(w);
+        batch_report(w);
+    }
+    if (w->closed) writer_free(w);
 }
 
 void log_writer_close(log_writer *w) {

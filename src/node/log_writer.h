@@ -22,6 +22,9 @@ braid_err log_writer_new(uv_loop_t *loop, log_file *file, log_writer_committed_f
                          void *context, log_writer **out, braid_error *error);
 // Copies `entry`. `more`: what is appended next belongs to it, and is synced with it.
 void log_writer_append(log_writer *w, const log_entry *entry, bool more);
+// Reports the entries of a log without a file, which wait for no disk, with those that are appended meanwhile. Not from inside a
+// step of the peer. A log with a file reports its entries by itself.
+void log_writer_deliver(log_writer *w);
 // No call back after this one. The loop must run until the write under way is through; then the file is closed.
 void log_writer_close(log_writer *w);
 

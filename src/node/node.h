@@ -54,7 +54,7 @@ typedef struct node_config {
     const char *resume;             // NODE_LEADER: a checkpoint to go on from, NULL: begin anew. Others: one that lies here; what of it
                                     // the run has, too, is not fetched
     uint32_t upload_percent;        // most of its line that those who fetch state may take while the run goes on, 1 .. 100
-    const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: a temporary file
+    const char *log_path;           // where it keeps the run's log while it is a voter, and finds it again; NULL: in memory only
     bool anew;                      // NODE_LEADER: begins the run though `log_path` has a log of it, which is set aside; else it goes on with that
     bool sets_aside;                // NODE_LEADER: newer checkpoints in its directory are set aside; else a new start is refused
     bool shadow;                    // NODE_RELAY: it keeps a stage's state, and works only when nobody else of that stage is left

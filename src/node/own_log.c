@@ -12,7 +12,7 @@ enum { SHOWN_ID = 4 };  // bytes
 braid_err node_open_log(node *n, braid_error *error) {
     log_file_found found;
     braid_err err = n->config.log_path ? log_file_open(n->config.log_path, &n->run_hash, n->generation, &n->log_file, &found, error)
-                                       : log_file_open_temporary(&n->run_hash, n->generation, &n->log_file, &found, error);
+                                       : log_file_open_unkept(&n->log_file, &found, error);
     n->log_store = found.store;
     return err;
 }

@@ -331,7 +331,7 @@ static bool keep_some(peer *p) {
     t->work.version = p->iteration;
     f->keep_next += t->work.count;
     f->keeping = true;
-    return true;
+    return f->keep_next < p->blocks;
 }
 
 static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {

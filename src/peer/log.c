@@ -319,6 +319,7 @@ static void store(void *context, const log_entry *record) {
     log_entry *kept = &p->ring->append[p->step_appends++];
     *kept = *record;
     e->entry = kept;
+    if (record->kind == LOG_BASE || record->kind == LOG_VOTERS) contacts_touch(p);  // other voters are to be dialled
     if (record->kind != LOG_BASE) return;
     log_entry each;
     kept->u.base.applied = p->log_position;

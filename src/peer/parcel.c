@@ -17,7 +17,7 @@ member_id parcel_anybody(peer *p, member_id to) {
     uint32_t start = (uint32_t)rng_below(&p->random, p->member_count);
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[(start + i) % p->member_count];
-        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->contacts[m->contact].link == LINK_UP) return m->id;
+        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id)) return m->id;
     }
     return 0;
 }

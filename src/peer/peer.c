@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { PEER_MOST_PASSES = 8 };  // in one step; what is not settled then continues a millisecond later
+
 static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 // Hands out pieces of the peer's one block of memory; with base == NULL it only counts.
@@ -381,7 +383,9 @@ static void deliver_remote(peer *p, const event *e) {
     dispatch(p, from, e->msg, blob, e->blob_bytes);
 }
 
-static void deliver_local(peer *p) {
+// False: there was no message.
+static bool deliver_local(peer *p) {
+    bool any = p->local_count > 0;
     uint32_t room = sizeof p->local / sizeof p->local[0];
     while (p->local_count > 0) {
         local_message l = p->local[p->local_first];
@@ -391,6 +395,7 @@ static void deliver_local(peer *p) {
         BRAID_ASSERT(good);
         dispatch(p, NO_CONTACT, &p->received, 0, 0);
     }
+    return any;
 }
 
 // The whole run: by who leads, when its host says so, or when it began the run.
@@ -434,6 +439,42 @@ static void wake(peer *p, uint64_t late_ns) {
     log_progress(p);
 }
 
+// One pass over everything that the peer may decide. True: a later part gave an earlier one an input (a message to itself), or
+// asked to continue at once (peer_wake_at with a time that is not in the future).
+static bool decide_all(peer *p) {
+    contacts_tick(p);
+    lead_tick(p);
+    log_progress(p);
+    join_tick(p);
+    log_tick(p);
+    leader_tick(p);
+    route_tick(p);
+    rollback_tick(p);
+    transfer_tick(p);
+    reduce_tick(p);
+    takeover_tick(p);
+    private_tick(p);
+    parcels_tick(p);
+    own_tick(p);
+    hold_tick(p);
+    sends_tick(p);
+    pulls_tick(p);
+    bool again = deliver_local(p);
+    work_next(p);
+    again |= deliver_local(p);
+    return again || p->deadline <= p->now;
+}
+
+// Each decision is taken in the step in which its last input arrives. With a single pass it would wait for the next event or
+// timer, up to TIMING_HEARTBEAT_NS later, when that input comes from a later part of the same pass.
+static void decide_until_settled(peer *p) {
+    for (uint32_t pass = 0; pass < PEER_MOST_PASSES; pass++) {
+        if (!decide_all(p) || p->over) return;
+        if (p->deadline <= p->now) p->deadline = p->now + TIMING_HEARTBEAT_NS;
+    }
+    p->deadline = p->now;
+}
+
 void peer_step(peer *p, uint64_t now_ns, const event *e) {
     BRAID_ASSERT(p->effect_next == p->effect_count);
     uint64_t late_ns = now_ns > p->deadline ? now_ns - p->deadline : 0;
@@ -447,28 +488,7 @@ void peer_step(peer *p, uint64_t now_ns, const event *e) {
     handle(p, e);
     log_progress(p);
     deliver_local(p);
-    if (!p->over) {
-        contacts_tick(p);
-        lead_tick(p);
-        log_progress(p);
-        join_tick(p);
-        log_tick(p);
-        leader_tick(p);
-        route_tick(p);
-        rollback_tick(p);
-        transfer_tick(p);
-        reduce_tick(p);
-        takeover_tick(p);
-        private_tick(p);
-        parcels_tick(p);
-        own_tick(p);
-        hold_tick(p);
-        sends_tick(p);
-        pulls_tick(p);
-        deliver_local(p);
-        work_next(p);
-        deliver_local(p);
-    }
+    if (!p->over) decide_until_settled(p);
     if (p->deadline <= p->now) p->deadline = p->now + TIMING_MS;
 }
 

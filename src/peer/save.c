@@ -167,7 +167,9 @@ static void save_tell_log(peer *p) {
         if (!l->round[s].state_agreed) return;
         said->state_root[s] = l->round[s].agreed_state;
     }
-    if (l->checkpoint_due && log_append(p, &l->checkpoint)) l->checkpoint_due = false;
+    if (!l->checkpoint_due || !log_append(p, &l->checkpoint)) return;
+    l->checkpoint_due = false;
+    peer_wake_at(p, p->now);  // FINAL waited for it
 }
 
 // FINAL would wait for what cannot be written, or what nobody gives. But the last one is read to its end: it says what the weights are.

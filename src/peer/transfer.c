@@ -248,8 +248,12 @@ void pulls_tick(peer *p) {
         if (!q->used || waits_for_the_dead(p, q)) continue;
         if (q->by != 0 && !bypass_goes_on(p, q)) continue;
         if (q->deadline_ns <= p->now) pull_overdue(p, q);
-        if (q->deadline_ns <= p->now || !member_answers(p, q->from)) reduce_denied(p, q);
-        else peer_wake_at(p, q->deadline_ns);
+        if (q->deadline_ns <= p->now || !member_answers(p, q->from)) {
+            reduce_denied(p, q);
+            peer_wake_at(p, p->now);  // somebody else can be asked
+        } else {
+            peer_wake_at(p, q->deadline_ns);
+        }
     }
 }
 

@@ -166,6 +166,7 @@ typedef struct sim_case {
     uint32_t awaited;                            // joiners without which the run does not start
     uint8_t routing, objective;                  // router_algorithm, router_objective
     bool plan_first;                             // router_config.plan_first
+    bool looks_again;                            // a tick right after each step must have no effect
     sim_mutant mutant;
 } sim_case;
 

@@ -163,6 +163,31 @@ static void leader_look(sim_cluster *s, uint32_t node) {
     s->lost_leader_ns = 0;
 }
 
+static const char *effect_text(const effect *e) {
+    switch (e->kind) {
+    case EFFECT_SEND: return message_kind_name(e->message_kind);
+    case EFFECT_DIAL: return "a dial";
+    case EFFECT_CLOSE: return "the end of a link";
+    case EFFECT_JOB: return sim_job_name(e->job->kind);
+    case EFFECT_APPEND: return "an entry of the log";
+    case EFFECT_APPLIED: return "an entry that holds";
+    case EFFECT_RELEASE: return "a blob to release";
+    case EFFECT_TELL: return tell_name(e->tell.kind);
+    default: return "its exit";
+    }
+}
+
+// A step takes every decision whose inputs are there. A tick at the same time that still has an effect shows a decision that
+// would have waited for the next timer.
+static void look_again(sim_cluster *s, uint32_t node) {
+    sim_node *n = &s->node[node];
+    const event tick = {.kind = EVENT_TICK};
+    effect late;
+    if (!s->c->looks_again || !n->alive || sim_failed(s)) return;
+    peer_step(n->peer, s->now + n->clock_ahead_ns, &tick);
+    if (peer_next_effect(n->peer, &late)) sim_fail(s, "%s lets %s wait for a timer, though all that it needs is there", n->name, effect_text(&late));
+}
+
 void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     sim_node *n = &s->node[node];
     if (!n->alive || sim_failed(s)) return;
@@ -174,6 +199,7 @@ void sim_step(sim_cluster *s, uint32_t node, const event *e) {
     peer_step(n->peer, s->now + n->clock_ahead_ns, e);
     effect next;
     while (n->alive && !sim_failed(s) && peer_next_effect(n->peer, &next)) effect_do(s, node, &next);
+    look_again(s, node);
     peer_look(n->peer, &n->view);
     if (n->alive) leader_look(s, node);
     if (sim_failed(s) || (!n->alive && !n->exited)) return;

@@ -155,7 +155,7 @@ static void test_a_result_is_lost_while_final_waits(void **state) {
         c.blocks = 200;
         c.payload_ns = SECOND / 10;
         c.crashes = 1;
-        c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (23 + i) * SECOND / 5, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
+        c.crash[0] = (sim_crash){.moment = SIM_AT_TIME, .at_ns = (45 + i) * SECOND / 10, .stage = true, .lost = true, .restart = true, .restart_ns = 8 * SECOND};
         sim_report report;
         case_run(&bench, "while FINAL waits", &c, false, "", &report);
         check_went_back("while FINAL waits", &report, 1, 0, 0);

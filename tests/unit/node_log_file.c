@@ -341,24 +341,6 @@ static void where_no_other_can_be_made_it_stays_long(void **state) {
     assert_int_equal(rmdir(other), 0);
 }
 
-static void a_nameless_log_is_begun_anew(void **state) {
-    (void)state;
-    log_file *log = NULL;
-    log_file_found found;
-    recalled all = {.count = 0};
-    assert_int_equal(log_file_open_temporary(&run_a, start_a, &log, &found, NULL), BRAID_OK);
-    braid_error error = {0};
-    for (uint64_t i = 1; i < 3000; i++) {
-        log_entry entry = entry_make(i);
-        assert_int_equal(log_file_append(log, &entry, &error), BRAID_OK);
-    }
-    write_one(log, (log_entry){.kind = LOG_BASE, .index = 2999, .u.base = {.applied = 2999, .voters = {.count = 1}}});
-    write_one(log, entry_make(3000));
-    log_file_recall(log, note_record, &all);
-    assert_int_equal(all.count, 2);
-    log_file_close(log);
-}
-
 static void a_log_of_another_start_is_kept_aside(void **state) {
     (void)state;
     char old[sizeof path + 4];
@@ -448,6 +430,47 @@ static void entries_are_committed_in_order(void **state) {
     assert_int_equal(expect_entries(99).last_index, 99);
 }
 
+static log_file *open_unkept(uint64_t *store) {
+    log_file *log = NULL;
+    log_file_found found;
+    braid_error error = {0};
+    assert_int_equal(log_file_open_unkept(&log, &found, &error), BRAID_OK);
+    *store = found.store;
+    return log;
+}
+
+static int next_descriptor(void) {
+    int fd = dup(0);
+    assert_int_equal(close(fd), 0);
+    return fd;
+}
+
+// A log without a file needs no descriptor, no directory and no turn of the loop. It never reports from inside an append.
+static void a_log_without_a_file_waits_for_no_disk(void **state) {
+    (void)state;
+    writing w = {.next = 1, .wanted = 100};
+    recalled all = {.count = 0};
+    uint64_t store, other;
+    assert_int_equal(setenv("TMPDIR", "/nonexistent", 1), 0);
+    int descriptor = next_descriptor();
+    log_file_close(open_unkept(&other));
+    log_file *log = open_unkept(&store);
+    assert_int_equal(next_descriptor(), descriptor);
+    assert_int_not_equal(store, other);
+    log_file_recall(log, note_record, &all);
+    assert_int_equal(all.count, 0);
+    uv_loop_init(&w.loop);
+    assert_int_equal(log_writer_new(&w.loop, log, committed, failed, &w, &w.writer, NULL), BRAID_OK);
+    for (uint64_t i = 1; i <= 40; i++) {
+        log_entry entry = entry_make(i);
+        log_writer_append(w.writer, &entry, false);
+    }
+    assert_int_equal(w.next, 1);
+    log_writer_deliver(w.writer);  // the last callback closes it
+    assert_int_equal(w.next, w.wanted);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+}
+
 static void a_look_changes_nothing(void **state) {
     (void)state;
     bool there = true;
@@ -478,7 +501,7 @@ int main(void) {
         TEST(damage_before_the_end_is_refused), TEST(a_power_cut_amid_a_batch_is_a_torn_tail), TEST(a_damaged_header_is_refused), TEST(a_damaged_last_record_is_a_torn_one), TEST(an_unknown_last_record_is_refused),
         TEST(a_foreign_file_is_refused), TEST(two_leaders_cannot_share_it),
         TEST(a_base_counts_with_all_of_its_state), TEST(a_long_log_is_begun_anew),
-        TEST(where_no_other_can_be_made_it_stays_long), TEST(a_nameless_log_is_begun_anew),
+        TEST(where_no_other_can_be_made_it_stays_long), TEST(a_log_without_a_file_waits_for_no_disk),
         TEST(a_log_of_another_start_is_kept_aside),
         TEST(what_is_recalled_can_be_refused), TEST(a_long_path_is_kept_whole),
         TEST(entries_are_committed_in_order), TEST(a_look_changes_nothing),
