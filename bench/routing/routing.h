@@ -47,9 +47,6 @@ braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, u
 // The same of any table; `seed` is the instance's own.
 braid_err routing_f7_draw(const routing_f7 *table, uint64_t seed, routing_demand demand, uint64_t listing,
                           routing_instance *out, braid_error *error);
-// Partial views: a relay keeps only its `views` / 2 cheapest links to relays of the next stage, and as many others, drawn.
-// A data peer keeps all of its links.
-braid_err routing_thin(routing_instance *instance, uint32_t views, braid_error *error);
 void routing_instance_close(routing_instance *instance);
 
 // --- optima

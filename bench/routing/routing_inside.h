@@ -121,8 +121,6 @@ static inline void routing_fold(routing_net *n, uint64_t value) { n->out->hash =
 void routing_collect(routing_net *n, uint32_t peer);
 // Until the run is quiet or at its limit.
 void routing_events(routing_net *n);
-// All that happens until then, which becomes the time it is; without looks.
-void routing_events_until(routing_net *n, int64_t until);
 void routing_drain(routing_net *n);
 
 // --- routing_look.c

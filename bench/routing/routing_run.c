@@ -102,18 +102,6 @@ void routing_events(routing_net *n) {
     routing_look(n, (n->now - n->start + ROUTING_ROUND - 1) / ROUTING_ROUND);
 }
 
-void routing_events_until(routing_net *n, int64_t until) {
-    uint64_t key;
-    void *item;
-    while (!n->failed && sim_queue_next(&n->queue) <= (uint64_t)until * 2 + 1) {
-        sim_queue_take(&n->queue, &key, &item);
-        if (key % 2 == 1 && ((routing_node *)item)->armed != (int64_t)(key / 2)) continue;
-        n->now = (int64_t)(key / 2);
-        take_event(n, key % 2 == 1, item);
-    }
-    n->now = until;
-}
-
 braid_err routing_run(const routing_instance *instance, const routing_settings *settings, int64_t units,
                       routing_result *out, braid_error *error) {
     *out = (routing_result){.whole = -1, .near = -1};

@@ -19,7 +19,6 @@ static const experiment experiments[] = {
     {"t3", bench_t3, "the same with a GPT-like model (GWTF, Table III)"},
     {"t6", bench_t6, "time per microbatch against DT-FM's arrangement (GWTF, Table VI)"},
     {"churn", bench_churn, "routing: what it takes to repair when relays die or join"},
-    {"drift", bench_drift, "routing: how it follows link costs that drift, without flapping"},
     {"views", bench_views, "routing: what it costs that peers know only some neighbours, chosen by gossip"},
     {"scale", bench_scale, "routing: what it costs each peer, from 100 peers to 10,000"},
     {"repair", bench_repair, "how long it takes until a microbatch goes on when a peer died, and how soon that is noticed"},

@@ -11,7 +11,6 @@ int bench_t2(int argc, char **argv);
 int bench_t3(int argc, char **argv);
 int bench_t6(int argc, char **argv);
 int bench_churn(int argc, char **argv);
-int bench_drift(int argc, char **argv);
 int bench_scale(int argc, char **argv);
 int bench_views(int argc, char **argv);
 int bench_step(int argc, char **argv);

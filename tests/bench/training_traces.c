@@ -1,7 +1,7 @@
 // The traces of routing's experiments, as numbers that must not depend on compiler, optimisation or listing. Called with
 // "print" it prints them: tests/e2e/same_traces.py builds it with other compilers and compares.
 #include "base/rng.h"
-#include "sim/routing_drift.h"
+#include "sim/routing.h"
 #include "sim/scale.h"
 #include "sim/t6.h"
 #include "sim/views.h"
@@ -121,27 +121,6 @@ static uint64_t views(views_costs costs) {
     return hash;
 }
 
-static uint64_t drift(uint32_t test, routing_told told, uint64_t listing) {
-    const routing_drift costs = {.told = told, .rule = {.relative_ppm = 100000, .absolute = 100, .patience = 2000000000}, .seconds = 30,
-                                 .look_seconds = 10, .plan_seconds = 1, .sample_seconds = 1, .leg_seconds = 1, .drift_ppm = 200000,
-                                 .noise_ppm = 100000, .spike_ppm = 10000};
-    braid_error error = {0};
-    routing_instance i;
-    good(routing_f7_make(test, SEED, ROUTING_EQUAL, listing, &i, &error), &error);
-    routing_settings settings = settings_of(ROUTER_BRAID, ROUTING_LOCKSTEP);
-    settings.limit_rounds = 2000;
-    routing_optimum best;
-    good(routing_optimum_find(&i, 1, &best, &error), &error);
-    routing_drift_result r;
-    good(routing_run_drift(&i, &settings, &costs, best.units, &r, &error), &error);
-    uint64_t hash = rng_seed(r.hash, r.moved_rounds);
-    for (int f = 0; f < ROUTING_FOLLOWERS; f++) hash = rng_seed(hash, r.follower[f].moved);
-    routing_drift_result_close(&r);
-    routing_optimum_close(&best);
-    routing_instance_close(&i);
-    return hash;
-}
-
 // DT-FM's search, trades and routing on their stages, and the time of an iteration.
 static uint64_t t6(bool dtfm, pipeline_link link) {
     braid_error error = {0};
@@ -182,8 +161,6 @@ static void print_all(void) {
         printf("f7 test %u, planned: %016" PRIx64 "\n", test, f7_planned(test, ROUTER_BRAID, ROUTER_SUM, 0, true));
     for (int costs = 0; costs < VIEWS_COSTS; costs++)
         printf("views, %s: %016" PRIx64 "\n", views_costs_name((views_costs)costs), views((views_costs)costs));
-    for (int told = 0; told < ROUTING_TOLDS; told++)
-        printf("drift, told %s: %016" PRIx64 "\n", routing_told_name((routing_told)told), drift(3, (routing_told)told, 0));
     for (int dtfm = 0; dtfm < 2; dtfm++)
         for (int link = 0; link < 2; link++)
             printf("t6, dtfm %d, link %d: %016" PRIx64 "\n", dtfm, link, t6(dtfm != 0, (pipeline_link)link));
@@ -213,11 +190,8 @@ static void test_churn_does_not_depend_on_the_listing(void **state) {
     assert_true(churn(false, 0) != churn(true, 0));
 }
 
-static void test_drift_does_not_depend_on_the_listing(void **state) {
+static void test_t6_runs_twice_the_same(void **state) {
     (void)state;
-    for (uint64_t listing = 1; listing <= LISTINGS; listing++)
-        assert_true(drift(1, ROUTING_TOLD_BAND, listing) == drift(1, ROUTING_TOLD_BAND, 0));
-    assert_true(drift(1, ROUTING_TOLD_BAND, 0) != drift(1, ROUTING_TOLD_ALL, 0));
     assert_true(t6(true, PIPELINE_PAIR) == t6(true, PIPELINE_PAIR) && t6(true, PIPELINE_PAIR) != t6(false, PIPELINE_PAIR));
 }
 
@@ -237,7 +211,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f7_does_not_depend_on_the_listing),
         cmocka_unit_test(test_churn_does_not_depend_on_the_listing),
-        cmocka_unit_test(test_drift_does_not_depend_on_the_listing),
+        cmocka_unit_test(test_t6_runs_twice_the_same),
         cmocka_unit_test(test_large_swarms_run_twice_the_same),
     };
     return cmocka_run_group_tests_name("sim_traces", tests, NULL, NULL);

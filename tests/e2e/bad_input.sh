@@ -20,7 +20,7 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench keep" "bench generate"; do
+    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench keep" "bench generate"; do
         # shellcheck disable=SC2086 # an experiment is two words
         "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
     done | sort -u | grep -vx -e help -e config
@@ -153,15 +153,13 @@ expect 2 "--systems: there is no ''; name some of swarm, gwtf and braid" "$BRAID
 expect 2 "--demand is equal or free, not ''" "$BRAID" bench f7 --demand ''
 expect 2 "--objective is sum or worst, not 'sum,worst'" "$BRAID" bench f7 --objective sum,worst
 expect 2 "--tests: there is no ''; name some of 1, 2, 3 and 4" "$BRAID" bench churn --tests ''
-expect 2 "--tests: there is no '5'; name some of 1, 2, 3 and 4" "$BRAID" bench drift --tests 1,5
-expect 2 "--told: there is no ''; name some of all, smooth and band" "$BRAID" bench drift --told all,
+expect 2 "--tests: there is no '5'; name some of 1, 2, 3 and 4" "$BRAID" bench churn --tests 1,5
 expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$BRAID" bench t6 --delay ''
 expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID" bench scale --peers ''
 expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID" bench views --relays 40,
-expect 2 "--plot draws one test" "$BRAID" bench drift --tests 1,3 --plot drift.svg
 
 # files of figures: whether they can be written is asked before anything is run, and nothing is touched by that
-for experiment in f7 t6 "drift --tests 1" views scale repair; do
+for experiment in f7 t6 views scale repair; do
     # shellcheck disable=SC2086 # with its flags
     expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout 20 "$BRAID" bench $experiment --seeds 1000 --plot no/where.svg
 done
