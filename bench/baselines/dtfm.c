@@ -1,7 +1,7 @@
 // The genetic search. Its parameters and operators follow the public scheduler; where only their kind is known, the
 // reading is written beside the function.
 #include "base/rng.h"
-#include "plan/dtfm_inside.h"
+#include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
 //   - pipeline: between two groups, the matching whose largest link is least; over all groups, the order with the least
 //     sum of those (a travelling salesman's path, exact by dynamic programming over subsets);
 //   - score = data parallel + 2 * pipeline (forward and backward).
-#ifndef BRAID_PLAN_DTFM_H
-#define BRAID_PLAN_DTFM_H
+#ifndef BRAID_BENCH_BASELINES_DTFM_H
+#define BRAID_BENCH_BASELINES_DTFM_H
 
 #include "base/err.h"
 

@@ -1,8 +1,8 @@
 // What the files of the search share. Nothing outside src/plan includes it.
-#ifndef BRAID_PLAN_DTFM_INSIDE_H
-#define BRAID_PLAN_DTFM_INSIDE_H
+#ifndef BRAID_BENCH_BASELINES_DTFM_INSIDE_H
+#define BRAID_BENCH_BASELINES_DTFM_INSIDE_H
 
-#include "plan/dtfm.h"
+#include "bench/baselines/dtfm.h"
 
 enum { DTFM_MAX_PEERS = PLAN_DTFM_MAX_GROUPS * PLAN_DTFM_MAX_WIDTH };
 

@@ -1,6 +1,6 @@
 // Pipelines through an arrangement: which peer of each stage belongs to which. Every stage gives each pipeline one peer,
 // so a stage is a permutation; the best sequence of permutations is found stage by stage.
-#include "plan/dtfm_inside.h"
+#include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
 

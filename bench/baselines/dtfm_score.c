@@ -1,5 +1,5 @@
 // What a split into groups costs: bottleneck matchings between groups, and the cheapest order of the groups.
-#include "plan/dtfm_inside.h"
+#include "bench/baselines/dtfm_inside.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-#include "plan/trade.h"
+#include "bench/baselines/trade.h"
 
-#include "plan/dtfm_inside.h"
+#include "bench/baselines/dtfm_inside.h"
 
 // least[set]: the cheapest way to give the first peers of one stage, as many as `set` has members, those of the other.
 static int64_t between(const plan_dtfm_problem *p, const uint8_t *a, const uint8_t *b) {

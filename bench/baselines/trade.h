@@ -2,10 +2,10 @@
 // some stage. Two relays of different stages change places when that makes the ways between their stages and the
 // neighbouring ones cheaper; for this they need to know the links between the peers of at most six stages, theirs and those
 // beside them. Nobody trades twice for nothing: every trade lowers the sum over all neighbouring stages, so it ends.
-#ifndef BRAID_PLAN_TRADE_H
-#define BRAID_PLAN_TRADE_H
+#ifndef BRAID_BENCH_BASELINES_TRADE_H
+#define BRAID_BENCH_BASELINES_TRADE_H
 
-#include "plan/dtfm.h"
+#include "bench/baselines/dtfm.h"
 
 // The sum over neighbouring stages of the cheapest matching of their peers (least sum of links).
 int64_t plan_trade_cost(const plan_dtfm_problem *p, const uint32_t *stage);

@@ -1,11 +1,11 @@
-// braid bench churn: a settled swarm of F7 loses or gains relays; rounds and messages until all units have a way again, and
+// braid-bench churn: a settled swarm of F7 loses or gains relays; rounds and messages until all units have a way again, and
 // until the new optimum, against a fresh start of what is left.
-#include "cli/bench.h"
-#include "cli/figures.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/figures.h"
 #include "cli/options.h"
 #include "base/rng.h"
 #include "format/json.h"
-#include "sim/routing.h"
+#include "bench/optimum/optimum.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,9 +21,9 @@ static const struct churn_kind {
     bool join;
 } kinds[CHANGES] = {{"one dies", 0, false}, {"10 % die", 0.1, false}, {"one joins", 0, true}};
 
-static const char examples[] = "braid bench churn --seeds 20\n"
-                               "braid bench churn --tests 1,2,3,4 --delay exponential --json\n"
-                               "braid bench churn --objective worst\n";
+static const char examples[] = "braid-bench churn --seeds 20\n"
+                               "braid-bench churn --tests 1,2,3,4 --delay exponential --json\n"
+                               "braid-bench churn --objective worst\n";
 
 typedef struct churn_row {
     uint32_t runs, whole, optimal, quiet, over_capacity;
@@ -196,7 +196,7 @@ static int run_test(churn_bench *b, uint32_t test) {
         if (progress) fprintf(stderr, "\rtest %" PRIu32 ", seed %" PRIu64 " of %" PRIu64 " ", test, s + 1, b->seeds);
         for (uint32_t k = 0; k < CHANGES; k++)
             if (run_seed(b, test, b->first + s, k, &error))
-                return cli_complain(CLI_FAILED, "bench churn", "test %u: %s", test, error.text);
+                return cli_complain(CLI_FAILED, "churn", "test %u: %s", test, error.text);
     }
     if (progress) fprintf(stderr, "\r\x1b[K");
     for (uint32_t k = 0; b->json && k < CHANGES; k++) print_json(b, test, k);
@@ -207,9 +207,9 @@ static int run_test(churn_bench *b, uint32_t test) {
 static int run(churn_bench *b, const char *tests, const char *delay, const char *objective) {
     static const char *const numbers[CHURN_TESTS] = {"1", "2", "3", "4"};
     bool wanted[CHURN_TESTS];
-    if (!bench_read_delay("bench churn", delay, &b->settings.delay) ||
-        !bench_read_objective("bench churn", objective, &b->settings.objective) || !bench_may_plan("bench churn", &b->settings) ||
-        !options_read_set("bench churn", "tests", tests, numbers, CHURN_TESTS, wanted))
+    if (!bench_read_delay("churn", delay, &b->settings.delay) ||
+        !bench_read_objective("churn", objective, &b->settings.objective) || !bench_may_plan("churn", &b->settings) ||
+        !options_read_set("churn", "tests", tests, numbers, CHURN_TESTS, wanted))
         return CLI_USAGE;
     for (uint32_t test = 1; test <= CHURN_TESTS; test++) {
         int code = wanted[test - 1] ? run_test(b, test) : CLI_OK;
@@ -239,7 +239,7 @@ int bench_churn(int argc, char **argv) {
         {"plan-first", OPTION_SWITCH, &b.settings.plan_first, .help = "the first ways are planned, on a map of the run"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
     };
-    options o = {.verb = "bench churn",
+    options o = {.verb = "churn",
                  .summary = "Measures what routing needs to repair itself when relays die or join.",
                  .examples = examples,
                  .table = table,

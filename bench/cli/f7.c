@@ -1,9 +1,10 @@
-// braid bench f7: routing systems on GWTF's flow tests, all on the same instances, against the optimum.
-#include "cli/bench.h"
-#include "cli/bench_f7_inside.h"
+// braid-bench f7: routing systems on GWTF's flow tests, all on the same instances, against the optimum.
+#include "bench/cli/experiments.h"
+#include "bench/optimum/optimum.h"
+#include "bench/cli/f7_inside.h"
 #include "cli/options.h"
 #include "base/rng.h"
-#include "sim/routing_dump.h"
+#include "bench/routing/routing_dump.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char examples[] = "braid bench f7 --seeds 20\n"
-                               "braid bench f7 --tests 1,3 --delays exponential,heavy-tailed\n"
-                               "braid bench f7 --tests 1,2,3,4 --objective worst\n"
-                               "braid bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
+static const char examples[] = "braid-bench f7 --seeds 20\n"
+                               "braid-bench f7 --tests 1,3 --delays exponential,heavy-tailed\n"
+                               "braid-bench f7 --tests 1,2,3,4 --objective worst\n"
+                               "braid-bench f7 --seeds 100 --plot f7.svg --dump flows/\n";
 
 enum { F7_MAX_PATH = 1024 };
 
@@ -27,11 +28,11 @@ static bool read_sets(f7_bench *b, const char *tests, const char *delays, const 
     const char *delay[ROUTING_DELAYS];
     uint32_t free_demand = 0;
     for (uint32_t i = 0; i < ROUTING_DELAYS; i++) delay[i] = routing_delay_name((routing_delay)i);
-    if (!options_read_set("bench f7", "tests", tests, numbers, ROUTING_TESTS, b->test) ||
-        !options_read_set("bench f7", "delays", delays, delay, ROUTING_DELAYS, b->delay) ||
-        !bench_read_systems("bench f7", systems, b->system) ||
-        !options_read_choice("bench f7", "demand", demand, demands, 2, &free_demand) ||
-        !bench_read_objective("bench f7", objective, &b->settings.objective) || !bench_may_plan("bench f7", &b->settings))
+    if (!options_read_set("f7", "tests", tests, numbers, ROUTING_TESTS, b->test) ||
+        !options_read_set("f7", "delays", delays, delay, ROUTING_DELAYS, b->delay) ||
+        !bench_read_systems("f7", systems, b->system) ||
+        !options_read_choice("f7", "demand", demand, demands, 2, &free_demand) ||
+        !bench_read_objective("f7", objective, &b->settings.objective) || !bench_may_plan("f7", &b->settings))
         return false;
     b->demand = free_demand ? ROUTING_FREE : ROUTING_EQUAL;
     return true;
@@ -146,20 +147,20 @@ static braid_err run_test(f7_bench *b, uint32_t test, braid_error *error) {
 
 static int run(f7_bench *b) {
     braid_error error = {0};
-    if (!cli_can_fill("bench f7", "dump", b->dump) || !cli_can_write("bench f7", "plot", b->plot)) return CLI_FAILED;
+    if (!cli_can_fill("f7", "dump", b->dump) || !cli_can_write("f7", "plot", b->plot)) return CLI_FAILED;
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++) {
         if (!b->test[test - 1]) continue;
-        if (run_test(b, test, &error)) return cli_complain(CLI_FAILED, "bench f7", "test %u: %s", test, error.text);
+        if (run_test(b, test, &error)) return cli_complain(CLI_FAILED, "f7", "test %u: %s", test, error.text);
         f7_print(b, test);
         fflush(stdout);
     }
-    if (b->plot != NULL && f7_plot(b, &error)) return cli_complain(CLI_FAILED, "bench f7", "%s", error.text);
+    if (b->plot != NULL && f7_plot(b, &error)) return cli_complain(CLI_FAILED, "f7", "%s", error.text);
     return CLI_OK;
 }
 
 int bench_f7(int argc, char **argv) {
     f7_bench *b = calloc(1, sizeof *b);
-    if (b == NULL) return cli_complain(CLI_FAILED, "bench f7", "out of memory");
+    if (b == NULL) return cli_complain(CLI_FAILED, "f7", "out of memory");
     b->seeds = 100;
     b->seconds = 60;
     uint64_t hold = 0, lazy = ROUTER_LAZY, path_limit = 0;
@@ -196,7 +197,7 @@ int bench_f7(int argc, char **argv) {
          .min = 1, .max = 86400},
         {"listing", OPTION_COUNT, &b->listing, .help = "lists peers in another order: nothing may change", .max = 1e15},
     };
-    options o = {.verb = "bench f7",
+    options o = {.verb = "f7",
                  .summary = "Measures routing on GWTF's flow tests: cost over the optimum, rounds, messages.",
                  .examples = examples,
                  .table = table,

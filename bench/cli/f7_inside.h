@@ -1,10 +1,10 @@
-// What the files of braid bench f7 share.
-#ifndef BRAID_CLI_BENCH_F7_INSIDE_H
-#define BRAID_CLI_BENCH_F7_INSIDE_H
+// What the files of braid-bench f7 share.
+#ifndef BRAID_BENCH_CLI_F7_INSIDE_H
+#define BRAID_BENCH_CLI_F7_INSIDE_H
 
-#include "cli/bench.h"
-#include "cli/figures.h"
-#include "sim/routing.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/figures.h"
+#include "bench/routing/routing.h"
 
 // One system under one kind of delay on all instances of one test.
 typedef struct f7_row {

@@ -1,6 +1,6 @@
-// What braid bench f7 shows: tables, JSON lines, a drawing.
-#include "cli/bench_f7_inside.h"
-#include "cli/plot.h"
+// What braid-bench f7 shows: tables, JSON lines, a drawing.
+#include "bench/cli/f7_inside.h"
+#include "bench/cli/plot.h"
 #include "format/json.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-// braid bench keep: a stage dies with all its members, again and again. How far the run goes back, and for how long it works to be where it was, when
+// braid-bench keep: a stage dies with all its members, again and again. How far the run goes back, and for how long it works to be where it was, when
 // shadows, copies or an erasure code keep the stage's state.
-#include "cli/bench.h"
-#include "cli/figures.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/figures.h"
 #include "cli/options.h"
-#include "sim/keep.h"
+#include "bench/training/keep.h"
 
 #include <stdio.h>
 
@@ -20,9 +20,9 @@ typedef struct keep_bench {
     bool whole_share, json;
 } keep_bench;
 
-static const char examples[] = "braid bench keep\n"
-                               "braid bench keep --whole-share\n"
-                               "braid bench keep --seconds 1,5 --parameters 1000000 --checkpoint-every 100\n";
+static const char examples[] = "braid-bench keep\n"
+                               "braid-bench keep --whole-share\n"
+                               "braid-bench keep --seconds 1,5 --parameters 1000000 --checkpoint-every 100\n";
 
 static void run_row(const keep_bench *b, uint32_t seconds, keep_way way, keep_row *row) {
     *row = (keep_row){0};
@@ -102,7 +102,7 @@ int bench_keep(int argc, char **argv) {
         {"whole-share", OPTION_SWITCH, &b.whole_share, .help = "copies and codes use a quarter of each holder's line all the time, not only as much as shadows need"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},
     };
-    options o = {.verb = "bench keep",
+    options o = {.verb = "keep",
                  .summary = "Measures what it costs that a stage dies, when shadows, copies or an erasure code keep its state.",
                  .examples = examples,
                  .table = table,
@@ -110,7 +110,7 @@ int bench_keep(int argc, char **argv) {
     int code = CLI_OK;
     if (!options_parse(&o, argc, argv, &code)) return code;
     option_numbers numbers = {.least = 1, .most = 100000, .room = MOST_LENGTHS, .number = b.length};
-    code = options_read_numbers("bench keep", "seconds", seconds, &numbers) ? CLI_OK : CLI_USAGE;
+    code = options_read_numbers("keep", "seconds", seconds, &numbers) ? CLI_OK : CLI_USAGE;
     b.lengths = numbers.count;
     if (code == CLI_OK) run(&b);
     options_close(&o);

@@ -1,4 +1,4 @@
-#include "cli/plot.h"
+#include "bench/cli/plot.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // Small drawings as SVG 1.1.
-#ifndef BRAID_CLI_PLOT_H
-#define BRAID_CLI_PLOT_H
+#ifndef BRAID_BENCH_CLI_PLOT_H
+#define BRAID_BENCH_CLI_PLOT_H
 
 #include "base/err.h"
 

@@ -1,15 +1,15 @@
-// braid bench repair: one death in a simulated swarm, again and again: how long until what it took is there again, in seconds and
+// braid-bench repair: one death in a simulated swarm, again and again: how long until what it took is there again, in seconds and
 // in units of one round trip plus the computing that was lost; and how soon silence is noticed, against false alarms.
-#include "cli/bench.h"
-#include "cli/bench_repair_inside.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/repair_inside.h"
 #include "cli/options.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char examples[] = "braid bench repair\n"
-                               "braid bench repair --seeds 100 --json\n"
-                               "braid bench repair --seeds 100 --plot repair.svg\n";
+static const char examples[] = "braid-bench repair\n"
+                               "braid-bench repair --seeds 100 --json\n"
+                               "braid-bench repair --seeds 100 --plot repair.svg\n";
 
 static void value_add(repair_values *v, double value) {
     if (v->count == v->room) {
@@ -58,7 +58,7 @@ static int run_deaths(repair_bench *b) {
                 repair_case c = {.victim = (repair_victim)victim, .moment = i / 2, .silent = i % 2, .capacity = (uint32_t)b->capacity, .seed = b->first + s};
                 sim_report report;
                 repair_run(&c, &report);
-                if (report.failed) return cli_complain(CLI_FAILED, "bench repair", "seed %llu: %s", (unsigned long long)c.seed, report.text);
+                if (report.failed) return cli_complain(CLI_FAILED, "repair", "seed %llu: %s", (unsigned long long)c.seed, report.text);
                 add_losses(b, &c, &report);
             }
     }
@@ -79,14 +79,14 @@ static void run_detection(repair_bench *b) {
 }
 
 static int run(repair_bench *b) {
-    if (!cli_can_write("bench repair", "plot", b->plot)) return CLI_FAILED;
+    if (!cli_can_write("repair", "plot", b->plot)) return CLI_FAILED;
     int code = run_deaths(b);
     if (code != CLI_OK) return code;
     run_detection(b);
     if (b->json) repair_print_json(b);
     else repair_print_table(b);
     braid_error error = {0};
-    if (b->plot != NULL && repair_plot(b, &error)) return cli_complain(CLI_FAILED, "bench repair", "%s", error.text);
+    if (b->plot != NULL && repair_plot(b, &error)) return cli_complain(CLI_FAILED, "repair", "%s", error.text);
     return CLI_OK;
 }
 
@@ -101,7 +101,7 @@ int bench_repair(int argc, char **argv) {
         {"plot", OPTION_TEXT, &b.plot, .unit = "FILE", .help = "draw the repairs as an SVG", .fallback = "no drawing"},
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of tables"},
     };
-    options o = {.verb = "bench repair",
+    options o = {.verb = "repair",
                  .summary = "Measures how long it takes to repair what a death took, and how soon it is noticed.",
                  .examples = examples,
                  .table = table,

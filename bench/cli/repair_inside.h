@@ -1,9 +1,9 @@
-// What the two files of braid bench repair share.
-#ifndef BRAID_CLI_BENCH_REPAIR_INSIDE_H
-#define BRAID_CLI_BENCH_REPAIR_INSIDE_H
+// What the two files of braid-bench repair share.
+#ifndef BRAID_BENCH_CLI_REPAIR_INSIDE_H
+#define BRAID_BENCH_CLI_REPAIR_INSIDE_H
 
 #include "base/err.h"
-#include "sim/repair.h"
+#include "bench/training/repair.h"
 
 #include <stdio.h>
 

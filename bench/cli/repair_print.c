@@ -1,6 +1,6 @@
-// Tables, JSON and the drawing of braid bench repair.
-#include "cli/bench_repair_inside.h"
-#include "cli/figures.h"
+// Tables, JSON and the drawing of braid-bench repair.
+#include "bench/cli/repair_inside.h"
+#include "bench/cli/figures.h"
 #include "peer/timing.h"
 
 #include <string.h>

@@ -1,10 +1,11 @@
-// braid bench scale: what routing costs each peer as swarms grow, against the exact optimum on the same links.
-#include "cli/bench.h"
-#include "cli/bench_scale_inside.h"
+// braid-bench scale: what routing costs each peer as swarms grow, against the exact optimum on the same links.
+#include "bench/cli/experiments.h"
+#include "bench/optimum/optimum.h"
+#include "bench/cli/scale_inside.h"
 #include "cli/options.h"
 #include "base/rng.h"
-#include "sim/routing_dump.h"
-#include "sim/scale.h"
+#include "bench/routing/routing_dump.h"
+#include "bench/routing/scale.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char examples[] = "braid bench scale --plot scale.svg\n"
-                               "braid bench scale --peers 100,1000 --seeds 5 --neighbours 8 --json\n"
-                               "braid bench scale --peers 100,316 --systems swarm,gwtf,braid --dump flows/\n";
+static const char examples[] = "braid-bench scale --plot scale.svg\n"
+                               "braid-bench scale --peers 100,1000 --seeds 5 --neighbours 8 --json\n"
+                               "braid-bench scale --peers 100,316 --systems swarm,gwtf,braid --dump flows/\n";
 
 enum { SCALE_MAX_PATH = 1024 };
 
@@ -31,7 +32,7 @@ static double processor_seconds(void) {
 static bool read_sizes(scale_bench *b, const char *text) {
     uint32_t peers[SCALE_SIZES];
     option_numbers sizes = {.least = SCALE_STAGES + 1, .most = SCALE_MAX_RELAYS + 1, .room = SCALE_SIZES, .number = peers};
-    if (!options_read_numbers("bench scale", "peers", text, &sizes)) return false;
+    if (!options_read_numbers("scale", "peers", text, &sizes)) return false;
     b->sizes = sizes.count;
     for (uint32_t i = 0; i < sizes.count; i++)
         for (uint32_t s = 0; s < BENCH_SYSTEMS; s++) b->row[i][s].peers = peers[i];
@@ -127,7 +128,7 @@ static braid_err run_seed(scale_bench *b, scale_row row[BENCH_SYSTEMS], uint64_t
 static int run(scale_bench *b) {
     braid_error error = {0};
     bool progress = isatty(STDERR_FILENO) != 0;
-    if (!cli_can_fill("bench scale", "dump", b->dump) || !cli_can_write("bench scale", "plot", b->plot)) return CLI_FAILED;
+    if (!cli_can_fill("scale", "dump", b->dump) || !cli_can_write("scale", "plot", b->plot)) return CLI_FAILED;
     scale_print_head(b);
     for (uint32_t i = 0; i < b->sizes; i++) {
         scale_row *row = b->row[i];
@@ -135,13 +136,13 @@ static int run(scale_bench *b) {
             if (progress)
                 fprintf(stderr, "\r%" PRIu32 " peers, seed %" PRIu64 " of %" PRIu64 " ", row[0].peers, s + 1, b->seeds);
             if (run_seed(b, row, b->first + s, &error))
-                return cli_complain(CLI_FAILED, "bench scale", "%u peers: %s", row[0].peers, error.text);
+                return cli_complain(CLI_FAILED, "scale", "%u peers: %s", row[0].peers, error.text);
         }
         if (progress) fprintf(stderr, "\r\x1b[K");
         scale_print_rows(b, row);
         fflush(stdout);
     }
-    if (b->plot != NULL && scale_plot(b, &error)) return cli_complain(CLI_FAILED, "bench scale", "%s", error.text);
+    if (b->plot != NULL && scale_plot(b, &error)) return cli_complain(CLI_FAILED, "scale", "%s", error.text);
     return CLI_OK;
 }
 
@@ -175,7 +176,7 @@ int bench_scale(int argc, char **argv) {
         {"plot", OPTION_TEXT, &b.plot, .unit = "FILE.svg", .help = "draws the messages per peer"},
         {"dump", OPTION_TEXT, &b.dump, .unit = "DIR", .help = "writes every instance and every system's paths (JSON)"},
     };
-    options o = {.verb = "bench scale",
+    options o = {.verb = "scale",
                  .summary = "Measures what routing costs each peer, from small swarms to large ones.",
                  .examples = examples,
                  .table = table,
@@ -186,7 +187,7 @@ int bench_scale(int argc, char **argv) {
     b.settings.path_limit = (uint32_t)path_limit;
     b.settings.hold = (int64_t)hold;
     b.settings.slack = (int64_t)(slack * ROUTING_SCALE + 0.5);
-    bool good = read_sizes(&b, sizes) && bench_read_systems("bench scale", systems, b.system) && bench_read_delay("bench scale", delay, &b.settings.delay);
+    bool good = read_sizes(&b, sizes) && bench_read_systems("scale", systems, b.system) && bench_read_delay("scale", delay, &b.settings.delay);
     code = good ? run(&b) : CLI_USAGE;
     options_close(&o);
     return code;

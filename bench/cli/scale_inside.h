@@ -1,10 +1,10 @@
-// What the files of braid bench scale share.
-#ifndef BRAID_CLI_BENCH_SCALE_INSIDE_H
-#define BRAID_CLI_BENCH_SCALE_INSIDE_H
+// What the files of braid-bench scale share.
+#ifndef BRAID_BENCH_CLI_SCALE_INSIDE_H
+#define BRAID_BENCH_CLI_SCALE_INSIDE_H
 
-#include "cli/bench.h"
-#include "cli/figures.h"
-#include "sim/routing.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/figures.h"
+#include "bench/routing/routing.h"
 
 enum { SCALE_SIZES = 12 };
 

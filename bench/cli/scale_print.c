@@ -1,8 +1,8 @@
-// What braid bench scale shows: a table, JSON lines, a drawing.
-#include "cli/bench_scale_inside.h"
-#include "cli/plot.h"
+// What braid-bench scale shows: a table, JSON lines, a drawing.
+#include "bench/cli/scale_inside.h"
+#include "bench/cli/plot.h"
 #include "format/json.h"
-#include "sim/scale.h"
+#include "bench/routing/scale.h"
 
 #include <inttypes.h>
 #include <stdio.h>

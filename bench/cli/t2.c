@@ -1,6 +1,6 @@
-// braid bench t2 and t3: training while relays crash (GWTF, Tables II and III), all systems on the same machines, lines and fates.
-#include "cli/bench.h"
-#include "cli/bench_t2_inside.h"
+// braid-bench t2 and t3: training while relays crash (GWTF, Tables II and III), all systems on the same machines, lines and fates.
+#include "bench/cli/experiments.h"
+#include "bench/cli/t2_inside.h"
 #include "base/rng.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char examples_t2[] = "braid bench t2\n"
-                                  "braid bench t2 --cell hom10 --cell het10 --repetitions 5 --account\n"
-                                  "braid bench t2 --iterations 25 --repetitions 25 --plot t2.svg --dump scenarios/\n";
-static const char examples_t3[] = "braid bench t3\n"
-                                  "braid bench t3 --cell hom10 --cell het10 --repetitions 5 --account\n"
-                                  "braid bench t3 --iterations 25 --repetitions 25 --plot t3.svg --dump scenarios/\n";
+static const char examples_t2[] = "braid-bench t2\n"
+                                  "braid-bench t2 --cell hom10 --cell het10 --repetitions 5 --account\n"
+                                  "braid-bench t2 --iterations 25 --repetitions 25 --plot t2.svg --dump scenarios/\n";
+static const char examples_t3[] = "braid-bench t3\n"
+                                  "braid-bench t3 --cell hom10 --cell het10 --repetitions 5 --account\n"
+                                  "braid-bench t3 --iterations 25 --repetitions 25 --plot t3.svg --dump scenarios/\n";
 
 const char *const t2_cell_names[T2_CELLS] = {"hom0", "hom10", "hom20", "het0", "het10", "het20"};
 const char *const t2_system_names[T2_SYSTEMS] = {"swarm", "gwtf", "braid"};
@@ -154,11 +154,11 @@ static int bench(t2_bench *b, const char *summary, const char *examples, int arg
 }
 
 int bench_t2(int argc, char **argv) {
-    t2_bench b = {.verb = "bench t2", .model = T2_LLAMA, .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t2", .model = T2_LLAMA, .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a LLaMA-like model.", examples_t2, argc, argv);
 }
 
 int bench_t3(int argc, char **argv) {
-    t2_bench b = {.verb = "bench t3", .model = T2_GPT, .repetitions = 1, .first = 1, .iterations = 10};
+    t2_bench b = {.verb = "t3", .model = T2_GPT, .repetitions = 1, .first = 1, .iterations = 10};
     return bench(&b, "Measures training while relays crash and come back, with a GPT-like model.", examples_t3, argc, argv);
 }

@@ -1,10 +1,10 @@
-// What the files of braid bench t2 and t3 share.
-#ifndef BRAID_CLI_BENCH_T2_INSIDE_H
-#define BRAID_CLI_BENCH_T2_INSIDE_H
+// What the files of braid-bench t2 and t3 share.
+#ifndef BRAID_BENCH_CLI_T2_INSIDE_H
+#define BRAID_BENCH_CLI_T2_INSIDE_H
 
-#include "cli/figures.h"
+#include "bench/cli/figures.h"
 #include "cli/options.h"
-#include "sim/t2.h"
+#include "bench/training/t2.h"
 
 enum { T2_CHURNS = 3, T2_CELLS = 2 * T2_CHURNS };
 

@@ -1,6 +1,6 @@
-// What braid bench t2 and t3 show: a table, JSON lines, a drawing.
-#include "cli/bench_t2_inside.h"
-#include "cli/plot.h"
+// What braid-bench t2 and t3 show: a table, JSON lines, a drawing.
+#include "bench/cli/t2_inside.h"
+#include "bench/cli/plot.h"
 #include "format/json.h"
 
 #include <inttypes.h>

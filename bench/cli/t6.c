@@ -1,6 +1,7 @@
-// braid bench t6: routing against DT-FM's arrangement (GWTF, Table VI), on the same machines and links.
-#include "cli/bench.h"
-#include "cli/bench_t6_inside.h"
+// braid-bench t6: routing against DT-FM's arrangement (GWTF, Table VI), on the same machines and links.
+#include "bench/cli/experiments.h"
+#include "bench/optimum/optimum.h"
+#include "bench/cli/t6_inside.h"
 #include "cli/options.h"
 #include "base/rng.h"
 
@@ -10,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char examples[] = "braid bench t6 --seeds 20\n"
-                               "braid bench t6 --microbatches 4 --link peer\n"
-                               "braid bench t6 --seeds 100 --plot t6.svg --dump flows/\n";
+static const char examples[] = "braid-bench t6 --seeds 20\n"
+                               "braid-bench t6 --microbatches 4 --link peer\n"
+                               "braid-bench t6 --seeds 100 --plot t6.svg --dump flows/\n";
 
 // 120 of gwtf's iterations are 480 rounds, as in bench f7.
 enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000 };
@@ -150,15 +151,15 @@ static braid_err run_seed(t6_bench *b, uint64_t seed, braid_error *error) {
 static int run(t6_bench *b) {
     braid_error error = {0};
     bool progress = isatty(STDERR_FILENO) != 0;
-    if (!cli_can_fill("bench t6", "dump", b->dump) || !cli_can_write("bench t6", "plot", b->plot)) return CLI_FAILED;
+    if (!cli_can_fill("t6", "dump", b->dump) || !cli_can_write("t6", "plot", b->plot)) return CLI_FAILED;
     for (uint64_t i = 0; i < b->seeds; i++) {
         if (progress) fprintf(stderr, "\rseed %" PRIu64 " of %" PRIu64 " ", i + 1, b->seeds);
         if (run_seed(b, b->first + i, &error))
-            return cli_complain(CLI_FAILED, "bench t6", "seed %" PRIu64 ": %s", b->first + i, error.text);
+            return cli_complain(CLI_FAILED, "t6", "seed %" PRIu64 ": %s", b->first + i, error.text);
     }
     if (progress) fprintf(stderr, "\r\x1b[K");
     t6_print(b);
-    if (b->plot != NULL && t6_plot(b, &error)) return cli_complain(CLI_FAILED, "bench t6", "%s", error.text);
+    if (b->plot != NULL && t6_plot(b, &error)) return cli_complain(CLI_FAILED, "t6", "%s", error.text);
     return CLI_OK;
 }
 
@@ -167,9 +168,9 @@ static int run(t6_bench *b) {
 static bool settle(t6_bench *b, uint64_t microbatches, uint64_t capacity, const char *link, const char *delay) {
     static const char *const links[] = {"pair", "peer"};
     uint32_t peer = 0;
-    if (!options_read_choice("bench t6", "link", link, links, 2, &peer)) return false;
+    if (!options_read_choice("t6", "link", link, links, 2, &peer)) return false;
     if (capacity < microbatches) {
-        cli_complain(CLI_USAGE, "bench t6",
+        cli_complain(CLI_USAGE, "t6",
                      "with --capacity %" PRIu64 " a relay cannot hold the %" PRIu64
                      " microbatches of a pipeline; --capacity is at least --microbatches",
                      capacity, microbatches);
@@ -178,7 +179,7 @@ static bool settle(t6_bench *b, uint64_t microbatches, uint64_t capacity, const 
     b->settings.microbatches = (uint32_t)microbatches;
     b->settings.capacity = (uint32_t)capacity;
     b->settings.link = peer ? PIPELINE_PEER : PIPELINE_PAIR;
-    return bench_read_delay("bench t6", delay, &b->delay);
+    return bench_read_delay("t6", delay, &b->delay);
 }
 
 int bench_t6(int argc, char **argv) {
@@ -204,7 +205,7 @@ int bench_t6(int argc, char **argv) {
         {"dump", OPTION_TEXT, &b.dump, .unit = "DIR",
          .help = "writes every network, every system's paths and the times (JSON)"},
     };
-    options o = {.verb = "bench t6",
+    options o = {.verb = "t6",
                  .summary = "Measures the time per microbatch against DT-FM's arrangement: 3 data peers, 15 relays.",
                  .examples = examples,
                  .table = table,

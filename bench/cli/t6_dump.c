@@ -1,8 +1,8 @@
-// What braid bench t6 writes for --dump, so that anyone can check it.
-#include "cli/bench_t6_inside.h"
+// What braid-bench t6 writes for --dump, so that anyone can check it.
+#include "bench/cli/t6_inside.h"
 #include "format/json.h"
 #include "sim/places.h"
-#include "sim/routing_dump.h"
+#include "bench/routing/routing_dump.h"
 
 #include <errno.h>
 #include <inttypes.h>

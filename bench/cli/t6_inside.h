@@ -1,9 +1,9 @@
-// What the files of braid bench t6 share.
-#ifndef BRAID_CLI_BENCH_T6_INSIDE_H
-#define BRAID_CLI_BENCH_T6_INSIDE_H
+// What the files of braid-bench t6 share.
+#ifndef BRAID_BENCH_CLI_T6_INSIDE_H
+#define BRAID_BENCH_CLI_T6_INSIDE_H
 
-#include "cli/figures.h"
-#include "sim/t6.h"
+#include "bench/cli/figures.h"
+#include "bench/training/t6.h"
 
 typedef enum t6_arrangement { T6_DTFM, T6_JOINED, T6_TRADED, T6_ARRANGEMENTS } t6_arrangement;
 extern const char *const t6_arrangement_names[T6_ARRANGEMENTS];

@@ -1,6 +1,6 @@
-// What braid bench t6 shows: a table, JSON lines, a drawing.
-#include "cli/bench_t6_inside.h"
-#include "cli/plot.h"
+// What braid-bench t6 shows: a table, JSON lines, a drawing.
+#include "bench/cli/t6_inside.h"
+#include "bench/cli/plot.h"
 #include "format/json.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-// braid bench views: peers that know only some of the swarm. Gossip chooses their links, braid routes on them, and both are
+// braid-bench views: peers that know only some of the swarm. Gossip chooses their links, braid routes on them, and both are
 // held against the optimum over all links between neighbouring stages.
-#include "cli/bench.h"
-#include "cli/bench_views_inside.h"
+#include "bench/cli/experiments.h"
+#include "bench/cli/views_inside.h"
 #include "cli/options.h"
 #include "base/rng.h"
 
@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char examples[] = "braid bench views --seeds 5\n"
-                               "braid bench views --relays 4000 --costs world --plot views.svg\n"
-                               "braid bench views --relays 4000 --plan-first\n"
-                               "braid bench views --relays 400 --crash\n";
+static const char examples[] = "braid-bench views --seeds 5\n"
+                               "braid-bench views --relays 4000 --costs world --plot views.svg\n"
+                               "braid-bench views --relays 4000 --plan-first\n"
+                               "braid-bench views --relays 400 --crash\n";
 
 static bool read_sizes(views_bench *b, const char *text) {
     option_numbers sizes = {.least = 8, .most = VIEWS_MAX_RELAYS, .room = VIEWS_SIZES, .number = b->size};
-    bool good = options_read_numbers("bench views", "relays", text, &sizes);
+    bool good = options_read_numbers("views", "relays", text, &sizes);
     b->sizes = sizes.count;
     return good;
 }
@@ -29,7 +29,7 @@ static bool read_costs(views_bench *b, const char *text) {
         b->kind[b->kinds++] = (views_costs)k;
     }
     if (b->kinds > 0) return true;
-    cli_complain(CLI_USAGE, "bench views", "--costs is world, random or both, not '%.64s'", text);
+    cli_complain(CLI_USAGE, "views", "--costs is world, random or both, not '%.64s'", text);
     return false;
 }
 
@@ -125,7 +125,7 @@ static int run_row(views_bench *b, views_row *row) {
             fprintf(stderr, "\r%" PRIu32 " relays, %s costs, seed %" PRIu64 " of %" PRIu64 " ", row->relays,
                     views_costs_name(row->costs), s + 1, b->seeds);
         if (run_seed(b, row, b->first + s, &error))
-            return cli_complain(CLI_FAILED, "bench views", "%u relays: %s", row->relays, error.text);
+            return cli_complain(CLI_FAILED, "views", "%u relays: %s", row->relays, error.text);
     }
     if (progress) fprintf(stderr, "\r\x1b[K");
     if (b->crash)
@@ -139,7 +139,7 @@ static int run_row(views_bench *b, views_row *row) {
 
 static int run(views_bench *b) {
     braid_error error = {0};
-    if (!cli_can_write("bench views", "plot", b->plot)) return CLI_FAILED;
+    if (!cli_can_write("views", "plot", b->plot)) return CLI_FAILED;
     views_print_head(b);
     fflush(stdout);
     for (uint32_t k = 0; k < b->kinds; k++)
@@ -149,7 +149,7 @@ static int run(views_bench *b) {
             int code = run_row(b, row);
             if (code != CLI_OK) return code;
         }
-    if (b->plot != NULL && views_plot(b, &error)) return cli_complain(CLI_FAILED, "bench views", "%s", error.text);
+    if (b->plot != NULL && views_plot(b, &error)) return cli_complain(CLI_FAILED, "views", "%s", error.text);
     return CLI_OK;
 }
 
@@ -194,7 +194,7 @@ int bench_views(int argc, char **argv) {
         {"json", OPTION_SWITCH, &b.json, .help = "one JSON object a row instead of a table"},
         {"plot", OPTION_TEXT, &b.plot, .unit = "FILE.svg", .help = "draws the ratios"},
     };
-    options o = {.verb = "bench views",
+    options o = {.verb = "views",
                  .summary = "Measures what it costs that peers know only some neighbours, chosen by gossip.",
                  .examples = examples,
                  .table = table,
@@ -206,7 +206,7 @@ int bench_views(int argc, char **argv) {
     b.routing.hold = (int64_t)hold;
     b.routing.slack = (int64_t)(slack * ROUTING_SCALE + 0.5);
     if (b.close > b.links)
-        code = cli_complain(CLI_USAGE, "bench views", "--close %" PRIu64 " is more than --links %" PRIu64, b.close,
+        code = cli_complain(CLI_USAGE, "views", "--close %" PRIu64 " is more than --links %" PRIu64, b.close,
                             b.links);
     else
         code = read_sizes(&b, sizes) && read_costs(&b, costs) ? run(&b) : CLI_USAGE;

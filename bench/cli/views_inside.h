@@ -1,9 +1,9 @@
-// What the files of braid bench views share.
-#ifndef BRAID_CLI_BENCH_VIEWS_INSIDE_H
-#define BRAID_CLI_BENCH_VIEWS_INSIDE_H
+// What the files of braid-bench views share.
+#ifndef BRAID_BENCH_CLI_VIEWS_INSIDE_H
+#define BRAID_BENCH_CLI_VIEWS_INSIDE_H
 
-#include "cli/figures.h"
-#include "sim/views.h"
+#include "bench/cli/figures.h"
+#include "bench/routing/views.h"
 
 enum { VIEWS_SIZES = 8, VIEWS_NEAR_PERCENT = 3 };
 

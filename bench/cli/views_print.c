@@ -1,6 +1,6 @@
-// What braid bench views shows: a table, JSON lines, a drawing.
-#include "cli/bench_views_inside.h"
-#include "cli/plot.h"
+// What braid-bench views shows: a table, JSON lines, a drawing.
+#include "bench/cli/views_inside.h"
+#include "bench/cli/plot.h"
 #include "format/json.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 // Routing under a virtual clock: the routers of src/flow/ as the only code of every peer, the messages between them, and
-// what a global observer sees. For benchmarks and tests; src/plan/ has the optimum they are measured against.
-#ifndef BRAID_SIM_ROUTING_H
-#define BRAID_SIM_ROUTING_H
+// what a global observer sees. bench/optimum/ has the optimum they are measured against.
+#ifndef BRAID_BENCH_ROUTING_ROUTING_H
+#define BRAID_BENCH_ROUTING_ROUTING_H
 
 #include "base/err.h"
 #include "flow/router.h"
@@ -48,27 +48,6 @@ braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, u
 braid_err routing_f7_draw(const routing_f7 *table, uint64_t seed, routing_demand demand, uint64_t listing,
                           routing_instance *out, braid_error *error);
 void routing_instance_close(routing_instance *instance);
-
-// --- optima
-
-typedef struct routing_optimum {
-    int64_t units;
-    double bound;     // nothing is cheaper: the relaxed cost (any home), or the linear program's
-    int64_t relaxed;  // cost when a unit may come home to any data peer
-    int64_t cost;     // of the best integer flow known; of the optimum when `proven`
-    bool proven;
-    int64_t sum;    // of costs, of the flow that `relaxed` is about: ROUTER_WORST takes the cheapest
-    int64_t *flow;  // [sources][links] of that flow, owned; NULL when there is none
-} routing_optimum;
-
-// One data peer: exact. Several: an integer program for GLPK, at most `seconds` of it; without GLPK only the bound.
-braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
-                               braid_error *error);
-// The same of ROUTER_WORST: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: integer programs
-// with rising limits of the load, each at most `seconds`.
-braid_err routing_optimum_worst(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
-                                braid_error *error);
-void routing_optimum_close(routing_optimum *optimum);
 
 // --- runs
 

@@ -1,5 +1,5 @@
 // Peers that go from, or come to, a swarm whose routing has become quiet.
-#include "sim/routing_inside.h"
+#include "bench/routing/routing_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "sim/routing_dump.h"
+#include "bench/routing/routing_dump.h"
 
 #include "format/json.h"
 

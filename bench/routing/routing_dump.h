@@ -1,8 +1,8 @@
 // Routing instances and flows as JSON, so that anyone can check them.
-#ifndef BRAID_SIM_ROUTING_DUMP_H
-#define BRAID_SIM_ROUTING_DUMP_H
+#ifndef BRAID_BENCH_ROUTING_ROUTING_DUMP_H
+#define BRAID_BENCH_ROUTING_ROUTING_DUMP_H
 
-#include "sim/routing.h"
+#include "bench/routing/routing.h"
 
 // A system's flow on an instance. All borrowed.
 typedef struct routing_found {

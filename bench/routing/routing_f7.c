@@ -1,6 +1,6 @@
 // F7's instances, and what every instance goes through: sorting by name.
 #include "base/rng.h"
-#include "sim/routing.h"
+#include "bench/routing/routing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 // What the files of a routing run share. Nothing outside src/sim includes it.
-#ifndef BRAID_SIM_ROUTING_INSIDE_H
-#define BRAID_SIM_ROUTING_INSIDE_H
+#ifndef BRAID_BENCH_ROUTING_ROUTING_INSIDE_H
+#define BRAID_BENCH_ROUTING_ROUTING_INSIDE_H
 
 #include "base/rng.h"
-#include "sim/blocks.h"
+#include "bench/routing/blocks.h"
 #include "sim/queue.h"
-#include "sim/routing.h"
+#include "bench/routing/routing.h"
 
 // One direction between two peers: messages arrive in the order in which they were sent.
 typedef struct routing_wire {
@@ -49,7 +49,7 @@ typedef struct routing_node {
     routing_seen *seen;  // [seen_count], owned
 } routing_node;
 
-_Static_assert(sizeof(routing_node) <= SIM_BLOCK_GRAIN, "a line of the cache");
+_Static_assert(sizeof(routing_node) <= ROUTING_BLOCK_GRAIN, "a line of the cache");
 
 typedef struct routing_net {
     const routing_instance *instance;
@@ -64,7 +64,7 @@ typedef struct routing_net {
     uint32_t *wire_to;
     routing_wire *wire;
     bool *fallen;          // [wires] the sender died and the receiver knows: nothing more arrives
-    sim_blocks blocks;     // flights and texts
+    routing_blocks blocks;     // flights and texts
     routing_text *spoken;  // the newest text, if it still flies
     router_message said, heard;  // scratch: the message that leaves, the one that arrives
     const routing_text *read;  // the text in it, as long as that flies
@@ -99,12 +99,8 @@ void routing_net_account(routing_net *n);
 void routing_net_fail(routing_net *n, braid_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // --- routing_post.c: messages in flight
-// Kinds of what the host itself says to `to`: `from` is gone; the link from `from` has another cost.
-enum { ROUTING_NOTICE = ROUTER_KINDS, ROUTING_TOLD };
-// The wire between two peers; first_wire[from + 1]: they have none.
-uint32_t routing_wire_between(const routing_net *n, uint32_t from, uint32_t to);
-// Puts a message into flight.
-void routing_deliver(routing_net *n, int64_t at, uint32_t wire, const router_message *m);
+// The kind of the host's notice to `to` that `from` is gone.
+enum { ROUTING_NOTICE = ROUTER_KINDS };
 // All that `peer` has to say.
 void routing_post(routing_net *n, uint32_t peer);
 // Each neighbour notices by itself that `peer` is gone.

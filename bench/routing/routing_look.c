@@ -1,5 +1,5 @@
 // What an observer sees who asks all routers at once.
-#include "sim/routing_inside.h"
+#include "bench/routing/routing_inside.h"
 
 #include "base/err.h"
 

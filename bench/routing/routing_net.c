@@ -1,5 +1,5 @@
 // Setting up a routing run: one router a peer, a wire each way between neighbours.
-#include "sim/routing_inside.h"
+#include "bench/routing/routing_inside.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -130,7 +130,7 @@ static braid_err measure_routers(routing_net *n, size_t *bytes) {
                              ROUTER_MAX_NEIGHBOURS, ROUTER_MAX_SOURCES);
             return BRAID_LIMIT;
         }
-        bytes[i] = (bytes[i] + SIM_BLOCK_GRAIN - 1) / SIM_BLOCK_GRAIN * SIM_BLOCK_GRAIN;
+        bytes[i] = (bytes[i] + ROUTING_BLOCK_GRAIN - 1) / ROUTING_BLOCK_GRAIN * ROUTING_BLOCK_GRAIN;
         n->router_bytes += bytes[i];
     }
     return BRAID_OK;
@@ -139,7 +139,7 @@ static braid_err measure_routers(routing_net *n, size_t *bytes) {
 static braid_err open_routers(routing_net *n) {
     size_t *bytes = calloc(n->peers, sizeof *bytes);
     braid_err err = bytes == NULL || count_neighbours(n) ? BRAID_MEMORY : measure_routers(n, bytes);
-    if (!err) n->routers = sim_memory(n->router_bytes);
+    if (!err) n->routers = routing_memory(n->router_bytes);
     if (!err && n->routers == NULL) err = BRAID_MEMORY;
     char *memory = n->routers;
     for (uint32_t i = 0; !err && i < n->peers; i++) {
@@ -218,7 +218,7 @@ braid_err routing_net_open(routing_net *n, const routing_instance *instance, con
         return braid_fail(error, BRAID_LIMIT, "%u data peers; a router knows at most %d", instance->sources,
                           ROUTER_MAX_SOURCES);
     }
-    n->node = sim_memory(n->peers * sizeof *n->node);
+    n->node = routing_memory(n->peers * sizeof *n->node);
     if (n->node != NULL) memset(n->node, 0, n->peers * sizeof *n->node);
     braid_err err = n->node == NULL ? BRAID_MEMORY : BRAID_OK;
     if (!err) err = open_wires(n);
@@ -259,6 +259,6 @@ void routing_net_close(routing_net *n) {
     free(n->previous);
     free(n->units_of);
     sim_queue_close(&n->queue);
-    sim_blocks_close(&n->blocks);
+    routing_blocks_close(&n->blocks);
     *n = (routing_net){0};
 }

@@ -1,12 +1,12 @@
 // Messages in flight. A label that goes to sixteen neighbours flies as one text with sixteen heads.
-#include "sim/routing_inside.h"
+#include "bench/routing/routing_inside.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { HEAVY_CAP = 200 * ROUTING_ROUND };  // no message of a heavy-tailed link is later than this
 
-_Static_assert(sizeof(routing_text) + sizeof(((router_message *)0)->u) <= SIM_BLOCK_MAX, "a text fits into a block");
+_Static_assert(sizeof(routing_text) + sizeof(((router_message *)0)->u) <= ROUTING_BLOCK_MAX, "a text fits into a block");
 
 // --- delays
 
@@ -76,7 +76,7 @@ static routing_text *take_text(routing_net *n, const router_message *m) {
         t->readers++;
         return t;
     }
-    t = sim_blocks_take(&n->blocks, sizeof *t + bytes);
+    t = routing_blocks_take(&n->blocks, sizeof *t + bytes);
     if (t == NULL) return NULL;
     *t = (routing_text){.readers = 1, .bytes = (uint32_t)bytes, .hash = text_hash(m)};
     memcpy(t->of, &m->u, bytes);
@@ -88,13 +88,13 @@ static void give_text(routing_net *n, routing_text *t) {
     if (t == NULL || --t->readers > 0) return;
     if (n->spoken == t) n->spoken = NULL;
     if (n->read == t) n->read = NULL;
-    sim_blocks_give(&n->blocks, t, sizeof *t + t->bytes);
+    routing_blocks_give(&n->blocks, t, sizeof *t + t->bytes);
 }
 
 // --- flights
 
-void routing_deliver(routing_net *n, int64_t at, uint32_t wire, const router_message *m) {
-    routing_flight *f = sim_blocks_take(&n->blocks, sizeof *f);
+static void deliver(routing_net *n, int64_t at, uint32_t wire, const router_message *m) {
+    routing_flight *f = routing_blocks_take(&n->blocks, sizeof *f);
     routing_text *text = take_text(n, m);
     if (f == NULL || (text == NULL && text_bytes(m) > 0)) {
         routing_net_fail(n, BRAID_MEMORY, "no memory for a message");
@@ -108,7 +108,7 @@ void routing_deliver(routing_net *n, int64_t at, uint32_t wire, const router_mes
 
 void routing_drop(routing_net *n, routing_flight *flight) {
     give_text(n, flight->text);
-    sim_blocks_give(&n->blocks, flight, sizeof *flight);
+    routing_blocks_give(&n->blocks, flight, sizeof *flight);
 }
 
 // The wire from `peer` to `to`, looked for from `near` on, because messages leave by rising receiver; the end: none.
@@ -117,10 +117,6 @@ static uint32_t find_wire(const routing_net *n, uint32_t peer, uint32_t to, uint
     if (near < end && n->wire_to[near] > to) near = n->first_wire[peer];
     while (near < end && n->wire_to[near] < to) near++;
     return near < end && n->wire_to[near] == to ? near : end;
-}
-
-uint32_t routing_wire_between(const routing_net *n, uint32_t from, uint32_t to) {
-    return find_wire(n, from, to, n->first_wire[from]);
 }
 
 // Units of a commit under way, or no more.
@@ -141,7 +137,7 @@ static void send(routing_net *n, uint32_t wire, const router_message *m) {
         int64_t at = n->now + draw_delay(n, &w->random);
         w->last = at > w->last ? at : w->last;
     }
-    routing_deliver(n, w->last, wire, m);
+    deliver(n, w->last, wire, m);
 }
 
 void routing_post(routing_net *n, uint32_t peer) {
@@ -162,7 +158,7 @@ void routing_mourn(routing_net *n, uint32_t peer) {
     for (uint32_t w = n->first_wire[peer]; w < n->first_wire[peer + 1]; w++) {
         router_message notice = {.from = peer + 1, .to = n->wire_to[w] + 1, .kind = (router_kind)ROUTING_NOTICE};
         int64_t after = ROUTING_ROUND + (int64_t)(rng_unit(&n->wire[w].random) * 2 * ROUTING_ROUND);
-        routing_deliver(n, n->now + after, w, &notice);
+        deliver(n, n->now + after, w, &notice);
     }
 }
 

@@ -1,5 +1,5 @@
 // The event loop of a routing run: messages in flight, ticks, and looks at the whole at the end of rounds.
-#include "sim/routing_inside.h"
+#include "bench/routing/routing_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,6 @@ static void take_message(routing_net *n, routing_flight *flight) {
         router *r = n->node[m->to - 1].router;
         if ((int)m->kind == ROUTING_NOTICE)
             router_neighbour_gone(r, n->now, m->from);
-        else if ((int)m->kind == ROUTING_TOLD)
-            router_cost(r, n->now, m->from, ROUTER_PREVIOUS, m->cost);
         else
             router_receive(r, n->now, m);
         routing_collect(n, m->to - 1);

@@ -1,7 +1,7 @@
-#include "sim/scale.h"
+#include "bench/routing/scale.h"
 
 #include "base/rng.h"
-#include "sim/scale_inside.h"
+#include "bench/routing/scale_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>

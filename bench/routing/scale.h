@@ -1,8 +1,8 @@
 // Large swarms for routing: relays with places on a map, each of which knows a bounded number of others.
-#ifndef BRAID_SIM_SCALE_H
-#define BRAID_SIM_SCALE_H
+#ifndef BRAID_BENCH_ROUTING_SCALE_H
+#define BRAID_BENCH_ROUTING_SCALE_H
 
-#include "sim/routing.h"
+#include "bench/routing/routing.h"
 
 enum {
     SCALE_STAGES = 8,

@@ -1,9 +1,9 @@
 // What the files of the large instances share.
-#ifndef BRAID_SIM_SCALE_INSIDE_H
-#define BRAID_SIM_SCALE_INSIDE_H
+#ifndef BRAID_BENCH_ROUTING_SCALE_INSIDE_H
+#define BRAID_BENCH_ROUTING_SCALE_INSIDE_H
 
 #include "base/rng.h"
-#include "sim/scale.h"
+#include "bench/routing/scale.h"
 
 typedef struct scale_place {
     int32_t x, y, access;  // in 1/ROUTING_SCALE of cost

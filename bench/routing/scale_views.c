@@ -1,5 +1,5 @@
 // Who knows whom in a large instance. The cheapest links come from a grid over the map, so that nobody looks at everybody.
-#include "sim/scale_inside.h"
+#include "bench/routing/scale_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

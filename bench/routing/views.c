@@ -1,5 +1,5 @@
 // The swarms of the experiment with partial views: who is where, and what a link between two peers costs.
-#include "sim/views.h"
+#include "bench/routing/views.h"
 
 #include "base/rng.h"
 #include "sim/places.h"

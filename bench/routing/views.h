@@ -1,10 +1,10 @@
 // Swarms too large for everybody to know everybody: what gossip makes of their links (src/flow/view.h), and what the best
 // flow over all links would cost. For benchmarks and tests.
-#ifndef BRAID_SIM_VIEWS_H
-#define BRAID_SIM_VIEWS_H
+#ifndef BRAID_BENCH_ROUTING_VIEWS_H
+#define BRAID_BENCH_ROUTING_VIEWS_H
 
 #include "flow/view.h"
-#include "sim/routing.h"
+#include "bench/routing/routing.h"
 
 enum {
     VIEWS_MAX_RELAYS = 20000,

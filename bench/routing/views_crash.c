@@ -1,5 +1,5 @@
 // One relay of a quiet swarm dies: who has to say anything about it?
-#include "sim/views.h"
+#include "bench/routing/views.h"
 
 #include "base/rng.h"
 

@@ -1,6 +1,6 @@
 // The gossip of a swarm under a virtual clock: every message takes one round, everybody begins at once with a few contacts
 // from discovery. What comes out are the links that both ends agree on.
-#include "sim/views.h"
+#include "bench/routing/views.h"
 
 #include "base/rng.h"
 #include "sim/queue.h"

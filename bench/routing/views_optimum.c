@@ -2,7 +2,7 @@
 // and the answer proved on all: the potentials of a cheapest flow give every link a reduced cost, and a flow is cheapest on
 // all links exactly when none that was left out has a negative one. Those that have are put in, and it is solved again
 // (column generation). Costs are integers, so the proof has no tolerance.
-#include "sim/views.h"
+#include "bench/routing/views.h"
 
 #include "plan/min_cost.h"
 

@@ -1,7 +1,7 @@
 // How soon silence is noticed, against alarms about peers that live: heartbeats over one line, held against one rule.
 #include "base/rng.h"
 #include "peer/timing.h"
-#include "sim/repair.h"
+#include "bench/training/repair.h"
 
 #include <math.h>
 #include <stdlib.h>

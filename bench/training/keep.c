@@ -1,10 +1,10 @@
-#include "sim/keep.h"
+#include "bench/training/keep.h"
 
 #include "base/err.h"
 #include "base/rng.h"
 #include "peer/timing.h"
 #include "sim/places.h"
-#include "sim/t2.h"
+#include "bench/training/t2.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 // What keeps the state of a stage whose members all die: shadows that apply every result, copies of its state, or an erasure code of that, on peers
 // of other stages (docs/results/shadow.md). Peers and lines are those of T2; the iterations of the run, its checkpoints and what holders pull go on by
 // a clock, until the stage dies.
-#ifndef BRAID_SIM_KEEP_H
-#define BRAID_SIM_KEEP_H
+#ifndef BRAID_BENCH_TRAINING_KEEP_H
+#define BRAID_BENCH_TRAINING_KEEP_H
 
 #include <stdbool.h>
 #include <stdint.h>

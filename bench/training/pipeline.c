@@ -1,4 +1,4 @@
-#include "sim/pipeline.h"
+#include "bench/training/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 //      is free only when the gradient has gone on.
 //
 // Deterministic: integers only, every choice ends at the microbatch's number.
-#ifndef BRAID_SIM_PIPELINE_H
-#define BRAID_SIM_PIPELINE_H
+#ifndef BRAID_BENCH_TRAINING_PIPELINE_H
+#define BRAID_BENCH_TRAINING_PIPELINE_H
 
 #include "base/err.h"
 

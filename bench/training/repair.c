@@ -1,4 +1,4 @@
-#include "sim/repair.h"
+#include "bench/training/repair.h"
 
 #include "base/rng.h"
 #include "sim/campaign.h"

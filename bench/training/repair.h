@@ -1,7 +1,7 @@
 // How long repairs take (docs/results/repair.md): one death in a cluster in memory, and what it took with it; and how soon silence
 // is noticed, against alarms about peers that live.
-#ifndef BRAID_SIM_REPAIR_H
-#define BRAID_SIM_REPAIR_H
+#ifndef BRAID_BENCH_TRAINING_REPAIR_H
+#define BRAID_BENCH_TRAINING_REPAIR_H
 
 #include "sim/cluster.h"
 

@@ -1,4 +1,4 @@
-#include "sim/t2.h"
+#include "bench/training/t2.h"
 
 #include "base/rng.h"
 #include "sim/places.h"

@@ -1,8 +1,8 @@
 // GWTF's Tables II and III: training while relays crash and come back. A whole swarm in the simulator of swarm.h: the
 // protocol itself, once as it is and twice as those do whom it is compared with. docs/results/t2-t3.md says what is read
 // from the paper, and what is assumed.
-#ifndef BRAID_SIM_T2_H
-#define BRAID_SIM_T2_H
+#ifndef BRAID_BENCH_TRAINING_T2_H
+#define BRAID_BENCH_TRAINING_T2_H
 
 #include "sim/scenario.h"
 #include "sim/swarm.h"

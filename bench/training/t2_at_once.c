@@ -1,6 +1,6 @@
 // An iteration of T2 by an oracle that knows every line but not the future: it learns of each death and arrival in the moment in which it happens,
 // and plans anew all that is not settled by then (pipeline.h). It never waits to notice anything, and says everything in no time.
-#include "sim/t2_inside.h"
+#include "bench/training/t2_inside.h"
 
 #include "base/rng.h"
 

@@ -1,9 +1,9 @@
 // What the oracles of T2 share: who is where, what tensors take, and the ways that are looked for.
-#ifndef BRAID_SIM_T2_INSIDE_H
-#define BRAID_SIM_T2_INSIDE_H
+#ifndef BRAID_BENCH_TRAINING_T2_INSIDE_H
+#define BRAID_BENCH_TRAINING_T2_INSIDE_H
 
-#include "sim/pipeline.h"
-#include "sim/t2.h"
+#include "bench/training/pipeline.h"
+#include "bench/training/t2.h"
 
 enum {
     T2_LENGTH = T2_STAGES + 1,  // of a way, home included

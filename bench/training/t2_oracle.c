@@ -1,7 +1,7 @@
 // What an iteration of T2 would take if somebody saw everything, without crashes or knowing of all: a tensor goes straight or by way of the carrier with
 // whom it is there soonest, as if nobody else used their lines, and the ways of all microbatches are bettered as
 // long as a change of one peer on one way, or of the peers of one stage between two ways, ends the iteration earlier.
-#include "sim/t2_inside.h"
+#include "bench/training/t2_inside.h"
 
 #include "base/rng.h"
 #include "flow/detour.h"

@@ -1,7 +1,7 @@
-#include "sim/t6.h"
+#include "bench/training/t6.h"
 
 #include "base/rng.h"
-#include "plan/trade.h"
+#include "bench/baselines/trade.h"
 #include "sim/places.h"
 
 #include <stdio.h>

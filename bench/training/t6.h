@@ -1,11 +1,11 @@
 // GWTF's Table VI: one small swarm spread over the world, arranged into stages in different ways, and the time that its
 // microbatches take. docs/results/t6.md says what is read from the paper, and what is assumed.
-#ifndef BRAID_SIM_T6_H
-#define BRAID_SIM_T6_H
+#ifndef BRAID_BENCH_TRAINING_T6_H
+#define BRAID_BENCH_TRAINING_T6_H
 
-#include "plan/dtfm.h"
-#include "sim/pipeline.h"
-#include "sim/routing.h"
+#include "bench/baselines/dtfm.h"
+#include "bench/training/pipeline.h"
+#include "bench/routing/routing.h"
 
 enum {
     T6_DATA = 3,

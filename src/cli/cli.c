@@ -11,7 +11,7 @@
 int cli_complain(int code, const char *verb, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "braid %s: ", verb);
+    fprintf(stderr, "%s %s: ", cli_this_program.name, verb);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);

@@ -1,6 +1,6 @@
 // DT-FM's search against every arrangement of small swarms, tried one by one.
 #include "base/rng.h"
-#include "plan/dtfm.h"
+#include "bench/baselines/dtfm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -276,5 +276,5 @@ int main(void) {
         cmocka_unit_test(test_no_swap_is_left),
         cmocka_unit_test(test_mistakes_are_named),
     };
-    return cmocka_run_group_tests_name("plan_dtfm", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("baselines_dtfm", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // Trades: each one saves, none is left, data peers stay, and the cost is what all matchings together make it.
 #include "base/rng.h"
-#include "plan/trade.h"
+#include "bench/baselines/trade.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,5 +85,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_trade_is_left),
     };
-    return cmocka_run_group_tests_name("plan_trade", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("baselines_trade", tests, NULL, NULL);
 }

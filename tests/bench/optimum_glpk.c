@@ -1,7 +1,7 @@
 // The planners against others: ours for one source against GLPK's out-of-kilter solver, the integer program for several
 // against every way to route, tried one by one.
 #include "base/rng.h"
-#include "sim/routing.h"
+#include "bench/optimum/optimum.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,7 +247,7 @@ int main(void) {
         cmocka_unit_test(test_braid_shares_relays_well),
         cmocka_unit_test(test_braid_loads_shared_links_lightly),
     };
-    return cmocka_run_group_tests_name("sim_glpk", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("optimum_glpk", tests, NULL, NULL);
 }
 #else
 
@@ -267,6 +267,6 @@ static void test_nothing_is_claimed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_is_claimed)};
-    return cmocka_run_group_tests_name("sim_glpk", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("optimum_glpk", tests, NULL, NULL);
 }
 #endif

@@ -1,6 +1,6 @@
 // Swarms with partial views: the optimum over all links is the one that a solver finds who is given all of them, and gossip
 // ends with links that both ends agree on.
-#include "sim/views.h"
+#include "bench/routing/views.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

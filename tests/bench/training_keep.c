@@ -1,5 +1,5 @@
 // What a dead stage costs when shadows, copies or a code keep its state: what follows from traffic and time alone must come out.
-#include "sim/keep.h"
+#include "bench/training/keep.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -90,5 +90,5 @@ int main(void) {
         cmocka_unit_test(test_what_is_refreshed_is_as_old_as_its_traffic_says),
         cmocka_unit_test(test_a_whole_share_makes_them_younger),
     };
-    return cmocka_run_group_tests_name("sim_keep", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("training_keep", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // Times of iterations that were worked out by hand, and rules that hold for any.
 #include "base/rng.h"
-#include "sim/pipeline.h"
+#include "bench/training/pipeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -296,5 +296,5 @@ int main(void) {
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_ways_change_when_somebody_dies),
     };
-    return cmocka_run_group_tests_name("sim_pipeline", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("training_pipeline", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // T2 and T3: what their scenarios say, and the oracle by hand.
 #include "sim/places.h"
-#include "sim/t2.h"
+#include "bench/training/t2.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // T2 and T3, run: the same again, nothing repaired where nobody dies, nothing sent twice that is on its way over a slow line.
-#include "sim/t2.h"
+#include "bench/training/t2.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

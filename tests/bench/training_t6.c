@@ -1,7 +1,7 @@
 // T6's swarm: its figures by hand, its arrangements, and that its flows take the time of their paths.
-#include "plan/trade.h"
+#include "bench/baselines/trade.h"
 #include "sim/places.h"
-#include "sim/t6.h"
+#include "bench/training/t6.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,5 +131,5 @@ int main(void) {
         cmocka_unit_test(test_a_longer_search_finds_nothing_better),
         cmocka_unit_test(test_pipelines_take_their_time),
     };
-    return cmocka_run_group_tests_name("sim_t6", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("training_t6", tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 // The traces of routing's experiments, as numbers that must not depend on compiler, optimisation or listing. Called with
 // "print" it prints them: tests/e2e/same_traces.py builds it with other compilers and compares.
 #include "base/rng.h"
-#include "sim/routing.h"
-#include "sim/scale.h"
-#include "sim/t6.h"
-#include "sim/views.h"
+#include "bench/routing/routing.h"
+#include "bench/routing/scale.h"
+#include "bench/training/t6.h"
+#include "bench/routing/views.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,5 +214,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_t6_runs_twice_the_same),
         cmocka_unit_test(test_large_swarms_run_twice_the_same),
     };
-    return cmocka_run_group_tests_name("sim_traces", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("training_traces", tests, NULL, NULL);
 }

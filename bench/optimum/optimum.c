@@ -1,5 +1,5 @@
 // Optima of routing instances: ours where there is one data peer, an integer program where there are several.
-#include "sim/routing.h"
+#include "bench/optimum/optimum.h"
 
 #include <stdlib.h>
 

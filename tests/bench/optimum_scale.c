@@ -1,5 +1,6 @@
 // Large swarms: instances keep what they promise, everybody's cheapest links are there, and a run fills what it may.
-#include "sim/scale.h"
+#include "bench/optimum/optimum.h"
+#include "bench/routing/scale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,5 +146,5 @@ int main(void) {
         cmocka_unit_test(test_a_run_fills_the_swarm_and_comes_near),
         cmocka_unit_test(test_mistakes_are_named),
     };
-    return cmocka_run_group_tests_name("sim_scale", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("optimum_scale", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // Routing runs: F7's instances are what the table says, a run is the same whoever lists its peers how, and nobody is
 // cheaper than the optimum.
 #include "format/json.h"
-#include "sim/routing_dump.h"
+#include "bench/optimum/optimum.h"
+#include "bench/routing/routing_dump.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -315,5 +316,5 @@ int main(void) {
         cmocka_unit_test(test_changes_end_at_the_new_optimum),
         cmocka_unit_test(test_dumps_hold_paths),
     };
-    return cmocka_run_group_tests_name("sim_routing", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("optimum_routing", tests, NULL, NULL);
 }
