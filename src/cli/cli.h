@@ -2,6 +2,8 @@
 #ifndef BRAID_CLI_CLI_H
 #define BRAID_CLI_CLI_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
 
 // What a verb's function returns, and with it the process.
@@ -24,6 +26,7 @@ typedef struct cli_program {
     const char *usage;    // --help, before the list of verbs
     const char *closing;  // --help, after it
     const cli_verb *verb;  // ended by one without a name
+    bool baselines;        // its runs may choose the routing of a baseline
 } cli_program;
 extern const cli_program cli_this_program;
 
@@ -39,6 +42,10 @@ int cli_sim(int argc, char **argv);
 
 // "PROGRAM VERB: text" on stderr; returns `code`, so that `return cli_complain(...)` reads well.
 int cli_complain(int code, const char *verb, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// run_config_load, with baselines where the program has them.
+struct run_config;
+braid_err cli_load_run(const char *path, struct run_config *out, braid_error *error);
 
 // Asked before anything is computed for it: whether --flag's file can be written. What is there stays as it is, and nothing new is
 // left. NULL: none is wanted. False: it was complained of.

@@ -286,7 +286,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
     *s = (swarm){.run_path = path, .resume = f->resume, .log = f->log, .trace = f->trace, .measure = f->measure, .relays = f->relays, .shadows = f->shadows, .threads = f->threads,
                  .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
-    braid_err err = run_config_load(path, run, error);
+    braid_err err = cli_load_run(path, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;

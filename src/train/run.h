@@ -55,6 +55,8 @@ typedef struct run_config {
 
 // Reads and checks a file. Errors name file, line, column, key and the mend.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
+// The same; the file may choose swarm.routing: swarm, a baseline that users' runs are refused.
+braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error);
 // The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
                            braid_error *error);

@@ -54,6 +54,7 @@ mistake "bad.yaml:8:10: model.heads must be from 1 to" 's/heads: 2/heads: 0/'
 mistake "bad.yaml:5:9: model:" 's/heads: 2/heads: 3/'
 mistake "bad.yaml:11:9: data.text: cannot use" 's/words.txt/nowhere.txt/'
 mistake "data.text is missing: add 'text: FILE' under 'data:'" '/text:/d'
+mistake "swarm.routing 'swarm' is a baseline for comparisons, which only braid-bench runs; write braid or gwtf, or leave it out" 's/slots: 4/slots: 4\n  routing: swarm/'
 mistake "not YAML" 's/stages: .*/stages: [0, 1/'
 mistake "key 'seed' is given twice" 's/^name: small/seed: 1/'
 : >empty.txt
