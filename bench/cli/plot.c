@@ -38,11 +38,11 @@ static double tick_of(double most) {
     return 10 * power;
 }
 
-static void put_axis(FILE *f, const char *unit, double low, double tick, double width) {
+static void put_axis(FILE *f, const char *unit, double tick, double width) {
     for (int i = 0; i <= TICKS; i++) {
         double y = TOP + HEIGHT - (double)HEIGHT * i / TICKS;
         char text[32];
-        snprintf(text, sizeof text, "%g", low + tick * i);
+        snprintf(text, sizeof text, "%g", tick * i);
         put_line(f, LEFT, y, LEFT + width, y, i == 0 ? "#000" : "#ddd");
         put_text(f, LEFT - 8, y + 4, "end", 12, text);
     }
@@ -106,45 +106,8 @@ braid_err plot_bars_write(const plot_bars *p, const char *path, braid_error *err
     double tick = tick_of(most);
     FILE *f = begin(path, width, p->title, error);
     if (f == NULL) return BRAID_IO;
-    put_axis(f, p->unit, 0, tick, width);
+    put_axis(f, p->unit, tick, width);
     put_bars(f, p, HEIGHT / (tick * TICKS));
-    put_legend(f, p->name, p->series, p->note);
-    return end(f, path, error);
-}
-
-static void put_curve(FILE *f, const plot_lines *p, uint32_t s, double scale) {
-    double across = NARROWEST / (p->x[p->points - 1] - p->left);
-    bool drawing = false;
-    for (uint32_t i = 0; i < p->points; i++) {
-        double y = p->y[(size_t)s * p->points + i];
-        if (isnan(y)) {
-            if (drawing) fputs("\"/>\n", f);
-            drawing = false;
-            continue;
-        }
-        if (!drawing)
-            fprintf(f, "<polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" points=\"", colours[s % COLOURS]);
-        drawing = true;
-        fprintf(f, "%.1f,%.1f ", LEFT + (p->x[i] - p->left) * across, TOP + HEIGHT - (y - p->low) * scale);
-    }
-    if (drawing) fputs("\"/>\n", f);
-}
-
-braid_err plot_lines_write(const plot_lines *p, const char *path, braid_error *error) {
-    double most = p->low;
-    for (size_t i = 0; i < (size_t)p->series * p->points; i++)
-        if (p->y[i] > most) most = p->y[i];
-    double tick = tick_of(most - p->low);
-    FILE *f = begin(path, NARROWEST, p->title, error);
-    if (f == NULL) return BRAID_IO;
-    put_axis(f, p->unit, p->low, tick, NARROWEST);
-    for (int i = 0; i <= TICKS; i++) {
-        char text[32];
-        snprintf(text, sizeof text, "%g", p->left + (p->x[p->points - 1] - p->left) * i / TICKS);
-        put_text(f, LEFT + (double)NARROWEST * i / TICKS, TOP + HEIGHT + 16, "middle", 12, text);
-    }
-    put_text(f, LEFT + NARROWEST, TOP + HEIGHT + 30, "end", 12, p->across);
-    for (uint32_t s = 0; s < p->series; s++) put_curve(f, p, s, HEIGHT / (tick * TICKS));
     put_legend(f, p->name, p->series, p->note);
     return end(f, path, error);
 }

@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PLOT_MAX_SERIES = 12 };
-
 // A mean as a bar, the worst as a whisker above it.
 typedef struct plot_bar {
     double mean, worst;
@@ -23,18 +21,7 @@ typedef struct plot_bars {
     const plot_bar *bar;  // [groups][series]
 } plot_bars;
 
-// Curves over a common axis. All borrowed.
-typedef struct plot_lines {
-    const char *title, *note, *unit, *across;  // `unit`: of the vertical axis; `across`: of the horizontal one
-    uint32_t series, points;                   // points: 2 or more
-    const char *const *name;
-    const double *x;   // [points], rising
-    const double *y;   // [series][points]; NaN: a gap
-    double low, left;  // where the axes begin
-} plot_lines;
-
 // Replaces the file at `path`.
 braid_err plot_bars_write(const plot_bars *plot, const char *path, braid_error *error);
-braid_err plot_lines_write(const plot_lines *plot, const char *path, braid_error *error);
 
 #endif

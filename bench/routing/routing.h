@@ -44,9 +44,6 @@ typedef enum routing_demand {
 // Test 1 .. ROUTING_TESTS. `listing`: the order in which its peers and links are written down before they are sorted.
 braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, uint64_t listing, routing_instance *out,
                           braid_error *error);
-// The same of any table; `seed` is the instance's own.
-braid_err routing_f7_draw(const routing_f7 *table, uint64_t seed, routing_demand demand, uint64_t listing,
-                          routing_instance *out, braid_error *error);
 void routing_instance_close(routing_instance *instance);
 
 // --- runs

@@ -131,16 +131,9 @@ static braid_err sort_instance(listing *l, routing_instance *out) {
     return BRAID_OK;
 }
 
-braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, uint64_t order, routing_instance *out,
-                          braid_error *error) {
-    *out = (routing_instance){0};
-    if (test < 1 || test > ROUTING_TESTS)
-        return braid_fail(error, BRAID_ARGUMENT, "F7 has tests 1 to %d, not %u", ROUTING_TESTS, test);
-    return routing_f7_draw(&routing_f7_tests[test - 1], rng_seed(seed, test), demand, order, out, error);
-}
-
-braid_err routing_f7_draw(const routing_f7 *t, uint64_t seed, routing_demand demand, uint64_t order,
-                          routing_instance *out, braid_error *error) {
+// `seed` is the instance's own.
+static braid_err draw_instance(const routing_f7 *t, uint64_t seed, routing_demand demand, uint64_t order, routing_instance *out,
+                               braid_error *error) {
     *out = (routing_instance){.seed = seed};
     uint32_t peers = t->sources + t->relays;
     listing l = {.peer = calloc(peers, sizeof *l.peer),
@@ -164,6 +157,14 @@ braid_err routing_f7_draw(const routing_f7 *t, uint64_t seed, routing_demand dem
         return braid_fail(error, err, "no memory for an instance of %u peers", peers);
     }
     return BRAID_OK;
+}
+
+braid_err routing_f7_make(uint32_t test, uint64_t seed, routing_demand demand, uint64_t order, routing_instance *out,
+                          braid_error *error) {
+    *out = (routing_instance){0};
+    if (test < 1 || test > ROUTING_TESTS)
+        return braid_fail(error, BRAID_ARGUMENT, "F7 has tests 1 to %d, not %u", ROUTING_TESTS, test);
+    return draw_instance(&routing_f7_tests[test - 1], rng_seed(seed, test), demand, order, out, error);
 }
 
 void routing_instance_close(routing_instance *instance) {
