@@ -49,7 +49,7 @@ typedef struct measure_rule {
     int64_t patience;       // the cost stays outside for so long, always on the same side (in units of `now`)
 } measure_rule;
 
-// The rule of every swarm: 10 % and 0.1 ms, for 2 s; `now` in nanoseconds.
+// docs/results/drift.md says why these; `now` in nanoseconds.
 extern const measure_rule measure_usual;
 
 typedef enum measure_direction { MEASURE_TO, MEASURE_FROM, MEASURE_DIRECTIONS } measure_direction;

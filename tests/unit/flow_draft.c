@@ -4,7 +4,7 @@
 #include "flow/braid.h"
 #include "seed.h"
 
-// With several data peers the flow is whole and quiet; how cheap it is, bench_optimum_glpk looks at.
+// With several data peers the flow is whole and quiet; how cheap it is, unit_sim_glpk looks at.
 static void several_with_crashes(uint64_t seed, int cases, uint32_t relays) {
     rng r = seeded_rng("several", seed);
     for (int i = 0; i < cases; i++) {

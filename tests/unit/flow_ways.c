@@ -99,7 +99,7 @@ static void test_ways_of_several_data_peers(void **state) {
         relaxed += best.cost;
         net_free(n);
     }
-    assert_true(cost >= relaxed && cost * 100 <= relaxed * 108);  // bench_optimum_glpk has the integer optimum
+    assert_true(cost >= relaxed && cost * 100 <= relaxed * 108);  // unit_sim_glpk has the integer optimum
     free(w);
 }
 
