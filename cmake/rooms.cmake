@@ -1,9 +1,18 @@
-# A room is a folder of src/ built as one static library, braid_<room>. Its external libraries, if any, are
-# named in src/<room>/room.cmake. A PURE room may use no clock, socket, thread, file or global: the test
-# purity_<room> looks at the undefined symbols of its objects.
+# A room is a folder built as one static library, braid_<room>: src/<room>, or bench/<part> for the room bench_<part>. Its
+# external libraries, if any, are named in its room.cmake. A PURE room may use no clock, socket, thread, file or global: the
+# test purity_<room> looks at the undefined symbols of its objects.
+function(braid_room_folder name result)
+  if(name MATCHES "^bench_(.+)$")
+    set(${result} ${CMAKE_SOURCE_DIR}/bench/${CMAKE_MATCH_1} PARENT_SCOPE)
+  else()
+    set(${result} ${CMAKE_SOURCE_DIR}/src/${name} PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(braid_room name)
   cmake_parse_arguments(ROOM "PURE" "" "NEEDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c ${CMAKE_SOURCE_DIR}/src/${name}/*/*.c)
+  braid_room_folder(${name} folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c ${folder}/*/*.c)
   list(FILTER sources EXCLUDE REGEX "/main\\.c$")
   if(NOT sources)
     add_library(braid_${name} INTERFACE)
@@ -11,23 +20,26 @@ function(braid_room name)
   endif()
   add_library(braid_${name} STATIC ${sources})
   target_include_directories(braid_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  if(name MATCHES "^bench_")
+    target_include_directories(braid_${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  endif()
   target_link_libraries(braid_${name} PUBLIC m)
   foreach(lower ${ROOM_NEEDS})
     target_link_libraries(braid_${name} PUBLIC braid_${lower})
   endforeach()
-  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${name}/room.cmake)
-    include(${CMAKE_SOURCE_DIR}/src/${name}/room.cmake)
+  if(EXISTS ${folder}/room.cmake)
+    include(${folder}/room.cmake)
   endif()
   if(ROOM_PURE)
     add_test(NAME purity_${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/check-pure $<TARGET_FILE:braid_${name}>)
   endif()
 endfunction()
 
-# A program is src/<room>/main.c linked with its room.
+# A program is src/cli/main.c, the room's program.c with its name and verbs, and the room. program.c is named here, too, so that
+# a room below with a program.c of its own cannot take its place.
 function(braid_program name)
   cmake_parse_arguments(PROGRAM "" "ROOM" "" ${ARGN})
-  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${PROGRAM_ROOM}/main.c)
-    add_executable(${name} ${CMAKE_SOURCE_DIR}/src/${PROGRAM_ROOM}/main.c)
-    target_link_libraries(${name} PRIVATE braid_${PROGRAM_ROOM})
-  endif()
+  braid_room_folder(${PROGRAM_ROOM} folder)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/src/cli/main.c ${folder}/program.c)
+  target_link_libraries(${name} PRIVATE braid_${PROGRAM_ROOM})
 endfunction()

@@ -1,6 +1,7 @@
 // braid bench generate: a trained model on text that it has not seen, byte by byte as `braid generate` does, with weights in
 // fp32 and as 8-bit integers: how fast, and how surprised it is.
 #include "cli/bench.h"
+#include "cli/cli.h"
 #include "cli/figures.h"
 #include "cli/options.h"
 #include "format/json.h"

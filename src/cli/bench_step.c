@@ -1,6 +1,7 @@
 // braid bench step: the speed of whole training steps, as `braid train --solo` does them.
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/cli.h"
 #include "cli/bench_step_inside.h"
 #include "cli/options.h"
 #include "train/data.h"

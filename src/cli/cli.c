@@ -1,5 +1,7 @@
 #include "cli/cli.h"
 
+#include "train/run.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,11 +13,15 @@
 int cli_complain(int code, const char *verb, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "braid %s: ", verb);
+    fprintf(stderr, "%s %s: ", cli_this_program.name, verb);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
     return code;
+}
+
+braid_err cli_load_run(const char *path, run_config *out, braid_error *error) {
+    return cli_this_program.baselines ? run_config_load_with_baselines(path, out, error) : run_config_load(path, out, error);
 }
 
 // 0, or what is in the way.

@@ -1,4 +1,5 @@
-// braid VERB ...: finds the verb's function and calls it.
+// PROGRAM VERB ...: finds the verb's function and calls it.
+#include "base/err.h"
 #include "cli/cli.h"
 #include "format/suggest.h"
 #include "node/stop.h"
@@ -12,41 +13,30 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct cli_verb {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} cli_verb;
-
-static const cli_verb verbs[] = {
-    {"up", cli_up, "train with a swarm of processes on this machine"},
-    {"node", cli_node, "run one peer: join a run, or begin one"},
-    {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
-    {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
-    {"generate", cli_generate, "continue a text with a trained model"},
-    {"keygen", cli_keygen, "make a peer's key"},
-    {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
-    {"bench", cli_bench, "run an experiment in a simulator"},
-    {NULL, NULL, NULL},
-};
-
-static size_t verb_count(void) { return sizeof verbs / sizeof *verbs - 1; }
+static size_t verb_count(void) {
+    size_t count = 0;
+    while (cli_this_program.verb[count].name != NULL) count++;
+    return count;
+}
 
 static void print_help(FILE *out) {
-    fprintf(out, "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come "
-                 "and go.\n\nVerbs:\n");
-    for (size_t i = 0; i < verb_count(); i++) fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].help);
-    fprintf(out, "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n");
+    fputs(cli_this_program.usage, out);
+    for (const cli_verb *v = cli_this_program.verb; v->name != NULL; v++) fprintf(out, "  %-10s %s\n", v->name, v->help);
+    fputs(cli_this_program.closing, out);
 }
 
 static int unknown_verb(const char *text) {
-    const char *names[sizeof verbs / sizeof *verbs];
-    for (size_t i = 0; i < verb_count(); i++) names[i] = verbs[i].name;
-    const char *near = suggest_name(text, names, verb_count());
+    enum { MOST_VERBS = 32 };
+    const cli_program *p = &cli_this_program;
+    const char *names[MOST_VERBS];
+    size_t count = verb_count();
+    BRAID_ASSERT(count <= MOST_VERBS);
+    for (size_t i = 0; i < count; i++) names[i] = p->verb[i].name;
+    const char *near = suggest_name(text, names, count);
     if (near != NULL)
-        fprintf(stderr, "braid: unknown verb '%.64s'; did you mean '%s'?\n", text, near);
+        fprintf(stderr, "%s: unknown %s '%.64s'; did you mean '%s'?\n", p->name, p->kind, text, near);
     else
-        fprintf(stderr, "braid: unknown verb '%.64s'; 'braid --help' lists them\n", text);
+        fprintf(stderr, "%s: unknown %s '%.64s'; '%s --help' lists them\n", p->name, p->kind, text, p->name);
     return CLI_USAGE;
 }
 
@@ -68,11 +58,11 @@ static int run_verb(int argc, char **argv) {
         return CLI_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("braid %s\n", BRAID_VERSION);
+        printf("%s %s\n", cli_this_program.name, BRAID_VERSION);
         return CLI_OK;
     }
-    for (size_t i = 0; i < verb_count(); i++) {
-        if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1);
+    for (const cli_verb *v = cli_this_program.verb; v->name != NULL; v++) {
+        if (strcmp(argv[1], v->name) == 0) return v->run(argc - 1, argv + 1);
     }
     return unknown_verb(argv[1]);
 }
@@ -89,7 +79,7 @@ static int all_written(int code) {
     const char *mend = why == ENOSPC || why == EDQUOT ? "; free some space, or write to another place"
                        : why == EFBIG                 ? "; raise the limit on file sizes (ulimit -f)"
                                                       : "";
-    fprintf(stderr, "braid: not all of the output could be written%s%s%s\n", why ? ": " : "", why ? strerror(why) : "",
+    fprintf(stderr, "%s: not all of the output could be written%s%s%s\n", cli_this_program.name, why ? ": " : "", why ? strerror(why) : "",
             mend);
     return CLI_FAILED;
 }
@@ -97,12 +87,13 @@ static int all_written(int code) {
 int main(int argc, char **argv) {
     if (!open_standard_streams()) {
         fprintf(stderr,
-                "braid: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n");
+                "%s: cannot open /dev/null; is it there, and does the limit on open files (ulimit -n) allow it?\n",
+                cli_this_program.name);
         return CLI_FAILED;
     }
     braid_error error;
     if (tensor_stack_reserve(&error)) {
-        fprintf(stderr, "braid: %s\n", error.text);
+        fprintf(stderr, "%s: %s\n", cli_this_program.name, error.text);
         return CLI_FAILED;
     }
     // A reader of our lines that goes away is an error of one write, not the end of the process; so is a file that its limit makes too large.

@@ -156,7 +156,7 @@ static braid_err config_fill(const node_flags *f, run_config *run, node_config *
     if (!err && f->beside) err = beside_read(f, config, error);
     if (err || !f->run) return err;
     config->run = run;
-    err = run_config_load(f->run, run, error);
+    err = cli_load_run(f->run, run, error);
     if (!err && run->private_data > 0 && !f->identity && !f->supervised)
         err = braid_fail(error, BRAID_ARGUMENT, "--identity PATH is missing: the data are private (data.private), and when this peer comes back it must be known as itself");
     if (!err && !config->start_relays) config->start_relays = run->stages - 1;

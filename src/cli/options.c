@@ -185,16 +185,18 @@ static braid_err read_file_value(options *o, const yaml *file, option *f, const 
 }
 
 // clang-format off
-// The flags of all verbs: the file serves them all, so a key that this verb has no flag for may be another's.
+// The flags of all verbs of braid and braid-bench: the file serves them all, so a key that this verb has no flag for may be another's.
 static const char *const all_flags[] = {
-    "account", "anew", "band", "band-least", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check", "checkpoint-every", "close", "costs", "crash", "data", "delay",
-    "delays", "demand", "die-at", "drift", "dump", "first", "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8",
-    "iterations", "join", "json", "kill", "lasts", "late", "lazy", "lead", "leg", "limit-rounds", "link", "links", "listen",
-    "listing", "log", "look", "loss", "max-memory", "measure", "microbatches", "neighbours", "noise", "objective", "out", "parameters",
-    "path-limit", "patience", "peers", "plan", "plan-first", "plan-join", "plot", "probes", "prompt", "public-address", "relays",
-    "repetitions", "resume", "run", "sample", "save", "seconds", "seed", "seeds", "shadow", "shadows", "share", "slack", "solo", "solver-time",
-    "sources", "spare", "spikes", "state-dir", "supervised", "systems", "temperature", "tests", "text", "threads", "timing",
-    "tokens", "told", "top-k", "top-p", "trace", "upload-share", "views", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "weights", "whole-share",
+    "account", "anew", "beside", "bytes", "capacity", "carried", "carry", "cell", "chaos", "check",
+    "checkpoint-every", "close", "costs", "crash", "data", "delay", "delays", "demand", "die-at", "dump", "first",
+    "force", "gather", "gossip-rounds", "hold", "hours", "identity", "int8", "iterations", "join", "json", "kill",
+    "late", "lazy", "lead", "limit-rounds", "link", "links", "listen", "listing", "log", "loss", "max-memory",
+    "measure", "microbatches", "model", "neighbours", "objective", "out", "parameters", "path-limit", "patience",
+    "peers", "plan-first", "plan-join", "plot", "probes", "products", "prompt", "public-address", "recompute",
+    "relays", "repetitions", "reproducible", "reps", "resume", "run", "save", "seconds", "seed", "seeds", "shadow",
+    "shadows", "shapes", "share", "slack", "solo", "solver-time", "sources", "spare", "state-dir", "supervised",
+    "systems", "temperature", "tests", "text", "threads", "timing", "tokens", "top-k", "top-p", "trace",
+    "upload-share", "voters", "wait-data-peers", "wait-for-peers", "wait-relays", "warmup", "weights", "whole-share",
 };
 // clang-format on
 enum { ALL_FLAGS = sizeof all_flags / sizeof *all_flags };
@@ -239,7 +241,7 @@ static int unknown_flag(const options *o, const char *flag, size_t length) {
     snprintf(text, sizeof text, "%.*s", (int)length, flag);
     const char *near = suggest_name(text, names, count);
     if (near != NULL) return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; did you mean --%s?", text, near);
-    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; 'braid %s --help' lists them", text, o->verb);
+    return cli_complain(CLI_USAGE, o->verb, "unknown flag --%s; '%s %s --help' lists them", text, cli_this_program.name, o->verb);
 }
 
 // One flag at argv[*i]; takes the next word too when the value is there.
@@ -259,7 +261,7 @@ static int read_flag(options *o, int argc, char **argv, int *i) {
     if (text == NULL && f->kind == OPTION_SWITCH) text = "yes";
     if (text == NULL && *i + 1 < argc) text = argv[++*i];
     if (text == NULL)
-        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; 'braid %s --help' says which", f->name, o->verb);
+        return cli_complain(CLI_USAGE, o->verb, "--%s needs a value; '%s %s --help' says which", f->name, cli_this_program.name, o->verb);
     if (read_value(o, f, text, OPTION_FROM_FLAG, &error) == BRAID_OK) return CLI_OK;
     return cli_complain(CLI_USAGE, o->verb, "--%s: %s", f->name, error.text);
 }
@@ -275,7 +277,7 @@ static int read_command_line(options *o, int argc, char **argv) {
             code = read_flag(o, argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != 0) {
             code = cli_complain(CLI_USAGE, o->verb,
-                                "unknown flag %s; flags are written out, 'braid %s --help' lists them", word, o->verb);
+                                "unknown flag %s; flags are written out, '%s %s --help' lists them", word, cli_this_program.name, o->verb);
         } else if (o->given_count == OPTIONS_MAX_GIVEN) {
             code = cli_complain(CLI_USAGE, o->verb, "more than %d arguments", OPTIONS_MAX_GIVEN);
         } else {
@@ -340,7 +342,7 @@ static void print_flag(const char *name, const char *unit, const char *text) {
 }
 
 static void print_help(const options *o) {
-    printf("Usage: braid %s%s%s%s\n\n%s\n", o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
+    printf("Usage: %s %s%s%s%s\n\n%s\n", cli_this_program.name, o->verb, o->count > 0 ? " [FLAGS]" : "", o->arguments != NULL ? " " : "",
            o->arguments != NULL ? o->arguments : "", o->summary);
     printf("\nFlags:\n");
     for (size_t i = 0; i < o->count; i++) {
@@ -375,7 +377,7 @@ static int check_given(const options *o) {
         return cli_complain(CLI_USAGE, o->verb, "'%s' is one argument too many: expected %s", o->given[o->max_given],
                             arguments);
     if (o->given_count < o->min_given)
-        return cli_complain(CLI_USAGE, o->verb, "%s is missing; 'braid %s --help' shows an example", arguments,
+        return cli_complain(CLI_USAGE, o->verb, "%s is missing; '%s %s --help' shows an example", arguments, cli_this_program.name,
                             o->verb);
     return CLI_OK;
 }

@@ -158,7 +158,7 @@ static int train_file(const char *path, const train_flags *flags) {
     braid_error error = {0};
     const char *texts[RUN_MAX_TEXTS];
     train_data *data = NULL;
-    braid_err err = run_config_load(path, &run, &error);
+    braid_err err = cli_load_run(path, &run, &error);
     if (!err && flags->save &&
         snprintf(run.checkpoint, sizeof run.checkpoint, "%s", flags->save) >= (int)sizeof run.checkpoint)
         err = braid_fail(&error, BRAID_LIMIT, "the path given to --save is too long");

@@ -303,7 +303,7 @@ static braid_err swarm_fill(swarm *s, const up_flags *f, const char *path, run_c
                  .capacity = f->capacity, .max_memory = f->max_memory, .carried = f->carried, .anew = f->anew, .stop_within_ns = f->stop_within_ns, .style = f->json ? REPORT_JSON : REPORT_AUTO};
     if (uv_exepath(s->program, &size) != 0) return braid_fail(error, BRAID_STATE, "cannot find out which program this is");
     braid_err err = swarm_keep_description(s, path, error);
-    if (!err) err = run_config_load(s->run_path, run, error);
+    if (!err) err = cli_load_run(s->run_path, run, error);
     if (err) return err;
     err = run_config_has_all_texts(run, error);
     if (err) return err;

@@ -325,64 +325,6 @@ static bool settled(const router *r) {
     return b->drafts || braid_settled(b);
 }
 
-// --- Memory that will be needed ----------------------------------------------------------------------------------------
-
-static void foresee(const router *r, bool tick) {
-    const braid *b = (const braid *)r;
-    foresee_bytes(b->commodity, tick ? sizeof(braid_commodity) : offsetof(braid_commodity, in));
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick && !b->greedy; side++) {
-        if (!r->in_order[side]) foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
-        foresee_bytes(arc_of(b, 0, (router_side)side, 0), r->count[side] * sizeof(braid_arc));
-    }
-}
-
-// Most labels have few steps. `label`: the two of mine, then those of the links (link_at), as lay_out puts them.
-static void foresee_steps(const braid *b, size_t label) {
-    const char *steps = b->steps + label * steps_bytes(b->label_limit);
-    __builtin_prefetch(steps);
-    __builtin_prefetch(steps + b->label_limit * sizeof(int64_t));
-}
-
-// Most of the links that a search for walks will consider.
-static void foresee_search(const braid *b, router_side side) {
-    const braid_calm *calm = &b->commodity[0].calm;
-    const braid_arc *arc = arc_of(b, 0, side, 0);
-    int64_t most_cost = calm->best[side].direct_cost - calm->slack;
-    for (uint32_t slot = 0; slot < b->r.count[side]; slot++) {
-        if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !b->carries[slot])) continue;
-        foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
-        __builtin_prefetch(&b->r.slot[side][slot]);
-        foresee_steps(b, 2 + link_at(b, 0, side, slot));
-    }
-}
-
-static void foresee_tick(const router *r) {
-    const braid *b = (const braid *)r;
-    const braid_commodity *c = &b->commodity[0];
-    bool calm = c->calm.known && r->now < c->calm.until;
-    if (!calm && b->label_limit > 0) {
-        foresee_steps(b, 0);
-        foresee_steps(b, 1);
-        foresee_search(b, ROUTER_PREVIOUS);
-        foresee_search(b, ROUTER_NEXT);
-    }
-    if (calm && c->news != BRAID_MAYBE_NEWS && r->now < c->hush_until) return;
-    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(neighbour));
-    foresee_bytes(told_of(b, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(braid_told));
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !c->advertised; side++)
-        foresee_bytes(advert_of(b, 0, (router_side)side, 0), r->count[side] * sizeof(braid_advert));
-}
-
-_Static_assert(offsetof(braid_up, label) == 0 && offsetof(braid_down, label) == 0, "a link begins with its label");
-
-// What of the link itself a label or an advert changes.
-static void foresee_link(const router *r, router_side side, uint32_t slot) {
-    const braid *b = (const braid *)r;
-    foresee_bytes(label_from(b, 0, side, slot), sizeof(braid_label));
-    __builtin_prefetch(arc_of(b, 0, side, slot));
-    if (b->label_limit > 0) foresee_steps(b, 2 + link_at(b, 0, side, slot));
-}
-
 const router_rules braid_rules = {.state_bytes = sizeof(braid),
                                   .lay_out = lay_out,
                                   .init = braid_init,
@@ -394,7 +336,4 @@ const router_rules braid_rules = {.state_bytes = sizeof(braid),
                                   .units = braid_view,
                                   .load = load,
                                   .settled = settled,
-                                  .queue_max = queue_max,
-                                  .foresee = foresee,
-                                  .foresee_tick = foresee_tick,
-                                  .foresee_link = foresee_link};
+                                  .queue_max = queue_max};

@@ -2,7 +2,6 @@
 #ifndef BRAID_FLOW_INSIDE_H
 #define BRAID_FLOW_INSIDE_H
 
-#include "base/foresee.h"
 #include "base/rng.h"
 #include "flow/router.h"
 
@@ -76,9 +75,6 @@ typedef struct router_rules {
     uint32_t (*load)(const router *r);
     bool (*settled)(const router *r);
     uint32_t (*queue_max)(const router_config *config);
-    void (*foresee)(const router *r, bool tick);  // these may be NULL
-    void (*foresee_tick)(const router *r);
-    void (*foresee_link)(const router *r, router_side side, uint32_t slot);
 } router_rules;
 
 extern const router_rules braid_rules, gwtf_rules;

@@ -22,6 +22,7 @@ typedef struct run_reader {
     const yaml *file;
     const char *base_dir;
     bool travelled;  // the canonical text, not a person's file
+    bool baselines;  // a file may choose the routing of a baseline
     run_config *run;
     braid_error *error;
 } run_reader;
@@ -117,6 +118,15 @@ static braid_err read_choice(const run_reader *r, const yaml_node *node, const c
     return yaml_read_choice(r->file, node, name, names, 2, choice, r->error);
 }
 
+// The last name is a baseline's. A joiner takes it from the leader's description; only braid-bench takes it from a file.
+static braid_err read_routing(const run_reader *r, const yaml_node *node, const char *name, size_t *choice) {
+    uint32_t names = r->baselines || r->travelled ? RUN_ROUTINGS : RUN_ROUTING_SWARM;
+    if (names == RUN_ROUTING_SWARM && node->text != NULL && strcmp(node->text, run_routing_names[RUN_ROUTING_SWARM]) == 0)
+        return yaml_fail(r->file, node, r->error,
+                         "%s 'swarm' is a baseline for comparisons, which only braid-bench runs; write braid or gwtf, or leave it out", name);
+    return yaml_read_choice(r->file, node, name, run_routing_names, names, choice, r->error);
+}
+
 static braid_err read_number(const run_reader *r, const run_field *f, const yaml_node *node, const char *name,
                              void *place) {
     uint64_t whole = 0;
@@ -165,7 +175,7 @@ static braid_err read_field(const run_reader *r, const run_field *f, const yaml_
         if (code == BRAID_OK) *(run_products *)place = (run_products)(choice + 1);
         return code;
     case FIELD_ROUTING:
-        code = yaml_read_choice(r->file, node, name, run_routing_names, RUN_ROUTINGS, &choice, r->error);
+        code = read_routing(r, node, name, &choice);
         if (code == BRAID_OK) *(run_routing *)place = (run_routing)choice;
         return code;
     case FIELD_OBJECTIVE:
@@ -399,7 +409,7 @@ static braid_err directory_of(const char *path, char out[RUN_MAX_PATH], braid_er
     return braid_fail(error, BRAID_LIMIT, "the path of '%.256s' is longer than %d bytes", path, RUN_MAX_PATH - 1);
 }
 
-braid_err run_config_load(const char *path, run_config *out, braid_error *error) {
+static braid_err load(const char *path, bool baselines, run_config *out, braid_error *error) {
     char directory[RUN_MAX_PATH];
     yaml *file = NULL;
     braid_err code = yaml_load(path, &file, error);
@@ -409,11 +419,17 @@ braid_err run_config_load(const char *path, run_config *out, braid_error *error)
         yaml_free(file);
         return code;
     }
-    run_reader reader = {.file = file, .base_dir = directory, .run = out, .error = error};
+    run_reader reader = {.file = file, .base_dir = directory, .baselines = baselines, .run = out, .error = error};
     code = read_run(&reader);
     if (code == BRAID_OK) code = check_texts(&reader);
     yaml_free(file);
     return code;
+}
+
+braid_err run_config_load(const char *path, run_config *out, braid_error *error) { return load(path, false, out, error); }
+
+braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error) {
+    return load(path, true, out, error);
 }
 
 // ---- the canonical text, read ----

@@ -60,6 +60,8 @@ bool run_config_is_stream(const char *path);
 // directory of `path` as it is named, whatever it links to; of a stream, to the working directory.
 // Errors name file, line, column, key and the mend.
 braid_err run_config_load(const char *path, run_config *out, braid_error *error);
+// The same; the file may choose swarm.routing: swarm, a baseline that users' runs are refused.
+braid_err run_config_load_with_baselines(const char *path, run_config *out, braid_error *error);
 // The same from text; `origin` names it in messages. Paths are taken relative to `base_dir` (NULL: as they are).
 braid_err run_config_parse(const char *text, size_t length, const char *origin, const char *base_dir, run_config *out,
                            braid_error *error);

@@ -20,10 +20,13 @@ expect 2 "say --solo" "$BRAID" train x.yaml
 # the configuration file: one for all verbs, whose keys are the flags of any
 all_flags() {
     local verb
-    for verb in up node train plan generate keygen sim "bench f7" "bench churn" "bench drift" "bench t2" "bench t6" "bench views" "bench scale" "bench repair" "bench keep" "bench generate"; do
-        # shellcheck disable=SC2086 # an experiment is two words
-        "$BRAID" $verb --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'
-    done | sort -u | grep -vx -e help -e config
+    {
+        for verb in up node train plan generate keygen sim "bench step" "bench generate"; do
+            # shellcheck disable=SC2086 # a measurement is two words
+            "$BRAID" $verb --help
+        done
+        for verb in f7 churn t2 t3 t6 views scale repair keep; do "$BRAID_BENCH" $verb --help; done
+    } | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | sort -u | grep -vx -e help -e config
 }
 all_flags | sed 's/$/: 1/' >all.yaml
 [ "$(wc -l <all.yaml)" -gt 30 ] || { echo "FAILED: few flags in --help"; failures=$((failures + 1)); }
@@ -51,6 +54,7 @@ mistake "bad.yaml:8:10: model.heads must be from 1 to" 's/heads: 2/heads: 0/'
 mistake "bad.yaml:5:9: model:" 's/heads: 2/heads: 3/'
 mistake "bad.yaml:11:9: data.text: cannot use" 's/words.txt/nowhere.txt/'
 mistake "data.text is missing: add 'text: FILE' under 'data:'" '/text:/d'
+mistake "swarm.routing 'swarm' is a baseline for comparisons, which only braid-bench runs; write braid or gwtf, or leave it out" 's/slots: 4/slots: 4\n  routing: swarm/'
 mistake "not YAML" 's/stages: .*/stages: [0, 1/'
 mistake "key 'seed' is given twice" 's/^name: small/seed: 1/'
 : >empty.txt
@@ -143,36 +147,41 @@ expect 2 "cannot listen on \"127.0.0.1:99999\": its port, 99999, is more than 65
 expect 2 "--late 2@iteration:99: the run is over after iteration 4" "$BRAID" up run.yaml --relays 2 --late 2@iteration:99
 expect 2 "say which text" "$BRAID" bench generate saved
 expect 1 "cannot open the text nowhere" "$BRAID" bench generate saved --text nowhere
-expect 2 "--cell is hom0" "$BRAID" bench t3 --cell hom5
-expect 2 "--cell: nothing is named; write what, or leave it out" "$BRAID" bench t2 --cell ''
+expect 2 "--cell is hom0" "$BRAID_BENCH" t3 --cell hom5
+expect 2 "--cell: nothing is named; write what, or leave it out" "$BRAID_BENCH" t2 --cell ''
+
+# the experiments are a program of their own
+expect 2 "braid bench: f7 moved to the program braid-bench: run 'braid-bench f7' with the same flags" "$BRAID" bench f7 --seeds 1
+expect 2 "braid bench: unknown measurement 'setp'; did you mean 'step'?" "$BRAID" bench setp
+expect 2 "Usage: braid-bench EXPERIMENT" "$BRAID_BENCH"
+expect 0 "braid-bench 0." "$BRAID_BENCH" --version
+expect 2 "braid-bench: unknown experiment 'f8'; did you mean 'f7'?" "$BRAID_BENCH" f8
 
 # lists of the experiments that name nothing
-expect 2 "--tests: there is no ''; name some of 1, 2, 3, 4, 5 and 6, with commas between them" "$BRAID" bench f7 --tests ''
-expect 2 "--delays: there is no ''; name some of lockstep, uniform, exponential and heavy-tailed" "$BRAID" bench f7 --delays ''
-expect 2 "--systems: there is no ''; name some of swarm, gwtf and braid" "$BRAID" bench f7 --systems ''
-expect 2 "--demand is equal or free, not ''" "$BRAID" bench f7 --demand ''
-expect 2 "--objective is sum or worst, not 'sum,worst'" "$BRAID" bench f7 --objective sum,worst
-expect 2 "--tests: there is no ''; name some of 1, 2, 3 and 4" "$BRAID" bench churn --tests ''
-expect 2 "--tests: there is no '5'; name some of 1, 2, 3 and 4" "$BRAID" bench drift --tests 1,5
-expect 2 "--told: there is no ''; name some of all, smooth and band" "$BRAID" bench drift --told all,
-expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$BRAID" bench t6 --delay ''
-expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID" bench scale --peers ''
-expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID" bench views --relays 40,
-expect 2 "--plot draws one test" "$BRAID" bench drift --tests 1,3 --plot drift.svg
+expect 2 "--tests: there is no ''; name some of 1, 2, 3, 4, 5 and 6, with commas between them" "$BRAID_BENCH" f7 --tests ''
+expect 2 "--delays: there is no ''; name some of lockstep, uniform, exponential and heavy-tailed" "$BRAID_BENCH" f7 --delays ''
+expect 2 "--systems: there is no ''; name some of swarm, gwtf and braid" "$BRAID_BENCH" f7 --systems ''
+expect 2 "--demand is equal or free, not ''" "$BRAID_BENCH" f7 --demand ''
+expect 2 "--objective is sum or worst, not 'sum,worst'" "$BRAID_BENCH" f7 --objective sum,worst
+expect 2 "--tests: there is no ''; name some of 1, 2, 3 and 4" "$BRAID_BENCH" churn --tests ''
+expect 2 "--tests: there is no '5'; name some of 1, 2, 3 and 4" "$BRAID_BENCH" churn --tests 1,5
+expect 2 "--delay is lockstep, uniform, exponential or heavy-tailed, not ''" "$BRAID_BENCH" t6 --delay ''
+expect 2 "--peers is a list of at most 12 numbers from 9 to 16001, with commas between them, not ''" "$BRAID_BENCH" scale --peers ''
+expect 2 "--relays is a list of at most 8 numbers from 8 to 20000, with commas between them, not '40,'" "$BRAID_BENCH" views --relays 40,
 
 # files of figures: whether they can be written is asked before anything is run, and nothing is touched by that
-for experiment in f7 t6 "drift --tests 1" views scale repair; do
+for experiment in f7 t6 views scale repair; do
     # shellcheck disable=SC2086 # with its flags
-    expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout 20 "$BRAID" bench $experiment --seeds 1000 --plot no/where.svg
+    expect 1 "--plot: cannot write 'no/where.svg': No such file or directory; name another file" timeout 20 "$BRAID_BENCH" $experiment --seeds 1000 --plot no/where.svg
 done
-expect 1 "--plot: cannot write '.': Is a directory" "$BRAID" bench t3 --plot .
-expect 1 "--dump: cannot write into the folder 'plain': " "$BRAID" bench t2 --dump plain
-expect 1 "--dump: cannot write into the folder 'no/where': No such file or directory; name another one" "$BRAID" bench t6 --dump no/where
+expect 1 "--plot: cannot write '.': Is a directory" "$BRAID_BENCH" t3 --plot .
+expect 1 "--dump: cannot write into the folder 'plain': " "$BRAID_BENCH" t2 --dump plain
+expect 1 "--dump: cannot write into the folder 'no/where': No such file or directory; name another one" "$BRAID_BENCH" t6 --dump no/where
 expect 1 "--measure: cannot write 'no/where.yaml': No such file or directory" timeout 20 "$BRAID" up endless.yaml --relays 2 --measure no/where.yaml
 echo "as it was" >old.svg
-for file in new.svg old.svg; do timeout 1 "$BRAID" bench f7 --seeds 100000 --tests 1 --plot $file >/dev/null || true; done
+for file in new.svg old.svg; do timeout 1 "$BRAID_BENCH" f7 --seeds 100000 --tests 1 --plot $file >/dev/null || true; done
 [ "$(cat old.svg)" = "as it was" ] && [ ! -e new.svg ] || { echo "FAILED: a run that did not end has written figures"; failures=$((failures + 1)); }
-expect 0 "F7 test 1" "$BRAID" bench f7 --seeds 1 --tests 1 --plot old.svg
+expect 0 "F7 test 1" "$BRAID_BENCH" f7 --seeds 1 --tests 1 --plot old.svg
 grep -q "</svg>" old.svg || { echo "FAILED: no figure was written"; failures=$((failures + 1)); }
 expect 0 "Its id:" "$BRAID" keygen --out peer.key
 [ "$(stat -c %a peer.key)" = 600 ] || { echo "FAILED: others can read the key"; failures=$((failures + 1)); }

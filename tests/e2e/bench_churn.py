@@ -1,4 +1,4 @@
-# braid bench churn: whoever dies or joins, routing ends at the optimum of who is there then; the same twice.
+# braid-bench churn: whoever dies or joins, routing ends at the optimum of who is there then; the same twice.
 import json
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 def bench(*flags):
-    done = subprocess.run([os.environ["BRAID"], "bench", "churn", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([os.environ["BRAID_BENCH"], "churn", *flags], capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -1,4 +1,4 @@
-# braid bench f7: the same trace twice and for any listing of the peers; every dumped flow is checked here, by other code
+# braid-bench f7: the same trace twice and for any listing of the peers; every dumped flow is checked here, by other code
 # than the program's: conserved, within capacity, every unit home at its own data peer, no cheaper than the optimum.
 import collections
 import json
@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 
-BRAID = os.environ["BRAID"]
+BENCH = os.environ["BRAID_BENCH"]
 FOLDER = "flows"
 WORST = "worst"
 
 
 def bench(*flags):
-    done = subprocess.run([BRAID, "bench", "f7", "--json", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BENCH, "f7", "--json", *flags], capture_output=True, text=True, timeout=100)
     if done.returncode != 0:
         sys.exit(f"bench f7 {' '.join(flags)} ended with {done.returncode}: {done.stderr}")
     return done.stdout

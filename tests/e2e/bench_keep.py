@@ -1,11 +1,11 @@
-# braid bench keep: the same twice; at a shadow's traffic shadows lose least where they follow; bad flags are refused.
+# braid-bench keep: the same twice; at a shadow's traffic shadows lose least where they follow; bad flags are refused.
 import json
 import os
 import subprocess
 
 
 def bench(*flags):
-    done = subprocess.run([os.environ["BRAID"], "bench", "keep", *flags], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([os.environ["BRAID_BENCH"], "keep", *flags], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -1,4 +1,4 @@
-# braid bench repair: six of the phases are measured, who is reset is noticed sooner than who is silent, and a higher phi is slower and calmer;
+# braid-bench repair: six of the phases are measured, who is reset is noticed sooner than who is silent, and a higher phi is slower and calmer;
 # the same twice.
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def bench(*flags):
-    done = subprocess.run([os.environ["BRAID"], "bench", "repair", *flags], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([os.environ["BRAID_BENCH"], "repair", *flags], capture_output=True, text=True, timeout=280)
     return done.returncode, done.stdout, done.stderr
 
 

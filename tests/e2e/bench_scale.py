@@ -1,14 +1,14 @@
-# braid bench scale: the same rows twice, rows that make sense, a drawing, mistakes that are named.
+# braid-bench scale: the same rows twice, rows that make sense, a drawing, mistakes that are named.
 import json
 import os
 import subprocess
 import sys
 
-BRAID = os.environ["BRAID"]
+BENCH = os.environ["BRAID_BENCH"]
 
 
 def bench(*flags, code=0):
-    done = subprocess.run([BRAID, "bench", "scale", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BENCH, "scale", *flags], capture_output=True, text=True, timeout=100)
     if done.returncode != code:
         sys.exit(f"bench scale {' '.join(flags)} ended with {done.returncode} instead of {code}: {done.stderr}")
     return done.stdout if code == 0 else done.stderr

@@ -1,4 +1,4 @@
-# braid bench t6: the same table twice; every dumped path is checked and every time of an iteration computed anew, by other
+# braid-bench t6: the same table twice; every dumped path is checked and every time of an iteration computed anew, by other
 # code than the program's.
 import heapq
 import json
@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 
-BRAID = os.environ["BRAID"]
+BENCH = os.environ["BRAID_BENCH"]
 FOLDER = "flows"
 RELAY_STAGES, MICROBATCHES = 5, 3
 
 
 def bench(*flags):
-    done = subprocess.run([BRAID, "bench", "t6", "--json", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BENCH, "t6", "--json", *flags], capture_output=True, text=True, timeout=100)
     if done.returncode != 0:
         sys.exit(f"bench t6 {' '.join(flags)} ended with {done.returncode}: {done.stderr}")
     return done.stdout
@@ -171,7 +171,7 @@ shared = {}
 check_seed(1, shared)
 
 for wrong in (["--capacity", "2"], ["--link", "both"], ["--delay", "none"]):
-    done = subprocess.run([BRAID, "bench", "t6", *wrong], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BENCH, "t6", *wrong], capture_output=True, text=True, timeout=100)
     assert done.returncode == 2 and wrong[0] in done.stderr, f"{wrong}: {done.returncode}, {done.stderr}"
 with open("t6.svg", encoding="utf-8") as drawing:
     svg = drawing.read()

@@ -1,4 +1,4 @@
-# braid bench views: gossip finds links on which the best flow is near the optimum over all links, braid routes on them, and
+# braid-bench views: gossip finds links on which the best flow is near the optimum over all links, braid routes on them, and
 # the same comes out twice.
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 
 def bench(*flags):
-    done = subprocess.run([os.environ["BRAID"], "bench", "views", *flags], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([os.environ["BRAID_BENCH"], "views", *flags], capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -8,14 +8,14 @@ import subprocess
 import sys
 
 SOURCE = os.environ["SOURCE"]
-OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "unit_sim_traces")
+OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "bench_training_traces")
 PARTS = [
     "src/base/err.c", "src/flow/router.c", "src/flow/braid*.c", "src/flow/gwtf*.c", "src/flow/view*.c", "src/flow/ways.c", "src/flow/lone*.c",
-    "src/flow/measure.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/plan/dtfm*.c", "src/plan/trade.c", "src/sim/queue.c",
-    "src/sim/blocks.c", "src/sim/places.c", "src/sim/pipeline.c", "src/sim/routing_[!d]*.c", "src/sim/routing_drift.c",
-    "src/sim/scale*.c", "src/sim/t6.c", "src/sim/views*.c", "tests/unit/sim_traces.c",
+    "src/flow/measure.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/sim/queue.c", "src/sim/places.c", "bench/baselines/*.c",
+    "bench/routing/blocks.c", "bench/routing/routing_[!d]*.c", "bench/routing/scale*.c", "bench/routing/views*.c",
+    "bench/training/pipeline.c", "bench/training/t6.c", "tests/bench/training_traces.c",
 ]
-FLAGS = ["-std=c17", "-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE", "-ffp-contract=off", f"-I{SOURCE}/src"]
+FLAGS = ["-std=c17", "-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE", "-ffp-contract=off", f"-I{SOURCE}/src", f"-I{SOURCE}"]
 
 
 def sources():

@@ -1,4 +1,4 @@
-// The exact planner on random graphs: its flows are flows and leave no negative cycle (sim_glpk.c compares with GLPK).
+// The exact planner on random graphs: its flows are flows and leave no negative cycle (tests/bench/optimum_glpk.c compares with GLPK).
 #include "base/rng.h"
 #include "plan/problem.h"
 

@@ -1,7 +1,6 @@
-// The event queue against a plain list, and the blocks that events are kept in.
+// The event queue against a plain list.
 #include "base/rng.h"
 #include "seed.h"
-#include "sim/blocks.h"
 #include "sim/queue.h"
 
 #include <setjmp.h>
@@ -12,9 +11,8 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { EVENTS = 3000, BLOCKS = 200 };
+enum { EVENTS = 3000 };
 
 typedef struct event {
     uint64_t at;
@@ -27,14 +25,6 @@ static uint32_t first_of(const event *list, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (list[i].waits && (first == count || list[i].at < list[first].at)) first = i;
     return first;
-}
-
-// The one that `ahead` others come before.
-static uint32_t nth_of(const event *list, uint32_t count, uint32_t ahead) {
-    event left[EVENTS];
-    memcpy(left, list, count * sizeof *left);
-    for (; ahead > 0; ahead--) left[first_of(left, count)].waits = false;
-    return first_of(left, count);
 }
 
 // Distances between two events: mostly few, sometimes none, sometimes enormous.
@@ -53,7 +43,7 @@ static void check_schedule(uint64_t seed) {
     event *list = calloc(EVENTS, sizeof *list);
     assert_non_null(list);
     uint64_t now = 0, at;
-    uint32_t put = 0, waiting = 0, seen_ahead = 0;
+    uint32_t put = 0, waiting = 0;
     void *item;
     while (put < EVENTS || waiting > 0) {
         if (put < EVENTS && (waiting == 0 || rng_below(&r, 5) < 3)) {
@@ -71,16 +61,7 @@ static void check_schedule(uint64_t seed) {
         list[want].waits = false;
         waiting--;
         now = at;
-        uint32_t next = first_of(list, put), ahead = 0;
-        for (uint32_t among = waiting; among > 0 && ahead < 4; among--, ahead++) {
-            const sim_queue_entry *peeked = sim_queue_peek(&q, ahead);
-            if (ahead == 0 && list[next].at == now) assert_non_null(peeked);
-            if (peeked == NULL) break;
-            assert_ptr_equal(peeked->item, &list[nth_of(list, put, ahead)]);
-            seen_ahead += peeked->at_ns != now;
-        }
     }
-    assert_true(seen_ahead > 0);
     assert_false(sim_queue_take(&q, &at, &item));
     assert_true(sim_queue_next(&q) == UINT64_MAX);
     sim_queue_put(&q, 1, list);  // an empty queue begins anew, even in the past
@@ -126,50 +107,11 @@ static void test_a_time_that_passed_counts_as_now(void **state) {
     sim_queue_close(&q);
 }
 
-static void test_blocks_do_not_overlap_and_are_used_again(void **state) {
-    (void)state;
-    rng r = seeded_rng("blocks", 2);
-    sim_blocks b = {0};
-    unsigned char *block[BLOCKS] = {0};
-    size_t bytes[BLOCKS] = {0}, held = 0;
-    for (uint32_t step = 0; step < 20000; step++) {
-        uint32_t i = (uint32_t)rng_below(&r, BLOCKS);
-        if (block[i] != NULL) {
-            for (size_t at = 0; at < bytes[i]; at++) assert_int_equal(block[i][at], i);
-            sim_blocks_give(&b, block[i], bytes[i]);
-            block[i] = NULL;
-            continue;
-        }
-        bytes[i] = 1 + (size_t)rng_below(&r, SIM_BLOCK_MAX);
-        block[i] = sim_blocks_take(&b, bytes[i]);
-        assert_non_null(block[i]);
-        assert_int_equal((uintptr_t)block[i] % SIM_BLOCK_GRAIN, 0);
-        memset(block[i], (int)i, bytes[i]);
-        if (step == 10000) held = b.bytes;
-    }
-    assert_true(b.bytes <= held + (size_t)4 * SIM_BLOCK_PIECE);  // as much as once waited, and not ever more
-    sim_blocks_close(&b);
-    assert_true(b.bytes == 0);
-}
-
-static void test_large_memory_is_aligned(void **state) {
-    (void)state;
-    for (size_t bytes = 1; bytes < (size_t)8 << 20; bytes = bytes * 3 + 1) {
-        unsigned char *memory = sim_memory(bytes);
-        assert_non_null(memory);
-        assert_int_equal((uintptr_t)memory % SIM_BLOCK_GRAIN, 0);
-        memory[0] = memory[bytes - 1] = 1;
-        free(memory);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events_come_by_time_then_by_turn),
         cmocka_unit_test(test_memory_is_given_back),
         cmocka_unit_test(test_a_time_that_passed_counts_as_now),
-        cmocka_unit_test(test_blocks_do_not_overlap_and_are_used_again),
-        cmocka_unit_test(test_large_memory_is_aligned),
     };
     return cmocka_run_group_tests_name("sim_queue", tests, NULL, NULL);
 }

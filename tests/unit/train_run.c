@@ -185,8 +185,9 @@ static void test_mistakes(void **state) {
     expect_refused(changed("train:", "train:\n  products: slow"), "run.yaml:11:13: train.products must be common or fastest, not 'slow'");
     expect_refused(changed("data:", "swarm: {objective: least}\ndata:"),
                    "run.yaml:8:20: swarm.objective must be sum or worst, not 'least'");
-    expect_refused(changed("data:", "swarm: {routing: swarm, objective: worst}\ndata:"),
-                   "run.yaml:8:36: swarm.objective is for the routings braid and gwtf");
+    expect_refused(changed("data:", "swarm: {routing: swarm}\ndata:"),
+                   "run.yaml:8:18: swarm.routing 'swarm' is a baseline for comparisons, which only braid-bench runs; write braid or gwtf");
+    expect_refused(changed("data:", "swarm: {routing: bread}\ndata:"), "swarm.routing must be braid or gwtf, not 'bread'");
     expect_refused(changed("data:", "swarm: {routing: gwtf, plan_first: true}\ndata:"),
                    "run.yaml:8:36: swarm.plan_first is for the routing braid with the objective sum; leave it out");
     expect_refused(changed("data:", "swarm: {objective: worst, plan_first: true}\ndata:"), "swarm.plan_first is for the routing braid");
@@ -298,6 +299,28 @@ static void test_files(void **state) {
     assert_int_equal(rmdir(directory), 0);
 }
 
+// braid-bench reads runs of the baseline, and their descriptions reach all peers.
+static void test_baselines(void **state) {
+    (void)state;
+    braid_error error = {0};
+    braid_hash data = {{1}}, found;
+    char name[] = "train-run-XXXXXX", path[PATH_MAX], text[WIRE_MAX_DESCRIPTION_BYTES];
+    assert_non_null(mkdtemp(name));
+    snprintf(path, sizeof path, "%s/run.yaml", name);
+    write_file(path, "model: {dim: 64, layers: 1, heads: 4}\ndata: {text: run.yaml}\nswarm: {routing: swarm}\n");
+    expect_load(path, BRAID_CONFIG, "run.yaml:3:18: swarm.routing 'swarm' is a baseline");
+    assert_int_equal(run_config_load_with_baselines(path, &other, &error), BRAID_OK);
+    assert_int_equal(other.routing, RUN_ROUTING_SWARM);
+    size_t length = run_config_describe(&other, &data, text, sizeof text);
+    assert_int_equal(run_config_from_description(text, length, &other, &found, &error), BRAID_OK);
+    assert_int_equal(other.routing, RUN_ROUTING_SWARM);
+    write_file(path, "model: {dim: 64, layers: 1, heads: 4}\ndata: {text: run.yaml}\nswarm: {routing: swarm, objective: worst}\n");
+    assert_int_equal(run_config_load_with_baselines(path, &other, &error), BRAID_CONFIG);
+    assert_text_holds(error.text, "run.yaml:3:36: swarm.objective is for the routings braid and gwtf");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(name), 0);
+}
+
 static void test_shapes(void **state) {
     (void)state;
     stage_shape shape;
@@ -322,6 +345,7 @@ int main(void) {
         cmocka_unit_test(test_hash_names_the_result),
         cmocka_unit_test(test_strange_descriptions),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_baselines),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_private_data), cmocka_unit_test(test_paths),
     };

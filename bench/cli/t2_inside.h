@@ -1,0 +1,46 @@
+// What the files of braid-bench t2 and t3 share.
+#ifndef BRAID_BENCH_CLI_T2_INSIDE_H
+#define BRAID_BENCH_CLI_T2_INSIDE_H
+
+#include "bench/cli/figures.h"
+#include "cli/options.h"
+#include "bench/training/t2.h"
+
+enum { T2_CHURNS = 3, T2_CELLS = 2 * T2_CHURNS };
+
+extern const char *const t2_cell_names[T2_CELLS];  // hom0 .. het20
+extern const char *const t2_system_names[T2_SYSTEMS];
+
+// One system in one cell, over all repetitions. A sample is an iteration.
+typedef struct t2_row {
+    uint32_t runs;
+    figures_sample minutes;       // per microbatch
+    figures_sample microbatches;  // per iteration
+    figures_sample transfers;     // minutes of activations and gradients on lines, per microbatch
+    figures_sample wasted;        // minutes of compute that did not count or was done twice, per iteration
+    figures_sample repairs, crashes;
+    double needed_s, wasted_s;        // compute, over all
+    double lost_counted_s, lost_held_s;  // of `wasted`, by relays before they died: what they had counted, and what not yet
+    double iterations_s, oracle_s;    // time of all iterations, and the oracle's for as many microbatches
+    double fewer_s, ways_s, exchange_s;  // and how the rest came about (t2_account)
+    double foresight_s, kept_s;       // of an oracle that knows who dies and who comes; and loses no sums
+    double at_once_s, at_once_kept_s;  // of one that learns of it when it happens
+    uint64_t hash;
+} t2_row;
+
+typedef struct t2_bench {
+    const char *verb;  // bench t2
+    t2_model model;
+    uint64_t repetitions, first, iterations;
+    bool json, account;
+    const char *plot, *dump;
+    option_list cells;
+    bool wanted[T2_CELLS];
+    t2_row row[T2_CELLS][T2_SYSTEMS];
+} t2_bench;
+
+// --- bench_t2_print.c
+void t2_print(const t2_bench *b);
+braid_err t2_plot(const t2_bench *b, braid_error *error);
+
+#endif

@@ -1,0 +1,24 @@
+// The verbs of braid.
+#include "cli/cli.h"
+
+#include <stddef.h>
+
+static const cli_verb verbs[] = {
+    {"up", cli_up, "train with a swarm of processes on this machine"},
+    {"node", cli_node, "run one peer: join a run, or begin one"},
+    {"train", cli_train, "train in one process, from a description (RUN.yaml)"},
+    {"plan", cli_plan, "show the memory that a run (RUN.yaml) needs, stage by stage"},
+    {"generate", cli_generate, "continue a text with a trained model"},
+    {"keygen", cli_keygen, "make a peer's key"},
+    {"sim", cli_sim, "simulate a swarm from its description (SCENARIO.yaml)"},
+    {"bench", cli_bench, "time training steps or a checkpoint on this machine"},
+    {NULL, NULL, NULL},
+};
+
+const cli_program cli_this_program = {
+    .name = "braid",
+    .kind = "verb",
+    .usage = "Usage: braid VERB [FLAGS] [ARGUMENTS]\n\nTrains one language model on many machines that may come and go.\n\nVerbs:\n",
+    .closing = "\n'braid VERB --help' shows a verb's flags and examples; 'braid --version' the version.\n",
+    .verb = verbs,
+};
