@@ -1,6 +1,6 @@
 #include "node/plan.h"
 
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "format/quantity.h"
 #include "train/state_blob.h"
 

@@ -1,7 +1,7 @@
 // Blocks of a reduction that come by way of somebody else (docs/protocol.md, Aggregation). Who pulls them spreads his GETs over his own
 // line and those of carriers; the answer comes straight and says what hash the bytes must have, which come by way of the carrier. Nothing is kept of
 // it at who answers and who carries: whatever goes wrong, who pulls asks again, straight.
-#include "flow/detour.h"
+#include "routing/schedule/detour.h"
 #include "peer/internal.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 // swarm everybody tells everybody, so that each peer knows by whom a tensor comes sooner than on its own line.
 //
 // Sounding: a short train of messages whose spacing at the other end says what the line carries.
-#include "flow/detour.h"
+#include "routing/schedule/detour.h"
 #include "peer/internal.h"
 
 #include <string.h>

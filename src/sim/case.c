@@ -2,7 +2,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // the routers have nothing more to say, both ends of every link agree and no unit is without a way.
 #include "sim/inside.h"
 
-#include "flow/router.h"
+#include "routing/core/router.h"
 
 #include <stdlib.h>
 

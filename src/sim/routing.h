@@ -1,10 +1,10 @@
-// Routing under a virtual clock: the routers of src/flow/ as the only code of every peer, the messages between them, and
+// Routing under a virtual clock: the routers of src/routing/ as the only code of every peer, the messages between them, and
 // what a global observer sees. For benchmarks and tests; src/plan/ has the optimum they are measured against.
 #ifndef BRAID_SIM_ROUTING_H
 #define BRAID_SIM_ROUTING_H
 
 #include "base/err.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "plan/problem.h"
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 // A swarm whose routing has become quiet, and then every link's cost drifts for some minutes. Each link's upstream peer
-// samples its cost every now and then, with noise and now and then nonsense, and tells routing what src/flow/measure.h makes of it.
+// samples its cost every now and then, with noise and now and then nonsense, and tells routing what src/routing/core/measure.h makes of it.
 #ifndef BRAID_SIM_ROUTING_DRIFT_H
 #define BRAID_SIM_ROUTING_DRIFT_H
 
-#include "flow/measure.h"
+#include "routing/core/measure.h"
 #include "sim/routing.h"
 
 enum {

@@ -8,7 +8,7 @@
 #define BRAID_SIM_SCENARIO_H
 
 #include "base/err.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "model/config.h"
 #include "wire/limits.h"
 

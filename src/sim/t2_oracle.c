@@ -4,8 +4,8 @@
 #include "sim/t2_inside.h"
 
 #include "base/rng.h"
-#include "flow/detour.h"
-#include "flow/schedule.h"
+#include "routing/schedule/detour.h"
+#include "routing/schedule/schedule.h"
 #include "wire/limits.h"
 
 #include <stdlib.h>
@@ -181,7 +181,7 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
     return BRAID_OK;
 }
 
-// The ways that braid's data peers would plan if they knew every line (src/flow/schedule.h): no oracle is slower than those.
+// The ways that braid's data peers would plan if they knew every line (src/routing/schedule/schedule.h): no oracle is slower than those.
 braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid_error *error) {
     schedule *plan = schedule_init(q->schedule, T2_STAGES);
     uint32_t index[T2_PEERS], count = 0;

@@ -1,9 +1,9 @@
-// Swarms too large for everybody to know everybody: what gossip makes of their links (src/flow/view.h), and what the best
+// Swarms too large for everybody to know everybody: what gossip makes of their links (src/routing/view/view.h), and what the best
 // flow over all links would cost. For benchmarks and tests.
 #ifndef BRAID_SIM_VIEWS_H
 #define BRAID_SIM_VIEWS_H
 
-#include "flow/view.h"
+#include "routing/view/view.h"
 #include "sim/routing.h"
 
 enum {

@@ -1,0 +1,69 @@
+#include "routing/core/pick.h"
+
+#include "base/rng.h"
+
+#include <string.h>
+
+void flow_init(flow *f) { memset(f, 0, sizeof *f); }
+
+const flow_peer *flow_known(const flow *f, uint64_t member) {
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->peer[i].member == member) return &f->peer[i];
+    return NULL;
+}
+
+flow_peer *flow_find(flow *f, uint64_t member) { return (flow_peer *)flow_known(f, member); }
+
+flow_peer *flow_add(flow *f, uint64_t member) {
+    flow_peer *found = flow_find(f, member);
+    if (found != NULL || f->count == FLOW_MAX_PEERS) return found;
+    found = &f->peer[f->count++];
+    memset(found, 0, sizeof *found);
+    found->member = member;
+    return found;
+}
+
+void flow_drop(flow *f, uint64_t member) {
+    flow_peer *found = flow_find(f, member);
+    if (found != NULL) *found = f->peer[--f->count];
+}
+
+uint64_t flow_wait_ns(const flow_peer *peer) { return (uint64_t)(peer->queued + 1) * peer->forward_ns; }
+
+// design.md §5 with the terms that the chooser can change: the receiver's computing time, its queue, and the link.
+uint64_t flow_cost_ns(const flow_peer *peer) {
+    return peer->link_ns + flow_wait_ns(peer);
+}
+
+static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (tried[i] == member) return true;
+    return false;
+}
+
+bool flow_usable(const flow_peer *peer, const uint64_t *tried, uint32_t tried_count) {
+    return peer->reachable && peer->can_take && peer->free_slots > 0 && !was_tried(peer->member, tried, tried_count);
+}
+
+uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt) {
+    const flow_peer *best = NULL;
+    uint64_t best_cost = 0, best_tie = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const flow_peer *c = &f->peer[i];
+        if (!flow_usable(c, tried, tried_count)) continue;
+        uint64_t cost = flow_cost_ns(c), tie = rng_seed(salt, c->member);
+        if (best == NULL || cost < best_cost || (cost == best_cost && tie < best_tie)) {
+            best = c;
+            best_cost = cost;
+            best_tie = tie;
+        }
+    }
+    return best == NULL ? 0 : best->member;
+}
+
+void flow_sent(flow *f, uint64_t member) {
+    flow_peer *peer = flow_find(f, member);
+    if (peer == NULL) return;
+    peer->queued++;
+    if (peer->free_slots > 0) peer->free_slots--;
+}

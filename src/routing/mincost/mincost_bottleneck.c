@@ -1,0 +1,128 @@
+// braid with the objective `worst`: what one unit more or less on a link costs when the heaviest link is to be light.
+//
+// A link's load is its units times its cost. Where the sum of a steep convex function of all loads is smallest, so is,
+// nearly, the heaviest load; and a cycle that is negative under the marginal costs of such a function lowers the sum. So
+// labels and tokens stay as they are, and a unit costs
+//
+//     1. (load / scale) ^ 64 with it, less that without it: for a link near the heaviest load more than all else together,
+//        for any other next to nothing. The scale is the heaviest load that there is now, rounded up;
+//     2. what it costs with the objective `sum`: among flows with an equally heavy heaviest link the cheap one.
+//
+// The scale comes in adverts. Each peer tells its previous neighbours the heaviest load from there home, so that a data
+// peer knows it of all links; it tells the scale to the last stage, and that one to the stage before.
+#include "routing/mincost/mincost.h"
+
+enum {
+    STEPS = 16,            // of the scale, in a doubling
+    LAST_STEP = 43 * STEPS,
+    SQUARINGS = 6,         // of load / scale: the power is 64
+    POWER_BITS = 37,       // of rule 1 at the scale
+    SUM_BITS = 25,         // of rule 2, if the unit's load is the scale rounded down to a power of two
+};
+
+// No unit costs more, and one that makes a link heavier than the scale at least half as much: more than all that a cycle
+// may gain elsewhere, so that no token ever raises the scale, unless one more unit is worth it.
+#define DEAREST ((int64_t)1 << 44)
+_Static_assert(ROUTER_MAX_CYCLE * (((int64_t)1 << POWER_BITS) + ((int64_t)1 << SUM_BITS)) < DEAREST / 2, "so much more");
+_Static_assert(ROUTER_MAX_CYCLE * DEAREST < BRAID_BIG_LOADS, "a walk costs less than one more unit is worth");
+_Static_assert((int64_t)ROUTER_MAX_UNITS * ROUTER_MAX_COST < (int64_t)1 << LAST_STEP / STEPS, "each load has a step");
+
+// --- Loads and scales --------------------------------------------------------------------------------------------------
+
+// What a step stands for. Step 0, not known yet, is above all loads: then nothing costs anything.
+static int64_t load_of_step(uint32_t step) {
+    static const int64_t part[STEPS] = {65536, 68438, 71468,  74632,  77936,  81386,  84990,  88752,
+                                        92682, 96785, 101070, 105545, 110218, 115098, 120194, 125515};  // 2^(16 + i / 16)
+    int64_t load = part[step % STEPS] << (step == 0 ? LAST_STEP / STEPS : step / STEPS) >> 16;
+    return load > 0 ? load : 1;
+}
+
+// The lowest step that stands for at least this.
+static uint16_t step_of_load(int64_t load) {
+    if (load <= 0) return 0;
+    uint32_t step = STEPS;
+    while (step < LAST_STEP && load_of_step(step) < load) step += STEPS;
+    while (step > 1 && load_of_step(step - 1) >= load) step--;
+    return (uint16_t)step;
+}
+
+int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more) {
+    int64_t units = more;
+    for (uint32_t k = 0; k < b->r.commodities; k++)
+        units += side == ROUTER_NEXT ? down_of(b, k, slot)->out - down_of(b, k, slot)->owed : braid_in(b, k, slot);
+    int64_t cost = link_cost(b, side, slot);
+    if (units > ROUTER_MAX_UNITS) units = ROUTER_MAX_UNITS;
+    return units > 0 && cost > 0 ? units * cost : 0;
+}
+
+// The heaviest load of my links, and `far`: of those from here home.
+static uint16_t heaviest(const braid *b, bool far) {
+    int64_t own = 0;
+    uint16_t step = 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
+        int64_t load = braid_link_load(b, ROUTER_NEXT, slot, 0);
+        if (load > own) own = load;
+        for (uint32_t k = 0; far && k < b->r.commodities; k++)
+            if (down_of(b, k, slot)->heaviest > step) step = down_of(b, k, slot)->heaviest;
+    }
+    uint16_t own_step = step_of_load(own);
+    return own_step > step ? own_step : step;
+}
+
+// Data peers decide, and find the same; the others follow those before whom they stand. Once all is said, all have the same.
+void braid_follow_scale(braid *b) {
+    b->heaviest = heaviest(b, true);
+    if (b->r.is_source) {
+        b->scale = b->heaviest;
+        return;
+    }
+    b->scale = 0;
+    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
+        for (uint32_t k = 0; k < b->r.commodities; k++)
+            if (down_of(b, k, slot)->scale > b->scale) b->scale = down_of(b, k, slot)->scale;
+    }
+}
+
+// What an advert carries of it. From here home there is nobody beyond a data peer, but other data peers must hear of its links.
+uint32_t braid_scale_word(const braid *b) {
+    uint32_t loads = !b->r.is_source ? b->heaviest : b->r.config.source_count > 1 ? heaviest(b, false) : 0;
+    return (uint32_t)b->scale << 16 | loads;
+}
+
+void braid_hear_scale(braid_down *d, uint32_t word) {
+    if (word >> 16 > LAST_STEP || (word & 0xffff) > LAST_STEP) return;
+    d->scale = (uint16_t)(word >> 16);
+    d->heaviest = (uint16_t)word;
+}
+
+// --- Costs -------------------------------------------------------------------------------------------------------------
+
+// (load / scale) ^ 64 of a load up to the scale.
+static int64_t power(int64_t load, int64_t scale) {
+    uint64_t high = ((uint64_t)load << 16) / (uint64_t)scale, rest = ((uint64_t)load << 16) % (uint64_t)scale;
+    uint64_t x = high << 16 | (rest << 16) / (uint64_t)scale;  // load / scale, in 2^-32
+    for (int i = 0; i < SQUARINGS; i++) x = (x >> 1) * (x >> 1) >> 30;
+    return (int64_t)(x << (POWER_BITS - 32));
+}
+
+static int64_t by_sum(const braid *b, int64_t cost) {
+    int64_t scale = load_of_step(b->scale / STEPS * STEPS);
+    return cost >= scale ? (int64_t)1 << SUM_BITS : (cost << SUM_BITS) / scale;
+}
+
+// Of a unit that makes the load `to` of `from`. Above the scale it still rises with the load, so that all is convex.
+static int64_t unit_cost(const braid *b, int64_t from, int64_t to) {
+    int64_t scale = load_of_step(b->scale);
+    if (to <= scale) return power(to, scale) - power(from, scale) + by_sum(b, to - from);
+    return DEAREST - (DEAREST >> 21) * ((scale << 20) / to);
+}
+
+int64_t braid_worst_more(const braid *b, uint32_t slot) {
+    return unit_cost(b, braid_link_load(b, ROUTER_NEXT, slot, 0), braid_link_load(b, ROUTER_NEXT, slot, 1));
+}
+
+int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot) {
+    return unit_cost(b, braid_link_load(b, side, slot, -1), braid_link_load(b, side, slot, 0));
+}
+
+int64_t braid_worst_slack(const braid *b) { return by_sum(b, b->r.config.slack); }

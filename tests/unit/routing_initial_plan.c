@@ -1,0 +1,540 @@
+// braid with plan_first: data peers wait for the map, and send their first units with planned ways.
+#include "routing_net.h"
+
+#include "routing/mincost/mincost.h"
+#include "seed.h"
+
+static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
+static const net_case wide = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 5, .capacity_below = 15, .cost_from = 1, .cost_below = 20};
+
+static net *new_net(net_case c, bool plan_first) {
+    c.config.plan_first = plan_first;
+    return net_new(&c);
+}
+
+static const braid *at(const net *n, router_peer p) { return (const braid *)n->router[p]; }
+
+// Of a flow that is whole and has all units, over the least.
+static double cost_over_optimum(const net *n) {
+    net_result r = net_measure(n), best = net_optimum(n);
+    assert_true(r.whole && r.units == best.units);
+    return (double)r.cost / (double)best.cost;
+}
+
+// The first flow is the optimum in most runs, with fewer messages than without a plan.
+static void test_the_first_flow_is_as_planned(void **state) {
+    (void)state;
+    uint64_t with = 0, without = 0;
+    double over = 0;
+    for (net_case c = narrow; c.seed < 8; c.seed++) {
+        net *planned = new_net(c, true), *plain = new_net(c, false);
+        net_run(planned, 60);
+        over += cost_over_optimum(planned) - 1;
+        net_expect_optimum(planned, "planned");
+        net_expect_optimum(plain, "plain");
+        with += planned->tally.messages;
+        without += plain->tally.messages;
+        assert_true(plain->tally.kind[ROUTER_MAP] == 0 && planned->tally.kind[ROUTER_MAP] > 0);
+        net_free(planned);
+        net_free(plain);
+    }
+    assert_true(over / 8 < 0.001);
+    assert_true(with * 2 < without);
+}
+
+// Where much has to find room a plan is next to the optimum, and cycles do the rest.
+static void test_the_first_flow_of_many_units_is_next_to_it(void **state) {
+    (void)state;
+    for (net_case c = wide; c.seed < 8; c.seed++) {
+        c.delays = (net_delays)(c.seed % 3);
+        net *n = new_net(c, true);
+        net_run(n, 50);
+        assert_true(cost_over_optimum(n) < 1.005);
+        net_expect_optimum(n, "many units");
+        net_free(n);
+    }
+}
+
+static void test_several_data_peers_begin_with_one_plan(void **state) {
+    (void)state;
+    net_case c = narrow;
+    c.sources = 2;
+    c.equal = true;
+    for (c.seed = 0; c.seed < 12; c.seed++) {
+        c.delays = (net_delays)(c.seed % 3);
+        c.config.relays = c.seed < 6 ? c.relays : BRAID_FEW + 1;
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        net_result early = net_measure(n), r = net_settle(n, "several");
+        assert_true(early.whole && early.units == r.units && early.cost == r.cost);
+        assert_int_equal(at(n, 1)->era / BRAID_SPAN, 0);  // nobody drafted
+        net_free(n);
+    }
+}
+
+// Crashes and restarts of any peer at any moment, the data peers among them.
+static void churn(net *n, rng *r) {
+    for (uint64_t blows = 1 + rng_below(r, 6); blows > 0; blows--) {
+        net_run(n, 1 + (int64_t)rng_below(r, 40));
+        router_peer p = 1 + (router_peer)rng_below(r, n->peers);
+        if (n->alive[p])
+            net_crash(n, p);
+        else
+            net_restart(n, p);
+    }
+}
+
+static void test_random_schedules(void **state) {
+    (void)state;
+    rng r = seeded_rng("begin", 2026);
+    for (int i = 0; i < 1500; i++) {
+        net *n = new_net(net_random_case(&r), true);
+        churn(n, &r);
+        net_expect_optimum(n, "begin");
+        net_free(n);
+    }
+}
+
+static void test_random_schedules_of_several_data_peers(void **state) {
+    (void)state;
+    rng r = seeded_rng("begin several", 2026);
+    for (int i = 0; i < 120; i++) {
+        net_case c = net_random_case(&r);
+        c.sources = 2 + (uint32_t)rng_below(&r, 3);
+        c.relays += 2 * c.stages;
+        c.equal = rng_below(&r, 2) == 0;
+        net *n = new_net(c, true);
+        churn(n, &r);
+        net_settle(n, "begin several");
+        net_free(n);
+    }
+}
+
+// It could wait for a map that nobody will tell it any more.
+static void test_who_comes_late_begins_at_once(void **state) {
+    (void)state;
+    net *n = new_net(wide, true);
+    net_settle(n, "before");
+    net_crash(n, 1);
+    net_run(n, 100);
+    net_restart(n, 1);
+    net_restart(n, 5);  // a relay of the first stage
+    net_run(n, 3);
+    assert_true(at(n, 1)->begun && at(n, 5)->begun);
+    assert_int_equal(at(n, 1)->planned, 0);
+    net_expect_optimum(n, "after");
+    net_free(n);
+}
+
+// Each data peer hears adverts of its own units only.
+static void test_whichever_data_peer_comes_late_begins_at_once(void **state) {
+    (void)state;
+    net_case c = narrow;
+    c.sources = 2;
+    c.equal = true;
+    net *n = new_net(c, true);
+    net_crash(n, 2);
+    net_run(n, 60);  // the other one's ways are under way, and labels rest
+    assert_true(at(n, 1)->begun);
+    net_restart(n, 2);
+    net_run(n, 3);
+    assert_true(at(n, 2)->begun);
+    assert_int_equal(at(n, 2)->planned, 0);
+    net_settle(n, "after");
+    net_free(n);
+}
+
+// Who came to a peer that waited, and hears later that others have begun, is told by it.
+static void test_what_came_meanwhile_hears_of_it_too(void **state) {
+    (void)state;
+    net *n = new_net(narrow, true);
+    net_settle(n, "before");
+    for (router_peer p = 1; n->stage[p] < 2; p++) net_crash(n, p);
+    net_run(n, 100);
+    for (router_peer p = 1; n->stage[p] < 2; p++) net_restart(n, p);
+    net_run(n, 5);
+    assert_true(at(n, 1)->begun);
+    net_expect_optimum(n, "after");
+    net_free(n);
+}
+
+static void set_capacity(net *n, router_peer p, uint32_t capacity) {
+    n->capacity[p] = capacity;
+    router_capacity(n->router[p], n->now, capacity);
+    net_after(n, p);
+}
+
+// Relays that do not serve yet are on the map.
+static void test_nobody_plans_while_no_unit_could_go(void **state) {
+    (void)state;
+    net *n = new_net(wide, true);
+    uint32_t capacity[NET_PEERS];
+    memcpy(capacity, n->capacity, sizeof capacity);
+    for (router_peer p = 2; p <= n->peers; p++) set_capacity(n, p, 0);
+    net_run(n, 200);
+    assert_false(at(n, 1)->begun);
+    for (router_peer p = 2; p <= n->peers; p++) set_capacity(n, p, capacity[p]);
+    net_run(n, 60);
+    assert_true(at(n, 1)->planned != 0);
+    assert_true(cost_over_optimum(n) < 1.005);
+    net_expect_optimum(n, "serving");
+    net_free(n);
+}
+
+static bool swallows_maps(net *n, router_message *m) {
+    (void)n;
+    return m->kind != ROUTER_MAP;
+}
+
+static void test_no_map_is_waited_for_for_ever(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.config.plan_first = true;
+    net *n = net_new(&c);
+    n->tamper = swallows_maps;
+    net_run(n, 40);
+    assert_false(at(n, 1)->begun);
+    net_run(n, 60);
+    assert_true(at(n, 1)->begun && net_measure(n).units == net_optimum(n).units);
+    net_expect_optimum(n, "without a map");
+    net_free(n);
+}
+
+// A link may cost more than a map can say.
+static void test_a_dear_link_is_no_hindrance(void **state) {
+    (void)state;
+    net *n = new_net(narrow, true);
+    router_cost(n->router[1], 0, 2, ROUTER_NEXT, (int64_t)ROUTER_MAX_COST + 1);
+    router_cost(n->router[2], 0, 1, ROUTER_PREVIOUS, (int64_t)ROUTER_MAX_COST + 1);
+    net_run(n, 70);
+    assert_true(at(n, 1)->planned != 0);
+    net_free(n);
+}
+
+// The heaviest link is not what a plan of sums is about.
+static void test_only_sums_are_planned(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.config.objective = ROUTER_WORST;
+    net *n = new_net(c, true);
+    assert_false(braid_waits(at(n, 1)));
+    net_settle(n, "worst");
+    assert_int_equal(n->tally.kind[ROUTER_MAP] + n->tally.kind[ROUTER_WAY], 0);
+    net_free(n);
+}
+
+static void expect_no_plan(net *n) {
+    net_run(n, 1);
+    assert_true(at(n, 1)->begun);
+    net_run(n, 60);
+    assert_int_equal(at(n, 1)->planned, 0);
+}
+
+// Of more relays than several data peers plan with, or than a lone one had its memory made for, nobody waits for a map.
+static void test_a_crowd_begins_at_once(void **state) {
+    (void)state;
+    net_case c = wide;
+    c.sources = 2;
+    c.config.relays = BRAID_CROWD + 1;
+    net *several = new_net(c, true), *alone = new_net(wide, true);
+    expect_no_plan(several);
+    assert_int_equal(several->tally.kind[ROUTER_MAP], 0);
+    net_settle(several, "crowd");
+    net_free(several);
+    for (router_peer p = 1; p <= alone->peers; p++) router_relays(alone->router[p], 0, BRAID_CROWD + 1);
+    expect_no_plan(alone);
+    net_expect_optimum(alone, "crowd");
+    net_free(alone);
+}
+
+// A lone data peer's memory is made for as many relays as it is told of.
+static void test_a_lone_data_peer_plans_in_a_crowd(void **state) {
+    (void)state;
+    for (net_case c = wide; c.seed < 6; c.seed++) {
+        c.config.relays = 8 * BRAID_CROWD;
+        c.delays = c.seed % 2 == 0 ? LOCKSTEP : UNIFORM;
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        assert_true(at(n, 1)->planned != 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_expect_optimum(n, "plans in a crowd");
+        net_free(n);
+    }
+}
+
+// More ways than wait at once leave one part after the other, all before any unit looks for a way by itself.
+static void test_many_ways_leave_in_parts(void **state) {
+    (void)state;
+    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 60, .capacity_below = 90, .cost_from = 1, .cost_below = 20};
+    for (c.seed = 0; c.seed < 4; c.seed++) {
+        net *n = new_net(c, true);
+        net_run(n, 70);
+        assert_true(at(n, 1)->planned * c.stages > BRAID_WAY_WORDS);
+        assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_free(n);
+    }
+}
+
+// More of them may come to a relay before it answers than wait there at once.
+static void test_many_ways_go_on_in_parts(void **state) {
+    (void)state;
+    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 120, .capacity_below = 150, .cost_from = 1, .cost_below = 20, .delays = UNIFORM};
+    for (c.seed = 0; c.seed < 4; c.seed++) {
+        net *n = new_net(c, true);
+        while (!at(n, 1)->begun) assert_true(net_step(n));
+        assert_true(at(n, 1)->sends);
+        net_run(n, 1);
+        assert_false(at(n, 1)->sends);
+        net_run(n, 90);
+        assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
+        assert_true(cost_over_optimum(n) == 1);
+        net_free(n);
+    }
+}
+
+// --- One relay ---------------------------------------------------------------------------------------------------------
+
+enum { HERE = 10, SOURCE = 1, OTHER = 2, NEXT = 3, NOBODY = 4 };
+
+static router_config relay_config(uint32_t sources) {
+    return (router_config){.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = sources, .source = {SOURCE, OTHER}, .max_neighbours = 4, .seed = 1,
+                           .delay = NET_DELAY, .relays = 2, .plan_first = true};
+}
+
+static router *new_relay_of(void *memory, size_t room, const router_config *c) {
+    assert_in_range(router_bytes(c), 1, room);
+    router *r = router_init(memory, c, 0);
+    router_neighbour_add(r, 0, SOURCE, ROUTER_PREVIOUS, NET_COST);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    router_tick(r, 0);
+    return r;
+}
+
+static router *new_relay(void *memory, size_t room) {
+    const router_config c = relay_config(2);
+    return new_relay_of(memory, room, &c);
+}
+
+// How often links were cut here, as the map says it.
+static uint32_t cuts(const router *r) { return ((const braid *)r)->map->cuts; }
+
+static void way(router *r, uint32_t units, router_peer next) {
+    router_message m = {.kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
+    m.u.word[0] = next;
+    m.u.word[1] = SOURCE;
+    router_receive(r, NET_DELAY, &m);
+}
+
+// What data peers have planned together is only in force if each unit went as planned, and a relay that knows better says so.
+static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_relay(memory, sizeof memory);
+    assert_true(braid_waits((const braid *)r));
+    way(r, 1, NEXT);
+    assert_false(braid_waits((const braid *)r));
+    assert_int_equal(cuts(r), 0);
+    way(r, 2, NOBODY);
+    assert_int_equal(cuts(r), 1);
+    router_receive(r, 2 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    assert_int_equal(cuts(r), 2);
+    router_tick(r, 100 * NET_DELAY);  // the plan is long in force: that is what goes on all the time
+    router_receive(r, 100 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    assert_int_equal(cuts(r), 2);
+}
+
+static void hear_of_next(router *r, uint32_t version, uint32_t links) {
+    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = (uint16_t)(3 + 2 * links), .u.word = {NEXT, version, 1 << 16 | links, SOURCE, NET_COST}};
+    router_receive(r, NET_DELAY, &m);
+}
+
+// All that can be reached have spoken, and one of them leads home; whoever comes has not.
+static void test_when_the_map_is_closed(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 20];
+    router_config c = relay_config(1);
+    c.self = SOURCE;
+    assert_in_range(router_bytes(&c), 1, sizeof memory);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    assert_false(braid_map_closed((braid *)r));
+    hear_of_next(r, 1, 0);
+    assert_false(braid_map_closed((braid *)r));
+    hear_of_next(r, 2, 1);
+    assert_true(braid_map_closed((braid *)r));
+    router_neighbour_add(r, 2 * NET_DELAY, NOBODY, ROUTER_NEXT, NET_COST);
+    assert_false(braid_map_closed((braid *)r));
+    router_neighbour_gone(r, 2 * NET_DELAY, NOBODY);
+    assert_true(braid_map_closed((braid *)r));
+}
+
+// However short the ways: no more of them leave in a tick than the queue has room for.
+static void test_short_ways_leave_in_parts(void **state) {
+    (void)state;
+    enum { UNITS = 1000 };
+    _Alignas(16) static char memory[1 << 20];
+    static router_message m;
+    router_config c = relay_config(1);
+    c.self = SOURCE;
+    c.capacity = UNITS;
+    assert_in_range(router_bytes(&c), 1, sizeof memory);
+    router *r = router_init(memory, &c, 0);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    m = (router_message){.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = 5, .u.word = {NEXT, 1, UNITS << 16 | 1, SOURCE, NET_COST}};
+    router_receive(r, 0, &m);
+    m = (router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = SOURCE, .source = SOURCE, .cost = NET_COST, .units = UNITS};
+    router_receive(r, 0, &m);
+    uint32_t sent = 0;
+    for (int64_t now = 0; now <= 3 * NET_DELAY; now = router_deadline(r)) {
+        uint32_t at_once = 0;
+        router_tick(r, now);
+        while (router_next(r, &m)) at_once += m.kind == ROUTER_WAY;
+        assert_in_range(at_once, 0, WAYS_MAX_UNITS);
+        sent += at_once;
+    }
+    assert_int_equal(sent, UNITS);
+}
+
+// How many words of maps each previous neighbour, 20 to 23, is told by then.
+typedef struct told {
+    uint32_t words[4];
+} told;
+
+static told told_of_maps(router *r, int64_t until) {
+    static router_message m;
+    told t = {{0}};
+    for (int64_t now = 0; now <= until; now += NET_DELAY) {
+        router_tick(r, now);
+        while (router_next(r, &m)) {
+            if (m.kind != ROUTER_MAP) continue;
+            assert_in_range(m.to, 20, 23);
+            t.words[m.to - 20] += m.length;
+        }
+    }
+    return t;
+}
+
+static uint32_t who_is_told(told t, uint32_t words) {
+    uint32_t who = 0;
+    for (uint32_t i = 0; i < 4; i++) who |= (uint32_t)(t.words[i] == words) << i;
+    return who;
+}
+
+// A relay with four previous neighbours that has heard of the next one.
+static router *new_carrier(void *memory, size_t room, uint32_t relays) {
+    const router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = 1, .source = {SOURCE}, .max_neighbours = 8, .seed = 1,
+                             .delay = NET_DELAY, .relays = relays, .plan_first = true};
+    assert_in_range(router_bytes(&c), 1, room);
+    router *r = router_init(memory, &c, 0);
+    for (router_peer p = 20; p < 24; p++) router_neighbour_add(r, 0, p, ROUTER_PREVIOUS, NET_COST);
+    router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
+    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = HERE, .length = 5, .u.word = {NEXT, 1, 1 << 16 | 1, SOURCE, NET_COST}};
+    router_receive(r, 0, &m);
+    return r;
+}
+
+enum { ENTRY = 3 + 2 };  // words
+
+// To the only data peer two previous neighbours carry the map. When one goes, another one is told all of it.
+static void test_who_carries_the_map_may_go(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_carrier(memory, sizeof memory, 8);
+    uint32_t first = who_is_told(told_of_maps(r, 20 * NET_DELAY), 2 * ENTRY);
+    assert_int_equal(__builtin_popcount(first), 2);
+    router_neighbour_gone(r, 21 * NET_DELAY, 20 + (router_peer)__builtin_ctz(first));
+    uint32_t second = who_is_told(told_of_maps(r, 40 * NET_DELAY), 2 * ENTRY);
+    assert_int_equal(__builtin_popcount(second), 1);
+    assert_int_equal(second & first, 0);
+}
+
+// In a crowd one carries all, and two more hear of the relay itself. When the first goes, one of them is told all.
+static void test_in_a_crowd_one_carries_the_map(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_carrier(memory, sizeof memory, BRAID_FEW + 1);
+    told t = told_of_maps(r, 20 * NET_DELAY);
+    uint32_t all = who_is_told(t, 2 * ENTRY), some = who_is_told(t, ENTRY);
+    assert_int_equal(__builtin_popcount(all), 1);
+    assert_int_equal(__builtin_popcount(some), 2);
+    router_neighbour_gone(r, 21 * NET_DELAY, 20 + (router_peer)__builtin_ctz(all));
+    t = told_of_maps(r, 40 * NET_DELAY);
+    uint32_t again = who_is_told(t, 2 * ENTRY), another = who_is_told(t, ENTRY);
+    assert_int_equal(__builtin_popcount(again & some), 1);
+    assert_int_equal(__builtin_popcount(another & ~(some | all)), 1);
+}
+
+// Its places are given: an auction would make each repair that comes later dearer.
+static void test_where_ways_were_planned_no_place_is_auctioned(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router_config c = relay_config(1);
+    router *r = new_relay_of(memory, sizeof memory, &c);
+    const braid *b = (const braid *)r;
+    way(r, 1, NEXT);
+    for (int64_t delays = 2; delays < 100; delays += 49) {
+        router_receive(r, delays * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+        assert_false(braid_auctions(b));
+    }
+    c.plan_first = false;
+    r = new_relay_of(memory, sizeof memory, &c);
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    assert_true(braid_auctions(b));
+}
+
+// Nobody is told of labels while all wait, and who waits hears from any word that others have begun.
+static void test_a_label_says_that_others_have_begun(void **state) {
+    (void)state;
+    _Alignas(16) static char memory[1 << 18];
+    router *r = new_relay(memory, sizeof memory);
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = HERE, .source = SOURCE, .cost = 5, .units = 2});
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_MAP, .from = NEXT, .to = HERE});
+    assert_true(braid_waits((const braid *)r));
+    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_LABEL, .from = NEXT, .to = HERE, .source = SOURCE, .side = ROUTER_PREVIOUS});
+    assert_false(braid_waits((const braid *)r));
+}
+
+// With several data peers nobody steers, so nobody need hear that nobody does.
+static void test_several_data_peers_are_not_set_free(void **state) {
+    (void)state;
+    net_case c = narrow;
+    c.sources = 2;
+    c.equal = true;
+    net *n = new_net(c, true);
+    net_settle(n, "two data peers");
+    uint32_t count = 0;
+    for (router_peer p = 1; p <= n->peers; p++) count += ((const braid *)n->router[p])->free;
+    assert_int_equal(count, 0);
+    net_free(n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_several_data_peers_are_not_set_free),
+        cmocka_unit_test(test_the_first_flow_is_as_planned),
+        cmocka_unit_test(test_the_first_flow_of_many_units_is_next_to_it),
+        cmocka_unit_test(test_several_data_peers_begin_with_one_plan),
+        cmocka_unit_test(test_random_schedules),
+        cmocka_unit_test(test_random_schedules_of_several_data_peers),
+        cmocka_unit_test(test_who_comes_late_begins_at_once),
+        cmocka_unit_test(test_whichever_data_peer_comes_late_begins_at_once),
+        cmocka_unit_test(test_what_came_meanwhile_hears_of_it_too),
+        cmocka_unit_test(test_nobody_plans_while_no_unit_could_go),
+        cmocka_unit_test(test_no_map_is_waited_for_for_ever),
+        cmocka_unit_test(test_a_dear_link_is_no_hindrance),
+        cmocka_unit_test(test_only_sums_are_planned),
+        cmocka_unit_test(test_a_crowd_begins_at_once),
+        cmocka_unit_test(test_a_lone_data_peer_plans_in_a_crowd),
+        cmocka_unit_test(test_many_ways_leave_in_parts),
+        cmocka_unit_test(test_many_ways_go_on_in_parts),
+        cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
+        cmocka_unit_test(test_when_the_map_is_closed),
+        cmocka_unit_test(test_short_ways_leave_in_parts),
+        cmocka_unit_test(test_who_carries_the_map_may_go),
+        cmocka_unit_test(test_in_a_crowd_one_carries_the_map),
+        cmocka_unit_test(test_where_ways_were_planned_no_place_is_auctioned),
+        cmocka_unit_test(test_a_label_says_that_others_have_begun),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
