@@ -10,7 +10,7 @@ import sys
 SOURCE = os.environ["SOURCE"]
 OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "unit_sim_traces")
 PARTS = [
-    "src/base/err.c", "src/routing/*/*.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/plan/dtfm*.c", "src/plan/trade.c", "src/sim/queue.c",
+    "src/base/err.c", "src/routing/*.c", "src/routing/*/*.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/plan/dtfm*.c", "src/plan/trade.c", "src/sim/queue.c",
     "src/sim/blocks.c", "src/sim/places.c", "src/sim/pipeline.c", "src/sim/routing_[!d]*.c", "src/sim/routing_drift.c",
     "src/sim/scale*.c", "src/sim/t6.c", "src/sim/views*.c", "tests/unit/sim_traces.c",
 ]

@@ -1,6 +1,6 @@
 // Labels are looked for, and neighbours told, only when something has changed that it depends on, and what a router wakes up for is the same
 // as if that were done each time. In builds with sanitizers each router checks that by itself (BRAID_CHECKED).
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static relay open_relay(void) {
         for (router_peer p = FIRST_NEXT; p < FIRST_NEXT + NEXT; p++) hear(&a, p, -5, 2, 0, -3);
         wait_for(&a, 45);
     }
-    assert_int_equal(((const braid *)a.r)->settlings, 4 * (2 + NEXT + 1));
+    assert_int_equal(((const mincost_planner *)a.r)->mc.settle_count, 4 * (2 + NEXT + 1));
     return a;
 }
 

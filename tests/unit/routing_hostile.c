@@ -3,7 +3,7 @@
 // as a peer would have to say it to get far: tokens, positions and cycles that it knows.
 #include "base/err.h"
 #include "base/rng.h"
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,12 +91,12 @@ static void some_units(world *w, router_message *m) {
 
 // Several data peers: an era that may come next, or one of the last ones.
 static void some_era(world *w, router_message *m) {
-    m->why = BRAID_ERA;
-    m->cost = chance(w, 600) ? BRAID_LAST_ERA - below(w, 8) : w->era + below(w, 5);
-    if (chance(w, 5)) m->cost = (m->cost / BRAID_SPAN + 1) * BRAID_SPAN;
-    m->units = below(w, BRAID_TRIES + 1);
+    m->why = MINCOST_QUERY_EPOCH;
+    m->cost = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : w->era + below(w, 5);
+    if (chance(w, 5)) m->cost = (m->cost / MINCOST_EPOCHS_PER_FLOW + 1) * MINCOST_EPOCHS_PER_FLOW;
+    m->units = below(w, MINCOST_PLAN_ATTEMPTS + 1);
     m->taken_back = below(w, 26);
-    if (m->cost > w->era && m->cost < BRAID_LAST_ERA - 8) w->era = m->cost;
+    if (m->cost > w->era && m->cost < MINCOST_LAST_EPOCH - 8) w->era = m->cost;
 }
 
 // A map that leads from before me to behind me, now and then with what no peer would say.
@@ -119,7 +119,7 @@ static void some_map(world *w, router_message *m) {
 // Units of a draft: over me, to whom I may know.
 static void some_way(world *w, router_message *m) {
     m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
-    m->length = (uint16_t)(chance(w, 20) ? below(w, WAYS_MAX_HOPS + 2) : below(w, 4));
+    m->length = (uint16_t)(chance(w, 20) ? below(w, MULTI_SOURCE_MAX_HOPS + 2) : below(w, 4));
     if (m->length > 0 && !chance(w, 4)) m->u.word[0] = 1 + SIDE_PEERS + below(w, SIDE_PEERS);
 }
 
@@ -190,7 +190,7 @@ static void take_out(world *w) {
         assert_true(is_neighbour(w, m.to));
         assert_true(m.kind != ROUTER_LABEL || m.length <= ROUTER_MAX_PATH);
         assert_true(m.kind != ROUTER_LOCK || m.length <= ROUTER_MAX_CYCLE);
-        assert_true(m.kind != ROUTER_WAY || m.length < WAYS_MAX_HOPS);
+        assert_true(m.kind != ROUTER_WAY || m.length < MULTI_SOURCE_MAX_HOPS);
         assert_true(m.kind != ROUTER_MAP || m.length <= 4 * ROUTER_MAX_PATH);
         bool known = false;
         for (uint32_t k = 0; k < w->config.source_count; k++) known |= w->config.source[k] == m.source;

@@ -1,7 +1,7 @@
 // braid with plan_first: data peers wait for the map, and send their first units with planned ways.
 #include "routing_net.h"
 
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 #include "seed.h"
 
 static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
@@ -12,7 +12,7 @@ static net *new_net(net_case c, bool plan_first) {
     return net_new(&c);
 }
 
-static const braid *at(const net *n, router_peer p) { return (const braid *)n->router[p]; }
+static const mincost_planner *at(const net *n, router_peer p) { return (const mincost_planner *)n->router[p]; }
 
 // Of a flow that is whole and has all units, over the least.
 static double cost_over_optimum(const net *n) {
@@ -62,12 +62,12 @@ static void test_several_data_peers_begin_with_one_plan(void **state) {
     c.equal = true;
     for (c.seed = 0; c.seed < 12; c.seed++) {
         c.delays = (net_delays)(c.seed % 3);
-        c.config.relays = c.seed < 6 ? c.relays : BRAID_FEW + 1;
+        c.config.relays = c.seed < 6 ? c.relays : MINCOST_SMALL_RUN + 1;
         net *n = new_net(c, true);
         net_run(n, 70);
         net_result early = net_measure(n), r = net_settle(n, "several");
         assert_true(early.whole && early.units == r.units && early.cost == r.cost);
-        assert_int_equal(at(n, 1)->era / BRAID_SPAN, 0);  // nobody drafted
+        assert_int_equal(at(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 0);  // nobody drafted
         net_free(n);
     }
 }
@@ -120,8 +120,8 @@ static void test_who_comes_late_begins_at_once(void **state) {
     net_restart(n, 1);
     net_restart(n, 5);  // a relay of the first stage
     net_run(n, 3);
-    assert_true(at(n, 1)->begun && at(n, 5)->begun);
-    assert_int_equal(at(n, 1)->planned, 0);
+    assert_true(at(n, 1)->mc.phase.started && at(n, 5)->mc.phase.started);
+    assert_int_equal(at(n, 1)->staged.plan, 0);
     net_expect_optimum(n, "after");
     net_free(n);
 }
@@ -135,11 +135,11 @@ static void test_whichever_data_peer_comes_late_begins_at_once(void **state) {
     net *n = new_net(c, true);
     net_crash(n, 2);
     net_run(n, 60);  // the other one's ways are under way, and labels rest
-    assert_true(at(n, 1)->begun);
+    assert_true(at(n, 1)->mc.phase.started);
     net_restart(n, 2);
     net_run(n, 3);
-    assert_true(at(n, 2)->begun);
-    assert_int_equal(at(n, 2)->planned, 0);
+    assert_true(at(n, 2)->mc.phase.started);
+    assert_int_equal(at(n, 2)->staged.plan, 0);
     net_settle(n, "after");
     net_free(n);
 }
@@ -153,7 +153,7 @@ static void test_what_came_meanwhile_hears_of_it_too(void **state) {
     net_run(n, 100);
     for (router_peer p = 1; n->stage[p] < 2; p++) net_restart(n, p);
     net_run(n, 5);
-    assert_true(at(n, 1)->begun);
+    assert_true(at(n, 1)->mc.phase.started);
     net_expect_optimum(n, "after");
     net_free(n);
 }
@@ -172,10 +172,10 @@ static void test_nobody_plans_while_no_unit_could_go(void **state) {
     memcpy(capacity, n->capacity, sizeof capacity);
     for (router_peer p = 2; p <= n->peers; p++) set_capacity(n, p, 0);
     net_run(n, 200);
-    assert_false(at(n, 1)->begun);
+    assert_false(at(n, 1)->mc.phase.started);
     for (router_peer p = 2; p <= n->peers; p++) set_capacity(n, p, capacity[p]);
     net_run(n, 60);
-    assert_true(at(n, 1)->planned != 0);
+    assert_true(at(n, 1)->staged.plan != 0);
     assert_true(cost_over_optimum(n) < 1.005);
     net_expect_optimum(n, "serving");
     net_free(n);
@@ -193,9 +193,9 @@ static void test_no_map_is_waited_for_for_ever(void **state) {
     net *n = net_new(&c);
     n->tamper = swallows_maps;
     net_run(n, 40);
-    assert_false(at(n, 1)->begun);
+    assert_false(at(n, 1)->mc.phase.started);
     net_run(n, 60);
-    assert_true(at(n, 1)->begun && net_measure(n).units == net_optimum(n).units);
+    assert_true(at(n, 1)->mc.phase.started && net_measure(n).units == net_optimum(n).units);
     net_expect_optimum(n, "without a map");
     net_free(n);
 }
@@ -207,7 +207,7 @@ static void test_a_dear_link_is_no_hindrance(void **state) {
     router_cost(n->router[1], 0, 2, ROUTER_NEXT, (int64_t)ROUTER_MAX_COST + 1);
     router_cost(n->router[2], 0, 1, ROUTER_PREVIOUS, (int64_t)ROUTER_MAX_COST + 1);
     net_run(n, 70);
-    assert_true(at(n, 1)->planned != 0);
+    assert_true(at(n, 1)->staged.plan != 0);
     net_free(n);
 }
 
@@ -217,7 +217,7 @@ static void test_only_sums_are_planned(void **state) {
     net_case c = wide;
     c.config.objective = ROUTER_WORST;
     net *n = new_net(c, true);
-    assert_false(braid_waits(at(n, 1)));
+    assert_false(mincost_is_waiting(&at(n, 1)->mc));
     net_settle(n, "worst");
     assert_int_equal(n->tally.kind[ROUTER_MAP] + n->tally.kind[ROUTER_WAY], 0);
     net_free(n);
@@ -225,9 +225,9 @@ static void test_only_sums_are_planned(void **state) {
 
 static void expect_no_plan(net *n) {
     net_run(n, 1);
-    assert_true(at(n, 1)->begun);
+    assert_true(at(n, 1)->mc.phase.started);
     net_run(n, 60);
-    assert_int_equal(at(n, 1)->planned, 0);
+    assert_int_equal(at(n, 1)->staged.plan, 0);
 }
 
 // Of more relays than several data peers plan with, or than a lone one had its memory made for, nobody waits for a map.
@@ -235,13 +235,13 @@ static void test_a_crowd_begins_at_once(void **state) {
     (void)state;
     net_case c = wide;
     c.sources = 2;
-    c.config.relays = BRAID_CROWD + 1;
+    c.config.relays = MINCOST_MULTI_SOURCE_RELAYS + 1;
     net *several = new_net(c, true), *alone = new_net(wide, true);
     expect_no_plan(several);
     assert_int_equal(several->tally.kind[ROUTER_MAP], 0);
     net_settle(several, "crowd");
     net_free(several);
-    for (router_peer p = 1; p <= alone->peers; p++) router_relays(alone->router[p], 0, BRAID_CROWD + 1);
+    for (router_peer p = 1; p <= alone->peers; p++) router_relays(alone->router[p], 0, MINCOST_MULTI_SOURCE_RELAYS + 1);
     expect_no_plan(alone);
     net_expect_optimum(alone, "crowd");
     net_free(alone);
@@ -251,11 +251,11 @@ static void test_a_crowd_begins_at_once(void **state) {
 static void test_a_lone_data_peer_plans_in_a_crowd(void **state) {
     (void)state;
     for (net_case c = wide; c.seed < 6; c.seed++) {
-        c.config.relays = 8 * BRAID_CROWD;
+        c.config.relays = 8 * MINCOST_MULTI_SOURCE_RELAYS;
         c.delays = c.seed % 2 == 0 ? LOCKSTEP : UNIFORM;
         net *n = new_net(c, true);
         net_run(n, 70);
-        assert_true(at(n, 1)->planned != 0);
+        assert_true(at(n, 1)->staged.plan != 0);
         assert_true(cost_over_optimum(n) == 1);
         net_expect_optimum(n, "plans in a crowd");
         net_free(n);
@@ -269,7 +269,7 @@ static void test_many_ways_leave_in_parts(void **state) {
     for (c.seed = 0; c.seed < 4; c.seed++) {
         net *n = new_net(c, true);
         net_run(n, 70);
-        assert_true(at(n, 1)->planned * c.stages > BRAID_WAY_WORDS);
+        assert_true(at(n, 1)->staged.plan * c.stages > MINCOST_PATH_WORDS);
         assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
         assert_true(cost_over_optimum(n) == 1);
         net_free(n);
@@ -282,10 +282,10 @@ static void test_many_ways_go_on_in_parts(void **state) {
     net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 120, .capacity_below = 150, .cost_from = 1, .cost_below = 20, .delays = UNIFORM};
     for (c.seed = 0; c.seed < 4; c.seed++) {
         net *n = new_net(c, true);
-        while (!at(n, 1)->begun) assert_true(net_step(n));
-        assert_true(at(n, 1)->sends);
+        while (!at(n, 1)->mc.phase.started) assert_true(net_step(n));
+        assert_true(at(n, 1)->initial.dispatching);
         net_run(n, 1);
-        assert_false(at(n, 1)->sends);
+        assert_false(at(n, 1)->initial.dispatching);
         net_run(n, 90);
         assert_int_equal(n->tally.kind[ROUTER_FLOW] + n->tally.kind[ROUTER_DENY], 0);
         assert_true(cost_over_optimum(n) == 1);
@@ -317,7 +317,7 @@ static router *new_relay(void *memory, size_t room) {
 }
 
 // How often links were cut here, as the map says it.
-static uint32_t cuts(const router *r) { return ((const braid *)r)->map->cuts; }
+static uint32_t cuts(const router *r) { return ((const mincost_planner *)r)->mc.phase.cuts; }
 
 static void way(router *r, uint32_t units, router_peer next) {
     router_message m = {.kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
@@ -331,9 +331,9 @@ static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = new_relay(memory, sizeof memory);
-    assert_true(braid_waits((const braid *)r));
+    assert_true(mincost_is_waiting(&((const mincost_planner *)r)->mc));
     way(r, 1, NEXT);
-    assert_false(braid_waits((const braid *)r));
+    assert_false(mincost_is_waiting(&((const mincost_planner *)r)->mc));
     assert_int_equal(cuts(r), 0);
     way(r, 2, NOBODY);
     assert_int_equal(cuts(r), 1);
@@ -358,15 +358,15 @@ static void test_when_the_map_is_closed(void **state) {
     assert_in_range(router_bytes(&c), 1, sizeof memory);
     router *r = router_init(memory, &c, 0);
     router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
-    assert_false(braid_map_closed((braid *)r));
+    assert_false(mincost_map_complete((mincost_planner *)r));
     hear_of_next(r, 1, 0);
-    assert_false(braid_map_closed((braid *)r));
+    assert_false(mincost_map_complete((mincost_planner *)r));
     hear_of_next(r, 2, 1);
-    assert_true(braid_map_closed((braid *)r));
+    assert_true(mincost_map_complete((mincost_planner *)r));
     router_neighbour_add(r, 2 * NET_DELAY, NOBODY, ROUTER_NEXT, NET_COST);
-    assert_false(braid_map_closed((braid *)r));
+    assert_false(mincost_map_complete((mincost_planner *)r));
     router_neighbour_gone(r, 2 * NET_DELAY, NOBODY);
-    assert_true(braid_map_closed((braid *)r));
+    assert_true(mincost_map_complete((mincost_planner *)r));
 }
 
 // However short the ways: no more of them leave in a tick than the queue has room for.
@@ -390,7 +390,7 @@ static void test_short_ways_leave_in_parts(void **state) {
         uint32_t at_once = 0;
         router_tick(r, now);
         while (router_next(r, &m)) at_once += m.kind == ROUTER_WAY;
-        assert_in_range(at_once, 0, WAYS_MAX_UNITS);
+        assert_in_range(at_once, 0, MULTI_SOURCE_MAX_UNITS);
         sent += at_once;
     }
     assert_int_equal(sent, UNITS);
@@ -453,7 +453,7 @@ static void test_who_carries_the_map_may_go(void **state) {
 static void test_in_a_crowd_one_carries_the_map(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
-    router *r = new_carrier(memory, sizeof memory, BRAID_FEW + 1);
+    router *r = new_carrier(memory, sizeof memory, MINCOST_SMALL_RUN + 1);
     told t = told_of_maps(r, 20 * NET_DELAY);
     uint32_t all = who_is_told(t, 2 * ENTRY), some = who_is_told(t, ENTRY);
     assert_int_equal(__builtin_popcount(all), 1);
@@ -471,16 +471,16 @@ static void test_where_ways_were_planned_no_place_is_auctioned(void **state) {
     _Alignas(16) static char memory[1 << 18];
     router_config c = relay_config(1);
     router *r = new_relay_of(memory, sizeof memory, &c);
-    const braid *b = (const braid *)r;
+    const mincost_planner *pl = (const mincost_planner *)r;
     way(r, 1, NEXT);
     for (int64_t delays = 2; delays < 100; delays += 49) {
         router_receive(r, delays * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
-        assert_false(braid_auctions(b));
+        assert_false(mincost_auction_open(&pl->mc));
     }
     c.plan_first = false;
     r = new_relay_of(memory, sizeof memory, &c);
     router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
-    assert_true(braid_auctions(b));
+    assert_true(mincost_auction_open(&pl->mc));
 }
 
 // Nobody is told of labels while all wait, and who waits hears from any word that others have begun.
@@ -490,9 +490,9 @@ static void test_a_label_says_that_others_have_begun(void **state) {
     router *r = new_relay(memory, sizeof memory);
     router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = HERE, .source = SOURCE, .cost = 5, .units = 2});
     router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_MAP, .from = NEXT, .to = HERE});
-    assert_true(braid_waits((const braid *)r));
+    assert_true(mincost_is_waiting(&((const mincost_planner *)r)->mc));
     router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_LABEL, .from = NEXT, .to = HERE, .source = SOURCE, .side = ROUTER_PREVIOUS});
-    assert_false(braid_waits((const braid *)r));
+    assert_false(mincost_is_waiting(&((const mincost_planner *)r)->mc));
 }
 
 // With several data peers nobody steers, so nobody need hear that nobody does.
@@ -504,7 +504,7 @@ static void test_several_data_peers_are_not_set_free(void **state) {
     net *n = new_net(c, true);
     net_settle(n, "two data peers");
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += ((const braid *)n->router[p])->free;
+    for (router_peer p = 1; p <= n->peers; p++) count += ((const mincost_planner *)n->router[p])->mc.phase.decentralised;
     assert_int_equal(count, 0);
     net_free(n);
 }

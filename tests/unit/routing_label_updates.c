@@ -1,7 +1,7 @@
 // What one of braid's routers says to its neighbours, and when: places that are auctioned, labels, adverts.
 #include "routing_net.h"
 
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, THIRD = 6, BEYOND = 7, LINK = 1000 };
 
@@ -17,7 +17,7 @@ static router_message says(router *r, int64_t now, router_peer to, router_kind k
 }
 
 static void push_one(router *r, int64_t now, router_peer from, uint32_t taken_back, int64_t bid) {
-    router_message m = {.kind = ROUTER_FLOW, .from = from, .to = HERE, .source = 1, .units = 1, .taken_back = taken_back, .cost = bid, .why = BRAID_PUSHED};
+    router_message m = {.kind = ROUTER_FLOW, .from = from, .to = HERE, .source = 1, .units = 1, .taken_back = taken_back, .cost = bid, .why = MINCOST_PUSHED};
     router_receive(r, now, &m);
 }
 
@@ -69,7 +69,7 @@ static void test_large_gains_go_first(void **state) {
         router *r = lone_relay(1, memory, sizeof memory);
         router_message m = {.kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
         router_receive(r, 0, &m);
-        push_one(r, 0, FIRST, 0, BRAID_NO_BID);
+        push_one(r, 0, FIRST, 0, MINCOST_NO_BID);
         assert_int_equal(says(r, 0, BESIDE, ROUTER_FLOW).units, 1);
         m = (router_message){.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 4,
                              .cost = -LINK - percent * LINK / 100};  // over BEHIND instead of BESIDE
@@ -90,7 +90,7 @@ static void test_large_gains_go_first(void **state) {
 static int64_t tells_of_a_way(int64_t age, int64_t steps, uint32_t units) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = BRAID_TOOK_BACK, .units = units};
+    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = MINCOST_RETURNED, .units = units};
     const router_message room = {.kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 1, .cost = LINK};
     router_capacity(r, 0, 1 + units);
     router_receive(r, 0, &room);
@@ -293,7 +293,7 @@ static int64_t tells_where_a_unit_goes_after(int64_t age) {
     const router_message room = {.kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
     router_cost(r, 0, BESIDE, ROUTER_NEXT, LINK * 2 / 5);
     router_receive(r, 0, &room);
-    push_one(r, 0, FIRST, 0, BRAID_NO_BID);
+    push_one(r, 0, FIRST, 0, MINCOST_NO_BID);
     assert_int_equal(says(r, 0, BESIDE, ROUTER_FLOW).units, 1);
     hear_way(r, age, -9 * LINK);
     return told_after(r, age, BESIDE);

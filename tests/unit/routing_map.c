@@ -1,6 +1,6 @@
 // What peers tell of the run with several data peers, one router at a time: which entries go on, to whom, when, and which count.
 #include "base/err.h"
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -199,7 +199,7 @@ static void test_cuts_are_counted(void **state) {
         .kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 5, .cost = LINK};
     router_receive(r, now, &advert);
     const router_message flow = {
-        .kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .units = 1, .why = BRAID_PUSHED};
+        .kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .units = 1, .why = MINCOST_PUSHED};
     router_receive(r, now, &flow);
     hears(r, now, now + 10 * rounds, FIRST);
     router_neighbour_gone(r, now + 10 * rounds, BESIDE);
@@ -233,14 +233,14 @@ static void test_a_data_peer_tells_of_itself(void **state) {
 
 static void test_a_crowd_tells_nothing(void **state) {
     (void)state;
-    router *r = new_router(HERE, BRAID_CROWD + 1);
+    router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS + 1);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
     say(r, 0, BESIDE, BESIDE, 5, 2, FAR);
     assert_int_equal(hears(r, 0, 50 * rounds, FIRST).messages, 0);
 }
 
 static heard hears_of_carried_maps(router_peer first, router_peer second, router_peer to) {
-    router *r = new_router(HERE, BRAID_FEW + 1);
+    router *r = new_router(HERE, MINCOST_SMALL_RUN + 1);
     router_neighbour_gone(r, 0, FIRST);
     router_neighbour_gone(r, 0, SECOND);
     router_neighbour_add(r, 0, first, ROUTER_PREVIOUS, LINK);
@@ -262,13 +262,13 @@ static void test_of_many_relays_one_carries_the_map(void **state) {
     }
 }
 
-enum { OTHERS = BRAID_CROWD - 3, FIRST_OTHER = 100, EACH_NAMES = 16 };
+enum { OTHERS = MINCOST_MULTI_SOURCE_RELAYS - 3, FIRST_OTHER = 100, EACH_NAMES = 16 };
 
 // A relay that is the only one in its stage carries what all others say.
 static void test_a_relay_carries_a_whole_crowd(void **state) {
     (void)state;
     static heard h;
-    router *r = new_router(HERE, BRAID_CROWD);
+    router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS);
     router_neighbour_gone(r, 0, FIRST);
     router_neighbour_add(r, 0, 1, ROUTER_PREVIOUS, LINK);
     say(r, 0, BEHIND, BEHIND, 5, 2, FIRST_OTHER);
@@ -291,15 +291,15 @@ static void test_a_relay_carries_a_whole_crowd(void **state) {
 // Whoever takes it for a crowd a little longer, or sooner, than others misses nothing in the end.
 static void test_after_a_crowd_all_is_told(void **state) {
     (void)state;
-    router *r = new_router(HERE, BRAID_CROWD + 1);
+    router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS + 1);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
     say(r, 0, BESIDE, BESIDE, 5, 2, FAR);
     for (int64_t now = 50 * rounds; now <= 250 * rounds; now += 200 * rounds) {
         assert_int_equal(hears(r, now - 50 * rounds, now, FIRST).messages, 0);
-        router_relays(r, now, BRAID_CROWD);
+        router_relays(r, now, MINCOST_MULTI_SOURCE_RELAYS);
         heard h = hears(r, now, now + 50 * rounds, FIRST);
         assert_true(find(&h, HERE) != NULL && find(&h, BEHIND) != NULL && find(&h, BESIDE) != NULL);
-        router_relays(r, now + 50 * rounds, BRAID_CROWD + 1);
+        router_relays(r, now + 50 * rounds, MINCOST_MULTI_SOURCE_RELAYS + 1);
     }
 }
 
@@ -334,7 +334,7 @@ static void test_made_up_peers_lie_apart(void **state) {
         router_message m = {.kind = ROUTER_MAP, .from = BEHIND, .to = 1, .length = 3, .u.word = {p * CHOSEN, 1, 0}};
         router_receive(r, 0, &m);
     }
-    const braid_index *x = &((const braid *)r)->map->index;
+    const mincost_map_index *x = &((const mincost_planner *)r)->map->index;
     uint32_t run = 0, longest = 0, taken = 0;
     for (uint32_t i = 0; i < x->table; i++) {
         run = x->place[i] == 0 ? 0 : run + 1;
@@ -367,7 +367,7 @@ static void test_a_full_map_is_found_again(void **state) {
     say(r, 0, BEHIND, BEHIND, 5, 2, 20);
     for (uint32_t i = 10; i < 5000; i++) say(r, 0, BEHIND, 1000 + i, 1, 1, 5000);
     say(r, 0, BEHIND, BEHIND, 6, 2, 20);
-    const braid_map *map = ((const braid *)r)->map;
+    const mincost_map *map = ((const mincost_planner *)r)->map;
     uint32_t found = 0;
     for (uint32_t at = 0; at < map->used; at += 4 + 2 * (map->word[at + 2] & 0x7f)) {
         if (map->word[at] != BEHIND) continue;

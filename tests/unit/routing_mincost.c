@@ -1,7 +1,7 @@
 // braid's routers in a small network: the exact optimum for one source, always quiet, under any delays, crashes and joins.
 #include "routing_net.h"
 
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 #include "seed.h"
 
 static const net_case published[] = {{.sources = 1,

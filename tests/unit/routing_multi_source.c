@@ -6,21 +6,21 @@
 
 #include <time.h>
 
-static ways *new_ways(router_objective objective) {
-    void *memory = malloc(ways_bytes());
+static multi_source *new_ways(router_objective objective) {
+    void *memory = malloc(multi_source_bytes());
     BRAID_ASSERT(memory != NULL);
-    return ways_init(memory, objective);
+    return multi_source_init(memory, objective);
 }
 
 // The map of a network; links to `last` cost `more`, and the last relay has `life`.
-static uint64_t draw(ways *w, const net *n, int64_t more, uint32_t life) {
-    ways_clear(w);
+static uint64_t draw(multi_source *w, const net *n, int64_t more, uint32_t life) {
+    multi_source_clear(w);
     for (router_peer p = 1; p <= n->peers; p++) {
-        assert_true(ways_peer(w, p, n->capacity[p], p == n->peers ? life : 0, n->stage[p] == 0));
+        assert_true(multi_source_add_peer(w, p, n->capacity[p], p == n->peers ? life : 0, n->stage[p] == 0));
         for (router_peer q = 1; q <= n->peers; q++)
-            if (n->cost[p][q] >= 0) assert_true(ways_link(w, q, n->cost[p][q] + (q == n->peers ? more : 0)));
+            if (n->cost[p][q] >= 0) assert_true(multi_source_add_link(w, q, n->cost[p][q] + (q == n->peers ? more : 0)));
     }
-    return ways_arrange(w);
+    return multi_source_arrange(w);
 }
 
 typedef struct totals {
@@ -29,13 +29,13 @@ typedef struct totals {
 } totals;
 
 // Every way leads from a data peer over links that there are, through each stage once, to that data peer.
-static totals add_up(const ways *w, const net *n) {
+static totals add_up(const multi_source *w, const net *n) {
     static uint32_t units[NET_PEERS][NET_PEERS];
     memset(units, 0, sizeof units);
     totals t = {0};
-    for (uint32_t i = 0; i < ways_count(w); i++) {
-        router_peer path[WAYS_MAX_HOPS], at = ways_home(w, i);
-        assert_int_equal(ways_path(w, i, path), n->c.stages + 1);
+    for (uint32_t i = 0; i < multi_source_count(w); i++) {
+        router_peer path[MULTI_SOURCE_MAX_HOPS], at = multi_source_home(w, i);
+        assert_int_equal(multi_source_path(w, i, path), n->c.stages + 1);
         assert_int_equal(path[n->c.stages], at);
         for (uint32_t j = 0; j <= n->c.stages; j++) {
             assert_true(net_linked(n, at, path[j]));
@@ -62,17 +62,17 @@ static net_case some_case(rng *r, uint32_t sources) {
 static void test_ways_of_one_data_peer_are_the_cheapest(void **state) {
     (void)state;
     rng r = seeded_rng("one", 1);
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     uint32_t exact = 0;
     for (int i = 0; i < 60; i++) {
         net_case c = some_case(&r, 1);
         net *n = net_new(&c);
         draw(w, n, 0, 0);
-        assert_true(ways_search(w));
+        assert_true(multi_source_search(w));
         totals t = add_up(w, n);
         net_result best = net_optimum(n);
-        assert_int_equal(ways_count(w), best.units);
-        assert_true(ways_value(w) == t.cost && t.cost >= best.cost);
+        assert_int_equal(multi_source_count(w), best.units);
+        assert_true(multi_source_value(w) == t.cost && t.cost >= best.cost);
         exact += t.cost == best.cost;
         net_free(n);
     }
@@ -84,17 +84,17 @@ static void test_ways_of_one_data_peer_are_the_cheapest(void **state) {
 static void test_ways_of_several_data_peers(void **state) {
     (void)state;
     rng r = seeded_rng("several", 2);
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     int64_t cost = 0, relaxed = 0;
     for (int i = 0; i < 60; i++) {
         net_case c = some_case(&r, 2 + (uint32_t)i % 3);
         net *n = net_new(&c);
         draw(w, n, 0, 0);
         net_result best = net_optimum(n);
-        assert_int_equal(ways_search(w), best.units > 0);
+        assert_int_equal(multi_source_search(w), best.units > 0);
         totals t = add_up(w, n);
-        assert_int_equal(ways_count(w), best.units);
-        assert_true(ways_value(w) == t.cost || best.units == 0);
+        assert_int_equal(multi_source_count(w), best.units);
+        assert_true(multi_source_value(w) == t.cost || best.units == 0);
         cost += t.cost;
         relaxed += best.cost;
         net_free(n);
@@ -106,7 +106,7 @@ static void test_ways_of_several_data_peers(void **state) {
 static void test_the_heaviest_link_is_light(void **state) {
     (void)state;
     rng r = seeded_rng("worst", 3);
-    ways *w = new_ways(ROUTER_WORST), *cheap = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_WORST), *cheap = new_ways(ROUTER_SUM);
     uint32_t exact = 0;
     int64_t light = 0, heavy = 0;
     for (int i = 0; i < 40; i++) {
@@ -114,9 +114,9 @@ static void test_the_heaviest_link_is_light(void **state) {
         net *n = net_new(&c);
         draw(w, n, 0, 0);
         draw(cheap, n, 0, 0);
-        assert_true(ways_search(w) && ways_search(cheap));
+        assert_true(multi_source_search(w) && multi_source_search(cheap));
         totals t = add_up(w, n), other = add_up(cheap, n);
-        assert_int_equal(ways_value(w), t.worst);
+        assert_int_equal(multi_source_value(w), t.worst);
         int64_t least = net_lightest(n, other.worst).worst;
         assert_true(t.worst >= least);
         exact += t.worst == least;
@@ -130,12 +130,12 @@ static void test_the_heaviest_link_is_light(void **state) {
     free(cheap);
 }
 
-static void assert_same_search(ways *a, ways *b) {
-    assert_int_equal(ways_search(a), ways_search(b));
-    for (uint32_t j = 0; j < ways_count(a); j++) {
-        router_peer one[WAYS_MAX_HOPS], other[WAYS_MAX_HOPS];
-        uint32_t hops = ways_path(a, j, one);
-        assert_int_equal(ways_path(b, j, other), hops);
+static void assert_same_search(multi_source *a, multi_source *b) {
+    assert_int_equal(multi_source_search(a), multi_source_search(b));
+    for (uint32_t j = 0; j < multi_source_count(a); j++) {
+        router_peer one[MULTI_SOURCE_MAX_HOPS], other[MULTI_SOURCE_MAX_HOPS];
+        uint32_t hops = multi_source_path(a, j, one);
+        assert_int_equal(multi_source_path(b, j, other), hops);
         assert_memory_equal(one, other, hops * sizeof *one);
     }
 }
@@ -144,15 +144,15 @@ static void assert_same_search(ways *a, ways *b) {
 static void test_the_same_map_gives_the_same_ways(void **state) {
     (void)state;
     rng r = seeded_rng("same", 4);
-    ways *a = new_ways(ROUTER_SUM), *b = new_ways(ROUTER_SUM);
+    multi_source *a = new_ways(ROUTER_SUM), *b = new_ways(ROUTER_SUM);
     for (int i = 0; i < 20; i++) {
         net_case c = some_case(&r, 2);
         net *n = net_new(&c);
         uint64_t hash = draw(a, n, 0, 0);
         if (i % 2 == 0) {  // another map in between
             draw(b, n, 1, 0);
-            ways_search(b);
-            ways_enforce(b);
+            multi_source_search(b);
+            multi_source_activate(b);
         }
         assert_true(draw(b, n, 0, 0) == hash);
         assert_true(draw(b, n, 1, 0) != hash || n->stage[n->peers] == 0);
@@ -178,71 +178,71 @@ static net *through_two(void) {
 
 static void test_what_is_in_force_is_known(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);
-    assert_true(ways_search(w));
-    assert_int_equal(ways_value(w), 24 * NET_COST);
-    assert_int_equal(ways_in_force(w), -1);
-    ways_enforce(w);
-    assert_int_equal(ways_in_force(w), 24 * NET_COST);
+    assert_int_equal(multi_source_active_value(w), -1);
+    assert_true(multi_source_search(w));
+    assert_int_equal(multi_source_value(w), 24 * NET_COST);
+    assert_int_equal(multi_source_active_value(w), -1);
+    multi_source_activate(w);
+    assert_int_equal(multi_source_active_value(w), 24 * NET_COST);
     draw(w, n, NET_COST, 0);
-    assert_int_equal(ways_in_force(w), 27 * NET_COST);  // three of the links in use are dearer
+    assert_int_equal(multi_source_active_value(w), 27 * NET_COST);  // three of the links in use are dearer
     draw(w, n, 0, 1);
-    assert_int_equal(ways_in_force(w), -1);  // units may have been lost where the last relay had its links
+    assert_int_equal(multi_source_active_value(w), -1);  // units may have been lost where the last relay had its links
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), 24 * NET_COST);
+    assert_int_equal(multi_source_active_value(w), 24 * NET_COST);
     n->capacity[4] = 2;
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);
+    assert_int_equal(multi_source_active_value(w), -1);
     n->capacity[4] = 4;
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);  // one more would fit
+    assert_int_equal(multi_source_active_value(w), -1);  // one more would fit
     n->capacity[3] = 4;
     n->capacity[4] = 2;
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);  // as many fit as before, but one relay has one too many
+    assert_int_equal(multi_source_active_value(w), -1);  // as many fit as before, but one relay has one too many
     n->capacity[3] = n->capacity[4] = 3;
     n->cost[1][4] = -1;
     n->cost[2][4] = -1;
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);  // that link is no more
+    assert_int_equal(multi_source_active_value(w), -1);  // that link is no more
     net_free(n);
     free(w);
 }
 
-static net *three_each_in_force(ways *w) {
+static net *three_each_in_force(multi_source *w) {
     net *n = through_two();
     n->capacity[1] = n->capacity[2] = 3;
     draw(w, n, 0, 0);
-    assert_true(ways_search(w));
-    ways_enforce(w);
-    assert_true(ways_in_force(w) > 0);
+    assert_true(multi_source_search(w));
+    multi_source_activate(w);
+    assert_true(multi_source_active_value(w) > 0);
     return n;
 }
 
 // A data peer has gone once no relay has a link to it: its ways are not in force any more, whatever else its links say.
 static void test_ways_of_a_data_peer_that_has_gone(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     net *n = three_each_in_force(w);
     for (router_peer relay = 3; relay <= 4; relay++) n->cost[relay][2] = -1;
     n->capacity[1] = 6;  // as many units as before
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);
+    assert_int_equal(multi_source_active_value(w), -1);
     net_free(n);
     free(w);
 }
 
 static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     net *n = three_each_in_force(w);
     n->capacity[1] = 2;
     n->capacity[2] = 4;  // the same in all
     draw(w, n, 0, 0);
-    assert_int_equal(ways_in_force(w), -1);
+    assert_int_equal(multi_source_active_value(w), -1);
     net_free(n);
     free(w);
 }
@@ -251,20 +251,20 @@ static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
 static void test_who_cannot_be_reached_changes_nothing(void **state) {
     (void)state;
     rng r = seeded_rng("reached", 6);
-    ways *a = new_ways(ROUTER_WORST), *b = new_ways(ROUTER_WORST);
+    multi_source *a = new_ways(ROUTER_WORST), *b = new_ways(ROUTER_WORST);
     for (int i = 0; i < 10; i++) {
         net_case c = some_case(&r, 2);
         net *n = net_new(&c);
         uint64_t hash = draw(a, n, 0, 0);
-        ways_clear(b);
+        multi_source_clear(b);
         for (router_peer p = 1; p <= n->peers; p++) {
-            assert_true(ways_peer(b, p, n->capacity[p], 0, n->stage[p] == 0));
+            assert_true(multi_source_add_peer(b, p, n->capacity[p], 0, n->stage[p] == 0));
             for (router_peer q = 1; q <= n->peers; q++)
-                if (n->cost[p][q] >= 0) assert_true(ways_link(b, q, n->cost[p][q]));
+                if (n->cost[p][q] >= 0) assert_true(multi_source_add_link(b, q, n->cost[p][q]));
         }
-        assert_true(ways_peer(b, n->peers + 1, 9, 0, false));  // nobody leads there
-        for (router_peer q = 1; q <= n->peers; q++) assert_true(ways_link(b, q, NET_COST));
-        assert_true(ways_arrange(b) == hash);
+        assert_true(multi_source_add_peer(b, n->peers + 1, 9, 0, false));  // nobody leads there
+        for (router_peer q = 1; q <= n->peers; q++) assert_true(multi_source_add_link(b, q, NET_COST));
+        assert_true(multi_source_arrange(b) == hash);
         assert_same_search(a, b);
         net_free(n);
     }
@@ -275,12 +275,12 @@ static void test_who_cannot_be_reached_changes_nothing(void **state) {
 // A relay from which no link goes on yet has no room, however much it says it has.
 static void test_dead_ends_have_no_room(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
     for (router_peer q = 1; q <= 2; q++) n->cost[4][q] = -1;
     draw(w, n, 0, 0);
-    assert_true(ways_search(w));
-    assert_int_equal(ways_count(w), n->capacity[3]);
+    assert_true(multi_source_search(w));
+    assert_int_equal(multi_source_count(w), n->capacity[3]);
     net_free(n);
     free(w);
 }
@@ -288,29 +288,29 @@ static void test_dead_ends_have_no_room(void **state) {
 enum { DEAD_ENDS = 500, FIRST_DEAD_END = 100 };
 
 // Seconds of a search with two data peers and two relays, from one of which so many lead nowhere.
-static double seconds_with(ways *w, uint32_t dead_ends) {
-    ways_clear(w);
+static double seconds_with(multi_source *w, uint32_t dead_ends) {
+    multi_source_clear(w);
     for (router_peer p = 1; p <= 2; p++) {
-        assert_true(ways_peer(w, p, 8, 0, true));
-        for (router_peer q = 3; q <= 4; q++) assert_true(ways_link(w, q, 10 + p * q));
+        assert_true(multi_source_add_peer(w, p, 8, 0, true));
+        for (router_peer q = 3; q <= 4; q++) assert_true(multi_source_add_link(w, q, 10 + p * q));
     }
     for (router_peer q = 3; q <= 4; q++) {
-        assert_true(ways_peer(w, q, 8, 0, false));
-        for (router_peer p = 1; p <= 2; p++) assert_true(ways_link(w, p, 5 + p + q));
-        for (uint32_t i = 0; q == 4 && i < dead_ends; i++) assert_true(ways_link(w, FIRST_DEAD_END + i, 1));
+        assert_true(multi_source_add_peer(w, q, 8, 0, false));
+        for (router_peer p = 1; p <= 2; p++) assert_true(multi_source_add_link(w, p, 5 + p + q));
+        for (uint32_t i = 0; q == 4 && i < dead_ends; i++) assert_true(multi_source_add_link(w, FIRST_DEAD_END + i, 1));
     }
-    for (uint32_t i = 0; i < dead_ends; i++) assert_true(ways_peer(w, FIRST_DEAD_END + i, 1, 0, false));
-    ways_arrange(w);
+    for (uint32_t i = 0; i < dead_ends; i++) assert_true(multi_source_add_peer(w, FIRST_DEAD_END + i, 1, 0, false));
+    multi_source_arrange(w);
     clock_t begun = clock();
-    assert_true(ways_search(w));
-    assert_int_equal(ways_count(w), 16);
+    assert_true(multi_source_search(w));
+    assert_int_equal(multi_source_count(w), 16);
     return (double)(clock() - begun) / CLOCKS_PER_SEC;
 }
 
 // Who makes peers up that lead nowhere makes a plan no slower: 15 times, if each were looked at.
 static void test_dead_ends_take_no_time(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     double without = 0, with = 0;
     for (int i = 0; i < 5; i++) {
         without += seconds_with(w, 0);
@@ -322,16 +322,16 @@ static void test_dead_ends_take_no_time(void **state) {
 
 static void test_dear_links_are_no_overload(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     for (uint32_t stages = 1; stages <= 8; stages++) {
-        ways_clear(w);
+        multi_source_clear(w);
         for (router_peer p = 1; p <= 1 + stages; p++) {
-            assert_true(ways_peer(w, p, WAYS_MAX_UNITS, 0, p == 1));
-            assert_true(ways_link(w, p % (1 + stages) + 1, ROUTER_MAX_COST));
+            assert_true(multi_source_add_peer(w, p, MULTI_SOURCE_MAX_UNITS, 0, p == 1));
+            assert_true(multi_source_add_link(w, p % (1 + stages) + 1, ROUTER_MAX_COST));
         }
-        ways_arrange(w);
-        assert_true(ways_search(w));
-        assert_int_equal(ways_count(w), WAYS_MAX_UNITS);
+        multi_source_arrange(w);
+        assert_true(multi_source_search(w));
+        assert_int_equal(multi_source_count(w), MULTI_SOURCE_MAX_UNITS);
     }
     free(w);
 }
@@ -339,21 +339,21 @@ static void test_dear_links_are_no_overload(void **state) {
 // A data peer that nobody can come home to wants nothing; where nothing fits there are no ways.
 static void test_where_nobody_comes_home(void **state) {
     (void)state;
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
     n->cost[3][2] = n->cost[4][2] = -1;
     n->capacity[1] = 4;
     draw(w, n, 0, 0);
-    assert_true(ways_search(w));
-    assert_int_equal(ways_count(w), 4);
+    assert_true(multi_source_search(w));
+    assert_int_equal(multi_source_count(w), 4);
     n->capacity[3] = n->capacity[4] = 0;
     draw(w, n, 0, 0);
-    assert_false(ways_search(w));
+    assert_false(multi_source_search(w));
     net_free(n);
-    ways_clear(w);
-    ways_arrange(w);
-    assert_false(ways_search(w));
-    assert_false(ways_link(w, 1, 1));  // of nobody
+    multi_source_clear(w);
+    multi_source_arrange(w);
+    assert_false(multi_source_search(w));
+    assert_false(multi_source_add_link(w, 1, 1));  // of nobody
     free(w);
 }
 
@@ -361,33 +361,33 @@ static void test_where_nobody_comes_home(void **state) {
 static void test_maps_may_say_anything(void **state) {
     (void)state;
     rng r = seeded_rng("anything", 5);
-    ways *w = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_SUM);
     for (int i = 0; i < 400; i++) {
-        ways_clear(w);
+        multi_source_clear(w);
         uint32_t peers = (uint32_t)rng_below(&r, i % 20 == 0 ? 200 : 12), sources = (uint32_t)rng_below(&r, 12);
         for (router_peer p = 1; p <= peers; p++) {
             uint32_t capacity = rng_below(&r, 10) == 0 ? (uint32_t)rng_next(&r) : (uint32_t)rng_below(&r, 4);
-            if (!ways_peer(w, p, capacity, 0, p <= sources)) continue;
+            if (!multi_source_add_peer(w, p, capacity, 0, p <= sources)) continue;
             for (uint32_t l = (uint32_t)rng_below(&r, i % 30 == 0 ? 90 : 6); l > 0; l--) {
                 int64_t cost = rng_below(&r, 10) == 0 ? (int64_t)rng_next(&r) : (int64_t)rng_below(&r, 1000);
-                ways_link(w, (router_peer)rng_below(&r, peers + 3), cost);
+                multi_source_add_link(w, (router_peer)rng_below(&r, peers + 3), cost);
             }
         }
-        ways_arrange(w);
-        assert_true(ways_in_force(w) >= -1);  // those of an earlier map
-        if (!ways_search(w)) {
-            assert_int_equal(ways_count(w), 0);
+        multi_source_arrange(w);
+        assert_true(multi_source_active_value(w) >= -1);  // those of an earlier map
+        if (!multi_source_search(w)) {
+            assert_int_equal(multi_source_count(w), 0);
             continue;
         }
-        assert_in_range(ways_count(w), 1, WAYS_MAX_UNITS);
-        for (uint32_t j = 0; j < ways_count(w); j++) {
-            router_peer path[WAYS_MAX_HOPS];
-            uint32_t hops = ways_path(w, j, path);
-            assert_in_range(hops, 2, WAYS_MAX_HOPS);
-            assert_int_equal(path[hops - 1], ways_home(w, j));
+        assert_in_range(multi_source_count(w), 1, MULTI_SOURCE_MAX_UNITS);
+        for (uint32_t j = 0; j < multi_source_count(w); j++) {
+            router_peer path[MULTI_SOURCE_MAX_HOPS];
+            uint32_t hops = multi_source_path(w, j, path);
+            assert_in_range(hops, 2, MULTI_SOURCE_MAX_HOPS);
+            assert_int_equal(path[hops - 1], multi_source_home(w, j));
         }
-        ways_enforce(w);
-        assert_true(ways_in_force(w) >= 0);
+        multi_source_activate(w);
+        assert_true(multi_source_active_value(w) >= 0);
     }
     free(w);
 }
@@ -396,41 +396,41 @@ enum { WIDE_STAGES = 8, WIDTH = 50, VIEW = 16, FIRST_RELAY = 3, EACH_WANTS = 30 
 
 static int64_t some_cost(rng *r) { return NET_COST * (1 + (int64_t)rng_below(r, 99)); }
 
-static void wide_links(ways *w, lone *bound, uint32_t relay, rng *r) {
+static void wide_links(multi_source *w, single_source *bound, uint32_t relay, rng *r) {
     if (relay / WIDTH == WIDE_STAGES - 1) {
         int64_t one = some_cost(r), other = some_cost(r);
-        assert_true(ways_link(w, 1, one) && ways_link(w, 2, other) && lone_link_to(bound, 1, one < other ? one : other));
+        assert_true(multi_source_add_link(w, 1, one) && multi_source_add_link(w, 2, other) && single_source_add_link(bound, 1, one < other ? one : other));
         return;
     }
     for (uint32_t i = 0; i < VIEW; i++) {
         router_peer to = FIRST_RELAY + (relay / WIDTH + 1) * WIDTH + (relay + 3 * i) % WIDTH;
         int64_t cost = some_cost(r);
-        assert_true(ways_link(w, to, cost) && lone_link_to(bound, to, cost));
+        assert_true(multi_source_add_link(w, to, cost) && single_source_add_link(bound, to, cost));
     }
 }
 
 // Two data peers and 400 relays. The bound lets units come home to either.
-static double wide_over_bound(ways *w, lone *bound, rng *r) {
+static double wide_over_bound(multi_source *w, single_source *bound, rng *r) {
     int64_t cost[2][WIDTH];
-    ways_clear(w);
-    lone_clear(bound, 1, 2 * EACH_WANTS);
+    multi_source_clear(w);
+    single_source_clear(bound, 1, 2 * EACH_WANTS);
     for (router_peer k = 0; k < 2; k++) {
-        assert_true(ways_peer(w, 1 + k, EACH_WANTS, 0, true));
-        for (uint32_t i = 0; i < WIDTH; i++) assert_true(ways_link(w, FIRST_RELAY + i, cost[k][i] = some_cost(r)));
+        assert_true(multi_source_add_peer(w, 1 + k, EACH_WANTS, 0, true));
+        for (uint32_t i = 0; i < WIDTH; i++) assert_true(multi_source_add_link(w, FIRST_RELAY + i, cost[k][i] = some_cost(r)));
     }
-    assert_true(lone_peer(bound, 1, 0));
+    assert_true(single_source_add_peer(bound, 1, 0));
     for (uint32_t i = 0; i < WIDTH; i++)
-        assert_true(lone_link_to(bound, FIRST_RELAY + i, cost[0][i] < cost[1][i] ? cost[0][i] : cost[1][i]));
+        assert_true(single_source_add_link(bound, FIRST_RELAY + i, cost[0][i] < cost[1][i] ? cost[0][i] : cost[1][i]));
     for (uint32_t relay = 0; relay < WIDE_STAGES * WIDTH; relay++) {
         uint32_t capacity = 1 + (uint32_t)rng_below(r, 2);
-        assert_true(ways_peer(w, FIRST_RELAY + relay, capacity, 0, false) && lone_peer(bound, FIRST_RELAY + relay, capacity));
+        assert_true(multi_source_add_peer(w, FIRST_RELAY + relay, capacity, 0, false) && single_source_add_peer(bound, FIRST_RELAY + relay, capacity));
         wide_links(w, bound, relay, r);
     }
-    ways_arrange(w);
-    assert_true(ways_search(w));
-    assert_int_equal(ways_count(w), 2 * EACH_WANTS);
-    assert_int_equal(lone_solve(bound), 2 * EACH_WANTS);
-    return (double)ways_value(w) / (double)lone_cost(bound);
+    multi_source_arrange(w);
+    assert_true(multi_source_search(w));
+    assert_int_equal(multi_source_count(w), 2 * EACH_WANTS);
+    assert_int_equal(single_source_solve(bound), 2 * EACH_WANTS);
+    return (double)multi_source_value(w) / (double)single_source_cost(bound);
 }
 
 // With the effort that is enough for small ones it would be 1.11.
@@ -438,10 +438,10 @@ static void test_large_maps_are_searched_longer(void **state) {
     (void)state;
     enum { MAPS = 4 };
     rng r = seeded_rng("wide", 1);
-    ways *w = new_ways(ROUTER_SUM);
-    void *memory = malloc(lone_bytes(WIDE_STAGES * WIDTH + 1, WAYS_MAX_LINKS));
+    multi_source *w = new_ways(ROUTER_SUM);
+    void *memory = malloc(single_source_bytes(WIDE_STAGES * WIDTH + 1, MULTI_SOURCE_MAX_LINKS));
     BRAID_ASSERT(memory != NULL);
-    lone *bound = lone_init(memory, WIDE_STAGES * WIDTH + 1, WAYS_MAX_LINKS);
+    single_source *bound = single_source_init(memory, WIDE_STAGES * WIDTH + 1, MULTI_SOURCE_MAX_LINKS);
     double sum = 0;
     for (int i = 0; i < MAPS; i++) sum += wide_over_bound(w, bound, &r);
     assert_true(sum / MAPS < 1.08);

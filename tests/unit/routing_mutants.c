@@ -146,14 +146,14 @@ static bool tamper(net *n, router_message *m) {
 
 // What all ways cost that are planned on the true map, which is what a draft puts in force; -1: none are.
 static int64_t planned_cost(const net *n) {
-    ways *w = ways_init(memory, ROUTER_SUM);
+    multi_source *w = multi_source_init(memory, ROUTER_SUM);
     for (router_peer p = 1; p <= n->peers; p++) {
-        BRAID_ASSERT(ways_peer(w, p, n->capacity[p], 0, n->stage[p] == 0));
+        BRAID_ASSERT(multi_source_add_peer(w, p, n->capacity[p], 0, n->stage[p] == 0));
         for (router_peer q = 1; q <= n->peers; q++)
-            if (n->cost[p][q] >= 0) BRAID_ASSERT(ways_link(w, q, n->cost[p][q]));
+            if (n->cost[p][q] >= 0) BRAID_ASSERT(multi_source_add_link(w, q, n->cost[p][q]));
     }
-    ways_arrange(w);
-    return ways_search(w) ? ways_value(w) : -1;
+    multi_source_arrange(w);
+    return multi_source_search(w) ? multi_source_value(w) : -1;
 }
 
 static bool is_dear(net *n, const net_result *r, int64_t optimum) {
@@ -192,7 +192,7 @@ static bool is_of_several(const mutant *mut) { return mut->kind == ROUTER_WAY ||
 
 static void test_each_planted_bug_is_caught(void **state) {
     (void)state;
-    assert_in_range(ways_bytes(), 1, sizeof memory);
+    assert_in_range(multi_source_bytes(), 1, sizeof memory);
     for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {
         rng r = seeded_rng(mutants[i].name, 5);
         uint32_t count = 0;
@@ -204,7 +204,7 @@ static void test_each_planted_bug_is_caught(void **state) {
 
 static void test_without_a_bug_nothing_is_caught(void **state) {
     (void)state;
-    assert_in_range(ways_bytes(), 1, sizeof memory);
+    assert_in_range(multi_source_bytes(), 1, sizeof memory);
     rng r = seeded_rng("no bug", 5);
     for (int j = 0; j < 2 * GOOD; j++) {
         net_case c = schedule(&r);

@@ -1,6 +1,6 @@
 // Plans of several data peers where something is odd: spans of eras that end, eras that somebody made up, maps that change while they
 // are planned on, plans that cannot be sent, the dead who go on naming each other.
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 #include "routing_net.h"
 #include "seed.h"
 
@@ -18,17 +18,17 @@ static net *some_net(uint32_t sources, uint32_t stages, uint32_t relays, uint32_
     return net_new(&c);
 }
 
-static const braid *braid_of(const net *n, router_peer p) { return (const braid *)n->router[p]; }
+static const mincost_planner *braid_of(const net *n, router_peer p) { return (const mincost_planner *)n->router[p]; }
 
 static int32_t units_out(const net *n) {
     int32_t sum = 0;
-    for (router_peer p = 1; p <= n->c.sources; p++) sum += braid_sum_out(braid_of(n, p), 0);
+    for (router_peer p = 1; p <= n->c.sources; p++) sum += mincost_total_out(&braid_of(n, p)->mc, 0);
     return sum;
 }
 
 // A neighbour says that it is in that era.
 static void tell_era(net *n, router_peer to, uint32_t era, uint32_t plan) {
-    router_message m = {.kind = ROUTER_QUERY, .why = BRAID_ERA, .to = to, .from = 1, .cost = era, .taken_back = plan};
+    router_message m = {.kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .to = to, .from = 1, .cost = era, .taken_back = plan};
     while (!net_linked(n, m.from, to) && !net_linked(n, to, m.from)) m.from++;
     router_receive(n->router[to], n->now, &m);
     net_after(n, to);
@@ -41,30 +41,30 @@ static void test_a_span_ends_and_the_flow_goes_on(void **state) {
     net_run(n, 3000);
     int32_t out = units_out(n);
     assert_true(out > 0);
-    uint32_t span = braid_of(n, 1)->era / BRAID_SPAN;
+    uint32_t span = braid_of(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW;
     span += span % 2;  // in which kept flows go on
-    tell_era(n, 3, span * BRAID_SPAN + BRAID_SPAN - 2, 0);
+    tell_era(n, 3, span * MINCOST_EPOCHS_PER_FLOW + MINCOST_EPOCHS_PER_FLOW - 2, 0);
     net_run(n, 100);
     assert_int_equal(units_out(n), out);
-    tell_era(n, 3, span * BRAID_SPAN + BRAID_SPAN - 1, 12345);  // somebody asks for a draft of a plan that nobody has
+    tell_era(n, 3, span * MINCOST_EPOCHS_PER_FLOW + MINCOST_EPOCHS_PER_FLOW - 1, 12345);  // somebody asks for a draft of a plan that nobody has
     for (uint32_t i = 0; i < 100; i++) {
         net_run(n, 1);
         assert_int_equal(units_out(n), out);
     }
-    assert_int_equal(braid_of(n, 1)->era / BRAID_SPAN, span + 2);
+    assert_int_equal(braid_of(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, span + 2);
     net_free(n);
 }
 
 // Numbers go up only, so whoever makes one up near the end leaves no room for drafts; but tokens go on.
 static void test_the_last_era_is_not_still(void **state) {
     (void)state;
-    static const uint32_t before[] = {1, 2, BRAID_SPAN, BRAID_SPAN + 1};
+    static const uint32_t before[] = {1, 2, MINCOST_EPOCHS_PER_FLOW, MINCOST_EPOCHS_PER_FLOW + 1};
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
         net *n = some_net(2, 3, 12, 2);
         net_run(n, 3000);
-        tell_era(n, 3, (uint32_t)BRAID_LAST_ERA - before[i], 7);
+        tell_era(n, 3, (uint32_t)MINCOST_LAST_EPOCH - before[i], 7);
         net_run(n, 5000);
-        for (router_peer p = 1; p <= n->peers; p++) assert_false(braid_still(braid_of(n, p)));
+        for (router_peer p = 1; p <= n->peers; p++) assert_false(mincost_commits_paused(braid_of(n, p)));
         assert_true(units_out(n) > 0 && n->broken == NULL);
         net_free(n);
     }
@@ -76,7 +76,7 @@ static void test_what_cannot_be_sent_is_not_planned(void **state) {
     static const struct {
         uint32_t units;
         bool planned;
-    } cases[] = {{BRAID_WAY_WORDS / 12 - 5, true}, {BRAID_WAY_WORDS / 12 + 1, false}};
+    } cases[] = {{MINCOST_PATH_WORDS / 12 - 5, true}, {MINCOST_PATH_WORDS / 12 + 1, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         net *n = some_net(2, 12, 24, cases[i].units);
         for (router_peer p = 1; p <= n->peers; p++) {
@@ -85,8 +85,8 @@ static void test_what_cannot_be_sent_is_not_planned(void **state) {
             net_after(n, p);
         }
         net_run(n, 2000);
-        assert_int_equal(braid_of(n, 1)->planned != 0, cases[i].planned);
-        assert_int_equal(braid_of(n, 1)->era / BRAID_SPAN, cases[i].planned ? 1 : 0);
+        assert_int_equal(braid_of(n, 1)->staged.plan != 0, cases[i].planned);
+        assert_int_equal(braid_of(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, cases[i].planned ? 1 : 0);
         net_free(n);
     }
 }
@@ -101,17 +101,17 @@ static void test_the_dead_are_not_planned_with(void **state) {
         net_after(n, p);
     }
     net_run(n, 2000);
-    assert_true(braid_of(n, 1)->planned != 0);
+    assert_true(braid_of(n, 1)->staged.plan != 0);
     net_crash(n, 3);
     net_crash(n, 4);
     net_run(n, 5000);
-    const braid *b = braid_of(n, 1);
-    assert_true(b->planned != 0 && braid_planned_units(b) > 0);
-    assert_int_equal(braid_sum_out(b, 0), braid_planned_units(b));
-    for (uint32_t i = 0; i < ways_count(b->ways); i++) {
-        router_peer path[WAYS_MAX_HOPS];
-        assert_int_not_equal(ways_home(b->ways, i), 3);
-        assert_int_equal(ways_path(b->ways, i, path), 2);
+    const mincost_planner *pl = braid_of(n, 1);
+    assert_true(pl->staged.plan != 0 && mincost_planned_units(pl) > 0);
+    assert_int_equal(mincost_total_out(&pl->mc, 0), mincost_planned_units(pl));
+    for (uint32_t i = 0; i < multi_source_count(pl->multi); i++) {
+        router_peer path[MULTI_SOURCE_MAX_HOPS];
+        assert_int_not_equal(multi_source_home(pl->multi, i), 3);
+        assert_int_equal(multi_source_path(pl->multi, i, path), 2);
         assert_int_not_equal(path[0], 4);
     }
     net_free(n);
@@ -130,11 +130,11 @@ static void tick(router *r, int64_t now) {
     while (router_next(r, &m)) continue;
 }
 
-static router_peer first_on_way(braid *b) {
-    router_peer path[WAYS_MAX_HOPS];
-    braid_plan(b);
-    assert_true(b->planned != 0);
-    ways_path(b->ways, 0, path);
+static router_peer first_on_way(mincost_planner *pl) {
+    router_peer path[MULTI_SOURCE_MAX_HOPS];
+    mincost_plan(pl);
+    assert_true(pl->staged.plan != 0);
+    multi_source_path(pl->multi, 0, path);
     return path[0];
 }
 
@@ -143,7 +143,7 @@ static void test_a_map_that_changes_twice_at_once_is_planned_on_anew(void **stat
     (void)state;
     const router_config c = {.algorithm = ROUTER_BRAID, .self = 1, .capacity = 1, .source_count = 2, .source = {1, 2}, .max_neighbours = 8, .seed = 1, .delay = 1000, .relays = 2};
     router *r = router_init(memory, &c, 0);
-    braid *b = (braid *)r;
+    mincost_planner *pl = (mincost_planner *)r;
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
         router_neighbour_add(r, 0, 3, (router_side)side, 1000);
         router_neighbour_add(r, 0, 4, (router_side)side, 5000);
@@ -151,14 +151,14 @@ static void test_a_map_that_changes_twice_at_once_is_planned_on_anew(void **stat
     tell_map(r, 0, 3, 5, 1000);
     tell_map(r, 0, 4, 5, 1000);
     for (int64_t t = 0; t < 30; t++) tick(r, t * 1000);
-    assert_int_equal(first_on_way(b), 3);
-    b->era = 1;  // still, for this plan
-    b->plan = b->planned;
-    b->era_since = 30000;
+    assert_int_equal(first_on_way(pl), 3);
+    pl->epochs.epoch = 1;  // still, for this plan
+    pl->epochs.plan = pl->staged.plan;
+    pl->mc.phase.epoch_since = 30000;
     tell_map(r, 30000, 4, 6, 1001);
     router_cost(r, 30000, 3, ROUTER_NEXT, 900000);
     for (int64_t t = 30; t < 60; t++) tick(r, t * 1000);
-    assert_int_equal(first_on_way(b), 4);
+    assert_int_equal(first_on_way(pl), 4);
 }
 
 int main(void) {

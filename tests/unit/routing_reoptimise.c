@@ -6,7 +6,7 @@
 
 static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20, .config.plan_first = true};
 
-static const braid *at(const net *n, router_peer p) { return (const braid *)n->router[p]; }
+static const mincost_planner *at(const net *n, router_peer p) { return (const mincost_planner *)n->router[p]; }
 
 static router_peer a_carrier(const net *n, uint32_t stage) {
     router_peer p = 2;
@@ -16,24 +16,24 @@ static router_peer a_carrier(const net *n, uint32_t stage) {
 
 static uint32_t free_ones(const net *n) {
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && at(n, p)->free;
+    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && at(n, p)->mc.phase.decentralised;
     return count;
 }
 
 // What the data peer knows of a link is what is on it.
 static void expect_known(const net *n) {
-    const braid_map *map = at(n, 1)->map;
+    const mincost_map *map = at(n, 1)->map;
     EACH_ENTRY(map, e) {
         if (!n->alive[e[MAP_PEER]]) continue;
-        const braid *b = at(n, e[MAP_PEER]);
+        const mincost_planner *pl = at(n, e[MAP_PEER]);
         uint32_t said = 0;
         for (uint32_t i = 0; i < loads_of(map, e); i++) {
-            int slot = router_slot(&b->r, ROUTER_NEXT, link_of(e, *load_of(e, i) >> 16)[0]);
+            int slot = router_slot(&pl->mc.r, ROUTER_NEXT, link_of(e, *load_of(e, i) >> 16)[0]);
             assert_true(slot >= 0);
-            assert_int_equal(*load_of(e, i) & 0xffff, down_of(b, 0, (uint32_t)slot)->out);
+            assert_int_equal(*load_of(e, i) & 0xffff, downstream_of(&pl->mc, 0, (uint32_t)slot)->units);
             said += *load_of(e, i) & 0xffff;
         }
-        assert_int_equal(said, braid_sum_out(b, 0));
+        assert_int_equal(said, mincost_total_out(&pl->mc, 0));
     }
 }
 
@@ -102,7 +102,7 @@ static void test_who_steers_in_vain_sets_all_free(void **state) {
         }
         net_restart(n, 30);  // ... and so is who comes
         net_expect_optimum(n, "free");
-        assert_true(n->tampered == 0 || at(n, 30)->free);
+        assert_true(n->tampered == 0 || at(n, 30)->mc.phase.decentralised);
         net_free(n);
     }
     assert_in_range(freed, 4, 8);
@@ -133,7 +133,7 @@ static void test_in_a_crowd_nobody_steers(void **state) {
     net *n = net_new(&c);
     net_expect_optimum(n, "before");
     for (router_peer p = 1; p <= n->peers; p++) {
-        router_relays(n->router[p], n->now, BRAID_CROWD + 1);
+        router_relays(n->router[p], n->now, MINCOST_MULTI_SOURCE_RELAYS + 1);
         net_after(n, p);
     }
     net_crash(n, a_carrier(n, 3));
@@ -179,14 +179,14 @@ static void test_a_hint_that_saves_nothing_is_given_up(void **state) {
     router_peer a = a_carrier(n, 2), next = 0, other = 0;
     for (router_peer q = 2; q <= n->peers; q++) {
         if (n->stage[q] != 3) continue;
-        int slot = router_slot(&at(n, a)->r, ROUTER_NEXT, q);
-        if (slot >= 0 && down_of(at(n, a), 0, (uint32_t)slot)->out > 0) next = q;
+        int slot = router_slot(&at(n, a)->mc.r, ROUTER_NEXT, q);
+        if (slot >= 0 && downstream_of(&at(n, a)->mc, 0, (uint32_t)slot)->units > 0) next = q;
     }
     assert_int_not_equal(next, 0);
     router_peer after = 0;
     for (router_peer q = 2; q <= n->peers; q++) {
-        int slot = n->stage[q] == 4 ? router_slot(&at(n, next)->r, ROUTER_NEXT, q) : -1;
-        if (slot >= 0 && down_of(at(n, next), 0, (uint32_t)slot)->out > 0) after = q;
+        int slot = n->stage[q] == 4 ? router_slot(&at(n, next)->mc.r, ROUTER_NEXT, q) : -1;
+        if (slot >= 0 && downstream_of(&at(n, next)->mc, 0, (uint32_t)slot)->units > 0) after = q;
     }
     for (router_peer q = 2; q <= n->peers; q++)
         if (n->stage[q] == 3 && q != next && router_load(n->router[q]) < n->capacity[q]) other = q;

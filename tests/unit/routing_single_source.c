@@ -5,29 +5,29 @@
 
 enum { MAX_PEERS = NET_PEERS, MAX_LINKS = 4096 };
 
-static lone *new_lone(uint32_t peers, uint32_t links) {
-    void *memory = malloc(lone_bytes(peers, links));
+static single_source *new_lone(uint32_t peers, uint32_t links) {
+    void *memory = malloc(single_source_bytes(peers, links));
     BRAID_ASSERT(memory != NULL);
-    return lone_init(memory, peers, links);
+    return single_source_init(memory, peers, links);
 }
 
 // The map of a network whose data peer, 1, wants so many units.
-static void draw(lone *w, const net *n, uint32_t units) {
-    lone_clear(w, 1, units);
+static void draw(single_source *w, const net *n, uint32_t units) {
+    single_source_clear(w, 1, units);
     for (router_peer p = 1; p <= n->peers; p++) {
-        assert_true(lone_peer(w, p, n->capacity[p]));
+        assert_true(single_source_add_peer(w, p, n->capacity[p]));
         for (router_peer q = 1; q <= n->peers; q++)
-            if (n->cost[p][q] >= 0) assert_true(lone_link_to(w, q, n->cost[p][q]));
+            if (n->cost[p][q] >= 0) assert_true(single_source_add_link(w, q, n->cost[p][q]));
     }
 }
 
 // Takes all ways. Each leads from the data peer over links that there are, through each stage once, and home.
-static int64_t cost_of_ways(lone *w, const net *n, uint32_t units) {
+static int64_t cost_of_ways(single_source *w, const net *n, uint32_t units) {
     uint32_t load[NET_PEERS] = {0};
-    router_peer path[LONE_MAX_HOPS];
+    router_peer path[SINGLE_SOURCE_MAX_HOPS];
     int64_t cost = 0;
     for (uint32_t i = 0; i < units; i++) {
-        assert_int_equal(lone_next(w, path), n->c.stages + 1);
+        assert_int_equal(single_source_next(w, path), n->c.stages + 1);
         assert_int_equal(path[n->c.stages], 1);
         for (uint32_t h = 0; h <= n->c.stages; h++) {
             router_peer from = h == 0 ? 1 : path[h - 1];
@@ -36,7 +36,7 @@ static int64_t cost_of_ways(lone *w, const net *n, uint32_t units) {
             load[path[h]]++;
         }
     }
-    assert_int_equal(lone_next(w, path), 0);
+    assert_int_equal(single_source_next(w, path), 0);
     for (router_peer p = 2; p <= n->peers; p++) assert_in_range(load[p], 0, n->capacity[p]);
     return cost;
 }
@@ -45,7 +45,7 @@ static int64_t cost_of_ways(lone *w, const net *n, uint32_t units) {
 static void test_ways_are_the_cheapest(void **state) {
     (void)state;
     rng r = seeded_rng("lone", 1);
-    lone *w = new_lone(MAX_PEERS, MAX_LINKS);
+    single_source *w = new_lone(MAX_PEERS, MAX_LINKS);
     for (int i = 0; i < 400; i++) {
         net_case c = net_random_case(&r);
         c.relays += c.stages * (uint32_t)rng_below(&r, 8);
@@ -55,8 +55,8 @@ static void test_ways_are_the_cheapest(void **state) {
         n->capacity[1] = i % 3 == 0 ? 1 + (uint32_t)rng_below(&r, fits) : fits;
         net_result best = net_optimum(n);
         draw(w, n, n->capacity[1] + (i % 3 == 1 ? 7 : 0));
-        assert_int_equal(lone_solve(w), best.units);
-        assert_int_equal(lone_cost(w), best.cost);
+        assert_int_equal(single_source_solve(w), best.units);
+        assert_int_equal(single_source_cost(w), best.cost);
         assert_int_equal(cost_of_ways(w, n, best.units), best.cost);
         net_free(n);
     }
@@ -68,24 +68,24 @@ static void test_a_map_may_say_anything(void **state) {
     (void)state;
     enum { PEERS = 12 };
     rng r = seeded_rng("anything", 1);
-    lone *w = new_lone(PEERS, PEERS * PEERS);
+    single_source *w = new_lone(PEERS, PEERS * PEERS);
     for (int i = 0; i < 3000; i++) {
         bool linked[PEERS + 3][PEERS + 3] = {{false}};
         router_peer home = 1 + (router_peer)rng_below(&r, PEERS + 1);  // it may not be on the map
         uint32_t capacity[PEERS + 3] = {0}, load[PEERS + 3] = {0};
-        lone_clear(w, home, 1 + (uint32_t)rng_below(&r, 9));
+        single_source_clear(w, home, 1 + (uint32_t)rng_below(&r, 9));
         for (router_peer p = 1; p <= PEERS; p++) {
             capacity[p] = (uint32_t)rng_below(&r, 4);
-            assert_true(lone_peer(w, p, capacity[p]));
+            assert_true(single_source_add_peer(w, p, capacity[p]));
             for (uint64_t links = rng_below(&r, 5); links > 0; links--) {
                 router_peer to = 1 + (router_peer)rng_below(&r, PEERS + 2);
-                assert_true(lone_link_to(w, to, (int64_t)rng_below(&r, 3)));
+                assert_true(single_source_add_link(w, to, (int64_t)rng_below(&r, 3)));
                 linked[p][to] = true;
             }
         }
-        uint32_t units = lone_solve(w), ways = 0, hops;
-        router_peer path[LONE_MAX_HOPS];
-        for (; (hops = lone_next(w, path)) > 0; ways++) {
+        uint32_t units = single_source_solve(w), ways = 0, hops;
+        router_peer path[SINGLE_SOURCE_MAX_HOPS];
+        for (; (hops = single_source_next(w, path)) > 0; ways++) {
             assert_int_equal(path[hops - 1], home);
             for (uint32_t h = 0; h < hops; h++) {
                 assert_true(linked[h == 0 ? home : path[h - 1]][path[h]]);
@@ -100,38 +100,38 @@ static void test_a_map_may_say_anything(void **state) {
 
 // A chain of relays: what a message has no room for is left out.
 static uint32_t hops_of_a_chain(uint32_t relays) {
-    lone *w = new_lone(relays + 1, relays + 1);
-    router_peer path[LONE_MAX_HOPS];
-    lone_clear(w, 1, 1);
+    single_source *w = new_lone(relays + 1, relays + 1);
+    router_peer path[SINGLE_SOURCE_MAX_HOPS];
+    single_source_clear(w, 1, 1);
     for (router_peer p = 1; p <= relays + 1; p++) {
-        assert_true(lone_peer(w, p, 1));
-        assert_true(lone_link_to(w, p <= relays ? p + 1 : 1, 10));
+        assert_true(single_source_add_peer(w, p, 1));
+        assert_true(single_source_add_link(w, p <= relays ? p + 1 : 1, 10));
     }
-    assert_int_equal(lone_solve(w), 1);
-    uint32_t hops = lone_next(w, path);
+    assert_int_equal(single_source_solve(w), 1);
+    uint32_t hops = single_source_next(w, path);
     free(w);
     return hops;
 }
 
 static void test_ways_that_are_too_long_are_left_out(void **state) {
     (void)state;
-    assert_int_equal(hops_of_a_chain(LONE_MAX_HOPS - 1), LONE_MAX_HOPS);
-    assert_int_equal(hops_of_a_chain(LONE_MAX_HOPS), 0);
+    assert_int_equal(hops_of_a_chain(SINGLE_SOURCE_MAX_HOPS - 1), SINGLE_SOURCE_MAX_HOPS);
+    assert_int_equal(hops_of_a_chain(SINGLE_SOURCE_MAX_HOPS), 0);
 }
 
 static void test_what_has_no_room_is_refused(void **state) {
     (void)state;
-    lone *w = new_lone(3, 2);
+    single_source *w = new_lone(3, 2);
     for (int round = 0; round < 2; round++) {
-        lone_clear(w, 1, 5);
-        assert_false(lone_link_to(w, 2, 10));  // from whom?
-        assert_int_equal(lone_solve(w), 0);
-        assert_true(lone_peer(w, 1, 0) && lone_link_to(w, 2, 10) && lone_peer(w, 2, 3));
-        assert_false(lone_link_to(w, 1, -1) || lone_link_to(w, 1, (int64_t)ROUTER_MAX_COST + 1));
-        assert_true(lone_link_to(w, 1, ROUTER_MAX_COST) && lone_peer(w, 3, 1));
-        assert_false(lone_peer(w, 4, 1) || (lone_link_to(w, 1, 10) && lone_link_to(w, 1, 10) && lone_link_to(w, 1, 10)));
-        assert_int_equal(lone_solve(w), 3);
-        assert_int_equal(lone_cost(w), 3 * (10 + (int64_t)ROUTER_MAX_COST));
+        single_source_clear(w, 1, 5);
+        assert_false(single_source_add_link(w, 2, 10));  // from whom?
+        assert_int_equal(single_source_solve(w), 0);
+        assert_true(single_source_add_peer(w, 1, 0) && single_source_add_link(w, 2, 10) && single_source_add_peer(w, 2, 3));
+        assert_false(single_source_add_link(w, 1, -1) || single_source_add_link(w, 1, (int64_t)ROUTER_MAX_COST + 1));
+        assert_true(single_source_add_link(w, 1, ROUTER_MAX_COST) && single_source_add_peer(w, 3, 1));
+        assert_false(single_source_add_peer(w, 4, 1) || (single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10)));
+        assert_int_equal(single_source_solve(w), 3);
+        assert_int_equal(single_source_cost(w), 3 * (10 + (int64_t)ROUTER_MAX_COST));
     }
     free(w);
 }

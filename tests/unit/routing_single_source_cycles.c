@@ -8,41 +8,41 @@ enum { MAX_LINKS = 4096, HOME = 1 };
 // What is known of the flow.
 typedef struct known {
     net *n;
-    lone *w;
+    single_source *w;
     uint32_t wanted, units[NET_PEERS][NET_PEERS];
 } known;
 
-static lone *new_lone(uint32_t peers, uint32_t links) {
-    void *memory = malloc(lone_bytes(peers, links));
+static single_source *new_lone(uint32_t peers, uint32_t links) {
+    void *memory = malloc(single_source_bytes(peers, links));
     BRAID_ASSERT(memory != NULL);
-    return lone_init(memory, peers, links);
+    return single_source_init(memory, peers, links);
 }
 
 static void draw(const known *k) {
-    lone_clear(k->w, HOME, k->wanted);
+    single_source_clear(k->w, HOME, k->wanted);
     for (router_peer p = 1; p <= k->n->peers; p++) {
-        assert_true(lone_peer(k->w, p, k->n->capacity[p]));
+        assert_true(single_source_add_peer(k->w, p, k->n->capacity[p]));
         for (router_peer q = 1; q <= k->n->peers; q++) {
             if (k->n->cost[p][q] < 0) continue;
-            assert_true(lone_link_to(k->w, q, k->n->cost[p][q]));
-            lone_carries(k->w, k->units[p][q]);
+            assert_true(single_source_add_link(k->w, q, k->n->cost[p][q]));
+            single_source_set_load(k->w, k->units[p][q]);
         }
     }
 }
 
 // Any flow: what would be the cheapest at other costs, less some units.
 static void begin(known *k, rng *r) {
-    router_peer path[LONE_MAX_HOPS];
+    router_peer path[SINGLE_SOURCE_MAX_HOPS];
     memset(k->units, 0, sizeof k->units);
-    lone_clear(k->w, HOME, k->wanted);
+    single_source_clear(k->w, HOME, k->wanted);
     for (router_peer p = 1; p <= k->n->peers; p++) {
-        assert_true(lone_peer(k->w, p, k->n->capacity[p]));
+        assert_true(single_source_add_peer(k->w, p, k->n->capacity[p]));
         for (router_peer q = 1; q <= k->n->peers; q++)
-            if (k->n->cost[p][q] >= 0) assert_true(lone_link_to(k->w, q, (int64_t)rng_below(r, 50)));
+            if (k->n->cost[p][q] >= 0) assert_true(single_source_add_link(k->w, q, (int64_t)rng_below(r, 50)));
     }
-    lone_solve(k->w);
+    single_source_solve(k->w);
     uint64_t less = rng_below(r, 3);
-    for (uint32_t hops; (hops = lone_next(k->w, path)) > 0;) {
+    for (uint32_t hops; (hops = single_source_next(k->w, path)) > 0;) {
         if (less > 0 && less-- > 0) continue;
         for (uint32_t h = 0; h < hops; h++) k->units[h == 0 ? HOME : path[h - 1]][path[h]]++;
     }
@@ -84,8 +84,8 @@ static int64_t go(known *k, const router_half *cycle, uint32_t length, bool *mor
 
 // Nobody on it is nearer to the data peer than who is to begin, and the way there leads over links.
 static void check_path(const known *k, router_peer first) {
-    router_peer path[LONE_MAX_HOPS];
-    uint32_t hops = lone_path(k->w, first, path);
+    router_peer path[SINGLE_SOURCE_MAX_HOPS];
+    uint32_t hops = single_source_path(k->w, first, path);
     assert_int_equal(hops, k->n->stage[first]);
     for (uint32_t h = 0; h < hops; h++) assert_true(net_linked(k->n, h == 0 ? HOME : path[h - 1], path[h]));
     assert_true(hops == 0 || path[hops - 1] == first);
@@ -103,7 +103,7 @@ static uint32_t go_all(known *k) {
     bool used[NET_PEERS] = {false};
     uint32_t found = 0;
     draw(k);
-    for (uint32_t length; (length = lone_cycle(k->w, 0, cycle)) > 0; found++) {
+    for (uint32_t length; (length = single_source_cycle(k->w, 0, cycle)) > 0; found++) {
         bool more = false;
         int64_t cost = go(k, cycle, length, &more);
         assert_true(more || cost < 0);
@@ -150,16 +150,16 @@ static void test_cycles_lead_to_the_cheapest_flow(void **state) {
 // Two relays, of which the unit has the one that is dearer by 10: four links are on that cycle.
 static void test_small_gains_are_left_alone(void **state) {
     (void)state;
-    lone *w = new_lone(3, 4);
+    single_source *w = new_lone(3, 4);
     router_half cycle[ROUTER_MAX_CYCLE];
     for (int64_t slack = 0; slack <= 4; slack++) {
-        lone_clear(w, HOME, 1);
-        assert_true(lone_peer(w, HOME, 0) && lone_link_to(w, 2, 20));
-        lone_carries(w, 1);
-        assert_true(lone_link_to(w, 3, 10) && lone_peer(w, 2, 1) && lone_link_to(w, HOME, 5));
-        lone_carries(w, 1);
-        assert_true(lone_peer(w, 3, 1) && lone_link_to(w, HOME, 5));
-        assert_int_equal(lone_cycle(w, slack, cycle), slack < 3 ? 7 : 0);
+        single_source_clear(w, HOME, 1);
+        assert_true(single_source_add_peer(w, HOME, 0) && single_source_add_link(w, 2, 20));
+        single_source_set_load(w, 1);
+        assert_true(single_source_add_link(w, 3, 10) && single_source_add_peer(w, 2, 1) && single_source_add_link(w, HOME, 5));
+        single_source_set_load(w, 1);
+        assert_true(single_source_add_peer(w, 3, 1) && single_source_add_link(w, HOME, 5));
+        assert_int_equal(single_source_cycle(w, slack, cycle), slack < 3 ? 7 : 0);
     }
     free(w);
 }
@@ -167,20 +167,20 @@ static void test_small_gains_are_left_alone(void **state) {
 // A chain of relays, over which one unit more could go: a token has room for so many halves.
 static void test_cycles_fit_a_token(void **state) {
     (void)state;
-    enum { CHAIN = LONE_MAX_HOPS + 4 };
-    lone *w = new_lone(CHAIN + 1, CHAIN + 1);
+    enum { CHAIN = SINGLE_SOURCE_MAX_HOPS + 4 };
+    single_source *w = new_lone(CHAIN + 1, CHAIN + 1);
     router_half cycle[ROUTER_MAX_CYCLE];
-    router_peer path[LONE_MAX_HOPS];
+    router_peer path[SINGLE_SOURCE_MAX_HOPS];
     for (uint32_t relays = 1; relays <= CHAIN; relays++) {
-        lone_clear(w, HOME, 1);
+        single_source_clear(w, HOME, 1);
         for (router_peer p = HOME; p <= HOME + relays; p++) {
-            assert_true(lone_peer(w, p, 1));
-            assert_true(lone_link_to(w, p < HOME + relays ? p + 1 : HOME, 10));
+            assert_true(single_source_add_peer(w, p, 1));
+            assert_true(single_source_add_link(w, p < HOME + relays ? p + 1 : HOME, 10));
         }
         uint32_t length = 2 * relays + 3;
-        assert_int_equal(lone_cycle(w, 0, cycle), length <= ROUTER_MAX_CYCLE ? length : 0);
-        assert_int_equal(lone_path(w, HOME + relays, path), relays <= LONE_MAX_HOPS ? relays : 0);
-        assert_int_equal(lone_path(w, HOME + relays + 1, path), 0);  // nobody
+        assert_int_equal(single_source_cycle(w, 0, cycle), length <= ROUTER_MAX_CYCLE ? length : 0);
+        assert_int_equal(single_source_path(w, HOME + relays, path), relays <= SINGLE_SOURCE_MAX_HOPS ? relays : 0);
+        assert_int_equal(single_source_path(w, HOME + relays + 1, path), 0);  // nobody
     }
     free(w);
 }
@@ -189,26 +189,26 @@ static void test_cycles_fit_a_token(void **state) {
 static void test_what_saves_most_comes_first(void **state) {
     (void)state;
     static const int64_t second[3][3] = {{20, 19, 90}, {90, 90, 90}, {90, 90, 0}};
-    lone *w = new_lone(7, 15);
+    single_source *w = new_lone(7, 15);
     router_half cycle[ROUTER_MAX_CYCLE];
-    lone_clear(w, HOME, 1);
-    assert_true(lone_peer(w, HOME, 0));
+    single_source_clear(w, HOME, 1);
+    assert_true(single_source_add_peer(w, HOME, 0));
     for (uint32_t i = 0; i < 3; i++) {
-        assert_true(lone_link_to(w, 2 + i, i == 2 ? 0 : 30));
-        lone_carries(w, i == 0);
+        assert_true(single_source_add_link(w, 2 + i, i == 2 ? 0 : 30));
+        single_source_set_load(w, i == 0);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        assert_true(lone_peer(w, 2 + i, 1));
+        assert_true(single_source_add_peer(w, 2 + i, 1));
         for (uint32_t j = 0; j < 3; j++) {
-            assert_true(lone_link_to(w, 5 + j, second[i][j]));
-            lone_carries(w, i == 0 && j == 0);
+            assert_true(single_source_add_link(w, 5 + j, second[i][j]));
+            single_source_set_load(w, i == 0 && j == 0);
         }
     }
     for (uint32_t j = 0; j < 3; j++) {
-        assert_true(lone_peer(w, 5 + j, 1) && lone_link_to(w, HOME, 5));
-        lone_carries(w, j == 0);
+        assert_true(single_source_add_peer(w, 5 + j, 1) && single_source_add_link(w, HOME, 5));
+        single_source_set_load(w, j == 0);
     }
-    assert_true(lone_cycle(w, 0, cycle) > 7);
+    assert_true(single_source_cycle(w, 0, cycle) > 7);
     int64_t saved = 0;
     for (uint32_t i = 0; cycle[i] != cycle[0] || i == 0; i++) saved += cycle[i] == router_in(4);
     assert_int_equal(saved, 1);  // it leads over the third relay of the first stage
@@ -220,19 +220,19 @@ static void test_a_map_may_say_anything(void **state) {
     (void)state;
     enum { PEERS = 12 };
     rng r = seeded_rng("any flow", 1);
-    lone *w = new_lone(PEERS, PEERS * PEERS);
+    single_source *w = new_lone(PEERS, PEERS * PEERS);
     for (int i = 0; i < 3000; i++) {
-        lone_clear(w, 1 + (router_peer)rng_below(&r, PEERS + 1), 1 + (uint32_t)rng_below(&r, 9));
+        single_source_clear(w, 1 + (router_peer)rng_below(&r, PEERS + 1), 1 + (uint32_t)rng_below(&r, 9));
         for (router_peer p = 1; p <= PEERS; p++) {
-            assert_true(lone_peer(w, p, (uint32_t)rng_below(&r, 4)));
+            assert_true(single_source_add_peer(w, p, (uint32_t)rng_below(&r, 4)));
             for (uint64_t links = rng_below(&r, 5); links > 0; links--) {
-                assert_true(lone_link_to(w, 1 + (router_peer)rng_below(&r, PEERS + 2), (int64_t)rng_below(&r, 30)));
-                lone_carries(w, (uint32_t)(rng_below(&r, 3) == 0 ? rng_below(&r, ROUTER_MAX_UNITS + 9) : rng_below(&r, 3)));
+                assert_true(single_source_add_link(w, 1 + (router_peer)rng_below(&r, PEERS + 2), (int64_t)rng_below(&r, 30)));
+                single_source_set_load(w, (uint32_t)(rng_below(&r, 3) == 0 ? rng_below(&r, ROUTER_MAX_UNITS + 9) : rng_below(&r, 3)));
             }
         }
         router_half cycle[ROUTER_MAX_CYCLE];
         uint32_t found = 0;
-        for (uint32_t length; (length = lone_cycle(w, 0, cycle)) > 0; found++) {
+        for (uint32_t length; (length = single_source_cycle(w, 0, cycle)) > 0; found++) {
             assert_in_range(length, 3, ROUTER_MAX_CYCLE);
             for (uint32_t j = 0; j < length; j++) assert_in_range(router_owner(cycle[j]), 1, PEERS);
         }

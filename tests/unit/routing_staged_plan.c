@@ -1,7 +1,7 @@
 // braid's routers with several data peers: drafts of planned ways, and the eras in which they are put in force or given up.
 #include "routing_net.h"
 
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 #include "seed.h"
 
 // With several data peers the flow is whole and quiet; how cheap it is, unit_sim_glpk looks at.
@@ -24,12 +24,12 @@ static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     several_with_crashes(9, 80, 0);
     several_with_crashes(6, 80, 0);
-    several_with_crashes(12, 60, BRAID_FEW + 1);  // who carries maps on may die
+    several_with_crashes(12, 60, MINCOST_SMALL_RUN + 1);  // who carries maps on may die
 }
 
 static uint32_t in_draft(const net *n) {
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && ((const braid *)n->router[p])->drafts;
+    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && ((const mincost_planner *)n->router[p])->mc.phase.staged;
     return count;
 }
 
@@ -61,11 +61,11 @@ static int64_t until_drafts(net *n, bool wanted) {
 static void test_several_data_peers_in_a_crowd(void **state) {
     (void)state;
     net_case c = two_data_peers;
-    c.config.relays = BRAID_CROWD + 1;
+    c.config.relays = MINCOST_MULTI_SOURCE_RELAYS + 1;
     net *n = net_new(&c);
     assert_int_equal(until_drafts(n, true), 0);
     net_free(n);
-    several_with_crashes(10, 400, 2 * BRAID_CROWD);
+    several_with_crashes(10, 400, 2 * MINCOST_MULTI_SOURCE_RELAYS);
 }
 
 // Where relays carry maps on to one only, all data peers have the same map all the same, and find the same ways.
@@ -79,11 +79,11 @@ static void test_carried_maps_are_whole(void **state) {
         c.delays = (net_delays)(seed % 4);
         c.seed = seed;
         net *few = net_new(&c);
-        c.config.relays = BRAID_FEW + 1;
+        c.config.relays = MINCOST_SMALL_RUN + 1;
         net *many = net_new(&c);
         net_result of_few = net_settle(few, "few"), of_many = net_settle(many, "many");
-        const braid *one = (const braid *)few->router[1], *other = (const braid *)many->router[1];
-        assert_true(one->planned != 0 && one->planned == other->planned);
+        const mincost_planner *one = (const mincost_planner *)few->router[1], *other = (const mincost_planner *)many->router[1];
+        assert_true(one->staged.plan != 0 && one->staged.plan == other->staged.plan);
         assert_true(of_few.units == of_many.units && of_few.cost == of_many.cost);
         assert_true(many->tally.kind[ROUTER_MAP] < few->tally.kind[ROUTER_MAP]);
         net_free(few);
@@ -101,7 +101,7 @@ static void wish(net *n, uint32_t units) {
 
 static void expect_one_era(const net *n) {
     for (router_peer p = 2; p <= n->peers; p++)
-        assert_int_equal(((const braid *)n->router[p])->era, ((const braid *)n->router[1])->era);
+        assert_int_equal(((const mincost_planner *)n->router[p])->epochs.epoch, ((const mincost_planner *)n->router[1])->epochs.epoch);
 }
 
 // The map is what it was, so ways on it would be the same again.
@@ -109,11 +109,11 @@ static void test_without_news_nobody_drafts_again(void **state) {
     (void)state;
     net *n = net_new(&two_data_peers);
     net_settle(n, "planned ways are in force");
-    uint32_t era = ((const braid *)n->router[1])->era;
+    uint32_t era = ((const mincost_planner *)n->router[1])->epochs.epoch;
     n->now += 10000 * NET_DELAY;
     wish(n, n->capacity[1]);
     net_settle(n, "the same is wanted");
-    assert_int_equal(((const braid *)n->router[1])->era, era);
+    assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch, era);
     expect_one_era(n);
     net_free(n);
 }
@@ -131,7 +131,7 @@ static void test_without_room_for_all_they_draft_for_what_fits(void **state) {
         uint32_t fits = net_fits(n);
         assert_int_equal(r.units, fits);
         for (router_peer p = 1; p <= n->peers; p++)
-            assert_int_equal(((const braid *)n->router[p])->tries, 0);  // small gains count now
+            assert_int_equal(((const mincost_planner *)n->router[p])->mc.phase.plan_attempts, 0);  // small gains count now
         wish(n, fits / 2);
         assert_int_equal(net_settle(n, "less is wanted").units, fits / 2 * 2);
         net_crash(n, n->peers);
@@ -195,7 +195,7 @@ static uint32_t others_than(const net *n, const uint64_t *before) {
 static void say_of_the_draft(net *n) {
     while (in_draft(n) == n->peers - 1) assert_true(net_step(n));
     for (router_peer p = 1; p <= n->peers; p++) {
-        if (!n->alive[p] || ((const braid *)n->router[p])->drafts) continue;
+        if (!n->alive[p] || ((const mincost_planner *)n->router[p])->mc.phase.staged) continue;
         router_message m = {.to = p, .kind = ROUTER_DENY, .source = n->stage[p] == 0 ? p : 1, .units = 1};
         for (m.from = 1; m.from <= n->peers; m.from++)
             if (n->alive[m.from] && net_linked(n, p, m.from)) router_receive(n->router[p], n->now, &m);
@@ -261,17 +261,17 @@ static void test_drafts_in_vain_are_few(void **state) {
     net *n = net_new(&c);
     n->tamper = lose_all_ways;
     net_settle(n, "no draft succeeds");
-    uint32_t spans = ((const braid *)n->router[1])->era / BRAID_SPAN;
-    assert_in_range(spans, 2 * BRAID_TRIES, 4 * BRAID_TRIES);
+    uint32_t spans = ((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW;
+    assert_in_range(spans, 2 * MINCOST_PLAN_ATTEMPTS, 4 * MINCOST_PLAN_ATTEMPTS);
     n->tamper = NULL;
     n->now += 10000 * NET_DELAY;
     wish(n, n->capacity[1]);
     net_settle(n, "the same map");
-    assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN, spans);
+    assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, spans);
     net_free(n);
 }
 
-static uint32_t drafts_begun(const net *n) { return (((const braid *)n->router[1])->era / BRAID_SPAN + 1) / 2; }
+static uint32_t drafts_begun(const net *n) { return (((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW + 1) / 2; }
 
 static void raise_costs(net *n, router_peer p, int64_t percent) {
     for (router_peer q = 1; q <= n->peers; q++) {
@@ -327,10 +327,10 @@ static void test_drafts_succeed_however_many_there_were(void **state) {
     rng r = seeded_rng("drafts", 1);
     for (int i = 0; i < 16; i++) {
         net_settle(n, "a draft");
-        assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN % 2, 1);  // its ways are in force
+        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW % 2, 1);  // its ways are in force
         for (router_peer p = 1; p <= n->peers; p++) raise_costs(n, p, (int64_t)rng_below(&r, 2) * 200);
     }
-    assert_true(drafts_begun(n) * n->capacity[1] * c.stages > BRAID_WAY_WORDS);
+    assert_true(drafts_begun(n) * n->capacity[1] * c.stages > MINCOST_PATH_WORDS);
     net_free(n);
 }
 
@@ -351,7 +351,7 @@ static void test_a_draft_ends_bit_by_bit(void **state) {
         n->tamper = count_locks;
         net_settle(n, "the draft is over");
         locks += n->tampered;
-        assert_int_equal(((const braid *)n->router[1])->era / BRAID_SPAN, 1);  // no flow was restored
+        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 1);  // no flow was restored
         net_free(n);
     }
     assert_in_range(locks, 1, 1000000);
@@ -366,7 +366,7 @@ static void test_a_restored_flow_may_be_missed(void **state) {
         uint32_t wanted = 2 * n->capacity[1];
         net_run(n, 5 + (int)seed * 6);
         for (router_peer p = 1; p <= n->peers; p += n->peers - 1) {
-            router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = 2 * BRAID_SPAN + (p == 1 ? 0 : 2)};
+            router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
             while (!net_linked(n, m.from, p)) m.from++;
             router_receive(n->router[p], n->now, &m);
             net_after(n, p);
@@ -386,16 +386,16 @@ static void test_hand_backs_of_two_spans_are_two(void **state) {
     net *n = net_new(&c);  // each data peer's share of one unit is none
     net_settle(n, "nothing is wanted");
     router *relay = n->router[3];
-    const router_message flow = {.from = 1, .to = 3, .kind = ROUTER_FLOW, .why = BRAID_PUSHED, .source = 1, .units = 2};
+    const router_message flow = {.from = 1, .to = 3, .kind = ROUTER_FLOW, .why = MINCOST_PUSHED, .source = 1, .units = 2};
     router_receive(relay, n->now, &flow);
-    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = BRAID_ERA, .cost = 2 * BRAID_SPAN};
+    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW};
     router_receive(relay, n->now, &era);
     router_receive(relay, n->now, &flow);
     router_tick(relay, n->now);
     bool restored = false;
     uint32_t handed_back = 0;
     for (router_message m; router_next(relay, &m);) {
-        if (m.to == 1 && m.kind == ROUTER_QUERY && m.why == BRAID_ERA) restored = true;
+        if (m.to == 1 && m.kind == ROUTER_QUERY && m.why == MINCOST_QUERY_EPOCH) restored = true;
         if (m.to == 1 && m.kind == ROUTER_DENY && restored) handed_back += m.units;
     }
     assert_int_equal(handed_back, 1);
@@ -404,17 +404,17 @@ static void test_hand_backs_of_two_spans_are_two(void **state) {
 
 // Somebody has heard of another span, from a neighbour that is no more: of a draft, or that the flow is restored.
 static void restore_somewhere(net *n, rng *r, uint32_t span) {
-    router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = BRAID_ERA};
+    router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH};
     while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
     if (!n->alive[m.to] || m.from > n->peers) return;
-    m.cost = BRAID_SPAN * (int64_t)span;
-    m.units = (uint32_t)rng_below(r, BRAID_TRIES + 1);
-    braid *b = (braid *)n->router[m.to];
-    int previous = router_slot(&b->r, ROUTER_PREVIOUS, m.from), next = router_slot(&b->r, ROUTER_NEXT, m.from);
-    uint32_t heard = next >= 0 ? down_of(b, 0, (uint32_t)next)->era : up_of(b, 0, (uint32_t)previous)->era;
-    router_receive(&b->r, n->now, &m);
-    if (previous >= 0) up_of(b, 0, (uint32_t)previous)->era = heard;  // it did not say so
-    if (next >= 0) down_of(b, 0, (uint32_t)next)->era = heard;
+    m.cost = MINCOST_EPOCHS_PER_FLOW * (int64_t)span;
+    m.units = (uint32_t)rng_below(r, MINCOST_PLAN_ATTEMPTS + 1);
+    mincost_planner *pl = (mincost_planner *)n->router[m.to];
+    int previous = router_slot(&pl->mc.r, ROUTER_PREVIOUS, m.from), next = router_slot(&pl->mc.r, ROUTER_NEXT, m.from);
+    uint32_t heard = next >= 0 ? downstream_of(&pl->mc, 0, (uint32_t)next)->epoch : upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch;
+    router_receive(&pl->mc.r, n->now, &m);
+    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = heard;  // it did not say so
+    if (next >= 0) downstream_of(&pl->mc, 0, (uint32_t)next)->epoch = heard;
     net_after(n, m.to);
 }
 

@@ -1,6 +1,6 @@
 // A walk that a neighbour tells of is contradicted by whoever on it says by itself that it is dearer from there: at any place of the longest
 // walk, and also by somebody who came later. Which steps lead over neighbours is found once for each label (braid_label.near).
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,8 +47,8 @@ static void hear(router *r, router_peer from, router_side side, int64_t cost) {
 static void hear_other(router *r, int64_t cost) { hear(r, OTHER, ROUTER_PREVIOUS, cost); }
 
 static bool contradicted(const router *r) {
-    const braid *b = (const braid *)r;
-    return braid_contradicted(b, label_from(b, 0, ROUTER_NEXT, (uint32_t)router_slot(r, ROUTER_NEXT, TELLER)));
+    const mincost_planner *b = (const mincost_planner *)r;
+    return mincost_is_stale(&b->mc, label_from(&b->mc, 0, ROUTER_NEXT, (uint32_t)router_slot(r, ROUTER_NEXT, TELLER)));
 }
 
 static void test_at_every_place(void **state) {
@@ -108,7 +108,7 @@ static void test_what_has_settled_leads_nowhere(void **state) {
         hear_walk(r, ROUTER_MAX_PATH, places[i]);
         hear_other(r, THERE + 1);
         assert_true(contradicted(r));
-        label_from((const braid *)r, 0, ROUTER_NEXT, (uint32_t)router_slot(r, ROUTER_NEXT, TELLER))->length = 1;
+        label_from(&((const mincost_planner *)r)->mc, 0, ROUTER_NEXT, (uint32_t)router_slot(r, ROUTER_NEXT, TELLER))->length = 1;
         assert_false(contradicted(r));
         free(r);
     }

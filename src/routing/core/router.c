@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static const router_rules *const rules[ROUTER_ALGORITHMS] = {
-    [ROUTER_BRAID] = &braid_rules, [ROUTER_GWTF] = &gwtf_rules, [ROUTER_SWARM] = &braid_rules};
-
-static const router_rules *rules_of(const router *r) { return rules[r->config.algorithm]; }
-
 // --- Memory ------------------------------------------------------------------------------------------------------------
 
 void *arena_take(arena *a, size_t bytes) {
@@ -17,7 +12,7 @@ void *arena_take(arena *a, size_t bytes) {
     return a->base == NULL ? NULL : a->base + at;
 }
 
-static bool config_good(const router_config *c) {
+bool router_config_is_valid(const router_config *c) {
     if ((uint32_t)c->algorithm >= ROUTER_ALGORITHMS || (uint32_t)c->objective >= ROUTER_OBJECTIVES) return false;
     if (c->self == 0 || c->self >= 1u << 31) return false;
     if (c->source_count == 0 || c->source_count > ROUTER_MAX_SOURCES || c->capacity > ROUTER_MAX_UNITS) return false;
@@ -26,9 +21,8 @@ static bool config_good(const router_config *c) {
     return c->path_limit <= ROUTER_MAX_PATH && c->path_limit != 1;
 }
 
-static void lay_out(router *r, const router_config *config, arena *a) {
-    const router_rules *rule = rules[config->algorithm];
-    arena_take(a, rule->state_bytes);
+static void lay_out(router *r, const router_rules *rules, const router_config *config, arena *a) {
+    arena_take(a, rules->state_bytes);
     for (int side = 0; side < ROUTER_SIDES; side++) {
         neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
         uint16_t *order = arena_take(a, config->max_neighbours * sizeof(uint16_t));
@@ -38,22 +32,19 @@ static void lay_out(router *r, const router_config *config, arena *a) {
         r->sorted[side] = sorted;
         r->order[side] = order;
     }
-    rule->lay_out(r, config, a);
+    rules->lay_out(r, config, a);
     arena_need_no_zero(a);
-    outgoing *queue = arena_take(a, rule->queue_max(config) * sizeof(outgoing));
+    outgoing *queue = arena_take(a, rules->queue_max(config) * sizeof(outgoing));
     if (r != NULL) r->queue = queue;
 }
 
-static arena measure(const router_config *config) {
+static arena measure(const router_rules *rules, const router_config *config) {
     arena a = {0};
-    lay_out(NULL, config, &a);
+    lay_out(NULL, rules, config, &a);
     return a;
 }
 
-size_t router_bytes(const router_config *config) {
-    if (!config_good(config)) return 0;
-    return measure(config).used;
-}
+size_t router_bytes_for(const router_rules *rules, const router_config *config) { return measure(rules, config).used; }
 
 bool router_names_source(const router_config *c, router_peer peer) {
     for (uint32_t i = 0; i < c->source_count; i++) {
@@ -69,14 +60,14 @@ static void find_commodities(router *r) {
     for (uint32_t i = 0; i < r->commodities; i++) r->source[i] = r->is_source ? c->self : c->source[i];
 }
 
-router *router_init(void *memory, const router_config *config, int64_t now) {
-    BRAID_ASSERT(config_good(config));
-    arena needed = measure(config);
+router *router_init_for(const router_rules *rules, void *memory, const router_config *config, int64_t now) {
+    arena needed = measure(rules, config);
     memset(memory, 0, needed.zero);
 #ifdef BRAID_CHECKED
     memset((char *)memory + needed.zero, 0xa5, needed.used - needed.zero);
 #endif
     router *r = memory;
+    r->rules = rules;
     r->config = *config;
     if (r->config.hold == 0) r->config.hold = 2;
     if (r->config.lazy == 0) r->config.lazy = ROUTER_LAZY;
@@ -87,9 +78,9 @@ router *router_init(void *memory, const router_config *config, int64_t now) {
     r->moves = 1;
     find_commodities(r);
     arena a = {.base = memory};
-    lay_out(r, config, &a);
-    r->queue_max = rules_of(r)->queue_max(config);
-    rules_of(r)->init(r);
+    lay_out(r, rules, config, &a);
+    r->queue_max = rules->queue_max(config);
+    rules->init(r);
     return r;
 }
 
@@ -145,7 +136,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     r->slot[side][slot] = (neighbour){peer, cost};
     r->terms_changed = true;
     changed(r, now);
-    rules_of(r)->link_up(r, side, slot);
+    r->rules->link_up(r, side, slot);
     return true;
 }
 
@@ -178,7 +169,7 @@ static void forget_messages(router *r, router_peer peer) {
 void router_neighbour_gone(router *r, int64_t now, router_peer peer) {
     changed(r, now);
     r->terms_changed = true;
-    rules_of(r)->link_gone(r, peer);
+    r->rules->link_gone(r, peer);
     for (int side = 0; side < ROUTER_SIDES; side++) remove_neighbour(r, (router_side)side, peer);
     forget_messages(r, peer);
 }
@@ -209,17 +200,17 @@ void router_foresee(const router *r, router_peer from) {
         __builtin_prefetch(r->sorted[side]);
         if (!r->in_order[side]) __builtin_prefetch(r->order[side]);
     }
-    if (rules_of(r)->foresee != NULL) rules_of(r)->foresee(r, from == 0);
+    if (r->rules->foresee != NULL) r->rules->foresee(r, from == 0);
 }
 
 void router_foresee_tick(const router *r) {
-    if (rules_of(r)->foresee_tick != NULL) rules_of(r)->foresee_tick(r);
+    if (r->rules->foresee_tick != NULL) r->rules->foresee_tick(r);
 }
 
 void router_foresee_message(const router *r, router_peer from) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && rules_of(r)->foresee_link != NULL; side++) {
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && r->rules->foresee_link != NULL; side++) {
         int slot = router_slot(r, (router_side)side, from);
-        if (slot >= 0) rules_of(r)->foresee_link(r, (router_side)side, (uint32_t)slot);
+        if (slot >= 0) r->rules->foresee_link(r, (router_side)side, (uint32_t)slot);
     }
 }
 
@@ -234,7 +225,7 @@ void router_receive(router *r, int64_t now, const router_message *m) {
     }
     if (!known || m->units > ROUTER_MAX_UNITS) return;
     changed(r, now);
-    rules_of(r)->receive(r, m, slot[ROUTER_PREVIOUS], slot[ROUTER_NEXT], slot[ROUTER_SAME]);
+    r->rules->receive(r, m, slot[ROUTER_PREVIOUS], slot[ROUTER_NEXT], slot[ROUTER_SAME]);
     if (r->queue_count > r->queue_max / 4) r->flush = true;  // a host that lets messages pile up before the tick
 }
 
@@ -242,7 +233,7 @@ void router_tick(router *r, int64_t now) {
     r->settled_known = false;
     r->now = now;
     r->deadline = ROUTER_NEVER;
-    rules_of(r)->tick(r);
+    r->rules->tick(r);
     note_moves(r);
     r->flush = true;
 }
@@ -297,7 +288,7 @@ static bool next_message(router *r, router_message *out) {
     while (r->queue_next < r->queue_count) {
         const outgoing *o = &r->queue[r->queue_next++];
         begin_message(r, o, out);
-        if (!rules_of(r)->compose(r, o, out)) continue;
+        if (!r->rules->compose(r, o, out)) continue;
         out->joined = o->to == r->last_to;
         r->last_to = o->to;
         return true;
@@ -351,15 +342,15 @@ void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit 
     (*n)++;
 }
 
-uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return rules_of(r)->units(r, units, max); }
+uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return r->rules->units(r, units, max); }
 
 // Hosts ask after every step, and most steps are not the router's.
 uint32_t router_load(const router *r) {
     router *mine = (router *)r;  // no router is const where it lies
-    if (r->loaded_at != r->moves) mine->rules_load = rules_of(r)->load(r);
+    if (r->loaded_at != r->moves) mine->rules_load = r->rules->load(r);
     mine->loaded_at = r->moves;
 #ifdef BRAID_CHECKED
-    BRAID_ASSERT(r->rules_load == rules_of(r)->load(r));
+    BRAID_ASSERT(r->rules_load == r->rules->load(r));
 #endif
     return r->rules_load;
 }
@@ -369,11 +360,11 @@ uint64_t router_moves(const router *r) { return r->moves; }
 bool router_settled(const router *r) {
     router *mine = (router *)r;
     if (r->queue_count > 0) return false;
-    if (!r->settled_known) mine->rules_settled = rules_of(r)->settled(r);
+    if (!r->settled_known) mine->rules_settled = r->rules->settled(r);
     mine->settled_known = true;
     return r->rules_settled;
 }
 
 bool router_link_busy(const router *r, router_side side, router_peer peer) {
-    return r->config.algorithm == ROUTER_GWTF || braid_link_busy(r, side, peer);
+    return r->rules->link_busy(r, side, peer);
 }

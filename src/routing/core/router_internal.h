@@ -60,6 +60,7 @@ struct router {
     router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
     rng random;
     router_config config;
+    const struct router_rules *rules;
 };
 
 // One algorithm. Its state begins with a struct router.
@@ -74,6 +75,7 @@ typedef struct router_rules {
     bool (*compose)(router *r, const outgoing *from, router_message *out);  // false: no longer worth sending
     uint32_t (*units)(const router *r, router_unit *units, uint32_t max);
     uint32_t (*load)(const router *r);
+    bool (*link_busy)(const router *r, router_side side, router_peer peer);
     bool (*settled)(const router *r);
     uint32_t (*queue_max)(const router_config *config);
     void (*foresee)(const router *r, bool tick);  // these may be NULL
@@ -81,9 +83,10 @@ typedef struct router_rules {
     void (*foresee_link)(const router *r, router_side side, uint32_t slot);
 } router_rules;
 
-extern const router_rules braid_rules, gwtf_rules;
-
-bool braid_link_busy(const router *r, router_side side, router_peer peer);
+// router_bytes and router_init for a configuration that router_config_is_valid.
+bool router_config_is_valid(const router_config *config);
+size_t router_bytes_for(const router_rules *rules, const router_config *config);
+router *router_init_for(const router_rules *rules, void *memory, const router_config *config, int64_t now);
 
 // One of 64, so that a set of peers fits a word, and most who are not in it can be told by that.
 static inline uint64_t router_bit(router_peer peer) { return (uint64_t)1 << (peer * 0x9e3779b9u >> 26); }

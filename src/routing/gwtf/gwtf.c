@@ -150,6 +150,12 @@ static bool settled(const router *r) {
     return true;
 }
 
+// A unit may be asked for at any time.
+static bool link_busy(const router *r, router_side side, router_peer peer) {
+    (void)r, (void)side, (void)peer;
+    return true;
+}
+
 const router_rules gwtf_rules = {.state_bytes = sizeof(gwtf),
                                  .lay_out = lay_out,
                                  .init = gwtf_init,
@@ -160,5 +166,6 @@ const router_rules gwtf_rules = {.state_bytes = sizeof(gwtf),
                                  .compose = compose,
                                  .units = units,
                                  .load = load,
+                                 .link_busy = link_busy,
                                  .settled = settled,
                                  .queue_max = queue_max};

@@ -75,6 +75,8 @@ typedef struct gwtf {
     bool again;  // a request for flow was refused so early that the iteration has time for another
 } gwtf;
 
+extern const router_rules gwtf_rules;
+
 static inline gwtf *gwtf_of(router *r) { return (gwtf *)r; }
 
 // --- gwtf_place.c

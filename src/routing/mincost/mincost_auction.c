@@ -14,97 +14,97 @@ enum {
 };
 
 // Once in a router's life. Repairs are better left to labels: an eviction would carry them far from where they are due.
-static bool lasts(const braid *b, int64_t delays) {
-    return b->placed_since != BRAID_NEVER_SINCE && b->r.now < b->placed_since + delays * b->r.config.delay;
+static bool lasts(const mincost *mc, int64_t delays) {
+    return mc->auction.first_placed_at != MINCOST_NEVER && mc->r.now < mc->auction.first_placed_at + delays * mc->r.config.delay;
 }
 
-bool braid_auctions(const braid *b) {
-    return !b->greedy && !b->worst && !braid_shares(&b->r.config) && !braid_is_steered(b) && lasts(b, AUCTION);
+bool mincost_auction_open(const mincost *mc) {
+    return !mc->greedy && !mc->minimise_bottleneck && !mincost_is_multi_source(&mc->r.config) && !mincost_is_centralised(mc) && lasts(mc, AUCTION);
 }
 
-void braid_placed(braid *b) {
-    if (b->placed_since == BRAID_NEVER_SINCE) b->placed_since = b->r.now;
-    b->placed_at = b->r.now;
-    if (!braid_auctions(b)) braid_repairs(b);
+void mincost_note_placed(mincost *mc) {
+    if (mc->auction.first_placed_at == MINCOST_NEVER) mc->auction.first_placed_at = mc->r.now;
+    mc->auction.last_placed_at = mc->r.now;
+    if (!mincost_auction_open(mc)) mincost_note_repair(mc);
 }
 
 // What places are for has been seen to: whoever looks for one from now on mends something.
-void braid_placed_as_planned(braid *b) {
-    if (b->placed_since == BRAID_NEVER_SINCE) b->placed_since = b->r.now - AUCTION * b->r.config.delay;
+void mincost_skip_auction(mincost *mc) {
+    if (mc->auction.first_placed_at == MINCOST_NEVER) mc->auction.first_placed_at = mc->r.now - AUCTION * mc->r.config.delay;
 }
 
-void braid_repairs(braid *b) {
-    int64_t delay = b->r.config.delay;
-    if (b->greedy || b->worst || braid_shares(&b->r.config) || b->r.now <= b->era_since + YOUNG * delay) return;
-    bool goes_on = b->repaired_at != BRAID_NEVER_SINCE && b->r.now <= b->repaired_at + MENDING * delay;
-    if (!goes_on) b->repaired_since = b->r.now;
-    b->repaired_at = b->r.now;
+void mincost_note_repair(mincost *mc) {
+    int64_t delay = mc->r.config.delay;
+    if (mc->greedy || mc->minimise_bottleneck || mincost_is_multi_source(&mc->r.config) || mc->r.now <= mc->phase.epoch_since + YOUNG * delay) return;
+    bool goes_on = mc->auction.repair_step_at != MINCOST_NEVER && mc->r.now <= mc->auction.repair_step_at + MENDING * delay;
+    if (!goes_on) mc->auction.repair_began_at = mc->r.now;
+    mc->auction.repair_step_at = mc->r.now;
 }
 
-static int64_t least64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least64(int64_t a, int64_t c) { return a < c ? a : c; }
 
 // What is said of ways while units are placed would mostly be taken back.
-bool braid_labels_rest(braid *b) {
-    int64_t delay = b->r.config.delay, until = BRAID_NEVER_SINCE;
-    if (braid_auctions(b)) until = least64(b->placed_since + LABELS * delay, b->placed_at + PAUSE * delay);
-    if (b->repaired_at != BRAID_NEVER_SINCE) {
-        int64_t mended = least64(b->repaired_since + MENDS * delay, b->repaired_at + MENDING * delay);
+bool mincost_labels_held(mincost *mc) {
+    int64_t delay = mc->r.config.delay, until = MINCOST_NEVER;
+    if (mincost_auction_open(mc)) until = least64(mc->auction.first_placed_at + LABELS * delay, mc->auction.last_placed_at + PAUSE * delay);
+    if (mc->auction.repair_step_at != MINCOST_NEVER) {
+        int64_t mended = least64(mc->auction.repair_began_at + MENDS * delay, mc->auction.repair_step_at + MENDING * delay);
         if (mended > until) until = mended;
     }
-    if (b->r.now < until) router_want(&b->r, until);
-    return braid_begin_spreads(b) || b->r.now < until || braid_waits(b) || braid_is_steered(b);
+    if (mc->r.now < until) router_want(&mc->r, until);
+    return mincost_is_dispatching(mc) || mc->r.now < until || mincost_is_waiting(mc) || mincost_is_centralised(mc);
 }
 
-int64_t braid_bid(const braid *b, uint32_t k, uint32_t slot) {
-    int64_t other = BRAID_NOWHERE;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (s == slot || !has_room(advert_of(b, k, ROUTER_NEXT, s))) continue;
-        int64_t way = braid_way(b, k, s);
+int64_t mincost_bid(const mincost *mc, uint32_t k, uint32_t slot) {
+    int64_t other = MINCOST_INFINITY;
+    EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, s) {
+        if (s == slot || !has_room(advert_of(mc, k, ROUTER_NEXT, s))) continue;
+        int64_t way = mincost_distance_over(mc, k, s);
         if (way < other) other = way;
     }
-    if (other >= BRAID_NOWHERE) return BRAID_NO_BID;
-    int64_t bid = other - link_cost(b, ROUTER_NEXT, slot);
-    return bid > BRAID_NO_BID ? bid : BRAID_NO_BID + 1;
+    if (other >= MINCOST_INFINITY) return MINCOST_NO_BID;
+    int64_t bid = other - link_cost(mc, ROUTER_NEXT, slot);
+    return bid > MINCOST_NO_BID ? bid : MINCOST_NO_BID + 1;
 }
 
-static bool bids_less(const braid *b, uint32_t k, uint32_t a, uint32_t than) {
-    int64_t x = up_of(b, k, a)->bid, y = up_of(b, k, than)->bid;
-    if (x == y) return link_cost(b, ROUTER_PREVIOUS, a) > link_cost(b, ROUTER_PREVIOUS, than);
-    return x != BRAID_NO_BID && (y == BRAID_NO_BID || x < y);
+static bool bids_less(const mincost *mc, uint32_t k, uint32_t a, uint32_t than) {
+    int64_t x = upstream_of(mc, k, a)->bid, y = upstream_of(mc, k, than)->bid;
+    if (x == y) return link_cost(mc, ROUTER_PREVIOUS, a) > link_cost(mc, ROUTER_PREVIOUS, than);
+    return x != MINCOST_NO_BID && (y == MINCOST_NO_BID || x < y);
 }
 
-int braid_lowest_bid(const braid *b, uint32_t k) {
+int mincost_lowest_bid(const mincost *mc, uint32_t k) {
     int lowest = -1;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
-        if (braid_free_in(b, k, s) > 0 && (lowest < 0 || bids_less(b, k, s, (uint32_t)lowest))) lowest = (int)s;
+    EACH_NEIGHBOUR(&mc->r, ROUTER_PREVIOUS, s) {
+        if (mincost_free_inflow(mc, k, s) > 0 && (lowest < 0 || bids_less(mc, k, s, (uint32_t)lowest))) lowest = (int)s;
     }
     return lowest;
 }
 
-int32_t braid_offer(const braid *b, uint32_t k, int64_t *distance) {
+int32_t mincost_auction_offer(const mincost *mc, uint32_t k, int64_t *distance) {
     enum { AT_ONCE = 4 };
-    int s = braid_auctions(b) ? braid_lowest_bid(b, k) : -1;
-    int64_t bid = s < 0 ? BRAID_NO_BID : up_of(b, k, (uint32_t)s)->bid;
-    if (bid == BRAID_NO_BID) return 0;
-    if (*distance >= BRAID_NOWHERE || *distance < bid) *distance = bid;
-    *distance += braid_mean_cost(b) * RAISE / 100;
-    return least(AT_ONCE, braid_free_in(b, k, (uint32_t)s));
+    int s = mincost_auction_open(mc) ? mincost_lowest_bid(mc, k) : -1;
+    int64_t bid = s < 0 ? MINCOST_NO_BID : upstream_of(mc, k, (uint32_t)s)->bid;
+    if (bid == MINCOST_NO_BID) return 0;
+    if (*distance >= MINCOST_INFINITY || *distance < bid) *distance = bid;
+    *distance += mincost_mean_cost(mc) * RAISE / 100;
+    return least(AT_ONCE, mincost_free_inflow(mc, k, (uint32_t)s));
 }
 
-bool braid_outbids(const braid *b, uint32_t k, int64_t way, int *lowest) {
-    if (b->r.is_source || !braid_auctions(b)) return false;
-    *lowest = braid_lowest_bid(b, k);
-    int64_t bid = *lowest < 0 ? BRAID_NO_BID : up_of(b, k, (uint32_t)*lowest)->bid;
-    return bid != BRAID_NO_BID && way > bid + braid_mean_cost(b) * PATIENCE / 100;
+bool mincost_is_outbid(const mincost *mc, uint32_t k, int64_t way, int *lowest) {
+    if (mc->r.is_source || !mincost_auction_open(mc)) return false;
+    *lowest = mincost_lowest_bid(mc, k);
+    int64_t bid = *lowest < 0 ? MINCOST_NO_BID : upstream_of(mc, k, (uint32_t)*lowest)->bid;
+    return bid != MINCOST_NO_BID && way > bid + mincost_mean_cost(mc) * PATIENCE / 100;
 }
 
-bool braid_bids_anew(braid *b, uint32_t k, uint32_t slot) {
-    braid_down *d = down_of(b, k, slot);
-    if (d->out <= 0) return false;
-    int64_t bid = braid_bid(b, k, slot);
-    if (d->said_bid == bid) return false;
-    outgoing *pushed = router_waiting(&b->r, b->r.slot[ROUTER_NEXT][slot].peer, ROUTER_FLOW, k);
-    if (pushed == NULL || pushed->why != BRAID_PUSHED) pushed = braid_say_flow(b, k, slot, BRAID_BID);
-    pushed->cost = d->said_bid = bid;
+bool mincost_update_bid(mincost *mc, uint32_t k, uint32_t slot) {
+    mincost_downstream *d = downstream_of(mc, k, slot);
+    if (d->units <= 0) return false;
+    int64_t bid = mincost_bid(mc, k, slot);
+    if (d->bid_sent == bid) return false;
+    outgoing *pushed = router_waiting(&mc->r, mc->r.slot[ROUTER_NEXT][slot].peer, ROUTER_FLOW, k);
+    if (pushed == NULL || pushed->why != MINCOST_PUSHED) pushed = mincost_post_flow(mc, k, slot, MINCOST_BID);
+    pushed->cost = d->bid_sent = bid;
     return true;
 }

@@ -24,7 +24,7 @@ enum {
 // may gain elsewhere, so that no token ever raises the scale, unless one more unit is worth it.
 #define DEAREST ((int64_t)1 << 44)
 _Static_assert(ROUTER_MAX_CYCLE * (((int64_t)1 << POWER_BITS) + ((int64_t)1 << SUM_BITS)) < DEAREST / 2, "so much more");
-_Static_assert(ROUTER_MAX_CYCLE * DEAREST < BRAID_BIG_LOADS, "a walk costs less than one more unit is worth");
+_Static_assert(ROUTER_MAX_CYCLE * DEAREST < MINCOST_UNIT_VALUE_BOTTLENECK, "a walk costs less than one more unit is worth");
 _Static_assert((int64_t)ROUTER_MAX_UNITS * ROUTER_MAX_COST < (int64_t)1 << LAST_STEP / STEPS, "each load has a step");
 
 // --- Loads and scales --------------------------------------------------------------------------------------------------
@@ -46,50 +46,50 @@ static uint16_t step_of_load(int64_t load) {
     return (uint16_t)step;
 }
 
-int64_t braid_link_load(const braid *b, router_side side, uint32_t slot, int32_t more) {
+int64_t mincost_link_load(const mincost *mc, router_side side, uint32_t slot, int32_t more) {
     int64_t units = more;
-    for (uint32_t k = 0; k < b->r.commodities; k++)
-        units += side == ROUTER_NEXT ? down_of(b, k, slot)->out - down_of(b, k, slot)->owed : braid_in(b, k, slot);
-    int64_t cost = link_cost(b, side, slot);
+    for (uint32_t k = 0; k < mc->r.commodities; k++)
+        units += side == ROUTER_NEXT ? downstream_of(mc, k, slot)->units - downstream_of(mc, k, slot)->owed : mincost_inflow(mc, k, slot);
+    int64_t cost = link_cost(mc, side, slot);
     if (units > ROUTER_MAX_UNITS) units = ROUTER_MAX_UNITS;
     return units > 0 && cost > 0 ? units * cost : 0;
 }
 
 // The heaviest load of my links, and `far`: of those from here home.
-static uint16_t heaviest(const braid *b, bool far) {
+static uint16_t heaviest(const mincost *mc, bool far) {
     int64_t own = 0;
     uint16_t step = 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        int64_t load = braid_link_load(b, ROUTER_NEXT, slot, 0);
+    EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, slot) {
+        int64_t load = mincost_link_load(mc, ROUTER_NEXT, slot, 0);
         if (load > own) own = load;
-        for (uint32_t k = 0; far && k < b->r.commodities; k++)
-            if (down_of(b, k, slot)->heaviest > step) step = down_of(b, k, slot)->heaviest;
+        for (uint32_t k = 0; far && k < mc->r.commodities; k++)
+            if (downstream_of(mc, k, slot)->heaviest > step) step = downstream_of(mc, k, slot)->heaviest;
     }
     uint16_t own_step = step_of_load(own);
     return own_step > step ? own_step : step;
 }
 
 // Data peers decide, and find the same; the others follow those before whom they stand. Once all is said, all have the same.
-void braid_follow_scale(braid *b) {
-    b->heaviest = heaviest(b, true);
-    if (b->r.is_source) {
-        b->scale = b->heaviest;
+void mincost_update_scale(mincost *mc) {
+    mc->bottleneck.heaviest = heaviest(mc, true);
+    if (mc->r.is_source) {
+        mc->bottleneck.scale = mc->bottleneck.heaviest;
         return;
     }
-    b->scale = 0;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, slot) {
-        for (uint32_t k = 0; k < b->r.commodities; k++)
-            if (down_of(b, k, slot)->scale > b->scale) b->scale = down_of(b, k, slot)->scale;
+    mc->bottleneck.scale = 0;
+    EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, slot) {
+        for (uint32_t k = 0; k < mc->r.commodities; k++)
+            if (downstream_of(mc, k, slot)->scale > mc->bottleneck.scale) mc->bottleneck.scale = downstream_of(mc, k, slot)->scale;
     }
 }
 
 // What an advert carries of it. From here home there is nobody beyond a data peer, but other data peers must hear of its links.
-uint32_t braid_scale_word(const braid *b) {
-    uint32_t loads = !b->r.is_source ? b->heaviest : b->r.config.source_count > 1 ? heaviest(b, false) : 0;
-    return (uint32_t)b->scale << 16 | loads;
+uint32_t mincost_scale_word(const mincost *mc) {
+    uint32_t loads = !mc->r.is_source ? mc->bottleneck.heaviest : mc->r.config.source_count > 1 ? heaviest(mc, false) : 0;
+    return (uint32_t)mc->bottleneck.scale << 16 | loads;
 }
 
-void braid_hear_scale(braid_down *d, uint32_t word) {
+void mincost_on_scale(mincost_downstream *d, uint32_t word) {
     if (word >> 16 > LAST_STEP || (word & 0xffff) > LAST_STEP) return;
     d->scale = (uint16_t)(word >> 16);
     d->heaviest = (uint16_t)word;
@@ -105,24 +105,24 @@ static int64_t power(int64_t load, int64_t scale) {
     return (int64_t)(x << (POWER_BITS - 32));
 }
 
-static int64_t by_sum(const braid *b, int64_t cost) {
-    int64_t scale = load_of_step(b->scale / STEPS * STEPS);
+static int64_t by_sum(const mincost *mc, int64_t cost) {
+    int64_t scale = load_of_step(mc->bottleneck.scale / STEPS * STEPS);
     return cost >= scale ? (int64_t)1 << SUM_BITS : (cost << SUM_BITS) / scale;
 }
 
 // Of a unit that makes the load `to` of `from`. Above the scale it still rises with the load, so that all is convex.
-static int64_t unit_cost(const braid *b, int64_t from, int64_t to) {
-    int64_t scale = load_of_step(b->scale);
-    if (to <= scale) return power(to, scale) - power(from, scale) + by_sum(b, to - from);
+static int64_t unit_cost(const mincost *mc, int64_t from, int64_t to) {
+    int64_t scale = load_of_step(mc->bottleneck.scale);
+    if (to <= scale) return power(to, scale) - power(from, scale) + by_sum(mc, to - from);
     return DEAREST - (DEAREST >> 21) * ((scale << 20) / to);
 }
 
-int64_t braid_worst_more(const braid *b, uint32_t slot) {
-    return unit_cost(b, braid_link_load(b, ROUTER_NEXT, slot, 0), braid_link_load(b, ROUTER_NEXT, slot, 1));
+int64_t mincost_bottleneck_increase(const mincost *mc, uint32_t slot) {
+    return unit_cost(mc, mincost_link_load(mc, ROUTER_NEXT, slot, 0), mincost_link_load(mc, ROUTER_NEXT, slot, 1));
 }
 
-int64_t braid_worst_less(const braid *b, router_side side, uint32_t slot) {
-    return unit_cost(b, braid_link_load(b, side, slot, -1), braid_link_load(b, side, slot, 0));
+int64_t mincost_bottleneck_decrease(const mincost *mc, router_side side, uint32_t slot) {
+    return unit_cost(mc, mincost_link_load(mc, side, slot, -1), mincost_link_load(mc, side, slot, 0));
 }
 
-int64_t braid_worst_slack(const braid *b) { return by_sum(b, b->r.config.slack); }
+int64_t mincost_bottleneck_epsilon(const mincost *mc) { return by_sum(mc, mc->r.config.slack); }

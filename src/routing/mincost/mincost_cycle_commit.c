@@ -3,144 +3,144 @@
 
 #include <string.h>
 
-static bool same(router_token a, router_token b) { return a.origin == b.origin && a.serial == b.serial; }
+static bool same(router_token a, router_token c) { return a.origin == c.origin && a.serial == c.serial; }
 
-braid_visit *braid_find_visit(braid *b, router_token token, uint32_t first) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
+mincost_reservation *mincost_find_reservation(mincost *mc, router_token token, uint32_t first) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
         if (v->first == first && same(v->token, token)) return v;
     }
     return NULL;
 }
 
-static braid_visit *visit_that_ends(braid *b, router_token token, uint32_t last) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
+static mincost_reservation *visit_that_ends(mincost *mc, router_token token, uint32_t last) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
         if (v->last == last && same(v->token, token)) return v;
     }
     return NULL;
 }
 
-static void back_off(braid *b) {
-    int64_t delay = b->r.config.delay;
-    b->failures++;
-    int64_t spread = 1 + 2 * (int64_t)(b->failures < 6 ? b->failures : 6);
-    b->back_off_until = b->r.now + delay + (int64_t)rng_below(&b->r.random, (uint64_t)(spread * delay));
+static void back_off(mincost *mc) {
+    int64_t delay = mc->r.config.delay;
+    mc->commit.failures++;
+    int64_t spread = 1 + 2 * (int64_t)(mc->commit.failures < 6 ? mc->commit.failures : 6);
+    mc->commit.back_off_until = mc->r.now + delay + (int64_t)rng_below(&mc->r.random, (uint64_t)(spread * delay));
 }
 
-static void forget_own(braid *b) {
-    b->out = false;
-    b->coming_in = b->coming_out = 0;
-    recount(b, b->own_k);
+static void forget_own(mincost *mc) {
+    mc->commit.own_active = false;
+    mc->commit.incoming = mc->commit.outgoing = 0;
+    invalidate_sums(mc, mc->commit.own_commodity);
 }
 
-static bool is_own(const braid *b, router_token token) {
-    return b->out && token.origin == b->r.config.self && token.serial == b->serial;
+static bool is_own(const mincost *mc, router_token token) {
+    return mc->commit.own_active && token.origin == mc->r.config.self && token.serial == mc->commit.serial;
 }
 
 // --- Reserving ---------------------------------------------------------------------------------------------------------
 
-static void hold(braid *b, const braid_visit *v, int32_t units) {
-    int from = router_slot(&b->r, ROUTER_NEXT, v->before), to = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
-    if (v->entry == BRAID_FROM_NEXT && from >= 0) down_of(b, v->k, (uint32_t)from)->reserved += units;
-    if (v->exit == BRAID_TO_PREVIOUS && to >= 0) up_of(b, v->k, (uint32_t)to)->reserved += units;
-    int on = router_slot(&b->r, ROUTER_NEXT, v->after);
-    if (v->exit == BRAID_TO_NEXT && on >= 0) down_of(b, v->k, (uint32_t)on)->adding += units;
-    if (v->adds) b->add += units;
-    if (v->drops) b->drop += units;
-    braid_stir(b);
+static void hold(mincost *mc, const mincost_reservation *v, int32_t units) {
+    int from = router_slot(&mc->r, ROUTER_NEXT, v->before), to = router_slot(&mc->r, ROUTER_PREVIOUS, v->after);
+    if (v->entry == MINCOST_FROM_NEXT && from >= 0) downstream_of(mc, v->k, (uint32_t)from)->reserved += units;
+    if (v->exit == MINCOST_TO_PREVIOUS && to >= 0) upstream_of(mc, v->k, (uint32_t)to)->reserved += units;
+    int on = router_slot(&mc->r, ROUTER_NEXT, v->after);
+    if (v->exit == MINCOST_TO_NEXT && on >= 0) downstream_of(mc, v->k, (uint32_t)on)->adding += units;
+    if (v->adds) mc->commit.adding += units;
+    if (v->drops) mc->commit.removing += units;
+    mincost_invalidate(mc);
 }
 
-static void end_visit(braid *b, const braid_visit *v) { b->visits &= ~(1u << (v - b->visit)); }
+static void end_visit(mincost *mc, const mincost_reservation *v) { mc->commit.reservations &= ~(1u << (v - mc->commit.reservation)); }
 
-void braid_end_going(braid *b, const braid_going *g) { b->goings &= ~(1u << (g - b->going)); }
+void mincost_end_removal(mincost *mc, const mincost_removal *g) { mc->commit.removals &= ~(1u << (g - mc->commit.removal)); }
 
-static void let_go(braid *b, braid_visit *v) {
-    hold(b, v, -v->units);
-    end_visit(b, v);
-    int from = router_slot(&b->r, ROUTER_NEXT, v->before);
-    if (v->entry == BRAID_FROM_NEXT && from >= 0) braid_take_back(b, v->k, (uint32_t)from);
+static void let_go(mincost *mc, mincost_reservation *v) {
+    hold(mc, v, -v->units);
+    end_visit(mc, v);
+    int from = router_slot(&mc->r, ROUTER_NEXT, v->before);
+    if (v->entry == MINCOST_FROM_NEXT && from >= 0) mincost_settle_returns(mc, v->k, (uint32_t)from);
 }
 
 // With the objective worst the next unit over a link costs something else: one token at a time.
-static bool open_for_token(const braid *b, uint32_t slot) {
+static bool open_for_token(const mincost *mc, uint32_t slot) {
     int32_t held = 0;
-    for (uint32_t k = 0; b->worst && k < b->r.commodities; k++)
-        held += down_of(b, k, slot)->adding + down_of(b, k, slot)->reserved;
+    for (uint32_t k = 0; mc->minimise_bottleneck && k < mc->r.commodities; k++)
+        held += downstream_of(mc, k, slot)->adding + downstream_of(mc, k, slot)->reserved;
     return held == 0;
 }
 
 // Entry over the arc cycle[first - 1] -> cycle[first]; narrows v->units. False: not possible.
-static bool enter(braid *b, braid_visit *v, int64_t *cost) {
+static bool enter(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (v->first == 0) return true;
     router_half from = v->cycle[v->first - 1], at = v->cycle[v->first];
     v->before = router_owner(from);
     if (from == router_out(v->before)) {
-        v->entry = BRAID_FROM_PREVIOUS;
-        return at == router_in(b->r.config.self) && router_slot(&b->r, ROUTER_PREVIOUS, v->before) >= 0;
+        v->entry = MINCOST_FROM_PREVIOUS;
+        return at == router_in(mc->r.config.self) && router_slot(&mc->r, ROUTER_PREVIOUS, v->before) >= 0;
     }
-    v->entry = BRAID_FROM_NEXT;
-    int slot = router_slot(&b->r, ROUTER_NEXT, v->before);
-    if (at != router_out(b->r.config.self) || slot < 0 || !open_for_token(b, (uint32_t)slot)) return false;
-    if (b->worst) *cost -= cost_of_less(b, ROUTER_NEXT, (uint32_t)slot);  // only who owns the count is sure of it
-    v->units = least(v->units, braid_free_out(b, v->k, (uint32_t)slot));
+    v->entry = MINCOST_FROM_NEXT;
+    int slot = router_slot(&mc->r, ROUTER_NEXT, v->before);
+    if (at != router_out(mc->r.config.self) || slot < 0 || !open_for_token(mc, (uint32_t)slot)) return false;
+    if (mc->minimise_bottleneck) *cost -= saved_cost(mc, ROUTER_NEXT, (uint32_t)slot);  // only who owns the count is sure of it
+    v->units = least(v->units, mincost_free_outflow(mc, v->k, (uint32_t)slot));
     return v->units > 0;
 }
 
-static bool cross(braid *b, braid_visit *v, int64_t *cost) {
-    router_half in = router_in(b->r.config.self), out = router_out(b->r.config.self);
+static bool cross(mincost *mc, mincost_reservation *v, int64_t *cost) {
+    router_half in = router_in(mc->r.config.self), out = router_out(mc->r.config.self);
     router_half at = v->cycle[v->first], next = v->last + 1 < v->length ? v->cycle[v->last + 1] : 0;
     if (next != in && next != out) return true;
     if (next == at) return false;
     v->last++;
-    if (b->r.is_source) v->units = least(v->units, 1);  // the next one would cost something else
+    if (mc->r.is_source) v->units = least(v->units, 1);  // the next one would cost something else
     v->adds = next == out;
-    v->drops = next == in && !b->r.is_source;
-    if (b->r.is_source) *cost += v->adds ? -worth_of_unit(b) : worth_of_unit(b);
-    if (v->adds) v->units = least(v->units, braid_room(b));
+    v->drops = next == in && !mc->r.is_source;
+    if (mc->r.is_source) *cost += v->adds ? -unit_value(mc) : unit_value(mc);
+    if (v->adds) v->units = least(v->units, mincost_room(mc));
     return v->units > 0;
 }
 
-static bool leave(braid *b, braid_visit *v, int64_t *cost) {
+static bool leave(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (v->last + 1 >= v->length) return true;
     router_half at = v->cycle[v->last], next = v->cycle[v->last + 1];
     v->after = router_owner(next);
-    if (at == router_out(b->r.config.self)) {
-        v->exit = BRAID_TO_NEXT;
-        int slot = router_slot(&b->r, ROUTER_NEXT, v->after);
-        if (slot < 0 || next != router_in(v->after) || !open_for_token(b, (uint32_t)slot)) return false;
-        *cost += cost_of_more(b, (uint32_t)slot);
+    if (at == router_out(mc->r.config.self)) {
+        v->exit = MINCOST_TO_NEXT;
+        int slot = router_slot(&mc->r, ROUTER_NEXT, v->after);
+        if (slot < 0 || next != router_in(v->after) || !open_for_token(mc, (uint32_t)slot)) return false;
+        *cost += added_cost(mc, (uint32_t)slot);
         return true;
     }
-    v->exit = BRAID_TO_PREVIOUS;
-    int slot = router_slot(&b->r, ROUTER_PREVIOUS, v->after);
+    v->exit = MINCOST_TO_PREVIOUS;
+    int slot = router_slot(&mc->r, ROUTER_PREVIOUS, v->after);
     if (slot < 0 || next != router_out(v->after)) return false;
-    if (!b->worst) *cost -= link_cost(b, ROUTER_PREVIOUS, (uint32_t)slot);
-    v->units = least(v->units, braid_free_in(b, v->k, (uint32_t)slot));
+    if (!mc->minimise_bottleneck) *cost -= link_cost(mc, ROUTER_PREVIOUS, (uint32_t)slot);
+    v->units = least(v->units, mincost_free_inflow(mc, v->k, (uint32_t)slot));
     return v->units > 0;
 }
 
-static braid_visit *free_visit(braid *b) {
-    int taken = __builtin_popcount(b->visits) + __builtin_popcount(b->goings);  // every removal may need a place in `going`
-    return taken < BRAID_RESERVATIONS ? &b->visit[31 - __builtin_clz(~b->visits)] : NULL;
+static mincost_reservation *free_visit(mincost *mc) {
+    int taken = __builtin_popcount(mc->commit.reservations) + __builtin_popcount(mc->commit.removals);  // every removal may need a place in `going`
+    return taken < MINCOST_MAX_RESERVATIONS ? &mc->commit.reservation[31 - __builtin_clz(~mc->commit.reservations)] : NULL;
 }
 
 // Checks my visit that begins at `first` against the live state and reserves it; adds its true cost.
-static braid_visit *reserve(braid *b, const braid_visit *wanted, int64_t *cost) {
-    braid_visit *place = free_visit(b);
+static mincost_reservation *reserve(mincost *mc, const mincost_reservation *wanted, int64_t *cost) {
+    mincost_reservation *place = free_visit(mc);
     if (place == NULL) return NULL;
-    braid_visit v = *wanted;
-    if (!enter(b, &v, cost) || !cross(b, &v, cost) || !leave(b, &v, cost)) return NULL;
-    v.lease = b->r.now + (4 * (int64_t)v.length + 20) * b->r.config.delay;
-    router_want(&b->r, v.lease);
+    mincost_reservation v = *wanted;
+    if (!enter(mc, &v, cost) || !cross(mc, &v, cost) || !leave(mc, &v, cost)) return NULL;
+    v.lease = mc->r.now + (4 * (int64_t)v.length + 20) * mc->r.config.delay;
+    router_want(&mc->r, v.lease);
     *place = v;
-    b->visits |= 1u << (place - b->visit);
-    hold(b, place, place->units);
+    mc->commit.reservations |= 1u << (place - mc->commit.reservation);
+    hold(mc, place, place->units);
     return place;
 }
 
-static void send_lock(braid *b, const braid_visit *v, int64_t cost) {
-    outgoing *o = router_post(&b->r, v->after, ROUTER_LOCK);
+static void send_lock(mincost *mc, const mincost_reservation *v, int64_t cost) {
+    outgoing *o = router_post(&mc->r, v->after, ROUTER_LOCK);
     o->k = v->k;
     o->token = v->token;
     o->position = (uint16_t)(v->last + 1);
@@ -149,113 +149,113 @@ static void send_lock(braid *b, const braid_visit *v, int64_t cost) {
     o->units = (uint32_t)v->units;
 }
 
-static void send_abort(braid *b, router_peer to, router_token token, uint32_t position, bool onwards) {
-    outgoing *o = router_post(&b->r, to, ROUTER_ABORT);
+static void send_abort(mincost *mc, router_peer to, router_token token, uint32_t position, bool onwards) {
+    outgoing *o = router_post(&mc->r, to, ROUTER_ABORT);
     o->token = token;
     o->position = (uint16_t)position;
     o->why = onwards;
 }
 
-void braid_launch(braid *b, uint32_t k, const router_half *cycle, uint32_t length) {
-    braid_visit wanted = {.token = {b->r.config.self, b->serial + 1},
+void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uint32_t length) {
+    mincost_reservation wanted = {.token = {mc->r.config.self, mc->commit.serial + 1},
                           .k = (uint8_t)k,
                           .length = (uint16_t)length,
-                          .units = b->worst ? 1 : ROUTER_MAX_UNITS};
+                          .units = mc->minimise_bottleneck ? 1 : ROUTER_MAX_UNITS};
     for (uint32_t i = 0; i < length; i++) wanted.cycle[i] = cycle[i];
     int64_t cost = 0;
-    const braid_visit *v = reserve(b, &wanted, &cost);
+    const mincost_reservation *v = reserve(mc, &wanted, &cost);
     if (v == NULL) {
-        back_off(b);
+        back_off(mc);
         return;
     }
-    b->serial++;
-    b->out = true;
-    b->own_k = (uint8_t)k;
-    send_lock(b, v, cost);
+    mc->commit.serial++;
+    mc->commit.own_active = true;
+    mc->commit.own_commodity = (uint8_t)k;
+    send_lock(mc, v, cost);
 }
 
 // --- Walking on --------------------------------------------------------------------------------------------------------
 
-static void note_going(braid *b, const braid_visit *v, uint32_t slot, int32_t units) {
-    if (units == 0 || b->goings == UINT32_MAX) return;
-    uint32_t i = (uint32_t)__builtin_ctz(~b->goings);
-    b->goings |= 1u << i;
-    b->going[i] = (braid_going){v->token, v->last, v->k, (uint16_t)slot, units};
-    up_of(b, v->k, slot)->going += units;
-    recount(b, v->k);
+static void note_going(mincost *mc, const mincost_reservation *v, uint32_t slot, int32_t units) {
+    if (units == 0 || mc->commit.removals == UINT32_MAX) return;
+    uint32_t i = (uint32_t)__builtin_ctz(~mc->commit.removals);
+    mc->commit.removals |= 1u << i;
+    mc->commit.removal[i] = (mincost_removal){v->token, v->last, v->k, (uint16_t)slot, units};
+    upstream_of(mc, v->k, slot)->removing += units;
+    invalidate_sums(mc, v->k);
 }
 
-static void take_off_out(braid *b, const braid_visit *v, int32_t units) {
-    uint32_t slot = (uint32_t)router_slot(&b->r, ROUTER_NEXT, v->before);
-    down_of(b, v->k, slot)->out -= units;
-    recount(b, v->k);
-    outgoing *o = braid_say_flow(b, v->k, slot, BRAID_APPLIED);
+static void take_off_out(mincost *mc, const mincost_reservation *v, int32_t units) {
+    uint32_t slot = (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v->before);
+    downstream_of(mc, v->k, slot)->units -= units;
+    invalidate_sums(mc, v->k);
+    outgoing *o = mincost_post_flow(mc, v->k, slot, MINCOST_APPLIED);
     o->token = v->token;
     o->position = (uint16_t)(v->first - 1);
 }
 
-static void send_commit(braid *b, const braid_visit *v, int32_t units) {
-    outgoing *o = router_post(&b->r, v->after, ROUTER_COMMIT);
+static void send_commit(mincost *mc, const mincost_reservation *v, int32_t units) {
+    outgoing *o = router_post(&mc->r, v->after, ROUTER_COMMIT);
     o->k = v->k;
     o->token = v->token;
     o->position = (uint16_t)(v->last + 1);
     o->extra = (uint32_t)units;
-    o->why = v->exit == BRAID_TO_NEXT;
-    if (v->exit != BRAID_TO_NEXT) return;
-    const braid_down *d = down_of(b, v->k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v->after));
-    o->units = (uint32_t)d->out;
-    o->taken_back = d->denied_done;
+    o->why = v->exit == MINCOST_TO_NEXT;
+    if (v->exit != MINCOST_TO_NEXT) return;
+    const mincost_downstream *d = downstream_of(mc, v->k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v->after));
+    o->units = (uint32_t)d->units;
+    o->taken_back = d->returned_done;
 }
 
 // Applies my visit as a whole and passes the COMMIT on. A visit whose link died was let go before this could be called.
-static void apply(braid *b, braid_visit *place, int32_t units) {
-    braid_visit v = *place;
-    hold(b, place, -place->units);
-    end_visit(b, place);
-    if (v.exit == BRAID_TO_NEXT) down_of(b, v.k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v.after))->out += units;
-    recount(b, v.k);
-    if (v.exit == BRAID_TO_PREVIOUS) note_going(b, &v, (uint32_t)router_slot(&b->r, ROUTER_PREVIOUS, v.after), units);
-    if (v.entry == BRAID_FROM_NEXT) {
-        take_off_out(b, &v, units);
-        braid_take_back(b, v.k, (uint32_t)router_slot(&b->r, ROUTER_NEXT, v.before));
+static void apply(mincost *mc, mincost_reservation *place, int32_t units) {
+    mincost_reservation v = *place;
+    hold(mc, place, -place->units);
+    end_visit(mc, place);
+    if (v.exit == MINCOST_TO_NEXT) downstream_of(mc, v.k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v.after))->units += units;
+    invalidate_sums(mc, v.k);
+    if (v.exit == MINCOST_TO_PREVIOUS) note_going(mc, &v, (uint32_t)router_slot(&mc->r, ROUTER_PREVIOUS, v.after), units);
+    if (v.entry == MINCOST_FROM_NEXT) {
+        take_off_out(mc, &v, units);
+        mincost_settle_returns(mc, v.k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v.before));
     }
-    if (v.exit == BRAID_ENDS)
-        forget_own(b);
+    if (v.exit == MINCOST_ENDS)
+        forget_own(mc);
     else
-        send_commit(b, &v, units);
+        send_commit(mc, &v, units);
 }
 
 // My token is home, and every peer on the cycle has reserved.
-static void commit_own(braid *b, braid_visit *last, int32_t units) {
-    braid_visit *first = braid_find_visit(b, last->token, 0);
-    b->failures = 0;
-    if (last->adds) b->add -= last->units;  // from now on the unit to come counts as load
+static void commit_own(mincost *mc, mincost_reservation *last, int32_t units) {
+    mincost_reservation *first = mincost_find_reservation(mc, last->token, 0);
+    mc->commit.failures = 0;
+    if (last->adds) mc->commit.adding -= last->units;  // from now on the unit to come counts as load
     last->adds = false;
-    if (last->entry == BRAID_FROM_PREVIOUS)
-        b->coming_in = units;
+    if (last->entry == MINCOST_FROM_PREVIOUS)
+        mc->commit.incoming = units;
     else
-        b->coming_out = units;
-    apply(b, first, units);
+        mc->commit.outgoing = units;
+    apply(mc, first, units);
 }
 
-static bool lock_good(const braid *b, const router_message *m) {
+static bool lock_good(const mincost *mc, const router_message *m) {
     if (m->length < 3 || m->length > ROUTER_MAX_CYCLE || m->position == 0 || m->position >= m->length) return false;
     if (m->token.origin == 0 || router_owner(m->u.cycle[0]) != m->token.origin || m->units == 0) return false;
-    return m->u.cycle[0] == m->u.cycle[m->length - 1] && router_owner(m->u.cycle[m->position]) == b->r.config.self &&
+    return m->u.cycle[0] == m->u.cycle[m->length - 1] && router_owner(m->u.cycle[m->position]) == mc->r.config.self &&
            router_owner(m->u.cycle[m->position - 1]) == m->from;
 }
 
 // It is my own token, on the cycle and with no more than I sent it off with.
-static bool comes_home(braid *b, const braid_visit *last) {
-    const braid_visit *first = is_own(b, last->token) ? braid_find_visit(b, last->token, 0) : NULL;
+static bool comes_home(mincost *mc, const mincost_reservation *last) {
+    const mincost_reservation *first = is_own(mc, last->token) ? mincost_find_reservation(mc, last->token, 0) : NULL;
     return first != NULL && first->k == last->k && first->length == last->length && first->units >= last->units &&
            memcmp(first->cycle, last->cycle, last->length * sizeof *last->cycle) == 0;
 }
 
-void braid_on_lock(braid *b, const router_message *m) {
-    int k = router_commodity(&b->r, m->source);
-    if (k < 0 || !lock_good(b, m) || braid_find_visit(b, m->token, m->position) != NULL) return;
-    braid_visit wanted = {.token = m->token,
+void mincost_on_lock(mincost *mc, const router_message *m) {
+    int k = router_commodity(&mc->r, m->source);
+    if (k < 0 || !lock_good(mc, m) || mincost_find_reservation(mc, m->token, m->position) != NULL) return;
+    mincost_reservation wanted = {.token = m->token,
                           .k = (uint8_t)k,
                           .first = m->position,
                           .last = m->position,
@@ -263,132 +263,132 @@ void braid_on_lock(braid *b, const router_message *m) {
                           .units = (int32_t)m->units};
     for (uint32_t i = 0; i < m->length; i++) wanted.cycle[i] = m->u.cycle[i];
     int64_t cost = m->cost;
-    braid_visit *v = b->drafts ? NULL : reserve(b, &wanted, &cost);  // whose sender's draft is over already
-    if (v != NULL && v->exit != BRAID_ENDS) {
-        send_lock(b, v, cost);
+    mincost_reservation *v = mc->phase.staged ? NULL : reserve(mc, &wanted, &cost);  // whose sender's draft is over already
+    if (v != NULL && v->exit != MINCOST_ENDS) {
+        send_lock(mc, v, cost);
         return;
     }
-    if (v != NULL && cost < 0 && comes_home(b, v)) {
-        commit_own(b, v, v->units);
+    if (v != NULL && cost < 0 && comes_home(mc, v)) {
+        commit_own(mc, v, v->units);
         return;
     }
-    if (v != NULL) let_go(b, v);
-    send_abort(b, m->from, m->token, m->position, false);
+    if (v != NULL) let_go(mc, v);
+    send_abort(mc, m->from, m->token, m->position, false);
 }
 
-void braid_on_commit(braid *b, const router_message *m, int previous, int next) {
-    braid_visit *v = braid_find_visit(b, m->token, m->position);
-    int k = v != NULL ? v->k : router_commodity(&b->r, m->source);
+void mincost_on_commit(mincost *mc, const router_message *m, int previous, int next) {
+    mincost_reservation *v = mincost_find_reservation(mc, m->token, m->position);
+    int k = v != NULL ? v->k : router_commodity(&mc->r, m->source);
     bool forward = m->why != 0;
     if (k < 0 || (forward ? previous : next) < 0) return;
     if (v != NULL) {
         int32_t units = least((int32_t)m->u.word[0], v->units);
-        if (v->before != m->from || forward != (v->entry == BRAID_FROM_PREVIOUS)) return;
-        if (forward && !braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
-        apply(b, v, units);
+        if (v->before != m->from || forward != (v->entry == MINCOST_FROM_PREVIOUS)) return;
+        if (forward && !mincost_accept_counts(mc, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
+        apply(mc, v, units);
         return;
     }
     // Late: the reservation is gone. The cycle is cut here, and repair mends the cut.
     if (forward) {
-        int32_t before = braid_in(b, (uint32_t)k, (uint32_t)previous);
-        if (!braid_on_counts(b, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
-        braid_hand_back_overflow(b, (uint32_t)k, (uint32_t)previous,
-                                 braid_in(b, (uint32_t)k, (uint32_t)previous) - before);
+        int32_t before = mincost_inflow(mc, (uint32_t)k, (uint32_t)previous);
+        if (!mincost_accept_counts(mc, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
+        mincost_return_overflow(mc, (uint32_t)k, (uint32_t)previous,
+                                 mincost_inflow(mc, (uint32_t)k, (uint32_t)previous) - before);
         return;
     }
-    outgoing *o = braid_say_flow(b, (uint32_t)k, (uint32_t)next, BRAID_REFUSED);
+    outgoing *o = mincost_post_flow(mc, (uint32_t)k, (uint32_t)next, MINCOST_REFUSED);
     o->token = m->token;
     o->position = (uint16_t)(m->position - 1);
 }
 
 // --- Letting go --------------------------------------------------------------------------------------------------------
 
-static void abort_backwards(braid *b, braid_visit *place) {
-    braid_visit v = *place;
-    let_go(b, place);
+static void abort_backwards(mincost *mc, mincost_reservation *place) {
+    mincost_reservation v = *place;
+    let_go(mc, place);
     if (v.first != 0) {
-        send_abort(b, v.before, v.token, v.first, false);
-    } else if (is_own(b, v.token)) {
-        forget_own(b);
-        back_off(b);
+        send_abort(mc, v.before, v.token, v.first, false);
+    } else if (is_own(mc, v.token)) {
+        forget_own(mc);
+        back_off(mc);
     }
 }
 
-static void abort_onwards(braid *b, braid_visit *place) {
-    braid_visit v = *place;
-    let_go(b, place);
-    if (v.exit != BRAID_ENDS)
-        send_abort(b, v.after, v.token, v.last + 1u, true);
-    else if (is_own(b, v.token))
-        forget_own(b);
+static void abort_onwards(mincost *mc, mincost_reservation *place) {
+    mincost_reservation v = *place;
+    let_go(mc, place);
+    if (v.exit != MINCOST_ENDS)
+        send_abort(mc, v.after, v.token, v.last + 1u, true);
+    else if (is_own(mc, v.token))
+        forget_own(mc);
 }
 
-void braid_on_abort(braid *b, const router_message *m) {
+void mincost_on_abort(mincost *mc, const router_message *m) {
     if (m->why) {
-        braid_visit *v = braid_find_visit(b, m->token, m->position);
-        if (v != NULL && v->before == m->from) abort_onwards(b, v);
+        mincost_reservation *v = mincost_find_reservation(mc, m->token, m->position);
+        if (v != NULL && v->before == m->from) abort_onwards(mc, v);
         return;
     }
-    braid_visit *v = m->position > 0 ? visit_that_ends(b, m->token, m->position - 1u) : NULL;
-    if (v != NULL && v->after == m->from) abort_backwards(b, v);
+    mincost_reservation *v = m->position > 0 ? visit_that_ends(mc, m->token, m->position - 1u) : NULL;
+    if (v != NULL && v->after == m->from) abort_backwards(mc, v);
 }
 
 // Tokens whose next hop died are aborted backwards, whose previous hop died, onwards. What the dead link held is
 // forgotten by the caller.
-void braid_tokens_link_gone(braid *b, router_peer peer) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
+void mincost_commit_link_gone(mincost *mc, router_peer peer) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
         if (v->before == peer)
-            abort_onwards(b, v);
+            abort_onwards(mc, v);
         else if (v->after == peer)
-            abort_backwards(b, v);
+            abort_backwards(mc, v);
     }
 }
 
-void braid_expire(braid *b) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
-        if (b->r.now < v->lease) {
-            router_want(&b->r, v->lease);
+void mincost_expire_reservations(mincost *mc) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
+        if (mc->r.now < v->lease) {
+            router_want(&mc->r, v->lease);
             continue;
         }
-        bool own = is_own(b, v->token);
-        let_go(b, v);
-        if (own) forget_own(b);
+        bool own = is_own(mc, v->token);
+        let_go(mc, v);
+        if (own) forget_own(mc);
     }
 }
 
 // Nobody will hear of them again.
-void braid_drop_tokens(braid *b) {
-    EACH_OF(b->visits, i) hold(b, &b->visit[i], -b->visit[i].units);
-    EACH_OF(b->goings, g) {
-        up_of(b, b->going[g].k, b->going[g].slot)->going -= b->going[g].units;
-        recount(b, b->going[g].k);
+void mincost_drop_reservations(mincost *mc) {
+    EACH_OF(mc->commit.reservations, i) hold(mc, &mc->commit.reservation[i], -mc->commit.reservation[i].units);
+    EACH_OF(mc->commit.removals, g) {
+        upstream_of(mc, mc->commit.removal[g].k, mc->commit.removal[g].slot)->removing -= mc->commit.removal[g].units;
+        invalidate_sums(mc, mc->commit.removal[g].k);
     }
-    b->visits = b->goings = 0;
-    forget_own(b);
+    mc->commit.reservations = mc->commit.removals = 0;
+    forget_own(mc);
 }
 
 // What came in too much cannot go back, because tokens that are to take it off hold it.
-void braid_let_in_go(braid *b, uint32_t k, int32_t units) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
-        if (units <= 0 || v->k != k || v->exit != BRAID_TO_PREVIOUS) continue;
-        bool own = is_own(b, v->token);
+void mincost_release_inflow(mincost *mc, uint32_t k, int32_t units) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
+        if (units <= 0 || v->k != k || v->exit != MINCOST_TO_PREVIOUS) continue;
+        bool own = is_own(mc, v->token);
         units -= v->units;
-        abort_onwards(b, v);
-        if (own) forget_own(b);
+        abort_onwards(mc, v);
+        if (own) forget_own(mc);
     }
 }
 
 // What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
 // as many of those were over.
-void braid_give_way(braid *b) {
-    EACH_OF(b->visits, i) {
-        braid_visit *v = &b->visit[i];
-        if (!v->adds || braid_room(b) >= 0) continue;
-        bool own = is_own(b, v->token);
-        let_go(b, v);
-        if (own) forget_own(b);
+void mincost_release_additions(mincost *mc) {
+    EACH_OF(mc->commit.reservations, i) {
+        mincost_reservation *v = &mc->commit.reservation[i];
+        if (!v->adds || mincost_room(mc) >= 0) continue;
+        bool own = is_own(mc, v->token);
+        let_go(mc, v);
+        if (own) forget_own(mc);
     }
 }

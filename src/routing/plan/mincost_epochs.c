@@ -9,11 +9,9 @@
 // All must do the same. Eras tell: who finds that the next is due begins it and tells its neighbours; who hears of a later era than its
 // own enters it and tells on. The eras of a span are about one flow, which begins with a draft or with a kept flow that comes back: what
 // the two ends of a link say of its units counts only between two that are in the same span, however they came there.
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 enum {
-    COARSE = 8,   // per cent of a link's mean cost: gains left alone while a draft is to come
-    LARGE = 8,    // ... with one data peer, for the first BRAID_EARLY delays: small changes before large ones are mostly undone by them
     // Delays.
     CALM = 50,      // nothing has happened at a data peer for so long before it asks for a draft ...
     MISSING = 150,  // ... if it has not all that it wants, for that may come yet
@@ -33,315 +31,274 @@ typedef enum era_kind {
     ERA_PLAIN      // from the flow that there is
 } era_kind;
 
-static uint32_t span_of(uint32_t era) { return era / BRAID_SPAN; }
+static uint32_t span_of(uint32_t era) { return era / MINCOST_EPOCHS_PER_FLOW; }
 
 static era_kind kind_of(uint32_t era) {
-    if (era % BRAID_SPAN == 0) return span_of(era) % 2 != 0 ? ERA_DRAFT : ERA_RESTORED;
+    if (era % MINCOST_EPOCHS_PER_FLOW == 0) return span_of(era) % 2 != 0 ? ERA_DRAFT : ERA_RESTORED;
     return era % 2 != 0 ? ERA_STILL : ERA_PLAIN;
 }
 
 static uint32_t next_of(uint32_t era, era_kind kind) {
     uint32_t span = span_of(era) + 1;
-    if (kind == ERA_RESTORED) return (span + span % 2) * BRAID_SPAN;
-    if (kind == ERA_DRAFT) return (span + (span + 1) % 2) * BRAID_SPAN;
+    if (kind == ERA_RESTORED) return (span + span % 2) * MINCOST_EPOCHS_PER_FLOW;
+    if (kind == ERA_DRAFT) return (span + (span + 1) % 2) * MINCOST_EPOCHS_PER_FLOW;
     do era++;
     while (kind_of(era) != kind);
-    return era / BRAID_SPAN < span ? era : next_of(era - BRAID_SPAN, ERA_RESTORED);  // a span is over: what there is goes on in the next even one
+    return era / MINCOST_EPOCHS_PER_FLOW < span ? era : next_of(era - MINCOST_EPOCHS_PER_FLOW, ERA_RESTORED);  // a span is over: what there is goes on in the next even one
 }
 
-int64_t braid_coarse_slack(const braid *b) {
-    int64_t share = 0;
-    if (!braid_shares(&b->r.config))
-        share = b->r.now < braid_early_until(b) ? LARGE : 0;
-    else if (b->tries > 0 && b->r.config.relays <= BRAID_CROWD)
-        share = COARSE;
-    return b->r.config.slack + b->mean * share / 100;
-}
+bool mincost_commits_paused(const mincost_planner *pl) { return pl->mc.phase.staged || kind_of(pl->epochs.epoch) == ERA_STILL; }
 
-int64_t braid_mean_cost(const braid *b) {
-    int64_t sum = 0, links = 0;
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
-        EACH_NEIGHBOUR(&b->r, side, s) {
-            sum += link_cost(b, (router_side)side, s);
-            links++;
-        }
-    }
-    return links == 0 || sum < links ? 1 : sum / links;
-}
-
-void braid_follow_mean(braid *b) {
-    if (!b->r.terms_changed) return;
-    b->r.terms_changed = false;
-    braid_stir(b);
-    for (uint32_t k = 0; k < b->r.commodities; k++) b->commodity[k].arcs_known = false;
-    int64_t mean = braid_mean_cost(b);
-    if (mean != b->mean) b->settlings = 0;
-    b->mean = mean;
-}
-
-bool braid_still(const braid *b) { return b->drafts || kind_of(b->era) == ERA_STILL; }
-
-static void say(braid *b, router_peer to) {
-    outgoing *o = router_post(&b->r, to, ROUTER_QUERY);
-    o->why = BRAID_ERA;
-    o->cost = b->era;
-    o->units = b->tries;
-    o->taken_back = b->plan;
+static void say(mincost_planner *pl, router_peer to) {
+    outgoing *o = router_post(&pl->mc.r, to, ROUTER_QUERY);
+    o->why = MINCOST_QUERY_EPOCH;
+    o->cost = pl->epochs.epoch;
+    o->units = pl->mc.phase.plan_attempts;
+    o->taken_back = pl->epochs.plan;
 }
 
 // --- Entering an era ---------------------------------------------------------------------------------------------------
 
 // What tokens would still have taken off, had all been at rest, must not be what I am said to carry.
-static void keep_flow(braid *b) {
-    braid_drop_tokens(b);
-    if (!b->r.is_source) braid_fit(b);
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) up_of(b, k, s)->kept = braid_in(b, k, s);
-        EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) down_of(b, k, s)->kept = down_of(b, k, s)->out;
+static void keep_flow(mincost_planner *pl) {
+    mincost_drop_reservations(&pl->mc);
+    if (!pl->mc.r.is_source) mincost_fit_capacity(&pl->mc);
+    for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
+        EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) upstream_of(&pl->mc, k, s)->active = mincost_inflow(&pl->mc, k, s);
+        EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) downstream_of(&pl->mc, k, s)->active = downstream_of(&pl->mc, k, s)->units;
     }
 }
 
 // They are about the span that ends, and a word about this one must not be put into one of them: it would go before the word
 // that tells of the span, to who does not listen yet or begins anew afterwards.
-static void forget_waiting_counts(braid *b) {
+static void forget_waiting_counts(mincost_planner *pl) {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < b->r.queue_count; i++) {
-        if (!braid_is_count((router_kind)b->r.queue[i].kind)) b->r.queue[left++] = b->r.queue[i];
+    for (uint32_t i = 0; i < pl->mc.r.queue_count; i++) {
+        if (!mincost_is_counting((router_kind)pl->mc.r.queue[i].kind)) pl->mc.r.queue[left++] = pl->mc.r.queue[i];
     }
-    b->r.queue_count = left;
+    pl->mc.r.queue_count = left;
 }
 
 // The counters of both ends of each link begin anew: from nothing in a span that begins with a draft, else from what was kept, if I was
 // in the draft that failed. Neither hears the other until it has done so (braid_mode_deaf).
-static void begin_counts(braid *b, bool from_nothing, bool from_kept) {
-    forget_waiting_counts(b);
-    braid_drop_tokens(b);
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
-            braid_up *u = up_of(b, k, s);
-            u->denied = u->denied_ack = 0;
-            if (from_nothing || from_kept) u->in = from_kept ? u->kept : 0;
+static void begin_counts(mincost_planner *pl, bool from_nothing, bool from_kept) {
+    forget_waiting_counts(pl);
+    mincost_drop_reservations(&pl->mc);
+    for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
+        EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) {
+            mincost_upstream *u = upstream_of(&pl->mc, k, s);
+            u->returned = u->returned_acked = 0;
+            if (from_nothing || from_kept) u->units = from_kept ? u->active : 0;
         }
-        EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-            braid_down *d = down_of(b, k, s);
+        EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+            mincost_downstream *d = downstream_of(&pl->mc, k, s);
             d->owed = 0;
-            d->denied_done = 0;
-            if (from_nothing || from_kept) d->out = from_kept ? d->kept : 0;
+            d->returned_done = 0;
+            if (from_nothing || from_kept) d->units = from_kept ? d->active : 0;
         }
-        b->commodity[k].stuck_since = b->commodity[k].deficit_since = BRAID_NEVER_SINCE;
-        b->commodity[k].cancelled = false;
-        recount(b, k);
+        pl->mc.commodity[k].blocked_since = pl->mc.commodity[k].deficit_since = MINCOST_NEVER;
+        pl->mc.commodity[k].cancelled = false;
+        invalidate_sums(&pl->mc, k);
     }
 }
 
 // Should one end of a link have kept nothing, both agree all the same.
-static void say_counts(braid *b) {
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-            outgoing *o = router_post(&b->r, b->r.slot[ROUTER_NEXT][s].peer, ROUTER_FLOW);
+static void say_counts(mincost_planner *pl) {
+    for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
+        EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+            outgoing *o = router_post(&pl->mc.r, pl->mc.r.slot[ROUTER_NEXT][s].peer, ROUTER_FLOW);
             o->k = (uint8_t)k;
-            o->why = BRAID_TOOK_BACK;
-            o->units = (uint32_t)down_of(b, k, s)->out;
+            o->why = MINCOST_RETURNED;
+            o->units = (uint32_t)downstream_of(&pl->mc, k, s)->units;
         }
     }
 }
 
 // Whether the kept flow is what comes back here: also if I thought a moment ago that the draft is in force.
-static bool kept_comes_back(const braid *b, uint32_t era) {
-    bool late = b->era == next_of(b->era - b->era % BRAID_SPAN, ERA_PLAIN) && b->r.now < b->era_since + DRAFT * b->r.config.delay;
-    return b->keeps && span_of(era) == span_of(b->era) + 1 && (b->drafts || late);
+static bool kept_comes_back(const mincost_planner *pl, uint32_t era) {
+    bool late = pl->epochs.epoch == next_of(pl->epochs.epoch - pl->epochs.epoch % MINCOST_EPOCHS_PER_FLOW, ERA_PLAIN) && pl->mc.r.now < pl->mc.phase.epoch_since + DRAFT * pl->mc.r.config.delay;
+    return pl->epochs.has_active && span_of(era) == span_of(pl->epochs.epoch) + 1 && (pl->mc.phase.staged || late);
 }
 
-static void enter_span(braid *b, uint32_t era, bool from_kept) {
-    bool drafted = b->drafts;
-    b->drafts = kind_of(era) == ERA_DRAFT;
-    if (b->drafts && !drafted) keep_flow(b);
-    b->wished = (int32_t)b->r.config.capacity;
-    b->keeps = b->drafts;
-    begin_counts(b, span_of(era) % 2 != 0, from_kept);
+static void enter_span(mincost_planner *pl, uint32_t era, bool from_kept) {
+    bool drafted = pl->mc.phase.staged;
+    pl->mc.phase.staged = kind_of(era) == ERA_DRAFT;
+    if (pl->mc.phase.staged && !drafted) keep_flow(pl);
+    pl->epochs.staged_demand = (int32_t)pl->mc.r.config.capacity;
+    pl->epochs.has_active = pl->mc.phase.staged;
+    begin_counts(pl, span_of(era) % 2 != 0, from_kept);
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
-        EACH_NEIGHBOUR(&b->r, side, s) say(b, b->r.slot[side][s].peer);
+        EACH_NEIGHBOUR(&pl->mc.r, side, s) say(pl, pl->mc.r.slot[side][s].peer);
     }
-    if (b->drafts && b->r.is_source) braid_send_ways(b);
-    if (!b->drafts) say_counts(b);
+    if (pl->mc.phase.staged && pl->mc.r.is_source) mincost_send_plan(pl);
+    if (!pl->mc.phase.staged) say_counts(pl);
 }
 
-static void enter(braid *b, uint32_t era, uint32_t tries, uint32_t plan) {
-    if (era > BRAID_LAST_ERA) era = BRAID_LAST_ERA;  // somebody made eras up; it is one without drafts
-    if (era == b->era && era != 0) return;
-    bool begins = era == 0 || span_of(era) != span_of(b->era), from_kept = begins && kept_comes_back(b, era);
-    if (era != 0) braid_begin(b);  // somebody has drafted
-    b->era = era;
-    b->tries = tries;
-    b->plan = plan;
-    b->era_since = b->r.now;
-    b->tells = !begins;
-    router_want(&b->r, b->r.now + b->r.config.delay);  // to see when the next is due
+static void enter(mincost_planner *pl, uint32_t era, uint32_t tries, uint32_t plan) {
+    if (era > MINCOST_LAST_EPOCH) era = MINCOST_LAST_EPOCH;  // somebody made eras up; it is one without drafts
+    if (era == pl->epochs.epoch && era != 0) return;
+    bool begins = era == 0 || span_of(era) != span_of(pl->epochs.epoch), from_kept = begins && kept_comes_back(pl, era);
+    if (era != 0) mincost_start(&pl->mc);  // somebody has drafted
+    pl->epochs.epoch = era;
+    pl->mc.phase.plan_attempts = tries;
+    pl->epochs.plan = plan;
+    pl->mc.phase.epoch_since = pl->mc.r.now;
+    pl->epochs.announce = !begins;
+    router_want(&pl->mc.r, pl->mc.r.now + pl->mc.r.config.delay);  // to see when the next is due
     if (begins) {
-        enter_span(b, era, from_kept);
-    } else if (b->drafts) {
-        b->drafts = false;
-        if (b->r.is_source && b->planned == plan && plan != 0) {
-            ways_enforce(b->ways);
-            b->tried = plan;
-            b->attempts = 0;
+        enter_span(pl, era, from_kept);
+    } else if (pl->mc.phase.staged) {
+        pl->mc.phase.staged = false;
+        if (pl->mc.r.is_source && pl->staged.plan == plan && plan != 0) {
+            multi_source_activate(pl->multi);
+            pl->staged.tried = plan;
+            pl->staged.attempts = 0;
         }
     }
-    if (!b->r.is_source) braid_fit(b);
+    if (!pl->mc.r.is_source) mincost_fit_capacity(&pl->mc);
 }
 
 // Who has said that it knows need not hear of it; by now most of those have.
-static void tell(braid *b) {
-    if (!b->tells) return;
-    b->tells = false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) {
-        if (up_of(b, 0, s)->era < b->era) say(b, b->r.slot[ROUTER_PREVIOUS][s].peer);
+static void tell(mincost_planner *pl) {
+    if (!pl->epochs.announce) return;
+    pl->epochs.announce = false;
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) {
+        if (upstream_of(&pl->mc, 0, s)->epoch < pl->epochs.epoch) say(pl, pl->mc.r.slot[ROUTER_PREVIOUS][s].peer);
     }
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (down_of(b, 0, s)->era < b->era) say(b, b->r.slot[ROUTER_NEXT][s].peer);
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+        if (downstream_of(&pl->mc, 0, s)->epoch < pl->epochs.epoch) say(pl, pl->mc.r.slot[ROUTER_NEXT][s].peer);
     }
 }
 
 // --- When the next is due ----------------------------------------------------------------------------------------------
 
-static bool is_due(braid *b, int64_t since, int64_t delays) {
-    int64_t at = since + delays * b->r.config.delay;
-    if (b->r.now >= at) return true;
-    router_want(&b->r, at);
+static bool is_due(mincost_planner *pl, int64_t since, int64_t delays) {
+    int64_t at = since + delays * pl->mc.r.config.delay;
+    if (pl->mc.r.now >= at) return true;
+    router_want(&pl->mc.r, at);
     return false;
 }
 
 // Nothing is under way here, and what leaves a data peer comes home; in a draft all that is planned.
-static bool at_rest(const braid *b) {
-    if (!braid_settled(b)) return false;
-    if (!b->r.is_source) return true;
-    int32_t out = braid_sum_out(b, 0);
-    return out == braid_sum_in(b, 0) && (!b->drafts || (b->planned == b->plan && out == braid_planned_units(b)));
+static bool at_rest(const mincost_planner *pl) {
+    if (!mincost_is_settled(&pl->mc)) return false;
+    if (!pl->mc.r.is_source) return true;
+    int32_t out = mincost_total_out(&pl->mc, 0);
+    return out == mincost_total_in(&pl->mc, 0) && (!pl->mc.phase.staged || (pl->staged.plan == pl->epochs.plan && out == mincost_planned_units(pl)));
 }
 
-static void fail(braid *b, era_kind kind) { enter(b, next_of(b->era, kind), b->tries > 0 ? b->tries - 1 : 0, 0); }
+static void fail(mincost_planner *pl, era_kind kind) { enter(pl, next_of(pl->epochs.epoch, kind), pl->mc.phase.plan_attempts > 0 ? pl->mc.phase.plan_attempts - 1 : 0, 0); }
 
 // A data peer: whether nothing has happened for so long that it may think of a draft.
-static bool is_calm(braid *b) {
-    int32_t out = braid_sum_out(b, 0);
-    bool rests = at_rest(b), all = out == (int32_t)b->r.config.capacity;
-    if (!rests || !b->rests || out != b->rested_out) b->rests_since = b->r.now;
-    b->rests = rests;
-    b->rested_out = out;
-    int64_t since = b->rests_since > b->era_since ? b->rests_since : b->era_since;
-    return rests && is_due(b, since, all ? CALM : MISSING) && is_due(b, braid_map_changed_at(b), SETTLED);
+static bool is_calm(mincost_planner *pl) {
+    int32_t out = mincost_total_out(&pl->mc, 0);
+    bool rests = at_rest(pl), all = out == (int32_t)pl->mc.r.config.capacity;
+    if (!rests || !pl->epochs.at_rest || out != pl->epochs.rested_units) pl->epochs.at_rest_since = pl->mc.r.now;
+    pl->epochs.at_rest = rests;
+    pl->epochs.rested_units = out;
+    int64_t since = pl->epochs.at_rest_since > pl->mc.phase.epoch_since ? pl->epochs.at_rest_since : pl->mc.phase.epoch_since;
+    return rests && is_due(pl, since, all ? CALM : MISSING) && is_due(pl, mincost_map_changed_at(pl), SETTLED);
 }
 
 // Each map is tried so often, for others may have had another one, or been busy.
-static bool wants_draft(braid *b) {
-    braid_plan(b);
-    if (b->planned != b->tried) {
-        b->tried = b->planned;
-        b->attempts = b->planned != 0 && b->worth_it ? BRAID_TRIES : 0;
+static bool wants_draft(mincost_planner *pl) {
+    mincost_plan(pl);
+    if (pl->staged.plan != pl->staged.tried) {
+        pl->staged.tried = pl->staged.plan;
+        pl->staged.attempts = pl->staged.plan != 0 && pl->staged.worthwhile ? MINCOST_PLAN_ATTEMPTS : 0;
     }
-    return b->attempts > 0;
+    return pl->staged.attempts > 0;
 }
 
-static void tick_plain(braid *b) {
-    if (!b->r.is_source || b->map == NULL || b->r.config.relays > BRAID_CROWD || !is_calm(b)) return;
-    if (!wants_draft(b)) {
-        if (b->tries > 0) enter(b, next_of(b->era, ERA_PLAIN), 0, 0);
+static void tick_plain(mincost_planner *pl) {
+    if (!pl->mc.r.is_source || pl->map == NULL || pl->mc.r.config.relays > MINCOST_MULTI_SOURCE_RELAYS || !is_calm(pl)) return;
+    if (!wants_draft(pl)) {
+        if (pl->mc.phase.plan_attempts > 0) enter(pl, next_of(pl->epochs.epoch, ERA_PLAIN), 0, 0);
         return;
     }
-    if (span_of(b->era) > 0 && !is_due(b, b->era_since, APART)) return;
-    b->attempts--;
-    enter(b, next_of(b->era, ERA_STILL), b->tries, b->planned);
+    if (span_of(pl->epochs.epoch) > 0 && !is_due(pl, pl->mc.phase.epoch_since, APART)) return;
+    pl->staged.attempts--;
+    enter(pl, next_of(pl->epochs.epoch, ERA_STILL), pl->mc.phase.plan_attempts, pl->staged.plan);
 }
 
-static bool has_that_plan(braid *b) {
-    braid_plan(b);
-    return b->planned == b->plan;
+static bool has_that_plan(mincost_planner *pl) {
+    mincost_plan(pl);
+    return pl->staged.plan == pl->epochs.plan;
 }
 
-static void tick_still(braid *b) {
-    if (b->r.is_source && !has_that_plan(b)) {
-        fail(b, ERA_PLAIN);
+static void tick_still(mincost_planner *pl) {
+    if (pl->mc.r.is_source && !has_that_plan(pl)) {
+        fail(pl, ERA_PLAIN);
         return;
     }
-    if (!is_due(b, b->era_since, STILL)) return;
-    if (!at_rest(b))
-        fail(b, ERA_PLAIN);
-    else if (b->r.is_source && is_due(b, b->era_since, STILL + OBJECT))
-        enter(b, next_of(b->era, ERA_DRAFT), b->tries, b->plan);
-    else if (!b->r.is_source && is_due(b, b->era_since, STILL + OBJECT + ALONE))
-        fail(b, ERA_PLAIN);
-}
-
-int32_t braid_kept_load(const braid *b) {
-    int32_t load = 0;
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        int32_t in = 0, out = 0;
-        EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) in += up_of(b, k, s)->kept;
-        EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) out += down_of(b, k, s)->kept;
-        load += most(in, out);
-    }
-    return load;
+    if (!is_due(pl, pl->mc.phase.epoch_since, STILL)) return;
+    if (!at_rest(pl))
+        fail(pl, ERA_PLAIN);
+    else if (pl->mc.r.is_source && is_due(pl, pl->mc.phase.epoch_since, STILL + OBJECT))
+        enter(pl, next_of(pl->epochs.epoch, ERA_DRAFT), pl->mc.phase.plan_attempts, pl->epochs.plan);
+    else if (!pl->mc.r.is_source && is_due(pl, pl->mc.phase.epoch_since, STILL + OBJECT + ALONE))
+        fail(pl, ERA_PLAIN);
 }
 
 // All do so by themselves.
-static void end_draft(braid *b) {
-    uint32_t plan = b->plan;
-    enter(b, next_of(b->era, ERA_PLAIN), 0, plan);
-    b->tells = false;
+static void end_draft(mincost_planner *pl) {
+    uint32_t plan = pl->epochs.plan;
+    enter(pl, next_of(pl->epochs.epoch, ERA_PLAIN), 0, plan);
+    pl->epochs.announce = false;
 }
 
-static void tick_draft(braid *b) {
-    int32_t may = (int32_t)b->r.config.capacity;
-    if (b->r.is_source ? may != b->wished : braid_kept_load(b) > may)
-        fail(b, ERA_RESTORED);
-    else if (!is_due(b, b->era_since, DRAFT))
+static void tick_draft(mincost_planner *pl) {
+    int32_t may = (int32_t)pl->mc.r.config.capacity;
+    if (pl->mc.r.is_source ? may != pl->epochs.staged_demand : mincost_active_load(&pl->mc) > may)
+        fail(pl, ERA_RESTORED);
+    else if (!is_due(pl, pl->mc.phase.epoch_since, DRAFT))
         return;
-    else if (!at_rest(b))
-        fail(b, ERA_RESTORED);
-    else if (is_due(b, b->era_since, DRAFT + OBJECT))
-        end_draft(b);
+    else if (!at_rest(pl))
+        fail(pl, ERA_RESTORED);
+    else if (is_due(pl, pl->mc.phase.epoch_since, DRAFT + OBJECT))
+        end_draft(pl);
 }
 
-void braid_mode_tick(braid *b) {
-    if (!braid_shares(&b->r.config)) {
-        if (b->r.now < braid_early_until(b)) router_want(&b->r, braid_early_until(b));
+void mincost_epoch_tick(mincost_planner *pl) {
+    if (!mincost_is_multi_source(&pl->mc.r.config)) {
+        if (pl->mc.r.now < mincost_coarse_until(&pl->mc)) router_want(&pl->mc.r, mincost_coarse_until(&pl->mc));
         return;
     }
-    if (b->r.count[ROUTER_PREVIOUS] + b->r.count[ROUTER_NEXT] == 0) {
-        if (b->era != 0) enter(b, 0, BRAID_TRIES, 0);  // whoever comes says what era it is
-    } else if (b->drafts) {
-        tick_draft(b);
-    } else if (braid_still(b)) {
-        tick_still(b);
+    if (pl->mc.r.count[ROUTER_PREVIOUS] + pl->mc.r.count[ROUTER_NEXT] == 0) {
+        if (pl->epochs.epoch != 0) enter(pl, 0, MINCOST_PLAN_ATTEMPTS, 0);  // whoever comes says what era it is
+    } else if (pl->mc.phase.staged) {
+        tick_draft(pl);
+    } else if (mincost_commits_paused(pl)) {
+        tick_still(pl);
     } else {
-        tick_plain(b);
+        tick_plain(pl);
     }
-    tell(b);
+    tell(pl);
 }
 
-void braid_mode_link_up(braid *b, router_side side, uint32_t slot) {
-    b->changed_since = b->r.now;
-    if (b->era > 0) say(b, b->r.slot[side][slot].peer);
+void mincost_epoch_link_up(mincost_planner *pl, router_side side, uint32_t slot) {
+    pl->epochs.neighbours_changed_at = pl->mc.r.now;
+    if (pl->epochs.epoch > 0) say(pl, pl->mc.r.slot[side][slot].peer);
 }
 
 // `kept`: units of the kept flow were on its links.
-void braid_mode_link_gone(braid *b, bool kept) {
-    b->changed_since = b->r.now;
-    if (b->drafts && kept) fail(b, ERA_RESTORED);
+void mincost_epoch_link_gone(mincost_planner *pl, bool kept) {
+    pl->epochs.neighbours_changed_at = pl->mc.r.now;
+    if (pl->mc.phase.staged && kept) fail(pl, ERA_RESTORED);
 }
 
-void braid_mode_heard(braid *b, const router_message *m, int previous, int next) {
-    if (!braid_shares(&b->r.config) || (previous < 0 && next < 0) || m->cost < 0 || m->cost > BRAID_LAST_ERA ||
-        m->units > BRAID_TRIES || m->taken_back > BRAID_LAST_PLAN)
+void mincost_on_epoch(mincost_planner *pl, const router_message *m, int previous, int next) {
+    if (!mincost_is_multi_source(&pl->mc.r.config) || (previous < 0 && next < 0) || m->cost < 0 || m->cost > MINCOST_LAST_EPOCH ||
+        m->units > MINCOST_PLAN_ATTEMPTS || m->taken_back > MINCOST_LAST_PLAN)
         return;
-    if (m->cost > b->era) enter(b, (uint32_t)m->cost, m->units, m->taken_back);
-    if (previous >= 0) up_of(b, 0, (uint32_t)previous)->era = (uint32_t)m->cost;
-    if (next >= 0) down_of(b, 0, (uint32_t)next)->era = (uint32_t)m->cost;
+    if (m->cost > pl->epochs.epoch) enter(pl, (uint32_t)m->cost, m->units, m->taken_back);
+    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = (uint32_t)m->cost;
+    if (next >= 0) downstream_of(&pl->mc, 0, (uint32_t)next)->epoch = (uint32_t)m->cost;
 }
 
 // What it says of units is about another flow.
-bool braid_mode_deaf(const braid *b, int previous, int next) {
+bool mincost_epoch_ignores(const mincost_planner *pl, int previous, int next) {
     if (previous < 0 && next < 0) return false;
-    uint32_t heard = previous >= 0 ? up_of(b, 0, (uint32_t)previous)->era : down_of(b, 0, (uint32_t)next)->era;
-    return span_of(heard) < span_of(b->era);
+    uint32_t heard = previous >= 0 ? upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch : downstream_of(&pl->mc, 0, (uint32_t)next)->epoch;
+    return span_of(heard) < span_of(pl->epochs.epoch);
 }

@@ -8,7 +8,7 @@
 //
 // A router waits until it has begun: a data peer has sent its units; a relay has got one, or heard that others have begun. While it waits
 // it tells maps and adverts. Who comes to one that has begun is told so, and plans nothing; and if nobody steers, that, too.
-#include "routing/mincost/mincost.h"
+#include "routing/plan/mincost_planner.h"
 
 enum {
     HEARD = 1,      // an advert: I have begun,
@@ -19,126 +19,107 @@ enum {
     SPREAD = 30,    // labels rest while planned ways are on their way
 };
 
-bool braid_waits(const braid *b) { return !b->begun && braid_plans_first(&b->r.config); }
-
-void braid_begin(braid *b) {
-    if (!braid_waits(b)) return;
-    b->begun = true;
-    braid_stir(b);
+static void spread(mincost_planner *pl) {
+    mincost_start(&pl->mc);
+    mincost_skip_auction(&pl->mc);
+    pl->mc.phase.dispatch_until = pl->mc.r.now + SPREAD * pl->mc.r.config.delay;
 }
 
-bool braid_begin_spreads(braid *b) {
-    if (b->r.now >= b->spread_until) return false;
-    router_want(&b->r, b->spread_until);
-    return true;
+static void send_on(mincost_planner *pl) {
+    if (!pl->initial.dispatching) return;
+    pl->initial.dispatching = mincost_send_single_plan(pl);
+    if (pl->initial.dispatching) router_want(&pl->mc.r, pl->mc.r.now + 1);
 }
 
-static void spread(braid *b) {
-    braid_begin(b);
-    braid_placed_as_planned(b);
-    b->spread_until = b->r.now + SPREAD * b->r.config.delay;
-}
-
-static void send_on(braid *b) {
-    if (!b->sends) return;
-    b->sends = braid_send_lone_ways(b);
-    if (b->sends) router_want(&b->r, b->r.now + 1);
-}
-
-static void send_planned_alone(braid *b) {
-    if (braid_map_draw_lone(b, false)) b->planned = lone_solve(b->lone);
-    if (b->planned == 0) {
-        braid_set_free(b);
+static void send_planned_alone(mincost_planner *pl) {
+    if (mincost_map_load_single(pl, false)) pl->staged.plan = single_source_solve(pl->single);
+    if (pl->staged.plan == 0) {
+        mincost_decentralise(pl);
         return;
     }
-    spread(b);
-    b->sends = true;
-    send_on(b);
+    spread(pl);
+    pl->initial.dispatching = true;
+    send_on(pl);
 }
 
-static void send_planned(braid *b) {
-    braid_plan(b);
-    if (b->planned == 0) {
-        braid_begin(b);
+static void send_planned(mincost_planner *pl) {
+    mincost_plan(pl);
+    if (pl->staged.plan == 0) {
+        mincost_start(&pl->mc);
         return;
     }
-    b->plan = b->tried = b->planned;
-    ways_enforce(b->ways);
-    spread(b);
-    braid_send_ways(b);
+    pl->epochs.plan = pl->staged.tried = pl->staged.plan;
+    multi_source_activate(pl->multi);
+    spread(pl);
+    mincost_send_plan(pl);
 }
 
-static bool is_open(const braid *b) {
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (has_room(advert_of(b, 0, ROUTER_NEXT, s))) return true;
+static bool is_open(const mincost_planner *pl) {
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+        if (has_room(advert_of(&pl->mc, 0, ROUTER_NEXT, s))) return true;
     }
     return false;
 }
 
 // How long a data peer waits for the map: not for ever, once units could go without it; while none could (relays may not serve yet) a plan
 // would be about nothing.
-static int64_t waits_until(braid *b) {
-    if (!is_open(b)) {
-        b->open_since = BRAID_NEVER_SINCE;
+static int64_t waits_until(mincost_planner *pl) {
+    if (!is_open(pl)) {
+        pl->initial.open_since = MINCOST_NEVER;
         return ROUTER_NEVER;
     }
-    if (b->open_since == BRAID_NEVER_SINCE) b->open_since = b->r.now;
-    int64_t patience = b->open_since + PATIENCE * b->r.config.delay;
-    int64_t settled = braid_map_changed_at(b) + SETTLED * b->r.config.delay;
-    bool comes = b->r.now < settled || braid_map_closed(b);  // while news comes it is not looked through
+    if (pl->initial.open_since == MINCOST_NEVER) pl->initial.open_since = pl->mc.r.now;
+    int64_t patience = pl->initial.open_since + PATIENCE * pl->mc.r.config.delay;
+    int64_t settled = mincost_map_changed_at(pl) + SETTLED * pl->mc.r.config.delay;
+    bool comes = pl->mc.r.now < settled || mincost_map_complete(pl);  // while news comes it is not looked through
     return comes && settled < patience ? settled : patience;
 }
 
-void braid_begin_tick(braid *b) {
-    send_on(b);
-    bool wants = b->r.config.capacity > 0 || braid_shares(&b->r.config);
-    if (!b->r.is_source || !braid_waits(b) || !wants) return;
-    if (!braid_maps(b)) {
-        braid_set_free(b);
+void mincost_initial_tick(mincost_planner *pl) {
+    send_on(pl);
+    bool wants = pl->mc.r.config.capacity > 0 || mincost_is_multi_source(&pl->mc.r.config);
+    if (!pl->mc.r.is_source || !mincost_is_waiting(&pl->mc) || !wants) return;
+    if (!mincost_map_usable(pl)) {
+        mincost_decentralise(pl);
         return;
     }
-    int64_t until = waits_until(b);
-    if (b->r.now >= until && braid_shares(&b->r.config))
-        send_planned(b);
-    else if (b->r.now >= until)
-        send_planned_alone(b);
+    int64_t until = waits_until(pl);
+    if (pl->mc.r.now >= until && mincost_is_multi_source(&pl->mc.r.config))
+        send_planned(pl);
+    else if (pl->mc.r.now >= until)
+        send_planned_alone(pl);
     else if (until != ROUTER_NEVER)
-        router_want(&b->r, until);
+        router_want(&pl->mc.r, until);
 }
 
 // Each previous neighbour listens to the adverts of some commodities, a data peer only to its own.
-static void say_begun(braid *b, uint32_t previous) {
-    for (uint32_t k = 0; k < b->r.commodities; k++) {
-        braid_advert *said = advert_of(b, k, ROUTER_PREVIOUS, previous);
-        said->scale = b->free ? FREE : HEARD;
-        said->distance = BRAID_UNTOLD;
+static void say_begun(mincost_planner *pl, uint32_t previous) {
+    for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
+        mincost_advert *said = advert_of(&pl->mc, k, ROUTER_PREVIOUS, previous);
+        said->scale = pl->mc.phase.decentralised ? FREE : HEARD;
+        said->distance = MINCOST_RESEND;
     }
 }
 
-void braid_set_free(braid *b) {
-    braid_begin(b);
-    if (!braid_is_steered(b)) return;
-    b->free = true;
-    braid_stir(b);
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) say_begun(b, s);
+void mincost_decentralise(mincost_planner *pl) {
+    mincost_start(&pl->mc);
+    if (!mincost_is_centralised(&pl->mc)) return;
+    pl->mc.phase.decentralised = true;
+    mincost_invalidate(&pl->mc);
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) say_begun(pl, s);
 }
 
 // Who came to me while I waited has not been told.
-void braid_begin_receive(braid *b, const router_message *m) {
+void mincost_initial_receive(mincost_planner *pl, const router_message *m) {
     bool frees = m->kind == ROUTER_LABEL || (m->kind == ROUTER_ADVERT && m->taken_back == FREE);
-    if (frees && braid_is_steered(b)) braid_set_free(b);
-    if (!braid_waits(b) || m->kind == ROUTER_MAP || (m->kind == ROUTER_ADVERT && m->taken_back != HEARD)) return;
-    if (m->kind == ROUTER_WAY) spread(b);
-    braid_begin(b);
+    if (frees && mincost_is_centralised(&pl->mc)) mincost_decentralise(pl);
+    if (!mincost_is_waiting(&pl->mc) || m->kind == ROUTER_MAP || (m->kind == ROUTER_ADVERT && m->taken_back != HEARD)) return;
+    if (m->kind == ROUTER_WAY) spread(pl);
+    mincost_start(&pl->mc);
     if (m->kind != ROUTER_ADVERT) return;
-    EACH_NEIGHBOUR(&b->r, ROUTER_PREVIOUS, s) say_begun(b, s);
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) say_begun(pl, s);
 }
 
-// With several data peers those ways are not in force as they were planned: the map says that they were cut here.
-void braid_begin_differs(braid *b) {
-    if (braid_begin_spreads(b)) braid_map_cut(b);
-}
-
-void braid_begin_link_up(braid *b, uint32_t previous) {
-    if (b->begun && braid_plans_first(&b->r.config)) say_begun(b, previous);
+void mincost_initial_link_up(mincost_planner *pl, uint32_t previous) {
+    if (pl->mc.phase.started && mincost_plans_first(&pl->mc.r.config)) say_begun(pl, previous);
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST = BRAID_SHARED_WORDS, TABLE = 16384 };  // words of a relay's map at most; its table, while it tidies up
+enum { MOST = MINCOST_MAP_WORDS_MULTI, TABLE = 16384 };  // words of a relay's map at most; its table, while it tidies up
 
 _Static_assert(MOST % 64 == 0, "a bit for each word");
 _Static_assert(TABLE > 2 * MOST / (MAP_HEAD + 1), "the table is never full");
@@ -16,20 +16,20 @@ uint32_t map_index_table(uint32_t words) {
     return table;
 }
 
-uint32_t *map_place(const braid_index *x, const braid_map *map, router_peer peer) {
+uint32_t *map_place(const mincost_map_index *x, const mincost_map *map, router_peer peer) {
     uint32_t at = (uint32_t)rng_seed(x->salt, peer) & (x->table - 1);
     while (x->place[at] != 0 && map->word[x->place[at] - 1 + MAP_PEER] != peer) at = (at + 1) & (x->table - 1);
     return &x->place[at];
 }
 
-void map_index_all(braid_index *x, const braid_map *map) {
+void map_index_all(mincost_map_index *x, const mincost_map *map) {
     memset(x->place, 0, x->table * sizeof *x->place);
     for (uint32_t at = 0; at < map->used; at += words_of(map, &map->word[at])) *map_place(x, map, map->word[at + MAP_PEER]) = at + 1;
 }
 
 // --- Who is still there ------------------------------------------------------------------------------------------------
 
-static void reach_peer(braid_index *x, const braid_map *map, router_peer peer) {
+static void reach_peer(mincost_map_index *x, const mincost_map *map, router_peer peer) {
     uint32_t place = *map_place(x, map, peer);
     if (place == 0 || map_is_reached(x, place - 1)) return;
     x->reached[(place - 1) / 64] |= (uint64_t)1 << (place - 1) % 64;
@@ -37,89 +37,89 @@ static void reach_peer(braid_index *x, const braid_map *map, router_peer peer) {
 }
 
 // The dead may go on naming each other, and whoever makes peers up names them, too.
-void map_find_reached(const braid *b, braid_index *x) {
-    const braid_map *map = b->map;
+void map_find_reachable(const mincost_planner *pl, mincost_map_index *x) {
+    const mincost_map *map = pl->map;
     memset(x->reached, 0, map->limit / 64 * sizeof *x->reached);
     x->head = x->tail = 0;
-    reach_peer(x, map, b->r.config.self);
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) reach_peer(x, map, b->r.slot[ROUTER_NEXT][s].peer);
+    reach_peer(x, map, pl->mc.r.config.self);
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) reach_peer(x, map, pl->mc.r.slot[ROUTER_NEXT][s].peer);
     while (x->head < x->tail) {
         const uint32_t *e = &map->word[x->queue[x->head++]];
         for (uint32_t i = 0; i < links_of(e); i++) reach_peer(x, map, *link_of(e, i));
     }
 }
 
-static void keep_reached(braid *b, braid_index *x) {
-    braid_map *map = b->map;
+static void keep_reached(mincost_planner *pl, mincost_map_index *x) {
+    mincost_map *map = pl->map;
     uint32_t kept = 0;
-    map_find_reached(b, x);
+    map_find_reachable(pl, x);
     for (uint32_t at = 0, words; at < map->used; at += words) {
         words = words_of(map, &map->word[at]);
         if (!map_is_reached(x, at)) continue;
         memmove(&map->word[kept], &map->word[at], words * sizeof *map->word);
         kept += words;
     }
-    if (kept != map->used) map->changes++;
+    if (kept != map->used) map->version++;
     map->used = kept;
 }
 
-void braid_map_prune(braid *b) {
-    braid_map *map = b->map;
-    if (map->pruned_of == map->changes) return;
+void mincost_map_prune(mincost_planner *pl) {
+    mincost_map *map = pl->map;
+    if (map->pruned_version == map->version) return;
     if (map->index.place != NULL) {
-        keep_reached(b, &map->index);
+        keep_reached(pl, &map->index);
         map_index_all(&map->index, map);
     } else {
         uint32_t place[TABLE], queue[MOST / (MAP_HEAD + 1)];
         uint64_t reached[MOST / 64];
-        braid_index x = {.table = map_index_table(map->limit), .salt = b->r.config.seed, .place = place, .queue = queue, .reached = reached};
+        mincost_map_index x = {.table = map_index_table(map->limit), .salt = pl->mc.r.config.seed, .place = place, .queue = queue, .reached = reached};
         map_index_all(&x, map);
-        keep_reached(b, &x);
+        keep_reached(pl, &x);
     }
-    map->pruned_of = map->changes;
+    map->pruned_version = map->version;
 }
 
 // --- Whether all are there ---------------------------------------------------------------------------------------------
 
 // Somebody is named who has said nothing. `home`: somebody leads home.
-static bool somebody_lacks(const braid *b, braid_index *x, bool *home) {
+static bool somebody_lacks(const mincost_planner *pl, mincost_map_index *x, bool *home) {
     *home = false;
-    map_find_reached(b, x);
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (*map_place(x, b->map, b->r.slot[ROUTER_NEXT][s].peer) == 0) return true;
+    map_find_reachable(pl, x);
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+        if (*map_place(x, pl->map, pl->mc.r.slot[ROUTER_NEXT][s].peer) == 0) return true;
     }
     for (uint32_t q = 0; q < x->tail; q++) {
-        const uint32_t *e = &b->map->word[x->queue[q]];
+        const uint32_t *e = &pl->map->word[x->queue[q]];
         for (uint32_t i = 0; i < links_of(e); i++) {
             router_peer to = *link_of(e, i);
-            if (to == b->r.config.self)
+            if (to == pl->mc.r.config.self)
                 *home = true;
-            else if (*map_place(x, b->map, to) == 0)
+            else if (*map_place(x, pl->map, to) == 0)
                 return true;
         }
     }
     return false;
 }
 
-bool braid_map_lacks(braid *b) {
+bool mincost_map_has_gap(mincost_planner *pl) {
     bool home;
-    return somebody_lacks(b, &b->map->index, &home);
+    return somebody_lacks(pl, &pl->map->index, &home);
 }
 
-bool braid_map_closed(braid *b) {
-    braid_map *map = b->map;
+bool mincost_map_complete(mincost_planner *pl) {
+    mincost_map *map = pl->map;
     bool home;
-    if (map->closed_of != map->changes) map->closed = !somebody_lacks(b, &map->index, &home) && home;
-    map->closed_of = map->changes;
-    return map->closed;
+    if (map->closed_version != map->version) map->complete = !somebody_lacks(pl, &map->index, &home) && home;
+    map->closed_version = map->version;
+    return map->complete;
 }
 
 // --- For plans ---------------------------------------------------------------------------------------------------------
 
-static router_peer peer_in(const braid_map *map, uint32_t queued) { return map->word[map->index.queue[queued] + MAP_PEER]; }
+static router_peer peer_in(const mincost_map *map, uint32_t queued) { return map->word[map->index.queue[queued] + MAP_PEER]; }
 
 // In a heap of `count` the peer at `at` may be lower than those below it.
-static void sift(braid_map *map, uint32_t at, uint32_t count) {
+static void sift(mincost_map *map, uint32_t at, uint32_t count) {
     uint32_t *queue = map->index.queue, entry = queue[at];
     for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && peer_in(map, child + 1) > peer_in(map, child)) child++;
@@ -130,7 +130,7 @@ static void sift(braid_map *map, uint32_t at, uint32_t count) {
 }
 
 // Those who can be reached, by rising peers: plans must not depend on who was heard first.
-static void sort_reached(braid_map *map) {
+static void sort_reached(mincost_map *map) {
     uint32_t *queue = map->index.queue, count = map->index.tail;
     for (uint32_t i = count / 2; i > 0; i--) sift(map, i - 1, count);
     for (uint32_t i = count; i > 1; i--) {
@@ -141,60 +141,60 @@ static void sort_reached(braid_map *map) {
     }
 }
 
-static bool draw_entry(const braid *b, const uint32_t *e) {
-    bool is_source = router_names_source(&b->r.config, e[MAP_PEER]);
-    if (!ways_peer(b->ways, e[MAP_PEER], capacity_of(e), cuts_of(e), is_source)) return false;
+static bool draw_entry(const mincost_planner *pl, const uint32_t *e) {
+    bool is_source = router_names_source(&pl->mc.r.config, e[MAP_PEER]);
+    if (!multi_source_add_peer(pl->multi, e[MAP_PEER], capacity_of(e), cuts_of(e), is_source)) return false;
     for (uint32_t i = 0; i < links_of(e); i++)
-        if (!ways_link(b->ways, link_of(e, i)[0], link_of(e, i)[1])) return false;
+        if (!multi_source_add_link(pl->multi, link_of(e, i)[0], link_of(e, i)[1])) return false;
     return true;
 }
 
-bool braid_map_draw(braid *b) {
-    ways_clear(b->ways);
-    if (!braid_maps(b)) return false;
-    map_find_reached(b, &b->map->index);
-    sort_reached(b->map);
-    for (uint32_t q = 0; q < b->map->index.tail; q++)
-        if (!draw_entry(b, &b->map->word[b->map->index.queue[q]])) return false;
+bool mincost_map_load_multi(mincost_planner *pl) {
+    multi_source_clear(pl->multi);
+    if (!mincost_map_usable(pl)) return false;
+    map_find_reachable(pl, &pl->map->index);
+    sort_reached(pl->map);
+    for (uint32_t q = 0; q < pl->map->index.tail; q++)
+        if (!draw_entry(pl, &pl->map->word[pl->map->index.queue[q]])) return false;
     return true;
 }
 
 // A lone data peer is not on its map: it may have more links than an entry names.
-static bool draw_myself(const braid *b, bool loads) {
-    if (!lone_peer(b->lone, b->r.config.self, 0)) return false;
-    EACH_NEIGHBOUR(&b->r, ROUTER_NEXT, s) {
-        if (!lone_link_to(b->lone, b->r.slot[ROUTER_NEXT][s].peer, map_cost(link_cost(b, ROUTER_NEXT, s)))) return false;
-        if (loads) lone_carries(b->lone, (uint32_t)down_of(b, 0, s)->out);
+static bool draw_myself(const mincost_planner *pl, bool loads) {
+    if (!single_source_add_peer(pl->single, pl->mc.r.config.self, 0)) return false;
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
+        if (!single_source_add_link(pl->single, pl->mc.r.slot[ROUTER_NEXT][s].peer, map_cost(link_cost(&pl->mc, ROUTER_NEXT, s)))) return false;
+        if (loads) single_source_set_load(pl->single, (uint32_t)downstream_of(&pl->mc, 0, s)->units);
     }
     return true;
 }
 
-static uint32_t units_on(const braid_map *map, const uint32_t *e, uint32_t link) {
+static uint32_t units_on(const mincost_map *map, const uint32_t *e, uint32_t link) {
     for (uint32_t i = 0; i < loads_of(map, e); i++)
         if (*load_of(e, i) >> 16 == link) return *load_of(e, i) & 0xffff;
     return 0;
 }
 
-static bool draw_lone_entry(const braid *b, const uint32_t *e, bool loads) {
-    if (!lone_peer(b->lone, e[MAP_PEER], capacity_of(e)) || (loads && carries_more(e))) return false;
+static bool draw_lone_entry(const mincost_planner *pl, const uint32_t *e, bool loads) {
+    if (!single_source_add_peer(pl->single, e[MAP_PEER], capacity_of(e)) || (loads && carries_more(e))) return false;
     for (uint32_t i = 0; i < links_of(e); i++) {
-        if (!lone_link_to(b->lone, link_of(e, i)[0], link_of(e, i)[1])) return false;
-        if (loads) lone_carries(b->lone, units_on(b->map, e, i));
+        if (!single_source_add_link(pl->single, link_of(e, i)[0], link_of(e, i)[1])) return false;
+        if (loads) single_source_set_load(pl->single, units_on(pl->map, e, i));
     }
     return true;
 }
 
-bool braid_map_draw_lone(braid *b, bool loads) {
-    router_peer self = b->r.config.self, before = 0;
-    lone_clear(b->lone, self, b->r.config.capacity);
-    if (!braid_maps(b)) return false;
-    map_find_reached(b, &b->map->index);
-    sort_reached(b->map);
-    for (uint32_t q = 0; q < b->map->index.tail; q++) {
-        const uint32_t *e = &b->map->word[b->map->index.queue[q]];
-        if (before < self && self < e[MAP_PEER] && !draw_myself(b, loads)) return false;
-        if (!draw_lone_entry(b, e, loads)) return false;
+bool mincost_map_load_single(mincost_planner *pl, bool loads) {
+    router_peer self = pl->mc.r.config.self, before = 0;
+    single_source_clear(pl->single, self, pl->mc.r.config.capacity);
+    if (!mincost_map_usable(pl)) return false;
+    map_find_reachable(pl, &pl->map->index);
+    sort_reached(pl->map);
+    for (uint32_t q = 0; q < pl->map->index.tail; q++) {
+        const uint32_t *e = &pl->map->word[pl->map->index.queue[q]];
+        if (before < self && self < e[MAP_PEER] && !draw_myself(pl, loads)) return false;
+        if (!draw_lone_entry(pl, e, loads)) return false;
         before = e[MAP_PEER];
     }
-    return before > self || draw_myself(b, loads);
+    return before > self || draw_myself(pl, loads);
 }

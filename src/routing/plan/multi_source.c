@@ -22,8 +22,8 @@ enum {
 #define OVERLOADED ((int64_t)1 << 45)  // of a unit too many: all ways together cost less
 #define BARRED     ((int64_t)1 << 60)
 #define NOWHERE    INT64_MAX
-_Static_assert((int64_t)WAYS_MAX_UNITS *WAYS_MAX_HOPS *ROUTER_MAX_COST < OVERLOADED, "all ways");
-_Static_assert((int64_t)2 * WAYS_MAX_HOPS < BARRED / OVERLOADED, "a way where all is overloaded");
+_Static_assert((int64_t)MULTI_SOURCE_MAX_UNITS *MULTI_SOURCE_MAX_HOPS *ROUTER_MAX_COST < OVERLOADED, "all ways");
+_Static_assert((int64_t)2 * MULTI_SOURCE_MAX_HOPS < BARRED / OVERLOADED, "a way where all is overloaded");
 
 typedef struct link {
     int64_t cost;
@@ -43,44 +43,44 @@ typedef struct node {
 // One unit: its links from its data peer home.
 typedef struct course {
     uint8_t source, hops;
-    uint16_t hop[WAYS_MAX_HOPS];
+    uint16_t hop[MULTI_SOURCE_MAX_HOPS];
 } course;
 
 typedef struct past {
     uint8_t hops;
-    router_peer home, peer[WAYS_MAX_HOPS];
+    router_peer home, peer[MULTI_SOURCE_MAX_HOPS];
     uint64_t lives;  // of all on it
 } past;
 
-struct ways {
+struct multi_source {
     bool worst;
     // The map.
     uint32_t peers, links, sources, ordered, wanted;
     uint32_t useful;  // links that a unit may go
-    node peer[WAYS_MAX_PEERS];
-    link link[WAYS_MAX_LINKS];
-    uint16_t order[WAYS_MAX_PEERS];  // relays that units may go over, by level
+    node peer[MULTI_SOURCE_MAX_PEERS];
+    link link[MULTI_SOURCE_MAX_LINKS];
+    uint16_t order[MULTI_SOURCE_MAX_PEERS];  // relays that units may go over, by level
     uint16_t source[ROUTER_MAX_SOURCES], sent[ROUTER_MAX_SOURCES];
     uint64_t hash;
     // The search.
     uint32_t units;
-    course way[WAYS_MAX_UNITS], best[WAYS_MAX_UNITS];
+    course way[MULTI_SOURCE_MAX_UNITS], best[MULTI_SOURCE_MAX_UNITS];
     int64_t cost, best_cost;  // with OVERLOADED for each unit too many
     int64_t mean, push;       // of a link; each unit too many costs so much only (0: OVERLOADED)
-    int64_t price[WAYS_MAX_PEERS], now[WAYS_MAX_PEERS];  // of relays; with what chance adds and what is too much
-    int64_t far[WAYS_MAX_PEERS];                         // from home
-    uint16_t over[WAYS_MAX_PEERS];                       // ... by that link
+    int64_t price[MULTI_SOURCE_MAX_PEERS], now[MULTI_SOURCE_MAX_PEERS];  // of relays; with what chance adds and what is too much
+    int64_t far[MULTI_SOURCE_MAX_PEERS];                         // from home
+    uint16_t over[MULTI_SOURCE_MAX_PEERS];                       // ... by that link
     rng random;
     int64_t budget, effort;  // links that may be looked at, in all and still
     // What is in force.
     uint32_t in_force;
-    past path[WAYS_MAX_UNITS];
+    past path[MULTI_SOURCE_MAX_UNITS];
 };
 
-uint32_t ways_bytes(void) { return sizeof(ways); }
+uint32_t multi_source_bytes(void) { return sizeof(multi_source); }
 
-ways *ways_init(void *memory, router_objective objective) {
-    ways *w = memory;
+multi_source *multi_source_init(void *memory, router_objective objective) {
+    multi_source *w = memory;
     memset(w, 0, sizeof *w);
     w->worst = objective == ROUTER_WORST;
     return w;
@@ -88,10 +88,10 @@ ways *ways_init(void *memory, router_objective objective) {
 
 // --- The map -----------------------------------------------------------------------------------------------------------
 
-void ways_clear(ways *w) { w->peers = w->links = w->sources = w->ordered = w->wanted = w->useful = w->units = 0; }
+void multi_source_clear(multi_source *w) { w->peers = w->links = w->sources = w->ordered = w->wanted = w->useful = w->units = 0; }
 
-bool ways_peer(ways *w, router_peer peer, uint32_t capacity, uint32_t life, bool is_source) {
-    if (w->peers == WAYS_MAX_PEERS || (is_source && w->sources == ROUTER_MAX_SOURCES)) return false;
+bool multi_source_add_peer(multi_source *w, router_peer peer, uint32_t capacity, uint32_t life, bool is_source) {
+    if (w->peers == MULTI_SOURCE_MAX_PEERS || (is_source && w->sources == ROUTER_MAX_SOURCES)) return false;
     uint32_t most = capacity > ROUTER_MAX_UNITS ? ROUTER_MAX_UNITS : capacity;
     node *n = &w->peer[w->peers];
     *n = (node){.peer = peer, .capacity = (uint16_t)most, .first = (uint16_t)w->links, .life = life, .source = -1};
@@ -103,15 +103,15 @@ bool ways_peer(ways *w, router_peer peer, uint32_t capacity, uint32_t life, bool
     return true;
 }
 
-bool ways_link(ways *w, router_peer to, int64_t cost) {
-    if (w->links == WAYS_MAX_LINKS || w->peers == 0 || cost < 0 || cost > ROUTER_MAX_COST) return false;
+bool multi_source_add_link(multi_source *w, router_peer to, int64_t cost) {
+    if (w->links == MULTI_SOURCE_MAX_LINKS || w->peers == 0 || cost < 0 || cost > ROUTER_MAX_COST) return false;
     uint16_t from = (uint16_t)(w->peers - 1);
-    w->link[w->links++] = (link){.cost = cost, .peer = to, .from = from, .to = WAYS_MAX_PEERS, .limit = UINT16_MAX};
+    w->link[w->links++] = (link){.cost = cost, .peer = to, .from = from, .to = MULTI_SOURCE_MAX_PEERS, .limit = UINT16_MAX};
     w->peer[from].links++;
     return true;
 }
 
-static uint32_t find(const ways *w, router_peer peer) {
+static uint32_t find(const multi_source *w, router_peer peer) {
     uint32_t low = 0, high = w->peers;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -120,26 +120,26 @@ static uint32_t find(const ways *w, router_peer peer) {
         else
             high = middle;
     }
-    return low < w->peers && w->peer[low].peer == peer ? low : WAYS_MAX_PEERS;
+    return low < w->peers && w->peer[low].peer == peer ? low : MULTI_SOURCE_MAX_PEERS;
 }
 
-static void find_ends(ways *w) {
+static void find_ends(multi_source *w) {
     for (uint32_t i = 0; i < w->links; i++) {
         link *l = &w->link[i];
         l->to = (uint16_t)find(w, l->peer);
-        if (l->to < WAYS_MAX_PEERS && w->peer[l->from].source < 0) w->peer[l->to].home = true;
+        if (l->to < MULTI_SOURCE_MAX_PEERS && w->peer[l->from].source < 0) w->peer[l->to].home = true;
     }
 }
 
 // Keeps the links of a peer that lead to the next level, or home; who is seen first there joins the end of `queue`.
-static void keep_links(ways *w, node *n, uint16_t *queue, uint32_t *tail) {
+static void keep_links(multi_source *w, node *n, uint16_t *queue, uint32_t *tail) {
     uint16_t kept = 0;
     for (uint32_t i = 0; i < n->links; i++) {
         link l = w->link[n->first + i];
-        if (l.to == WAYS_MAX_PEERS) continue;
+        if (l.to == MULTI_SOURCE_MAX_PEERS) continue;
         node *next = &w->peer[l.to];
         bool home = next->source >= 0 && n->source < 0;
-        if (next->level == UINT16_MAX && next->capacity > 0 && n->level + 2 < WAYS_MAX_HOPS) {
+        if (next->level == UINT16_MAX && next->capacity > 0 && n->level + 2 < MULTI_SOURCE_MAX_HOPS) {
             next->level = (uint16_t)(n->level + 1);
             queue[(*tail)++] = l.to;
         }
@@ -150,14 +150,14 @@ static void keep_links(ways *w, node *n, uint16_t *queue, uint32_t *tail) {
 
 static void fold(uint64_t *hash, uint64_t value) { *hash = rng_seed(*hash, value); }
 
-static void fold_peer(ways *w, const node *n) {
+static void fold_peer(multi_source *w, const node *n) {
     fold(&w->hash, (uint64_t)n->peer << 32 | (uint64_t)n->capacity << 16 | n->links);
     fold(&w->hash, n->life);
     for (uint32_t i = n->first; i < (uint32_t)n->first + n->links; i++)
         fold(&w->hash, (uint64_t)w->link[i].peer << 32 | (uint64_t)w->link[i].cost);
 }
 
-static void keep_useful(ways *w, node *n) {
+static void keep_useful(multi_source *w, node *n) {
     uint16_t kept = 0;
     for (uint32_t i = 0; i < n->links; i++) {
         link l = w->link[n->first + i];
@@ -169,7 +169,7 @@ static void keep_useful(ways *w, node *n) {
 
 // From whom no link goes on has no room for anybody, nor has who leads to such only. What is left costs a search its effort, which is
 // counted in links: of relays there are no more than those.
-static void leave_out_dead_ends(ways *w) {
+static void leave_out_dead_ends(multi_source *w) {
     uint32_t reached = w->ordered;
     for (uint32_t i = reached; i > 0; i--) keep_useful(w, &w->peer[w->order[i - 1]]);
     w->ordered = 0;
@@ -180,8 +180,8 @@ static void leave_out_dead_ends(ways *w) {
 }
 
 // Levels count from the data peers on. A data peer to whom no link leads has gone.
-uint64_t ways_arrange(ways *w) {
-    uint16_t queue[WAYS_MAX_PEERS];
+uint64_t multi_source_arrange(multi_source *w) {
+    uint16_t queue[MULTI_SOURCE_MAX_PEERS];
     uint32_t head = 0, tail = 0;
     find_ends(w);
     for (uint32_t i = 0; i < w->peers; i++) {
@@ -204,27 +204,27 @@ uint64_t ways_arrange(ways *w) {
 }
 
 // How many units find room at most: what the narrowest level takes.
-static uint32_t most_units(const ways *w) {
-    uint32_t room[WAYS_MAX_HOPS] = {0}, most = w->wanted;
+static uint32_t most_units(const multi_source *w) {
+    uint32_t room[MULTI_SOURCE_MAX_HOPS] = {0}, most = w->wanted;
     for (uint32_t i = 0; i < w->ordered; i++) room[w->peer[w->order[i]].level] += w->peer[w->order[i]].capacity;
-    for (uint32_t level = 1; level < WAYS_MAX_HOPS && room[level] > 0; level++)
+    for (uint32_t level = 1; level < MULTI_SOURCE_MAX_HOPS && room[level] > 0; level++)
         most = room[level] < most ? room[level] : most;
     return w->ordered > 0 ? most : 0;
 }
 
 // --- One way -----------------------------------------------------------------------------------------------------------
 
-static int64_t overload(const ways *w, const node *n) {
+static int64_t overload(const multi_source *w, const node *n) {
     if (n->source >= 0 || n->load < n->capacity) return 0;
     return w->push == 0 ? OVERLOADED : w->push * (n->load - n->capacity + 1);
 }
 
 // What the unit pays that comes over the link next.
-static int64_t cost_of(const ways *w, const link *l) {
+static int64_t cost_of(const multi_source *w, const link *l) {
     return l->cost + overload(w, &w->peer[l->to]) + (l->units >= l->limit ? OVERLOADED : 0);
 }
 
-static void relax(ways *w, const node *n, int64_t far) {
+static void relax(multi_source *w, const node *n, int64_t far) {
     for (uint32_t i = n->first; i < (uint32_t)n->first + n->links; i++) {
         const link *l = &w->link[i];
         int64_t cost = far + l->cost + w->now[l->to] + (l->units >= l->limit ? OVERLOADED : 0);
@@ -235,8 +235,8 @@ static void relax(ways *w, const node *n, int64_t far) {
     w->effort -= n->links;
 }
 
-static void trace(const ways *w, uint32_t home, course *out) {
-    uint16_t back[WAYS_MAX_HOPS];
+static void trace(const multi_source *w, uint32_t home, course *out) {
+    uint16_t back[MULTI_SOURCE_MAX_HOPS];
     uint32_t at = home;
     out->hops = 0;
     do {
@@ -247,7 +247,7 @@ static void trace(const ways *w, uint32_t home, course *out) {
 }
 
 // The cheapest way beside those that there are; NOWHERE: none.
-static int64_t cheapest(ways *w, uint32_t source, course *out) {
+static int64_t cheapest(multi_source *w, uint32_t source, course *out) {
     uint32_t home = w->source[source];
     for (uint32_t k = 0; k < w->sources; k++) {
         w->far[w->source[k]] = NOWHERE;
@@ -269,7 +269,7 @@ static int64_t cheapest(ways *w, uint32_t source, course *out) {
     return w->far[home];
 }
 
-static void put(ways *w, const course *v) {
+static void put(multi_source *w, const course *v) {
     for (uint32_t i = 0; i < v->hops; i++) {
         link *l = &w->link[v->hop[i]];
         w->cost += cost_of(w, l);
@@ -279,7 +279,7 @@ static void put(ways *w, const course *v) {
     w->sent[v->source]++;
 }
 
-static void take(ways *w, const course *v) {
+static void take(multi_source *w, const course *v) {
     for (uint32_t i = 0; i < v->hops; i++) {
         link *l = &w->link[v->hop[i]];
         l->units--;
@@ -290,7 +290,7 @@ static void take(ways *w, const course *v) {
 }
 
 // Where data peers want more than fits the unit is anybody's who wants more. False: there is no way.
-static bool place(ways *w, course *v) {
+static bool place(multi_source *w, course *v) {
     int64_t best = NOWHERE;
     course found;
     for (uint32_t k = 0; k < w->sources; k++) {
@@ -309,7 +309,7 @@ static bool place(ways *w, course *v) {
 
 // --- The search --------------------------------------------------------------------------------------------------------
 
-static void put_all(ways *w) {
+static void put_all(multi_source *w) {
     w->cost = 0;
     for (uint32_t i = 0; i < w->links; i++) w->link[i].units = 0;
     for (uint32_t i = 0; i < w->peers; i++) w->peer[i].load = 0;
@@ -318,7 +318,7 @@ static void put_all(ways *w) {
 }
 
 // Data peers take turns.
-static bool begin(ways *w) {
+static bool begin(multi_source *w) {
     uint32_t units = w->units, k = 0;
     int64_t sum = 0, links = 0;
     w->units = 0;
@@ -335,7 +335,7 @@ static bool begin(ways *w) {
     return true;
 }
 
-static void move_prices(ways *w, int64_t *step, int8_t *turned) {
+static void move_prices(multi_source *w, int64_t *step, int8_t *turned) {
     for (uint32_t i = 0; i < w->ordered; i++) {
         uint32_t at = w->order[i];
         const node *n = &w->peer[at];
@@ -350,9 +350,9 @@ static void move_prices(ways *w, int64_t *step, int8_t *turned) {
 
 // What a place is worth. Units go one after the other where it is cheapest for them, whoever has too many raises the price, and who has
 // room lowers it.
-static void find_prices(ways *w) {
-    int64_t step[WAYS_MAX_PEERS];
-    int8_t turned[WAYS_MAX_PEERS] = {0};
+static void find_prices(multi_source *w) {
+    int64_t step[MULTI_SOURCE_MAX_PEERS];
+    int8_t turned[MULTI_SOURCE_MAX_PEERS] = {0};
     for (uint32_t i = 0; i < w->peers; i++) step[i] = w->mean * STEP / 100 + 1;
     w->push = w->mean * PUSH / 100 + 1;
     put_all(w);
@@ -368,12 +368,12 @@ static void find_prices(ways *w) {
     put_all(w);
 }
 
-static void keep_best(ways *w) {
+static void keep_best(multi_source *w) {
     memcpy(w->best, w->way, w->units * sizeof *w->way);
     w->best_cost = w->cost;
 }
 
-static uint32_t pick(ways *w, uint32_t *picked) {
+static uint32_t pick(multi_source *w, uint32_t *picked) {
     uint32_t count = FEWEST + (uint32_t)rng_below(&w->random, MOST - FEWEST + 1), n = 0;
     while (n < count && n < w->units) {
         uint32_t one = (uint32_t)rng_below(&w->random, w->units), i = 0;
@@ -384,7 +384,7 @@ static uint32_t pick(ways *w, uint32_t *picked) {
 }
 
 // Prices that differ a little each time.
-static void draw_prices(ways *w, const int64_t *price) {
+static void draw_prices(multi_source *w, const int64_t *price) {
     int64_t part = (int64_t)rng_below(&w->random, PRICED + 2);
     uint64_t noise = (uint64_t)(w->mean >> rng_below(&w->random, NOISES)) + 1;
     for (uint32_t i = 0; i < w->ordered; i++) {
@@ -395,13 +395,13 @@ static void draw_prices(ways *w, const int64_t *price) {
 }
 
 // A change for the worse, too, the less likely the worse it is and the less effort is left.
-static bool is_kept(ways *w, int64_t before) {
+static bool is_kept(multi_source *w, int64_t before) {
     int64_t heat = HEAT * w->mean * (w->effort >> 10) / ((w->budget >> 10) + 1);
     return w->cost <= before + (heat > 0 ? (int64_t)rng_below(&w->random, (uint64_t)heat + 1) : 0);
 }
 
 // Some ways are taken off, and put on again one after the other.
-static void attempt(ways *w, const int64_t *price) {
+static void attempt(multi_source *w, const int64_t *price) {
     uint32_t picked[MOST], n = pick(w, picked);
     course old[MOST];
     int64_t before = w->cost;
@@ -425,17 +425,17 @@ static void attempt(ways *w, const int64_t *price) {
     }
 }
 
-static void improve(ways *w, const int64_t *price, int64_t left) {
+static void improve(multi_source *w, const int64_t *price, int64_t left) {
     keep_best(w);
     while (w->effort > left) attempt(w, price);
 }
 
-static void go_back(ways *w) {
+static void go_back(multi_source *w) {
     memcpy(w->way, w->best, w->units * sizeof *w->way);
     put_all(w);
 }
 
-static int64_t heaviest(const ways *w) {
+static int64_t heaviest(const multi_source *w) {
     int64_t most = 0;
     for (uint32_t i = 0; i < w->links; i++) {
         int64_t load = w->link[i].units * w->link[i].cost;
@@ -444,7 +444,7 @@ static int64_t heaviest(const ways *w) {
     return most;
 }
 
-static void limit_loads(ways *w, int64_t most) {
+static void limit_loads(multi_source *w, int64_t most) {
     for (uint32_t i = 0; i < w->links; i++) {
         int64_t cost = w->link[i].cost, units = cost > 0 ? most / cost : UINT16_MAX;
         w->link[i].limit = (uint16_t)(units < UINT16_MAX ? units : UINT16_MAX);
@@ -453,7 +453,7 @@ static void limit_loads(ways *w, int64_t most) {
 }
 
 // No link may be as heavy as the heaviest is, until that does not succeed any more.
-static void lighten(ways *w, const int64_t *price) {
+static void lighten(multi_source *w, const int64_t *price) {
     for (;;) {
         int64_t most = heaviest(w), left = w->effort - w->budget / PARTS;
         if (most == 0 || left < w->budget / PARTS) return;
@@ -467,11 +467,11 @@ static void lighten(ways *w, const int64_t *price) {
     }
 }
 
-static bool search(ways *w) {
-    int64_t price[WAYS_MAX_PEERS];
+static bool search(multi_source *w) {
+    int64_t price[MULTI_SOURCE_MAX_PEERS];
     w->random.state = w->hash;
     w->budget = (int64_t)EFFORT * w->units * w->useful;
-    int64_t most = WAYS_EFFORT + (w->useful > WAYS_SMALL ? (int64_t)WAYS_MORE * (w->useful - WAYS_SMALL) : 0);
+    int64_t most = MULTI_SOURCE_EFFORT + (w->useful > MULTI_SOURCE_SMALL_MAP ? (int64_t)MULTI_SOURCE_EFFORT_PER_LINK * (w->useful - MULTI_SOURCE_SMALL_MAP) : 0);
     if (w->budget > most) w->budget = most;
     w->effort = w->budget;
     memset(w->price, 0, sizeof w->price);
@@ -489,47 +489,47 @@ static bool search(ways *w) {
     return true;
 }
 
-bool ways_search(ways *w) {
+bool multi_source_search(multi_source *w) {
     w->units = most_units(w);
-    bool found = w->units > 0 && w->units <= WAYS_MAX_UNITS && search(w);
+    bool found = w->units > 0 && w->units <= MULTI_SOURCE_MAX_UNITS && search(w);
     if (!found) w->units = 0;
     return found;
 }
 
 // --- What was found ----------------------------------------------------------------------------------------------------
 
-int64_t ways_value(const ways *w) { return w->worst ? heaviest(w) : w->cost; }
+int64_t multi_source_value(const multi_source *w) { return w->worst ? heaviest(w) : w->cost; }
 
-uint32_t ways_count(const ways *w) { return w->units; }
+uint32_t multi_source_count(const multi_source *w) { return w->units; }
 
-router_peer ways_home(const ways *w, uint32_t way) { return w->peer[w->source[w->way[way].source]].peer; }
+router_peer multi_source_home(const multi_source *w, uint32_t way) { return w->peer[w->source[w->way[way].source]].peer; }
 
-uint32_t ways_path(const ways *w, uint32_t way, router_peer path[WAYS_MAX_HOPS]) {
+uint32_t multi_source_path(const multi_source *w, uint32_t way, router_peer path[MULTI_SOURCE_MAX_HOPS]) {
     uint32_t hops = w->way[way].hops;
     for (uint32_t i = 0; i < hops; i++) path[i] = w->peer[w->link[w->way[way].hop[i]].to].peer;
     return hops;
 }
 
-static uint64_t lives_on(const ways *w, const course *v) {
+static uint64_t lives_on(const multi_source *w, const course *v) {
     uint64_t lives = 0;
     for (uint32_t i = 0; i < v->hops; i++) fold(&lives, w->peer[w->link[v->hop[i]].from].life);
     return lives;
 }
 
-void ways_enforce(ways *w) {
+void multi_source_activate(multi_source *w) {
     w->in_force = w->units;
     for (uint32_t i = 0; i < w->units; i++) {
         past *p = &w->path[i];
-        p->home = ways_home(w, i);
-        p->hops = (uint8_t)ways_path(w, i, p->peer);
+        p->home = multi_source_home(w, i);
+        p->hops = (uint8_t)multi_source_path(w, i, p->peer);
         p->lives = lives_on(w, &w->way[i]);
     }
 }
 
 // Puts the unit on a way that was in force; false: a link of it is no more, or not what it was, or its data peer wants fewer.
-static bool put_again(ways *w, const past *p) {
+static bool put_again(multi_source *w, const past *p) {
     uint32_t at = find(w, p->home);
-    if (at == WAYS_MAX_PEERS || w->peer[at].source < 0) return false;
+    if (at == MULTI_SOURCE_MAX_PEERS || w->peer[at].source < 0) return false;
     course v = {.source = (uint8_t)w->peer[at].source, .hops = p->hops};
     if (w->sent[v.source] >= w->peer[at].capacity) return false;
     for (uint32_t i = 0; i < p->hops; i++) {
@@ -544,14 +544,14 @@ static bool put_again(ways *w, const past *p) {
     return lives_on(w, &v) == p->lives;
 }
 
-int64_t ways_in_force(ways *w) {
+int64_t multi_source_active_value(multi_source *w) {
     uint32_t units = w->units;
     w->units = 0;
     put_all(w);
     w->units = units;
     bool whole = w->in_force > 0 && w->in_force == most_units(w);
     for (uint32_t i = 0; whole && i < w->in_force; i++) whole = put_again(w, &w->path[i]);
-    int64_t value = whole && w->cost < OVERLOADED ? ways_value(w) : -1;
+    int64_t value = whole && w->cost < OVERLOADED ? multi_source_value(w) : -1;
     put_all(w);
     return value;
 }

@@ -16,58 +16,58 @@ static uint32_t halves_of(uint32_t peers) { return 1 + 2 * peers; }
 // Also one through each relay, and one between each half and the root.
 static uint32_t links_for(uint32_t peers, uint32_t links) { return links + peers + halves_of(peers); }
 
-size_t lone_bytes(uint32_t peers, uint32_t links) {
-    return in_eights(sizeof(lone)) + in_eights(peers * sizeof(lone_place)) + in_eights(links_for(peers, links) * sizeof(lone_link)) +
-           halves_of(peers) * (sizeof(lone_half) + sizeof(uint32_t));
+size_t single_source_bytes(uint32_t peers, uint32_t links) {
+    return in_eights(sizeof(single_source)) + in_eights(peers * sizeof(single_source_peer)) + in_eights(links_for(peers, links) * sizeof(single_source_arc)) +
+           halves_of(peers) * (sizeof(single_source_node) + sizeof(uint32_t));
 }
 
-lone *lone_init(void *memory, uint32_t peers, uint32_t links) {
-    lone *w = memory;
+single_source *single_source_init(void *memory, uint32_t peers, uint32_t links) {
+    single_source *w = memory;
     memset(w, 0, sizeof *w);
     w->max_peers = peers;
     w->max_links = links + peers;
-    w->place = (lone_place *)(void *)((char *)memory + in_eights(sizeof *w));
-    w->link = (lone_link *)(void *)((char *)w->place + in_eights(peers * sizeof *w->place));
-    w->half = (lone_half *)(void *)((char *)w->link + in_eights(links_for(peers, links) * sizeof *w->link));
-    w->stack = (uint32_t *)(w->half + halves_of(peers));
+    w->place = (single_source_peer *)(void *)((char *)memory + in_eights(sizeof *w));
+    w->link = (single_source_arc *)(void *)((char *)w->place + in_eights(peers * sizeof *w->place));
+    w->node = (single_source_node *)(void *)((char *)w->link + in_eights(links_for(peers, links) * sizeof *w->link));
+    w->stack = (uint32_t *)(w->node + halves_of(peers));
     return w;
 }
 
 // --- The map -----------------------------------------------------------------------------------------------------------
 
-void lone_clear(lone *w, router_peer home, uint32_t units) {
+void single_source_clear(single_source *w, router_peer home, uint32_t units) {
     w->home = home;
     w->wanted = units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS;
     w->left = w->peers = w->links = w->at_home = 0;
-    w->ready = false;
+    w->resolved = false;
 }
 
-static bool add_link(lone *w, uint32_t from, uint32_t to, uint32_t room, int64_t cost) {
+static bool add_link(single_source *w, uint32_t from, uint32_t to, uint32_t room, int64_t cost) {
     if (w->links == w->max_links) return false;
-    w->link[w->links++] = (lone_link){.from = from, .to = to, .cost = (int32_t)cost, .room = (uint16_t)(room < w->wanted ? room : w->wanted)};
+    w->link[w->links++] = (single_source_arc){.from = from, .to = to, .cost = (int32_t)cost, .room = (uint16_t)(room < w->wanted ? room : w->wanted)};
     return true;
 }
 
-bool lone_peer(lone *w, router_peer peer, uint32_t capacity) {
+bool single_source_add_peer(single_source *w, router_peer peer, uint32_t capacity) {
     if (w->peers == w->max_peers) return false;
     if (peer == w->home)
         w->at_home = w->peers;
-    else if (!add_link(w, half_in(w->peers), half_out(w->peers), capacity, 0))
+    else if (!add_link(w, node_in(w->peers), node_out(w->peers), capacity, 0))
         return false;
-    w->place[w->peers++] = (lone_place){.peer = peer, .first = w->links};
+    w->place[w->peers++] = (single_source_peer){.peer = peer, .first = w->links};
     return true;
 }
 
-bool lone_link_to(lone *w, router_peer to, int64_t cost) {
-    if (w->peers == 0 || cost < 0 || cost > ROUTER_MAX_COST || !add_link(w, half_out(w->peers - 1), to, w->wanted, cost)) return false;
+bool single_source_add_link(single_source *w, router_peer to, int64_t cost) {
+    if (w->peers == 0 || cost < 0 || cost > ROUTER_MAX_COST || !add_link(w, node_out(w->peers - 1), to, w->wanted, cost)) return false;
     w->place[w->peers - 1].links++;
     return true;
 }
 
-void lone_carries(lone *w, uint32_t units) { w->link[w->links - 1].units = (uint16_t)(units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS); }
+void single_source_set_load(single_source *w, uint32_t units) { w->link[w->links - 1].units = (uint16_t)(units < ROUTER_MAX_UNITS ? units : ROUTER_MAX_UNITS); }
 
 // Its place; the number of peers: it is not on the map.
-static uint32_t find(const lone *w, router_peer peer) {
+static uint32_t find(const single_source *w, router_peer peer) {
     uint32_t low = 0, high = w->peers;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -80,11 +80,11 @@ static uint32_t find(const lone *w, router_peer peer) {
 }
 
 // A link to nobody has no room.
-void lone_find_ends(lone *w) {
+void single_source_resolve(single_source *w) {
     for (uint32_t i = 0; i < w->peers; i++) {
         for (uint32_t l = w->place[i].first; l < w->place[i].first + w->place[i].links; l++) {
             uint32_t to = find(w, w->link[l].to);
-            w->link[l].to = half_in(to < w->peers ? to : i);
+            w->link[l].to = node_in(to < w->peers ? to : i);
             if (to == w->peers) w->link[l].room = 0;
         }
     }
@@ -93,76 +93,76 @@ void lone_find_ends(lone *w) {
 // --- The tree ----------------------------------------------------------------------------------------------------------
 
 // Links between a half and the root are dear, but for the one from where units begin: so those that have no way go over the root.
-static int64_t cost_of(const lone *w, uint32_t link) {
+static int64_t cost_of(const single_source *w, uint32_t link) {
     if (link < w->links) return w->link[link].cost;
-    return link == w->links + half_out(w->at_home) ? 0 : w->dear;
+    return link == w->links + node_out(w->at_home) ? 0 : w->infinity;
 }
 
-static void hang(lone *w, uint32_t half, uint32_t above, uint32_t link, bool up) {
-    lone_half *h = &w->half[half], *a = &w->half[above];
-    h->above = above;
-    h->link = link;
-    h->up = up;
-    h->last = 0;
-    h->next = a->below;
-    if (a->below != 0) w->half[a->below].last = half;
-    a->below = half;
+static void hang(single_source *w, uint32_t half, uint32_t above, uint32_t link, bool up) {
+    single_source_node *h = &w->node[half], *a = &w->node[above];
+    h->parent = above;
+    h->arc = link;
+    h->to_parent = up;
+    h->previous_sibling = 0;
+    h->next_sibling = a->first_child;
+    if (a->first_child != 0) w->node[a->first_child].previous_sibling = half;
+    a->first_child = half;
 }
 
-static void unhang(lone *w, uint32_t half) {
-    const lone_half *h = &w->half[half];
-    if (h->last != 0)
-        w->half[h->last].next = h->next;
+static void unhang(single_source *w, uint32_t half) {
+    const single_source_node *h = &w->node[half];
+    if (h->previous_sibling != 0)
+        w->node[h->previous_sibling].next_sibling = h->next_sibling;
     else
-        w->half[h->above].below = h->next;
-    if (h->next != 0) w->half[h->next].last = h->last;
+        w->node[h->parent].first_child = h->next_sibling;
+    if (h->next_sibling != 0) w->node[h->next_sibling].previous_sibling = h->previous_sibling;
 }
 
 // What follows from the one above.
-static void place_half(lone *w, uint32_t half) {
-    lone_half *h = &w->half[half];
-    const lone_half *a = &w->half[h->above];
+static void place_half(single_source *w, uint32_t half) {
+    single_source_node *h = &w->node[half];
+    const single_source_node *a = &w->node[h->parent];
     h->depth = a->depth + 1;
-    h->cost = h->up ? a->cost - cost_of(w, h->link) : a->cost + cost_of(w, h->link);
+    h->potential = h->to_parent ? a->potential - cost_of(w, h->arc) : a->potential + cost_of(w, h->arc);
 }
 
 // All hang on the root, and no unit has a way.
-static void begin(lone *w) {
+static void begin(single_source *w) {
     int64_t most = 0;
     for (uint32_t l = 0; l < w->links; l++) {
         w->link[l].units = 0;
         if (w->link[l].cost > most) most = w->link[l].cost;
     }
-    w->halves = halves_of(w->peers);
-    w->dear = most * w->halves + 1;
-    w->looked_at = 0;
-    w->half[0] = (lone_half){0};
-    for (uint32_t h = 1; h < w->halves; h++) {
-        bool up = h != half_in(w->at_home), has = h == half_in(w->at_home) || h == half_out(w->at_home);
-        w->link[w->links + h] = (lone_link){.from = up ? h : 0, .to = up ? 0 : h, .room = UINT16_MAX, .units = (uint16_t)(has ? w->wanted : 0)};
-        w->half[h] = (lone_half){0};
+    w->nodes = halves_of(w->peers);
+    w->infinity = most * w->nodes + 1;
+    w->next_arc = 0;
+    w->node[0] = (single_source_node){0};
+    for (uint32_t h = 1; h < w->nodes; h++) {
+        bool up = h != node_in(w->at_home), has = h == node_in(w->at_home) || h == node_out(w->at_home);
+        w->link[w->links + h] = (single_source_arc){.from = up ? h : 0, .to = up ? 0 : h, .room = UINT16_MAX, .units = (uint16_t)(has ? w->wanted : 0)};
+        w->node[h] = (single_source_node){0};
         hang(w, h, 0, w->links + h, up);
         place_half(w, h);
     }
 }
 
-static void place_all_below(lone *w, uint32_t half) {
+static void place_all_below(single_source *w, uint32_t half) {
     uint32_t count = 0;
     w->stack[count++] = half;
     while (count > 0) {
         uint32_t h = w->stack[--count];
         place_half(w, h);
-        for (uint32_t b = w->half[h].below; b != 0; b = w->half[b].next) w->stack[count++] = b;
+        for (uint32_t b = w->node[h].first_child; b != 0; b = w->node[b].next_sibling) w->stack[count++] = b;
     }
 }
 
 // `last` and what is below it, `half` among it, leaves the one above it, and hangs with `half` on the other end of `link`.
-static void rehang(lone *w, uint32_t half, uint32_t last, uint32_t link) {
+static void rehang(single_source *w, uint32_t half, uint32_t last, uint32_t link) {
     bool up = w->link[link].from == half;
     uint32_t above = up ? w->link[link].to : w->link[link].from, with = link;
     for (uint32_t h = half;;) {
-        uint32_t next = w->half[h].above, next_with = w->half[h].link;
-        bool next_up = !w->half[h].up;
+        uint32_t next = w->node[h].parent, next_with = w->node[h].arc;
+        bool next_up = !w->node[h].to_parent;
         unhang(w, h);
         hang(w, h, above, with, up);
         if (h == last) break;
@@ -177,21 +177,21 @@ static void rehang(lone *w, uint32_t half, uint32_t last, uint32_t link) {
 // --- The search --------------------------------------------------------------------------------------------------------
 
 // What a unit more on it gains, or one less if it is full; 0 or less: nothing.
-static int64_t gain_of(const lone *w, const lone_link *l) {
-    int64_t dearer = l->cost + w->half[l->from].cost - w->half[l->to].cost;
+static int64_t gain_of(const single_source *w, const single_source_arc *l) {
+    int64_t dearer = l->cost + w->node[l->from].potential - w->node[l->to].potential;
     if (l->room == 0 || dearer == 0) return 0;
     if (dearer < 0) return l->units < l->room ? -dearer : 0;
     return l->units > 0 ? dearer : 0;
 }
 
 // The link that gains most, among some hundreds; w->links: none gains anything.
-static uint32_t find_gain(lone *w) {
+static uint32_t find_gain(single_source *w) {
     uint32_t best = w->links, in_block = w->links / BLOCKS + 1;
     int64_t most = 0;
     for (uint32_t n = 0; n < w->links; n++) {
-        uint32_t l = w->looked_at;
+        uint32_t l = w->next_arc;
         int64_t gain = gain_of(w, &w->link[l]);
-        w->looked_at = l + 1 < w->links ? l + 1 : 0;
+        w->next_arc = l + 1 < w->links ? l + 1 : 0;
         if (gain > most) {
             most = gain;
             best = l;
@@ -201,50 +201,50 @@ static uint32_t find_gain(lone *w) {
     return best;
 }
 
-static uint32_t join_of(const lone *w, uint32_t a, uint32_t b) {
+static uint32_t join_of(const single_source *w, uint32_t a, uint32_t b) {
     while (a != b) {
-        if (w->half[a].depth >= w->half[b].depth)
-            a = w->half[a].above;
+        if (w->node[a].depth >= w->node[b].depth)
+            a = w->node[a].parent;
         else
-            b = w->half[b].above;
+            b = w->node[b].parent;
     }
     return a;
 }
 
 // How many units more can go over the link to the one above: down it or up it.
-static uint32_t room_on(const lone *w, uint32_t half, bool up) {
-    const lone_link *l = &w->link[w->half[half].link];
-    return w->half[half].up == up ? l->room - (uint32_t)l->units : l->units;
+static uint32_t room_on(const single_source *w, uint32_t half, bool up) {
+    const single_source_arc *l = &w->link[w->node[half].arc];
+    return w->node[half].to_parent == up ? l->room - (uint32_t)l->units : l->units;
 }
 
-static void move_on(lone *w, uint32_t half, bool up, uint32_t units) {
-    lone_link *l = &w->link[w->half[half].link];
-    l->units = (uint16_t)(w->half[half].up == up ? l->units + units : l->units - units);
+static void move_on(single_source *w, uint32_t half, bool up, uint32_t units) {
+    single_source_arc *l = &w->link[w->node[half].arc];
+    l->units = (uint16_t)(w->node[half].to_parent == up ? l->units + units : l->units - units);
 }
 
 // BRAID_CHECKED: that is how the tree is kept.
-static void check_tree(const lone *w) {
+static void check_tree(const single_source *w) {
 #ifdef BRAID_CHECKED
-    for (uint32_t h = 1; h < w->halves; h++) BRAID_ASSERT(room_on(w, h, true) > 0);
+    for (uint32_t h = 1; h < w->nodes; h++) BRAID_ASSERT(room_on(w, h, true) > 0);
 #endif
     (void)w;
 }
 
 // Units go round: over the link, or back, from `first` to `second`, up the tree to where both meet, and down to `first`. Of the links
 // that stop that the last one on the cycle, from where both meet on, leaves the tree.
-static void go_round(lone *w, uint32_t link) {
-    lone_link *l = &w->link[link];
-    bool more = l->cost + w->half[l->from].cost < w->half[l->to].cost;
+static void go_round(single_source *w, uint32_t link) {
+    single_source_arc *l = &w->link[link];
+    bool more = l->cost + w->node[l->from].potential < w->node[l->to].potential;
     uint32_t first = more ? l->from : l->to, second = more ? l->to : l->from, join = join_of(w, first, second);
     uint32_t units = more ? l->room - (uint32_t)l->units : l->units, leaves = 0, under = 0;
-    for (uint32_t h = first; h != join; h = w->half[h].above) {
+    for (uint32_t h = first; h != join; h = w->node[h].parent) {
         uint32_t room = room_on(w, h, false);
         if (room >= units) continue;
         units = room;
         leaves = h;
         under = first;
     }
-    for (uint32_t h = second; h != join; h = w->half[h].above) {
+    for (uint32_t h = second; h != join; h = w->node[h].parent) {
         uint32_t room = room_on(w, h, true);
         if (room > units) continue;
         units = room;
@@ -252,22 +252,22 @@ static void go_round(lone *w, uint32_t link) {
         under = second;
     }
     l->units = (uint16_t)(more ? l->units + units : l->units - units);
-    for (uint32_t h = first; h != join; h = w->half[h].above) move_on(w, h, false, units);
-    for (uint32_t h = second; h != join; h = w->half[h].above) move_on(w, h, true, units);
+    for (uint32_t h = first; h != join; h = w->node[h].parent) move_on(w, h, false, units);
+    for (uint32_t h = second; h != join; h = w->node[h].parent) move_on(w, h, true, units);
     if (leaves != 0) rehang(w, under, leaves, link);
     check_tree(w);
 }
 
-uint32_t lone_solve(lone *w) {
+uint32_t single_source_solve(single_source *w) {
     w->left = 0;
     if (w->peers < 2 || w->place[w->at_home].peer != w->home) return 0;
-    lone_find_ends(w);
+    single_source_resolve(w);
     begin(w);
     for (uint32_t l; (l = find_gain(w)) < w->links;) go_round(w, l);
-    return w->left = w->wanted - w->link[w->links + half_in(w->at_home)].units;
+    return w->left = w->wanted - w->link[w->links + node_in(w->at_home)].units;
 }
 
-int64_t lone_cost(const lone *w) {
+int64_t single_source_cost(const single_source *w) {
     int64_t cost = 0;
     for (uint32_t l = 0; l < w->links; l++) cost += (int64_t)w->link[l].units * w->link[l].cost;
     return cost;
@@ -276,26 +276,26 @@ int64_t lone_cost(const lone *w) {
 // --- Ways --------------------------------------------------------------------------------------------------------------
 
 // The first of its links with units.
-static lone_link *link_with_units(const lone *w, uint32_t place) {
-    lone_link *l = &w->link[w->place[place].first];
+static single_source_arc *link_with_units(const single_source *w, uint32_t place) {
+    single_source_arc *l = &w->link[w->place[place].first];
     while (l->units == 0) l++;
     return l;
 }
 
 // The unit is taken off its links; 0: its way is too long.
-static uint32_t follow(lone *w, router_peer path[LONE_MAX_HOPS]) {
+static uint32_t follow(single_source *w, router_peer path[SINGLE_SOURCE_MAX_HOPS]) {
     uint32_t hops = 0, at = w->at_home;
     do {
-        lone_link *l = link_with_units(w, at);
+        single_source_arc *l = link_with_units(w, at);
         l->units--;
         at = place_of(l->to);
-        if (hops < LONE_MAX_HOPS) path[hops] = w->place[at].peer;
+        if (hops < SINGLE_SOURCE_MAX_HOPS) path[hops] = w->place[at].peer;
         hops++;
     } while (at != w->at_home);
-    return hops <= LONE_MAX_HOPS ? hops : 0;
+    return hops <= SINGLE_SOURCE_MAX_HOPS ? hops : 0;
 }
 
-uint32_t lone_next(lone *w, router_peer path[LONE_MAX_HOPS]) {
+uint32_t single_source_next(single_source *w, router_peer path[SINGLE_SOURCE_MAX_HOPS]) {
     uint32_t hops = 0;
     while (hops == 0 && w->left > 0) {
         w->left--;

@@ -13,25 +13,25 @@ _Static_assert((int64_t)ROUTER_MAX_CYCLE *ROUTER_MAX_COST < UNIT_MORE, "a cycle 
 // --- What is known -----------------------------------------------------------------------------------------------------
 
 // What goes through a relay is what comes in or goes out, whichever is more: it may be about to mend a difference.
-static void load_relays(lone *w) {
-    for (uint32_t h = 0; h < 1 + 2 * w->peers; h++) w->half[h] = (lone_half){0};
+static void load_relays(single_source *w) {
+    for (uint32_t h = 0; h < 1 + 2 * w->peers; h++) w->node[h] = (single_source_node){0};
     for (uint32_t i = 0; i < w->peers; i++) {
         for (uint32_t l = w->place[i].first; l < w->place[i].first + w->place[i].links; l++) {
-            w->half[half_out(i)].cost += w->link[l].units;
-            w->half[w->link[l].to].cost += w->link[l].units;
+            w->node[node_out(i)].potential += w->link[l].units;
+            w->node[w->link[l].to].potential += w->link[l].units;
         }
     }
-    w->sent = (uint32_t)w->half[half_out(w->at_home)].cost;
+    w->sent = (uint32_t)w->node[node_out(w->at_home)].potential;
     for (uint32_t i = 0; i < w->peers; i++) {
         if (i == w->at_home) continue;
-        lone_link *through = &w->link[w->place[i].first - 1];
-        int64_t in = w->half[half_in(i)].cost, out = w->half[half_out(i)].cost, most = in > out ? in : out;
+        single_source_arc *through = &w->link[w->place[i].first - 1];
+        int64_t in = w->node[node_in(i)].potential, out = w->node[node_out(i)].potential, most = in > out ? in : out;
         through->units = (uint16_t)(most < through->room ? most : through->room);
     }
 }
 
 // How far each is from home.
-static void find_levels(lone *w) {
+static void find_levels(single_source *w) {
     uint32_t head = 0, tail = 0;
     for (uint32_t i = 0; i < w->peers; i++) w->place[i].before = w->place[i].level = UINT32_MAX;
     w->place[w->at_home].level = 0;
@@ -48,15 +48,15 @@ static void find_levels(lone *w) {
     }
 }
 
-static bool get_ready(lone *w) {
-    if (w->ready) return true;
+static bool get_ready(single_source *w) {
+    if (w->resolved) return true;
     if (w->peers < 2 || w->place[w->at_home].peer != w->home) return false;
-    lone_find_ends(w);
+    single_source_resolve(w);
     load_relays(w);
     find_levels(w);
-    w->halves = 1 + 2 * w->peers;
-    for (uint32_t h = 0; h < w->halves; h++) w->half[h].below = 0;
-    w->ready = true;
+    w->nodes = 1 + 2 * w->peers;
+    for (uint32_t h = 0; h < w->nodes; h++) w->node[h].first_child = 0;
+    w->resolved = true;
     return true;
 }
 
@@ -64,65 +64,65 @@ static bool get_ready(lone *w) {
 
 // Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `depth`: in which search for a circle it
 // was seen last; `below`: its peer is on a cycle that was found.
-static bool relax(lone *w, uint32_t from, uint32_t to, uint32_t link, int64_t cost) {
-    lone_half *f = &w->half[from], *t = &w->half[to];
-    if (f->below != 0 || t->below != 0 || f->cost + cost >= t->cost) return false;
-    t->cost = f->cost + cost;
-    t->above = from;
-    t->link = link;
+static bool relax(single_source *w, uint32_t from, uint32_t to, uint32_t link, int64_t cost) {
+    single_source_node *f = &w->node[from], *t = &w->node[to];
+    if (f->first_child != 0 || t->first_child != 0 || f->potential + cost >= t->potential) return false;
+    t->potential = f->potential + cost;
+    t->parent = from;
+    t->arc = link;
     return true;
 }
 
 // A link from a peer to itself is of no use to anybody.
-static bool relax_all(lone *w, int64_t slack) {
+static bool relax_all(single_source *w, int64_t slack) {
     bool cheaper = false;
     for (uint32_t i = 0; i < w->links; i++) {
-        const lone_link *l = &w->link[i];
-        bool through = l->from == half_in(place_of(l->from)), back = !through && place_of(l->from) == place_of(l->to);
+        const single_source_arc *l = &w->link[i];
+        bool through = l->from == node_in(place_of(l->from)), back = !through && place_of(l->from) == place_of(l->to);
         if (l->room == 0 || back) continue;
         int64_t toll = through ? 0 : slack;
         if (l->units < l->room) cheaper |= relax(w, l->from, l->to, i, toll + l->cost);
         if (l->units > 0) cheaper |= relax(w, l->to, l->from, i, toll - l->cost);
     }
-    if (w->sent < w->wanted) cheaper |= relax(w, half_in(w->at_home), half_out(w->at_home), w->links, -UNIT_MORE);
+    if (w->sent < w->wanted) cheaper |= relax(w, node_in(w->at_home), node_out(w->at_home), w->links, -UNIT_MORE);
     return cheaper;
 }
 
-static int64_t cost_of(const lone *w, uint32_t circle) {
+static int64_t cost_of(const single_source *w, uint32_t circle) {
     int64_t cost = 0;
     uint32_t h = circle;
     do {
-        uint32_t link = w->half[h].link;
+        uint32_t link = w->node[h].arc;
         if (link == w->links)
             cost -= UNIT_MORE;
         else
-            cost += w->half[h].above == w->link[link].from ? w->link[link].cost : -w->link[link].cost;
-    } while ((h = w->half[h].above) != circle);
+            cost += w->node[h].parent == w->link[link].from ? w->link[link].cost : -w->link[link].cost;
+    } while ((h = w->node[h].parent) != circle);
     return cost;
 }
 
-static uint32_t length_of(const lone *w, uint32_t circle) {
+static uint32_t length_of(const single_source *w, uint32_t circle) {
     uint32_t length = 1;
-    for (uint32_t h = w->half[circle].above; h != circle; h = w->half[h].above) length++;
+    for (uint32_t h = w->node[circle].parent; h != circle; h = w->node[h].parent) length++;
     return length;
 }
 
 // Of who is nearest to home the half to which the circle comes from somebody else.
-static uint32_t find_first(const lone *w, uint32_t circle) {
+static uint32_t find_first(const single_source *w, uint32_t circle) {
     uint32_t first = 0, h = circle;
     do {
-        bool comes = place_of(w->half[h].above) != place_of(h);
+        bool comes = place_of(w->node[h].parent) != place_of(h);
         if (comes && (first == 0 || w->place[place_of(h)].level < w->place[place_of(first)].level)) first = h;
-    } while ((h = w->half[h].above) != circle);
+    } while ((h = w->node[h].parent) != circle);
     return first;
 }
 
 typedef struct best {
     int64_t cost;
-    uint32_t length, half[ROUTER_MAX_CYCLE];  // in the order in which a token comes to them
+    uint32_t length, node[ROUTER_MAX_CYCLE];  // in the order in which a token comes to them
 } best;
 
-static void keep_if_better(const lone *w, uint32_t circle, best *b) {
+static void keep_if_better(const single_source *w, uint32_t circle, best *b) {
     int64_t cost = cost_of(w, circle);
     uint32_t length = length_of(w, circle);
     if (cost >= b->cost || length >= ROUTER_MAX_CYCLE) return;
@@ -130,34 +130,34 @@ static void keep_if_better(const lone *w, uint32_t circle, best *b) {
     b->length = length;
     uint32_t h = find_first(w, circle);
     for (uint32_t i = length; i > 0; i--) {
-        b->half[i % length] = h;
-        h = w->half[h].above;
+        b->node[i % length] = h;
+        h = w->node[h].parent;
     }
 }
 
 // Circles of walks do not share halves.
-static void find_circles(lone *w, best *b) {
-    for (uint32_t h = 1; h < w->halves; h++) w->half[h].depth = 0;
-    for (uint32_t h = 1; h < w->halves; h++) {
+static void find_circles(single_source *w, best *b) {
+    for (uint32_t h = 1; h < w->nodes; h++) w->node[h].depth = 0;
+    for (uint32_t h = 1; h < w->nodes; h++) {
         uint32_t at = h;
-        while (at != 0 && w->half[at].depth == 0) {
-            w->half[at].depth = h;
-            at = w->half[at].above;
+        while (at != 0 && w->node[at].depth == 0) {
+            w->node[at].depth = h;
+            at = w->node[at].parent;
         }
-        if (at != 0 && w->half[at].depth == h) keep_if_better(w, at, b);
+        if (at != 0 && w->node[at].depth == h) keep_if_better(w, at, b);
     }
 }
 
 // --- The cycle ---------------------------------------------------------------------------------------------------------
 
-static router_half name_of(const lone *w, uint32_t half) {
+static router_half name_of(const single_source *w, uint32_t half) {
     router_peer peer = w->place[place_of(half)].peer;
-    return half == half_in(place_of(half)) ? router_in(peer) : router_out(peer);
+    return half == node_in(place_of(half)) ? router_in(peer) : router_out(peer);
 }
 
-static bool find_best(lone *w, int64_t slack, best *b) {
+static bool find_best(single_source *w, int64_t slack, best *b) {
     uint32_t further = 0;
-    for (uint32_t h = 0; h < w->halves; h++) w->half[h].cost = w->half[h].above = 0;
+    for (uint32_t h = 0; h < w->nodes; h++) w->node[h].potential = w->node[h].parent = 0;
     for (uint32_t round = 0; round < ROUNDS && further < FURTHER && relax_all(w, slack); round++) {
         find_circles(w, b);
         further += b->length > 0;
@@ -165,18 +165,18 @@ static bool find_best(lone *w, int64_t slack, best *b) {
     return b->length > 0;
 }
 
-uint32_t lone_cycle(lone *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]) {
+uint32_t single_source_cycle(single_source *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]) {
     best b = {0};
     if (!get_ready(w) || !find_best(w, slack, &b)) return 0;
-    for (uint32_t i = 0; i <= b.length; i++) cycle[i] = name_of(w, b.half[i % b.length]);
-    for (uint32_t i = 0; i < b.length; i++) w->half[half_in(place_of(b.half[i]))].below = w->half[half_out(place_of(b.half[i]))].below = 1;
+    for (uint32_t i = 0; i <= b.length; i++) cycle[i] = name_of(w, b.node[i % b.length]);
+    for (uint32_t i = 0; i < b.length; i++) w->node[node_in(place_of(b.node[i]))].first_child = w->node[node_out(place_of(b.node[i]))].first_child = 1;
     return b.length + 1;
 }
 
-uint32_t lone_path(const lone *w, router_peer to, router_peer path[LONE_MAX_HOPS]) {
+uint32_t single_source_path(const single_source *w, router_peer to, router_peer path[SINGLE_SOURCE_MAX_HOPS]) {
     uint32_t at = 0;
     while (at < w->peers && w->place[at].peer != to) at++;
-    if (at == w->peers || w->place[at].level > LONE_MAX_HOPS || w->place[at].level == 0) return 0;
+    if (at == w->peers || w->place[at].level > SINGLE_SOURCE_MAX_HOPS || w->place[at].level == 0) return 0;
     uint32_t hops = w->place[at].level;
     for (uint32_t i = hops; i > 0; i--, at = w->place[at].before) path[i - 1] = w->place[at].peer;
     return hops;

@@ -1,0 +1,386 @@
+// braid: one peer's step. The counters are in braid_ledger.c, the labels in braid_label.c, the tokens in braid_token.c, the
+// words to neighbours in braid_speak.c; of several data peers are braid_mode.c, braid_map.c and braid_draft.c.
+#include "routing/plan/mincost_planner.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+enum { BUILDING = 16 };  // delays after the last unit was pushed or handed back near by
+
+static mincost_planner *self_of(router *r) { return (mincost_planner *)r; }
+
+static uint32_t commodities_of(const router_config *c) { return router_names_source(c, c->self) ? 1 : c->source_count; }
+
+static uint32_t label_limit_of(const router_config *c) {
+    if (c->algorithm == ROUTER_SWARM) return 0;
+    return c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
+}
+
+static size_t steps_bytes(uint32_t limit) { return limit * (sizeof(int64_t) + sizeof(router_half)) + limit % 2 * sizeof(router_half); }
+
+// The steps of one label lie together.
+static void give_room(mincost_label *label, uint32_t limit, char **steps) {
+    label->at = (int64_t *)(void *)*steps;
+    label->node = (router_half *)(void *)(label->at + limit);
+    *steps += steps_bytes(limit);
+}
+
+// What is read most comes first, and together: in a large simulation each page of memory is far away.
+static void lay_out(router *r, const router_config *config, arena *a) {
+    size_t k = commodities_of(config), links = k * config->max_neighbours;
+    uint32_t limit = label_limit_of(config);
+    bool maps = mincost_has_map(config);
+    mincost_commodity *commodity = arena_take(a, k * sizeof(mincost_commodity));
+    bool *carries = arena_take(a, 2 * links * sizeof *carries);
+    mincost_arc *arc = arena_take(a, 2 * links * sizeof *arc);
+    mincost_sent_label *told = arena_take(a, 2 * links * sizeof *told);
+    mincost_advert *advert = arena_take(a, 2 * links * sizeof *advert);
+    mincost_upstream *up = arena_take(a, links * sizeof(mincost_upstream));
+    mincost_downstream *down = arena_take(a, links * sizeof(mincost_downstream));
+    arena_need_no_zero(a);
+    char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
+    mincost_reservation *visit = arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *visit);
+    mincost_removal *going = arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *going);
+    mincost_map *map = maps ? mincost_map_lay_out(config, a) : NULL;
+    uint32_t *way_word = maps ? arena_take(a, MINCOST_PATH_WORDS * sizeof *way_word) : NULL;
+    bool plans = maps && router_names_source(config, config->self), shares = mincost_is_multi_source(config);
+    void *planned = plans ? arena_take(a, shares ? multi_source_bytes() : mincost_single_source_bytes(config)) : NULL;
+    if (r == NULL) return;
+    mincost_planner *pl = self_of(r);
+    pl->map = map;
+    pl->staged.path_word = way_word;
+    if (plans && shares) pl->multi = multi_source_init(planned, config->objective);
+    if (plans && !shares) pl->single = mincost_single_source_init(config, planned);
+    pl->mc.upstream = up;
+    pl->mc.downstream = down;
+    pl->mc.arc = arc;
+    pl->mc.sent = told;
+    pl->mc.advert = advert;
+    pl->mc.carries = carries;
+    pl->mc.commodity = commodity;
+    pl->mc.commit.reservation = visit;
+    pl->mc.commit.removal = going;
+    pl->mc.label_limit = limit;
+    pl->mc.path_memory = steps;
+    for (size_t i = 0; i < k; i++) {
+        give_room(&commodity[i].in, limit, &steps);
+        give_room(&commodity[i].out, limit, &steps);
+        for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++)
+            for (uint32_t slot = 0; slot < config->max_neighbours; slot++)
+                give_room(label_from(&pl->mc, (uint32_t)i, (router_side)side, slot), limit, &steps);
+    }
+}
+
+// For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and that units go back) and three to
+// a next one (cancelled, pushed or a bid, labelled); a quarter of the queue may wait already (router_receive). A death ends every visit,
+// in two words, and what tokens hold may be said twice. With several data peers a new era is said to everybody, and one that restores a
+// flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer, as a plan without one does.
+static uint32_t queue_max(const router_config *c) {
+    uint32_t eras = mincost_is_multi_source(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0, maps = mincost_has_map(c) ? MINCOST_MAP_BURST * c->max_neighbours : 0;
+    uint32_t plans = mincost_is_multi_source(c) || (mincost_has_map(c) && router_names_source(c, c->self)) ? MULTI_SOURCE_MAX_UNITS : 0;
+    return 8 * c->max_neighbours * commodities_of(c) + 5 * MINCOST_MAX_RESERVATIONS + eras + maps + plans;
+}
+
+static mincost_label emptied(mincost_label label) { return (mincost_label){.node = label.node, .at = label.at}; }
+
+static void forget_up(mincost_planner *pl, uint32_t k, uint32_t slot) {
+    mincost_upstream *u = upstream_of(&pl->mc, k, slot);
+    *u = (mincost_upstream){.label = emptied(u->label)};
+    *advert_of(&pl->mc, k, ROUTER_PREVIOUS, slot) = (mincost_advert){.distance = MINCOST_INFINITY};
+    *sent_of(&pl->mc, k, ROUTER_PREVIOUS, slot) = (mincost_sent_label){.cost = MINCOST_INFINITY, .changed_since = MINCOST_NEVER};
+    pl->mc.commodity[k].arcs_valid = false;
+    invalidate_sums(&pl->mc, k);
+}
+
+static void forget_down(mincost_planner *pl, uint32_t k, uint32_t slot) {
+    int64_t head = INT64_MAX;  // a newcomer enters where the others are
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, other) {
+        int64_t time = downstream_of(&pl->mc, k, other)->virtual_time;
+        if (other != slot && time < head) head = time;
+    }
+    mincost_downstream *d = downstream_of(&pl->mc, k, slot);
+    *d = (mincost_downstream){.virtual_time = head == INT64_MAX ? 0 : head, .label = emptied(d->label)};
+    *advert_of(&pl->mc, k, ROUTER_NEXT, slot) = (mincost_advert){.distance = MINCOST_INFINITY};
+    *sent_of(&pl->mc, k, ROUTER_NEXT, slot) = (mincost_sent_label){.changed_since = MINCOST_NEVER};
+    pl->mc.commodity[k].arcs_valid = false;
+    invalidate_sums(&pl->mc, k);
+}
+
+static void mincost_init(router *r) {
+    mincost_planner *pl = self_of(r);
+    pl->mc.greedy = r->config.algorithm == ROUTER_SWARM;
+    pl->mc.minimise_bottleneck = r->config.objective == ROUTER_WORST && !pl->mc.greedy;
+    pl->mc.commit.serial = (uint32_t)rng_next(&r->random);
+    pl->mc.commit.back_off_until = pl->mc.updates.next_at = r->now;
+    pl->mc.phase.epoch_since = pl->epochs.neighbours_changed_at = r->now;
+    pl->mc.auction.first_placed_at = pl->mc.auction.last_placed_at = pl->mc.auction.repair_began_at = pl->mc.auction.repair_step_at = MINCOST_NEVER;
+    pl->epochs.at_rest_since = r->now;
+    pl->initial.open_since = pl->mc.phase.dispatch_until = MINCOST_NEVER;
+    pl->mc.phase.plan_attempts = MINCOST_PLAN_ATTEMPTS;
+    pl->staged.active_value = -1;
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        mincost_commodity *c = &pl->mc.commodity[k];
+        c->blocked_since = c->deficit_since = MINCOST_NEVER;
+        if (pl->mc.label_limit == 0) continue;
+        c->in.node[0] = c->out.node[0] = 0;  // compared with the first that they become
+        c->in.at[0] = c->out.at[0] = 0;
+    }
+}
+
+// Adverts are for building: they rest when nothing is built near by (braid_speak.c).
+static void builds(mincost_planner *pl) { pl->mc.updates.adverts_until = pl->mc.r.now + BUILDING * pl->mc.r.config.delay; }
+
+static void link_up(router *r, router_side side, uint32_t slot) {
+    mincost_planner *pl = self_of(r);
+    builds(pl);
+    mincost_invalidate(&pl->mc);
+    pl->mc.settle_count = 0;
+    mincost_epoch_link_up(pl, side, slot);
+    mincost_map_link_up(pl, side);
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        if (side == ROUTER_PREVIOUS) forget_up(pl, k, slot);
+        if (side == ROUTER_NEXT) forget_down(pl, k, slot);
+    }
+    if (side == ROUTER_PREVIOUS) mincost_initial_link_up(pl, slot);
+}
+
+static void link_gone(router *r, router_peer peer) {
+    mincost_planner *pl = self_of(r);
+    builds(pl);
+    mincost_invalidate(&pl->mc);
+    pl->mc.settle_count = 0;
+    mincost_note_repair(&pl->mc);
+    mincost_commit_link_gone(&pl->mc, peer);
+    int previous = router_slot(r, ROUTER_PREVIOUS, peer), next = router_slot(r, ROUTER_NEXT, peer);
+    bool kept = false, used = false;
+    for (uint32_t k = 0; k < r->commodities; k++) {
+        kept |= previous >= 0 && upstream_of(&pl->mc, k, (uint32_t)previous)->active > 0;
+        kept |= next >= 0 && downstream_of(&pl->mc, k, (uint32_t)next)->active > 0;
+        used |= next >= 0 && (pl->mc.phase.staged ? downstream_of(&pl->mc, k, (uint32_t)next)->active : downstream_of(&pl->mc, k, (uint32_t)next)->units) > 0;
+        if (previous >= 0) forget_up(pl, k, (uint32_t)previous);
+        if (next >= 0) forget_down(pl, k, (uint32_t)next);
+    }
+    EACH_OF(pl->mc.commit.removals, i) {
+        if (previous >= 0 && pl->mc.commit.removal[i].slot == (uint32_t)previous) mincost_end_removal(&pl->mc, &pl->mc.commit.removal[i]);
+    }
+    if (used) mincost_note_cut(&pl->mc);
+    mincost_map_link_gone(pl, previous >= 0);
+    mincost_epoch_link_gone(pl, kept);
+    mincost_enforce_capacity(&pl->mc);
+}
+
+// --- Receiving ---------------------------------------------------------------------------------------------------------
+
+static void on_label(mincost_planner *pl, uint32_t k, const router_message *m, int previous, int next) {
+    if (m->length > pl->mc.label_limit) return;
+    router_side side = m->side == ROUTER_PREVIOUS ? ROUTER_NEXT : ROUTER_PREVIOUS;  // where it comes from
+    int slot = side == ROUTER_NEXT ? next : previous;
+    if (slot < 0 || (m->side != ROUTER_PREVIOUS && m->side != ROUTER_NEXT)) return;
+    mincost_label *label = label_from(&pl->mc, k, side, (uint32_t)slot);
+    const mincost_label was = *label;
+    if (m->side == ROUTER_NEXT && m->length == 1) {
+        sent_of(&pl->mc, k, ROUTER_PREVIOUS, (uint32_t)previous)->floor = m->cost;
+        pl->mc.commodity[k].updates = MINCOST_UPDATES_UNKNOWN;
+    }
+    label->cost = m->cost;
+    label->since = pl->mc.r.now;
+    label->length = m->length;
+    label->neighbour_steps = 0;
+    label->owner_bits = 0;
+    for (uint32_t i = 0; i < m->length; i++) {
+        label->owner_bits |= router_bit(router_owner(m->u.step[i].half));
+        label->node[i] = m->u.step[i].half;
+        label->at[i] = m->u.step[i].cost;
+    }
+    mincost_label_received(&pl->mc, k, side, (uint32_t)slot, m->from, &was);
+}
+
+static void on_advert(mincost_planner *pl, uint32_t k, const router_message *m, int next) {
+    if (next < 0) return;
+    pl->mc.commodity[k].adverts_sent = false;
+    mincost_advert *advert = advert_of(&pl->mc, k, ROUTER_NEXT, (uint32_t)next);
+    advert->distance = m->cost;
+    advert->room = (int32_t)m->units;
+    mincost_on_scale(downstream_of(&pl->mc, k, (uint32_t)next), m->taken_back);
+}
+
+// What is about one commodity's links and not about a token.
+static void receive_about(mincost_planner *pl, uint32_t k, const router_message *m, int previous, int next) {
+    if (m->kind == ROUTER_LABEL) on_label(pl, k, m, previous, next);
+    if (m->kind == ROUTER_ADVERT) on_advert(pl, k, m, next);
+    if (m->kind == ROUTER_FLOW && previous >= 0) mincost_on_flow(&pl->mc, k, (uint32_t)previous, m);
+    if (m->kind == ROUTER_WAY && previous >= 0) mincost_on_path(pl, k, (uint32_t)previous, m);
+    if (m->kind == ROUTER_DENY && next >= 0) mincost_on_deny(&pl->mc, k, (uint32_t)next, m);
+    bool places = m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= MINCOST_CANCELLED);
+    if (places) builds(pl);
+    if (places || (m->kind == ROUTER_FLOW && m->why == MINCOST_BID)) mincost_note_placed(&pl->mc);
+}
+
+static void receive(router *r, const router_message *m, int previous, int next, int same) {
+    (void)same;
+    mincost_planner *pl = self_of(r);
+    int k = router_commodity(r, m->source);
+    if (mincost_is_counting(m->kind) && mincost_epoch_ignores(pl, previous, next)) return;
+    mincost_initial_receive(pl, m);
+    if (m->kind == ROUTER_LOCK) mincost_on_lock(&pl->mc, m);
+    if (m->kind == ROUTER_COMMIT) mincost_on_commit(&pl->mc, m, previous, next);
+    if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) pl->mc.settle_count = 0;
+    if (m->kind == ROUTER_ABORT) mincost_on_abort(&pl->mc, m);
+    if (m->kind == ROUTER_MAP && next >= 0) mincost_on_map(pl, m);
+    if (m->kind == ROUTER_MAP && previous >= 0) mincost_on_proposal(pl, m);
+    if (m->kind == ROUTER_QUERY && m->why == MINCOST_QUERY_EPOCH)
+        mincost_on_epoch(pl, m, previous, next);
+    else if (k >= 0)
+        receive_about(pl, (uint32_t)k, m, previous, next);
+    if (m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_MAP) return;  // those change no counter
+    mincost_invalidate(&pl->mc);
+    mincost_enforce_capacity(&pl->mc);
+}
+// --- Ticks -------------------------------------------------------------------------------------------------------------
+
+static void look_for_cycles(mincost_planner *pl) {
+    for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
+        router_half cycle[ROUTER_MAX_CYCLE];
+        uint32_t length = mincost_update_labels(&pl->mc, k, cycle);
+        if (length == 0) continue;
+        if (!pl->mc.commit.own_active && pl->mc.r.now >= pl->mc.commit.back_off_until) mincost_begin_commit(&pl->mc, k, cycle, length);
+        pl->mc.commit.cycle_waiting = true;
+    }
+}
+
+static void tick(router *r) {
+    mincost_planner *pl = self_of(r);
+    mincost_expire_reservations(&pl->mc);
+    mincost_initial_tick(pl);
+    if (!pl->mc.phase.staged) mincost_balance(&pl->mc);
+    mincost_update_mean(&pl->mc);
+    mincost_epoch_tick(pl);
+    pl->mc.mature = mincost_compute_mature(&pl->mc);
+    mincost_map_tick(pl);
+    pl->mc.commit.cycle_waiting = false;
+    if (pl->mc.minimise_bottleneck) mincost_update_scale(&pl->mc);
+    if (mincost_is_centralised(&pl->mc)) mincost_reoptimise(pl);
+    else if (!pl->mc.greedy && !mincost_commits_paused(pl) && !mincost_is_waiting(&pl->mc)) look_for_cycles(pl);
+    if (pl->mc.commit.cycle_waiting && r->now < pl->mc.commit.back_off_until) router_want(r, pl->mc.commit.back_off_until);
+    if (pl->mc.phase.staged) return;
+    if (r->now >= pl->mc.updates.next_at) {
+        mincost_send_updates(&pl->mc);
+    } else {
+        router_want(r, pl->mc.updates.next_at);
+        mincost_send_urgent(&pl->mc);
+    }
+    mincost_ledger_deadlines(&pl->mc);
+}
+
+// --- Messages and views ------------------------------------------------------------------------------------------------
+
+static void compose_label(const mincost_planner *pl, const outgoing *from, router_message *out) {
+    if (from->extra == MINCOST_SEND_EMPTY) return;
+    const mincost_commodity *c = &pl->mc.commodity[from->k];
+    const mincost_label *label = from->side == ROUTER_PREVIOUS ? &c->in : &c->out;
+    out->cost = label->cost;
+    out->length = (uint16_t)label->length;
+    for (uint32_t i = 0; i < label->length; i++) out->u.step[i] = (router_step){label->node[i], label->at[i]};
+}
+
+static bool compose(router *r, const outgoing *from, router_message *out) {
+    mincost_planner *pl = self_of(r);
+    if (from->kind == ROUTER_LABEL) compose_label(pl, from, out);
+    if (from->kind == ROUTER_COMMIT) out->u.word[0] = from->extra;
+    if (from->kind == ROUTER_MAP && mincost_is_proposal(from)) mincost_compose_proposal(pl, from, out);
+    else if (from->kind == ROUTER_MAP) mincost_map_compose(pl, from, out);
+    if (from->kind == ROUTER_WAY) mincost_compose_path(pl, from, out);
+    if (from->kind != ROUTER_LOCK) return true;
+    const mincost_reservation *v = mincost_find_reservation(&pl->mc, from->token, from->extra);
+    if (v == NULL) return false;  // aborted before it left
+    out->length = v->length;
+    memcpy(out->u.cycle, v->cycle, v->length * sizeof(router_half));
+    return true;
+}
+
+static uint32_t load(const router *r) {
+    const mincost_planner *pl = (const mincost_planner *)r;
+    return (uint32_t)(pl->mc.phase.staged ? mincost_active_load(&pl->mc) : mincost_load(&pl->mc) + pl->mc.commit.adding);
+}
+
+// Of a draft the host knows nothing.
+static bool settled(const router *r) {
+    const mincost_planner *pl = (const mincost_planner *)r;
+    return pl->mc.phase.staged || mincost_is_settled(&pl->mc);
+}
+
+// --- Memory that will be needed ----------------------------------------------------------------------------------------
+
+static void foresee(const router *r, bool tick) {
+    const mincost_planner *pl = (const mincost_planner *)r;
+    foresee_bytes(pl->mc.commodity, tick ? sizeof(mincost_commodity) : offsetof(mincost_commodity, in));
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick && !pl->mc.greedy; side++) {
+        if (!r->in_order[side]) foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
+        foresee_bytes(arc_of(&pl->mc, 0, (router_side)side, 0), r->count[side] * sizeof(mincost_arc));
+    }
+}
+
+// Most labels have few steps. `label`: the two of mine, then those of the links (link_at), as lay_out puts them.
+static void foresee_steps(const mincost_planner *pl, size_t label) {
+    const char *steps = pl->mc.path_memory + label * steps_bytes(pl->mc.label_limit);
+    __builtin_prefetch(steps);
+    __builtin_prefetch(steps + pl->mc.label_limit * sizeof(int64_t));
+}
+
+// Most of the links that a search for walks will consider.
+static void foresee_search(const mincost_planner *pl, router_side side) {
+    const mincost_search_cache *calm = &pl->mc.commodity[0].cache;
+    const mincost_arc *arc = arc_of(&pl->mc, 0, side, 0);
+    int64_t most_cost = calm->best[side].direct_cost - calm->epsilon;
+    for (uint32_t slot = 0; slot < pl->mc.r.count[side]; slot++) {
+        if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !pl->mc.carries[slot])) continue;
+        foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
+        __builtin_prefetch(&pl->mc.r.slot[side][slot]);
+        foresee_steps(pl, 2 + link_at(&pl->mc, 0, side, slot));
+    }
+}
+
+static void foresee_tick(const router *r) {
+    const mincost_planner *pl = (const mincost_planner *)r;
+    const mincost_commodity *c = &pl->mc.commodity[0];
+    bool calm = c->cache.known && r->now < c->cache.until;
+    if (!calm && pl->mc.label_limit > 0) {
+        foresee_steps(pl, 0);
+        foresee_steps(pl, 1);
+        foresee_search(pl, ROUTER_PREVIOUS);
+        foresee_search(pl, ROUTER_NEXT);
+    }
+    if (calm && c->updates != MINCOST_UPDATES_UNKNOWN && r->now < c->quiet_until) return;
+    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(neighbour));
+    foresee_bytes(sent_of(&pl->mc, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(mincost_sent_label));
+    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !c->adverts_sent; side++)
+        foresee_bytes(advert_of(&pl->mc, 0, (router_side)side, 0), r->count[side] * sizeof(mincost_advert));
+}
+
+_Static_assert(offsetof(mincost_upstream, label) == 0 && offsetof(mincost_downstream, label) == 0, "a link begins with its label");
+
+// What of the link itself a label or an advert changes.
+static void foresee_link(const router *r, router_side side, uint32_t slot) {
+    const mincost_planner *pl = (const mincost_planner *)r;
+    foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
+    __builtin_prefetch(arc_of(&pl->mc, 0, side, slot));
+    if (pl->mc.label_limit > 0) foresee_steps(pl, 2 + link_at(&pl->mc, 0, side, slot));
+}
+
+const router_rules mincost_rules = {.state_bytes = sizeof(mincost_planner),
+                                  .lay_out = lay_out,
+                                  .init = mincost_init,
+                                  .receive = receive,
+                                  .tick = tick,
+                                  .link_up = link_up,
+                                  .link_gone = link_gone,
+                                  .compose = compose,
+                                  .units = mincost_units,
+                                  .load = load,
+                                  .link_busy = mincost_link_busy,
+                                  .settled = settled,
+                                  .queue_max = queue_max,
+                                  .foresee = foresee,
+                                  .foresee_tick = foresee_tick,
+                                  .foresee_link = foresee_link};
