@@ -1,14 +1,16 @@
-// braid: one peer's step. The counters are in braid_ledger.c, the labels in braid_label.c, the tokens in braid_token.c, the
-// words to neighbours in braid_speak.c; of several data peers are braid_mode.c, braid_map.c and braid_draft.c.
+// The min-cost algorithm as one state machine (router_rules): memory layout, dispatch of messages,
+// and the order of a tick. This file joins the ledger, labels and commits (mincost/) with maps and
+// plans (plan/); docs/routing.md has a table of which mechanism runs when.
 #include "routing/plan/mincost_planner.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-enum { BUILDING = 16 };  // delays after the last unit was pushed or handed back near by
+// distances are advertised for so many delays after a unit was pushed or returned nearby
+enum { BUILD_DELAYS = 16 };
 
-static mincost_planner *self_of(router *r) { return (mincost_planner *)r; }
+static mincost_planner *planner_of(router *r) { return (mincost_planner *)r; }
 
 static uint32_t commodities_of(const router_config *c) { return router_names_source(c, c->self) ? 1 : c->source_count; }
 
@@ -17,37 +19,40 @@ static uint32_t label_limit_of(const router_config *c) {
     return c->path_limit == 0 ? ROUTER_MAX_PATH : c->path_limit;
 }
 
-static size_t steps_bytes(uint32_t limit) { return limit * (sizeof(int64_t) + sizeof(router_half)) + limit % 2 * sizeof(router_half); }
-
-// The steps of one label lie together.
-static void give_room(mincost_label *label, uint32_t limit, char **steps) {
-    label->at = (int64_t *)(void *)*steps;
-    label->node = (router_half *)(void *)(label->at + limit);
-    *steps += steps_bytes(limit);
+static size_t path_bytes(uint32_t limit) {
+    return limit * (sizeof(int64_t) + sizeof(router_half)) + limit % 2 * sizeof(router_half);
 }
 
-// What is read most comes first, and together: in a large simulation each page of memory is far away.
-static void lay_out(router *r, const router_config *config, arena *a) {
+// Nodes and costs of one label are adjacent.
+static void assign_path_memory(mincost_label *label, uint32_t limit, char **steps) {
+    label->at = (int64_t *)(void *)*steps;
+    label->node = (router_half *)(void *)(label->at + limit);
+    *steps += path_bytes(limit);
+}
+
+// Frequently read arrays come first and together: in a large simulation each page is cold.
+static void lay_out(router *r, const router_config *config, router_arena *a) {
     size_t k = commodities_of(config), links = k * config->max_neighbours;
     uint32_t limit = label_limit_of(config);
     bool maps = mincost_has_map(config);
-    mincost_commodity *commodity = arena_take(a, k * sizeof(mincost_commodity));
-    bool *carries = arena_take(a, 2 * links * sizeof *carries);
-    mincost_arc *arc = arena_take(a, 2 * links * sizeof *arc);
-    mincost_sent_label *told = arena_take(a, 2 * links * sizeof *told);
-    mincost_advert *advert = arena_take(a, 2 * links * sizeof *advert);
-    mincost_upstream *up = arena_take(a, links * sizeof(mincost_upstream));
-    mincost_downstream *down = arena_take(a, links * sizeof(mincost_downstream));
-    arena_need_no_zero(a);
-    char *steps = arena_take(a, (2 * links + 2 * k) * steps_bytes(limit));
-    mincost_reservation *visit = arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *visit);
-    mincost_removal *going = arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *going);
+    mincost_commodity *commodity = router_arena_take(a, k * sizeof(mincost_commodity));
+    bool *carries = router_arena_take(a, 2 * links * sizeof *carries);
+    mincost_arc *arc = router_arena_take(a, 2 * links * sizeof *arc);
+    mincost_sent_label *sent = router_arena_take(a, 2 * links * sizeof *sent);
+    mincost_advert *advert = router_arena_take(a, 2 * links * sizeof *advert);
+    mincost_upstream *up = router_arena_take(a, links * sizeof(mincost_upstream));
+    mincost_downstream *down = router_arena_take(a, links * sizeof(mincost_downstream));
+    router_arena_skip_zero(a);
+    char *steps = router_arena_take(a, (2 * links + 2 * k) * path_bytes(limit));
+    mincost_reservation *visit = router_arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *visit);
+    mincost_removal *going = router_arena_take(a, MINCOST_MAX_RESERVATIONS * sizeof *going);
     mincost_map *map = maps ? mincost_map_lay_out(config, a) : NULL;
-    uint32_t *way_word = maps ? arena_take(a, MINCOST_PATH_WORDS * sizeof *way_word) : NULL;
+    uint32_t *way_word = maps ? router_arena_take(a, MINCOST_PATH_WORDS * sizeof *way_word) : NULL;
     bool plans = maps && router_names_source(config, config->self), shares = mincost_is_multi_source(config);
-    void *planned = plans ? arena_take(a, shares ? multi_source_bytes() : mincost_single_source_bytes(config)) : NULL;
+    void *planned = plans ? router_arena_take(a, shares ? multi_source_bytes() : mincost_single_source_bytes(config))
+                          : NULL;
     if (r == NULL) return;
-    mincost_planner *pl = self_of(r);
+    mincost_planner *pl = planner_of(r);
     pl->map = map;
     pl->staged.path_word = way_word;
     if (plans && shares) pl->multi = multi_source_init(planned, config->objective);
@@ -55,7 +60,7 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     pl->mc.upstream = up;
     pl->mc.downstream = down;
     pl->mc.arc = arc;
-    pl->mc.sent = told;
+    pl->mc.sent = sent;
     pl->mc.advert = advert;
     pl->mc.carries = carries;
     pl->mc.commodity = commodity;
@@ -64,37 +69,43 @@ static void lay_out(router *r, const router_config *config, arena *a) {
     pl->mc.label_limit = limit;
     pl->mc.path_memory = steps;
     for (size_t i = 0; i < k; i++) {
-        give_room(&commodity[i].in, limit, &steps);
-        give_room(&commodity[i].out, limit, &steps);
+        assign_path_memory(&commodity[i].in, limit, &steps);
+        assign_path_memory(&commodity[i].out, limit, &steps);
         for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++)
             for (uint32_t slot = 0; slot < config->max_neighbours; slot++)
-                give_room(label_from(&pl->mc, (uint32_t)i, (router_side)side, slot), limit, &steps);
+                assign_path_memory(label_from(&pl->mc, (uint32_t)i, (router_side)side, slot), limit, &steps);
     }
 }
 
-// For each commodity a tick says at most three things to a previous neighbour (a label, an advert, and that units go back) and three to
-// a next one (cancelled, pushed or a bid, labelled); a quarter of the queue may wait already (router_receive). A death ends every visit,
-// in two words, and what tokens hold may be said twice. With several data peers a new era is said to everybody, and one that restores a
-// flow all counts; previous neighbours hear of the map; and a draft begins with all ways of a data peer, as a plan without one does.
+// Upper bound of queued messages. For each commodity a tick sends at most three messages to a
+// previous neighbour (label, advert, return) and three to a next one (cancelled, pushed or bid,
+// label). A quarter of the queue may be full already (router_receive). A death ends every
+// reservation with two messages, and reserved units may be announced twice. With several data peers
+// a new epoch goes to every neighbour, with all counts if it restores a flow. MAP messages, and all
+// planned paths of a data peer, come on top.
 static uint32_t queue_max(const router_config *c) {
-    uint32_t eras = mincost_is_multi_source(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0, maps = mincost_has_map(c) ? MINCOST_MAP_BURST * c->max_neighbours : 0;
-    uint32_t plans = mincost_is_multi_source(c) || (mincost_has_map(c) && router_names_source(c, c->self)) ? MULTI_SOURCE_MAX_UNITS : 0;
+    uint32_t eras = mincost_is_multi_source(c) ? (2 + commodities_of(c)) * c->max_neighbours : 0,
+             maps = mincost_has_map(c) ? MINCOST_MAP_BURST * c->max_neighbours : 0;
+    uint32_t plans = mincost_is_multi_source(c) || (mincost_has_map(c) && router_names_source(c, c->self))
+                         ? MULTI_SOURCE_MAX_UNITS
+                         : 0;
     return 8 * c->max_neighbours * commodities_of(c) + 5 * MINCOST_MAX_RESERVATIONS + eras + maps + plans;
 }
 
 static mincost_label emptied(mincost_label label) { return (mincost_label){.node = label.node, .at = label.at}; }
 
-static void forget_up(mincost_planner *pl, uint32_t k, uint32_t slot) {
+static void reset_upstream(mincost_planner *pl, uint32_t k, uint32_t slot) {
     mincost_upstream *u = upstream_of(&pl->mc, k, slot);
     *u = (mincost_upstream){.label = emptied(u->label)};
     *advert_of(&pl->mc, k, ROUTER_PREVIOUS, slot) = (mincost_advert){.distance = MINCOST_INFINITY};
-    *sent_of(&pl->mc, k, ROUTER_PREVIOUS, slot) = (mincost_sent_label){.cost = MINCOST_INFINITY, .changed_since = MINCOST_NEVER};
+    *sent_of(&pl->mc, k, ROUTER_PREVIOUS, slot) =
+        (mincost_sent_label){.cost = MINCOST_INFINITY, .changed_since = MINCOST_NEVER};
     pl->mc.commodity[k].arcs_valid = false;
     invalidate_sums(&pl->mc, k);
 }
 
-static void forget_down(mincost_planner *pl, uint32_t k, uint32_t slot) {
-    int64_t head = INT64_MAX;  // a newcomer enters where the others are
+static void reset_downstream(mincost_planner *pl, uint32_t k, uint32_t slot) {
+    int64_t head = INT64_MAX;  // a new neighbour starts at the lowest virtual time
     EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, other) {
         int64_t time = downstream_of(&pl->mc, k, other)->virtual_time;
         if (other != slot && time < head) head = time;
@@ -108,13 +119,14 @@ static void forget_down(mincost_planner *pl, uint32_t k, uint32_t slot) {
 }
 
 static void mincost_init(router *r) {
-    mincost_planner *pl = self_of(r);
+    mincost_planner *pl = planner_of(r);
     pl->mc.greedy = r->config.algorithm == ROUTER_SWARM;
     pl->mc.minimise_bottleneck = r->config.objective == ROUTER_WORST && !pl->mc.greedy;
     pl->mc.commit.serial = (uint32_t)rng_next(&r->random);
     pl->mc.commit.back_off_until = pl->mc.updates.next_at = r->now;
     pl->mc.phase.epoch_since = pl->epochs.neighbours_changed_at = r->now;
-    pl->mc.auction.first_placed_at = pl->mc.auction.last_placed_at = pl->mc.auction.repair_began_at = pl->mc.auction.repair_step_at = MINCOST_NEVER;
+    pl->mc.auction.first_placed_at = pl->mc.auction.last_placed_at = pl->mc.auction.repair_began_at =
+        pl->mc.auction.repair_step_at = MINCOST_NEVER;
     pl->epochs.at_rest_since = r->now;
     pl->initial.open_since = pl->mc.phase.dispatch_until = MINCOST_NEVER;
     pl->mc.phase.plan_attempts = MINCOST_PLAN_ATTEMPTS;
@@ -123,31 +135,34 @@ static void mincost_init(router *r) {
         mincost_commodity *c = &pl->mc.commodity[k];
         c->blocked_since = c->deficit_since = MINCOST_NEVER;
         if (pl->mc.label_limit == 0) continue;
-        c->in.node[0] = c->out.node[0] = 0;  // compared with the first that they become
+        c->in.node[0] = c->out.node[0] = 0;  // compared with the first label computed
         c->in.at[0] = c->out.at[0] = 0;
     }
 }
 
-// Adverts are for building: they rest when nothing is built near by (braid_speak.c).
-static void builds(mincost_planner *pl) { pl->mc.updates.adverts_until = pl->mc.r.now + BUILDING * pl->mc.r.config.delay; }
+// Adverts of distances serve placement, so they rest when nothing is placed nearby
+// (mincost_adverts.c).
+static void extend_adverts(mincost_planner *pl) {
+    pl->mc.updates.adverts_until = pl->mc.r.now + BUILD_DELAYS * pl->mc.r.config.delay;
+}
 
 static void link_up(router *r, router_side side, uint32_t slot) {
-    mincost_planner *pl = self_of(r);
-    builds(pl);
+    mincost_planner *pl = planner_of(r);
+    extend_adverts(pl);
     mincost_invalidate(&pl->mc);
     pl->mc.settle_count = 0;
     mincost_epoch_link_up(pl, side, slot);
     mincost_map_link_up(pl, side);
     for (uint32_t k = 0; k < r->commodities; k++) {
-        if (side == ROUTER_PREVIOUS) forget_up(pl, k, slot);
-        if (side == ROUTER_NEXT) forget_down(pl, k, slot);
+        if (side == ROUTER_PREVIOUS) reset_upstream(pl, k, slot);
+        if (side == ROUTER_NEXT) reset_downstream(pl, k, slot);
     }
     if (side == ROUTER_PREVIOUS) mincost_initial_link_up(pl, slot);
 }
 
 static void link_gone(router *r, router_peer peer) {
-    mincost_planner *pl = self_of(r);
-    builds(pl);
+    mincost_planner *pl = planner_of(r);
+    extend_adverts(pl);
     mincost_invalidate(&pl->mc);
     pl->mc.settle_count = 0;
     mincost_note_repair(&pl->mc);
@@ -157,12 +172,14 @@ static void link_gone(router *r, router_peer peer) {
     for (uint32_t k = 0; k < r->commodities; k++) {
         kept |= previous >= 0 && upstream_of(&pl->mc, k, (uint32_t)previous)->active > 0;
         kept |= next >= 0 && downstream_of(&pl->mc, k, (uint32_t)next)->active > 0;
-        used |= next >= 0 && (pl->mc.phase.staged ? downstream_of(&pl->mc, k, (uint32_t)next)->active : downstream_of(&pl->mc, k, (uint32_t)next)->units) > 0;
-        if (previous >= 0) forget_up(pl, k, (uint32_t)previous);
-        if (next >= 0) forget_down(pl, k, (uint32_t)next);
+        used |= next >= 0 && (pl->mc.phase.staged ? downstream_of(&pl->mc, k, (uint32_t)next)->active
+                                                  : downstream_of(&pl->mc, k, (uint32_t)next)->units) > 0;
+        if (previous >= 0) reset_upstream(pl, k, (uint32_t)previous);
+        if (next >= 0) reset_downstream(pl, k, (uint32_t)next);
     }
     EACH_OF(pl->mc.commit.removals, i) {
-        if (previous >= 0 && pl->mc.commit.removal[i].slot == (uint32_t)previous) mincost_end_removal(&pl->mc, &pl->mc.commit.removal[i]);
+        if (previous >= 0 && pl->mc.commit.removal[i].slot == (uint32_t)previous)
+            mincost_end_removal(&pl->mc, &pl->mc.commit.removal[i]);
     }
     if (used) mincost_note_cut(&pl->mc);
     mincost_map_link_gone(pl, previous >= 0);
@@ -170,11 +187,12 @@ static void link_gone(router *r, router_peer peer) {
     mincost_enforce_capacity(&pl->mc);
 }
 
-// --- Receiving ---------------------------------------------------------------------------------------------------------
+// --- Receiving -----------------------------------------------------------------------------------
 
 static void on_label(mincost_planner *pl, uint32_t k, const router_message *m, int previous, int next) {
     if (m->length > pl->mc.label_limit) return;
-    router_side side = m->side == ROUTER_PREVIOUS ? ROUTER_NEXT : ROUTER_PREVIOUS;  // where it comes from
+    // side of the sender
+    router_side side = m->side == ROUTER_PREVIOUS ? ROUTER_NEXT : ROUTER_PREVIOUS;
     int slot = side == ROUTER_NEXT ? next : previous;
     if (slot < 0 || (m->side != ROUTER_PREVIOUS && m->side != ROUTER_NEXT)) return;
     mincost_label *label = label_from(&pl->mc, k, side, (uint32_t)slot);
@@ -202,24 +220,24 @@ static void on_advert(mincost_planner *pl, uint32_t k, const router_message *m, 
     mincost_advert *advert = advert_of(&pl->mc, k, ROUTER_NEXT, (uint32_t)next);
     advert->distance = m->cost;
     advert->room = (int32_t)m->units;
-    mincost_on_scale(downstream_of(&pl->mc, k, (uint32_t)next), m->taken_back);
+    mincost_on_scale(downstream_of(&pl->mc, k, (uint32_t)next), m->scale);
 }
 
-// What is about one commodity's links and not about a token.
-static void receive_about(mincost_planner *pl, uint32_t k, const router_message *m, int previous, int next) {
+// Messages about one commodity's links, except those of commits.
+static void receive_commodity(mincost_planner *pl, uint32_t k, const router_message *m, int previous, int next) {
     if (m->kind == ROUTER_LABEL) on_label(pl, k, m, previous, next);
     if (m->kind == ROUTER_ADVERT) on_advert(pl, k, m, next);
     if (m->kind == ROUTER_FLOW && previous >= 0) mincost_on_flow(&pl->mc, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_WAY && previous >= 0) mincost_on_path(pl, k, (uint32_t)previous, m);
     if (m->kind == ROUTER_DENY && next >= 0) mincost_on_deny(&pl->mc, k, (uint32_t)next, m);
     bool places = m->kind == ROUTER_DENY || (m->kind == ROUTER_FLOW && m->why <= MINCOST_CANCELLED);
-    if (places) builds(pl);
+    if (places) extend_adverts(pl);
     if (places || (m->kind == ROUTER_FLOW && m->why == MINCOST_BID)) mincost_note_placed(&pl->mc);
 }
 
 static void receive(router *r, const router_message *m, int previous, int next, int same) {
     (void)same;
-    mincost_planner *pl = self_of(r);
+    mincost_planner *pl = planner_of(r);
     int k = router_commodity(r, m->source);
     if (mincost_is_counting(m->kind) && mincost_epoch_ignores(pl, previous, next)) return;
     mincost_initial_receive(pl, m);
@@ -227,30 +245,33 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->kind == ROUTER_COMMIT) mincost_on_commit(&pl->mc, m, previous, next);
     if (m->kind == ROUTER_COMMIT || m->kind == ROUTER_FLOW || m->kind == ROUTER_DENY) pl->mc.settle_count = 0;
     if (m->kind == ROUTER_ABORT) mincost_on_abort(&pl->mc, m);
+    // A MAP from downstream holds entries, one from upstream a cycle proposal.
     if (m->kind == ROUTER_MAP && next >= 0) mincost_on_map(pl, m);
     if (m->kind == ROUTER_MAP && previous >= 0) mincost_on_proposal(pl, m);
     if (m->kind == ROUTER_QUERY && m->why == MINCOST_QUERY_EPOCH)
         mincost_on_epoch(pl, m, previous, next);
     else if (k >= 0)
-        receive_about(pl, (uint32_t)k, m, previous, next);
-    if (m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_MAP) return;  // those change no counter
+        receive_commodity(pl, (uint32_t)k, m, previous, next);
+    // these change no counter
+    if (m->kind == ROUTER_LABEL || m->kind == ROUTER_ADVERT || m->kind == ROUTER_MAP) return;
     mincost_invalidate(&pl->mc);
     mincost_enforce_capacity(&pl->mc);
 }
-// --- Ticks -------------------------------------------------------------------------------------------------------------
+// --- Ticks ---------------------------------------------------------------------------------------
 
-static void look_for_cycles(mincost_planner *pl) {
+static void search_cycles(mincost_planner *pl) {
     for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
         router_half cycle[ROUTER_MAX_CYCLE];
         uint32_t length = mincost_update_labels(&pl->mc, k, cycle);
         if (length == 0) continue;
-        if (!pl->mc.commit.own_active && pl->mc.r.now >= pl->mc.commit.back_off_until) mincost_begin_commit(&pl->mc, k, cycle, length);
+        if (!pl->mc.commit.own_active && pl->mc.r.now >= pl->mc.commit.back_off_until)
+            mincost_begin_commit(&pl->mc, k, cycle, length);
         pl->mc.commit.cycle_waiting = true;
     }
 }
 
 static void tick(router *r) {
-    mincost_planner *pl = self_of(r);
+    mincost_planner *pl = planner_of(r);
     mincost_expire_reservations(&pl->mc);
     mincost_initial_tick(pl);
     if (!pl->mc.phase.staged) mincost_balance(&pl->mc);
@@ -260,9 +281,12 @@ static void tick(router *r) {
     mincost_map_tick(pl);
     pl->mc.commit.cycle_waiting = false;
     if (pl->mc.minimise_bottleneck) mincost_update_scale(&pl->mc);
-    if (mincost_is_centralised(&pl->mc)) mincost_reoptimise(pl);
-    else if (!pl->mc.greedy && !mincost_commits_paused(pl) && !mincost_is_waiting(&pl->mc)) look_for_cycles(pl);
-    if (pl->mc.commit.cycle_waiting && r->now < pl->mc.commit.back_off_until) router_want(r, pl->mc.commit.back_off_until);
+    if (mincost_is_centralised(&pl->mc))
+        mincost_reoptimise(pl);
+    else if (!pl->mc.greedy && !mincost_commits_paused(pl) && !mincost_is_waiting(&pl->mc))
+        search_cycles(pl);
+    if (pl->mc.commit.cycle_waiting && r->now < pl->mc.commit.back_off_until)
+        router_want(r, pl->mc.commit.back_off_until);
     if (pl->mc.phase.staged) return;
     if (r->now >= pl->mc.updates.next_at) {
         mincost_send_updates(&pl->mc);
@@ -273,9 +297,9 @@ static void tick(router *r) {
     mincost_ledger_deadlines(&pl->mc);
 }
 
-// --- Messages and views ------------------------------------------------------------------------------------------------
+// --- Messages and the flow for hosts -------------------------------------------------------------
 
-static void compose_label(const mincost_planner *pl, const outgoing *from, router_message *out) {
+static void compose_label(const mincost_planner *pl, const router_outgoing *from, router_message *out) {
     if (from->extra == MINCOST_SEND_EMPTY) return;
     const mincost_commodity *c = &pl->mc.commodity[from->k];
     const mincost_label *label = from->side == ROUTER_PREVIOUS ? &c->in : &c->out;
@@ -284,16 +308,18 @@ static void compose_label(const mincost_planner *pl, const outgoing *from, route
     for (uint32_t i = 0; i < label->length; i++) out->u.step[i] = (router_step){label->node[i], label->at[i]};
 }
 
-static bool compose(router *r, const outgoing *from, router_message *out) {
-    mincost_planner *pl = self_of(r);
+static bool compose(router *r, const router_outgoing *from, router_message *out) {
+    mincost_planner *pl = planner_of(r);
     if (from->kind == ROUTER_LABEL) compose_label(pl, from, out);
     if (from->kind == ROUTER_COMMIT) out->u.word[0] = from->extra;
-    if (from->kind == ROUTER_MAP && mincost_is_proposal(from)) mincost_compose_proposal(pl, from, out);
-    else if (from->kind == ROUTER_MAP) mincost_map_compose(pl, from, out);
+    if (from->kind == ROUTER_MAP && mincost_is_proposal(from))
+        mincost_compose_proposal(pl, from, out);
+    else if (from->kind == ROUTER_MAP)
+        mincost_map_compose(pl, from, out);
     if (from->kind == ROUTER_WAY) mincost_compose_path(pl, from, out);
     if (from->kind != ROUTER_LOCK) return true;
     const mincost_reservation *v = mincost_find_reservation(&pl->mc, from->token, from->extra);
-    if (v == NULL) return false;  // aborted before it left
+    if (v == NULL) return false;  // aborted before it was sent
     out->length = v->length;
     memcpy(out->u.cycle, v->cycle, v->length * sizeof(router_half));
     return true;
@@ -301,16 +327,17 @@ static bool compose(router *r, const outgoing *from, router_message *out) {
 
 static uint32_t load(const router *r) {
     const mincost_planner *pl = (const mincost_planner *)r;
-    return (uint32_t)(pl->mc.phase.staged ? mincost_active_load(&pl->mc) : mincost_load(&pl->mc) + pl->mc.commit.adding);
+    return (uint32_t)(pl->mc.phase.staged ? mincost_active_load(&pl->mc)
+                                          : mincost_load(&pl->mc) + pl->mc.commit.adding);
 }
 
-// Of a draft the host knows nothing.
+// The host does not see a staged plan.
 static bool settled(const router *r) {
     const mincost_planner *pl = (const mincost_planner *)r;
     return pl->mc.phase.staged || mincost_is_settled(&pl->mc);
 }
 
-// --- Memory that will be needed ----------------------------------------------------------------------------------------
+// --- Prefetch ------------------------------------------------------------------------------------
 
 static void foresee(const router *r, bool tick) {
     const mincost_planner *pl = (const mincost_planner *)r;
@@ -321,18 +348,19 @@ static void foresee(const router *r, bool tick) {
     }
 }
 
-// Most labels have few steps. `label`: the two of mine, then those of the links (link_at), as lay_out puts them.
+// Prefetches the start of a label's path; most are short. `label`: the own two, then the links'
+// (link_at), in the order of lay_out.
 static void foresee_steps(const mincost_planner *pl, size_t label) {
-    const char *steps = pl->mc.path_memory + label * steps_bytes(pl->mc.label_limit);
+    const char *steps = pl->mc.path_memory + label * path_bytes(pl->mc.label_limit);
     __builtin_prefetch(steps);
     __builtin_prefetch(steps + pl->mc.label_limit * sizeof(int64_t));
 }
 
-// Most of the links that a search for walks will consider.
+// Prefetches the links that a search will probably relax.
 static void foresee_search(const mincost_planner *pl, router_side side) {
-    const mincost_search_cache *calm = &pl->mc.commodity[0].cache;
+    const mincost_search_cache *cache = &pl->mc.commodity[0].cache;
     const mincost_arc *arc = arc_of(&pl->mc, 0, side, 0);
-    int64_t most_cost = calm->best[side].direct_cost - calm->epsilon;
+    int64_t most_cost = cache->best[side].direct_cost - cache->epsilon;
     for (uint32_t slot = 0; slot < pl->mc.r.count[side]; slot++) {
         if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !pl->mc.carries[slot])) continue;
         foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
@@ -344,23 +372,24 @@ static void foresee_search(const mincost_planner *pl, router_side side) {
 static void foresee_tick(const router *r) {
     const mincost_planner *pl = (const mincost_planner *)r;
     const mincost_commodity *c = &pl->mc.commodity[0];
-    bool calm = c->cache.known && r->now < c->cache.until;
-    if (!calm && pl->mc.label_limit > 0) {
+    bool cached = c->cache.known && r->now < c->cache.until;
+    if (!cached && pl->mc.label_limit > 0) {
         foresee_steps(pl, 0);
         foresee_steps(pl, 1);
         foresee_search(pl, ROUTER_PREVIOUS);
         foresee_search(pl, ROUTER_NEXT);
     }
-    if (calm && c->updates != MINCOST_UPDATES_UNKNOWN && r->now < c->quiet_until) return;
-    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(neighbour));
+    if (cached && c->updates != MINCOST_UPDATES_UNKNOWN && r->now < c->quiet_until) return;
+    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(router_neighbour));
     foresee_bytes(sent_of(&pl->mc, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(mincost_sent_label));
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !c->adverts_sent; side++)
         foresee_bytes(advert_of(&pl->mc, 0, (router_side)side, 0), r->count[side] * sizeof(mincost_advert));
 }
 
-_Static_assert(offsetof(mincost_upstream, label) == 0 && offsetof(mincost_downstream, label) == 0, "a link begins with its label");
+_Static_assert(offsetof(mincost_upstream, label) == 0 && offsetof(mincost_downstream, label) == 0,
+               "a link begins with its label");
 
-// What of the link itself a label or an advert changes.
+// Prefetches the part of a link that a label or an advert changes.
 static void foresee_link(const router *r, router_side side, uint32_t slot) {
     const mincost_planner *pl = (const mincost_planner *)r;
     foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
@@ -369,18 +398,18 @@ static void foresee_link(const router *r, router_side side, uint32_t slot) {
 }
 
 const router_rules mincost_rules = {.state_bytes = sizeof(mincost_planner),
-                                  .lay_out = lay_out,
-                                  .init = mincost_init,
-                                  .receive = receive,
-                                  .tick = tick,
-                                  .link_up = link_up,
-                                  .link_gone = link_gone,
-                                  .compose = compose,
-                                  .units = mincost_units,
-                                  .load = load,
-                                  .link_busy = mincost_link_busy,
-                                  .settled = settled,
-                                  .queue_max = queue_max,
-                                  .foresee = foresee,
-                                  .foresee_tick = foresee_tick,
-                                  .foresee_link = foresee_link};
+                                    .lay_out = lay_out,
+                                    .init = mincost_init,
+                                    .receive = receive,
+                                    .tick = tick,
+                                    .link_up = link_up,
+                                    .link_gone = link_gone,
+                                    .compose = compose,
+                                    .units = mincost_units,
+                                    .load = load,
+                                    .link_busy = mincost_link_busy,
+                                    .settled = settled,
+                                    .queue_max = queue_max,
+                                    .foresee = foresee,
+                                    .foresee_tick = foresee_tick,
+                                    .foresee_link = foresee_link};

@@ -1,12 +1,14 @@
-// braid with the objective worst, under any delays, crashes, joins and changes of cost: always whole and quiet, and with one
-// data peer the heaviest link as light as it can be. Capacity is checked at every event (flow_net.h).
+// The bottleneck objective under any delays, crashes, joins and changes of cost: complete and
+// quiet, and with one data peer the lightest possible bottleneck. Capacity is checked at every
+// event (routing_net.h).
 #include "routing_net.h"
 
 #include "seed.h"
 
 typedef struct sums {
     uint32_t runs, exact;
-    double ratio, cost;  // of the worst run: heaviest load over the least, and cost over that of the cheapest such flow
+    // of the worst run: bottleneck over the optimum, and cost over that of the cheapest such flow
+    double ratio, cost;
 } sums;
 
 static void add(sums *all, net *n, const char *what) {
@@ -29,16 +31,23 @@ static void expect_exact(const sums *all) {
 
 static void run_published(sums *all, uint32_t stages, uint32_t capacity, uint32_t cost) {
     for (uint64_t seed = 0; seed < 6; seed++) {
-        net_case c = {.sources = 1, .relays = 40, .stages = stages, .capacity_from = capacity,
-                      .capacity_below = 3 * capacity, .cost_from = cost, .cost_below = 20 * cost,
-                      .delays = (net_delays)(seed % 4), .seed = seed, .config = {.objective = ROUTER_WORST}};
+        net_case c = {.sources = 1,
+                      .relays = 40,
+                      .stages = stages,
+                      .capacity_from = capacity,
+                      .capacity_below = 3 * capacity,
+                      .cost_from = cost,
+                      .cost_below = 20 * cost,
+                      .delays = (net_delays)(seed % 4),
+                      .seed = seed,
+                      .config = {.objective = ROUTER_WORST}};
         net *n = net_new(&c);
         add(all, n, "published");
         net_free(n);
     }
 }
 
-static void test_the_published_tests_end_exactly(void **state) {
+static void test_published_instances_reach_the_exact_bottleneck(void **state) {
     (void)state;
     sums all = {0};
     run_published(&all, 8, 1, 1);
@@ -46,7 +55,7 @@ static void test_the_published_tests_end_exactly(void **state) {
     run_published(&all, 8, 5, 1);
     run_published(&all, 8, 1, 5);
     expect_exact(&all);
-    assert_true(all.cost < 1.08);  // and nearly as cheap as it can be then
+    assert_true(all.cost < 1.08);  // and nearly as cheap as such a flow can be
 }
 
 static void some_costs_change(net *n, rng *r) {
@@ -57,7 +66,8 @@ static void some_costs_change(net *n, rng *r) {
         for (int end = 0; end < 2; end++) {
             router_peer p = end == 0 ? from : to;
             if (!n->alive[p]) continue;
-            router_cost(n->router[p], n->now, end == 0 ? to : from, end == 0 ? ROUTER_NEXT : ROUTER_PREVIOUS, n->cost[from][to]);
+            router_cost(n->router[p], n->now, end == 0 ? to : from, end == 0 ? ROUTER_NEXT : ROUTER_PREVIOUS,
+                        n->cost[from][to]);
             net_after(n, p);
         }
     }
@@ -85,7 +95,8 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
     expect_exact(&all);
 }
 
-// Several data peers, with prices and (very many relays, it is said) without: whole and quiet, whoever dies and comes back.
+// Several data peers, with and (nominally too many relays) without joint plans: complete and quiet
+// after any crashes and restarts.
 static void several_with_crashes(rng *r, uint32_t count, uint32_t relays) {
     for (uint32_t i = 0; i < count; i++) {
         net_case c = net_random_case(r);
@@ -108,12 +119,19 @@ static void test_several_data_peers_with_crashes(void **state) {
     several_with_crashes(&r, 70, 1000);
 }
 
-// A relay that is alone in its stage has to take all; who shares a stage shares the load, though one link is cheaper.
-static void test_a_load_is_shared_where_the_sum_would_not(void **state) {
+// The only relay of a stage takes all units; relays that share a stage share the load, though one
+// link is cheaper.
+static void test_bottleneck_objective_shares_load_that_sum_would_not(void **state) {
     (void)state;
     for (int objective = 0; objective < ROUTER_OBJECTIVES; objective++) {
-        net_case c = {.sources = 1, .relays = 2, .stages = 1, .capacity_from = 4, .capacity_below = 5, .cost_from = 2,
-                      .cost_below = 3, .config = {.objective = (router_objective)objective}};
+        net_case c = {.sources = 1,
+                      .relays = 2,
+                      .stages = 1,
+                      .capacity_from = 4,
+                      .capacity_below = 5,
+                      .cost_from = 2,
+                      .cost_below = 3,
+                      .config = {.objective = (router_objective)objective}};
         net *n = net_new(&c);
         n->capacity[1] = 4;  // as much as one of the two relays can carry
         router_capacity(n->router[1], n->now, 4);
@@ -146,8 +164,8 @@ static int run_many(uint32_t count) {
 int main(int count, char **argument) {
     if (count == 3 && strcmp(argument[1], "schedules") == 0) return run_many((uint32_t)atoi(argument[2]));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_load_is_shared_where_the_sum_would_not),
-        cmocka_unit_test(test_the_published_tests_end_exactly),
+        cmocka_unit_test(test_bottleneck_objective_shares_load_that_sum_would_not),
+        cmocka_unit_test(test_published_instances_reach_the_exact_bottleneck),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
         cmocka_unit_test(test_several_data_peers_with_crashes),
     };

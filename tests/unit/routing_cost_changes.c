@@ -1,5 +1,6 @@
-// Costs of links that change while routing is at work and peers crash and come back. The two ends of a link hear of it at
-// different times. Capacity holds at every event (flow_net.h), and once quiet the flow is the cheapest for the last costs.
+// Link costs that change while peers crash and restart. The two ends of a link learn of it at
+// different times. Capacity holds at every event (routing_net.h), and at rest the flow is optimal
+// for the last costs.
 #include "routing_net.h"
 
 #include "seed.h"
@@ -11,18 +12,19 @@ typedef struct late_news {
 enum { NEWS = 64 };
 
 typedef struct news {
-    late_news item[NEWS];  // what downstream ends have not heard yet
+    late_news item[NEWS];  // updates that downstream ends have not received
     uint32_t count;
 } news;
 
-// The downstream end hears the cost of now. If it restarted in between it knows already; the dead hear nothing.
+// The downstream end receives the present cost. After a restart it knows it already; a dead peer
+// receives nothing.
 static void hear(net *n, const late_news *l) {
     if (!n->alive[l->to] || !n->alive[l->from]) return;
     router_cost(n->router[l->to], n->now, l->from, ROUTER_PREVIOUS, n->cost[l->from][l->to]);
     net_after(n, l->to);
 }
 
-// Each piece of news arrives now or stays for later.
+// Each update arrives now or later.
 static void hear_some(net *n, news *late, rng *r, bool all) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < late->count; i++) {
@@ -52,7 +54,7 @@ static void blow(net *n, rng *r) {
         net_restart(n, p);
 }
 
-// Random weather: up to 12 moments, at each of them some costs change, and at a third of them somebody dies or returns.
+// Up to 12 moments with random changes of costs; at a third of them a peer dies or restarts.
 static void drift(net *n, rng *r, bool crashes) {
     news late = {.count = 0};
     uint32_t moments = 1 + (uint32_t)rng_below(r, 12);
@@ -73,7 +75,7 @@ static void expect_optimum(net *n, const char *what) {
              (long long)r.cost, best.units, (long long)best.cost);
 }
 
-// One schedule is a function of its number alone. Returns how many tokens were committed, counted at each peer.
+// A schedule depends on its number alone. Returns the number of commits, counted at each peer.
 static uint64_t run_schedule(uint64_t number, bool crashes) {
     rng r = {number};
     net_case c = net_random_case(&r);
@@ -90,35 +92,36 @@ static uint64_t run_schedule(uint64_t number, bool crashes) {
 static void run_schedules(rng *r, uint64_t count, bool crashes) {
     uint64_t tokens = 0;
     for (uint64_t i = 0; i < count; i++) tokens += run_schedule(rng_next(r), crashes);
-    assert_true(tokens > count);  // costs that change make cycles worth cancelling
+    assert_true(tokens > count);  // changing costs make cycles worth cancelling
 }
 
-static void test_costs_change(void **state) {
+static void test_flow_follows_changing_costs(void **state) {
     (void)state;
     rng r = seeded_rng("costs", 2027);
     run_schedules(&r, 400, false);
 }
 
-// An inflow that tokens had reserved already met room that was promised to another token.
-static void test_promised_room_gives_way(void **state) {
+// Inflow that commits had reserved for removal needs room promised to other commits.
+static void test_inflow_takes_room_reserved_for_commits(void **state) {
     (void)state;
     run_schedule(17498711686153350554u, true);
 }
 
-// Who had just come back kept walks that had settled elsewhere, and did not look at them again when it was old enough.
-static void test_who_came_back_forgets_walks_too(void **state) {
+// A restarted peer must not keep settled labels of its earlier incarnation.
+static void test_restart_clears_settled_paths(void **state) {
     (void)state;
     run_schedule(9050640024103044549u, true);
 }
 
-static void test_costs_change_amid_crashes(void **state) {
+static void test_flow_follows_changing_costs_amid_crashes(void **state) {
     (void)state;
     rng r = seeded_rng("costs and crashes", 2028);
     run_schedules(&r, 600, true);
 }
 
-// The least that the others rest on: routing is quiet, one link becomes dear, and the flow leaves it.
-static void test_a_link_that_became_dear_is_left(void **state) {
+// The basis of the other tests: routing is quiet, one link becomes expensive, and the flow leaves
+// it.
+static void test_flow_leaves_link_whose_cost_rises(void **state) {
     (void)state;
     net_case c = {.sources = 1,
                   .relays = 4,
@@ -129,7 +132,7 @@ static void test_a_link_that_became_dear_is_left(void **state) {
                   .cost_below = 6,
                   .seed = 4};
     net *n = net_new(&c);
-    n->capacity[1] = 1;  // one unit, two relays a stage
+    n->capacity[1] = 1;  // one unit, two relays in a stage
     router_capacity(n->router[1], n->now, 1);
     net_after(n, 1);
     net_settle(n, "before");
@@ -147,8 +150,8 @@ static void test_a_link_that_became_dear_is_left(void **state) {
     net_free(n);
 }
 
-// A cycle that goes forth and back over one link gains nothing, whatever its ends think that it costs.
-static void test_ends_that_disagree_move_nothing(void **state) {
+// A cycle back and forth over one link has no gain, whatever its ends believe about the cost.
+static void test_disagreement_about_a_cost_moves_no_unit(void **state) {
     (void)state;
     net_case c = {.sources = 1,
                   .relays = 2,
@@ -163,7 +166,7 @@ static void test_ends_that_disagree_move_nothing(void **state) {
         uint64_t locks = n->tally.kind[ROUTER_LOCK];
         router_cost(n->router[1], n->now, 2, ROUTER_NEXT, cost * NET_COST);
         net_after(n, 1);
-        net_run(n, 30);  // the other end does not know yet
+        net_run(n, 30);  // the other end has not received the cost
         n->cost[1][2] = cost * NET_COST;
         hear(n, &(late_news){1, 2});
         expect_optimum(n, "disagreement");
@@ -174,10 +177,12 @@ static void test_ends_that_disagree_move_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_link_that_became_dear_is_left), cmocka_unit_test(test_ends_that_disagree_move_nothing),
-        cmocka_unit_test(test_promised_room_gives_way),
-        cmocka_unit_test(test_who_came_back_forgets_walks_too), cmocka_unit_test(test_costs_change),
-        cmocka_unit_test(test_costs_change_amid_crashes),
+        cmocka_unit_test(test_flow_leaves_link_whose_cost_rises),
+        cmocka_unit_test(test_disagreement_about_a_cost_moves_no_unit),
+        cmocka_unit_test(test_inflow_takes_room_reserved_for_commits),
+        cmocka_unit_test(test_restart_clears_settled_paths),
+        cmocka_unit_test(test_flow_follows_changing_costs),
+        cmocka_unit_test(test_flow_follows_changing_costs_amid_crashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-// Labels are looked for, and neighbours told, only when something has changed that it depends on, and what a router wakes up for is the same
-// as if that were done each time. In builds with sanitizers each router checks that by itself (BRAID_CHECKED).
+// Dirty flags: labels are searched and updates sent only after a change of their inputs, and the
+// next tick is due at the same time as with a full search. Builds with sanitizers compare both in
+// each router (BRAID_CHECKED).
 #include "routing/plan/mincost_planner.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@ typedef struct relay {
     router *r;
     int64_t now;
     uint32_t said[ROUTER_KINDS];
-    router_message last[ROUTER_KINDS];  // that it said
+    router_message last[ROUTER_KINDS];  // last one sent of each kind
 } relay;
 
 static void hush(relay *a) {
@@ -41,9 +42,16 @@ static void wait_for(relay *a, int64_t delays) {
     a->now = until;
 }
 
-// A next neighbour's walk: over one half, or, three long, on to another next neighbour, from where it costs `there`.
+// A next neighbour's label: with one node, or with three nodes, over another next neighbour where
+// the cost is `there`.
 static void hear(relay *a, router_peer from, int64_t cost, uint16_t length, router_peer over, int64_t there) {
-    router_message m = {.kind = ROUTER_LABEL, .from = from, .to = HERE, .side = ROUTER_PREVIOUS, .source = 1, .cost = cost, .length = length};
+    router_message m = {.kind = ROUTER_LABEL,
+                        .from = from,
+                        .to = HERE,
+                        .side = ROUTER_PREVIOUS,
+                        .source = 1,
+                        .cost = cost,
+                        .length = length};
     const router_step walk[] = {{router_in(from), cost}, {router_out(90), there}, {router_in(over), there}};
     for (uint16_t i = 0; i < length; i++) m.u.step[i] = walk[i];
     router_receive(a->r, a->now, &m);
@@ -58,8 +66,15 @@ static void hear_counts(relay *a, router_message m) {
 }
 
 static relay young_relay(void) {
-    const router_config config = {
-        .algorithm = ROUTER_BRAID, .self = HERE, .capacity = 2, .source_count = 1, .source = {1}, .max_neighbours = 8, .seed = 7, .delay = DELAY, .relays = 20};
+    const router_config config = {.algorithm = ROUTER_BRAID,
+                                  .self = HERE,
+                                  .capacity = 2,
+                                  .source_count = 1,
+                                  .source = {1},
+                                  .max_neighbours = 8,
+                                  .seed = 7,
+                                  .delay = DELAY,
+                                  .relays = 20};
     size_t bytes = (router_bytes(&config) + 63) / 64 * 64;
     relay a = {.r = router_init(aligned_alloc(64, bytes), &config, 0)};
     for (router_peer p = FIRST_NEXT; p < FIRST_NEXT + NEXT; p++) router_neighbour_add(a.r, 0, p, ROUTER_NEXT, LINK);
@@ -67,7 +82,7 @@ static relay young_relay(void) {
     return a;
 }
 
-// A mature one that will settle no more labels.
+// A mature relay that settles no more labels.
 static relay open_relay(void) {
     relay a = young_relay();
     wait_for(&a, 130);
@@ -79,8 +94,8 @@ static relay open_relay(void) {
     return a;
 }
 
-// 21 has a walk over 23, which says that it is dearer; and 24 the best one, so none of this is gone on with. What is contradicted is looked at
-// again when it may be believed, unless a better walk hides it: that of 20.
+// Peer 21's path crosses 23, which reports a higher cost; 24 has the best path. A stale path is
+// examined again when it may be valid, unless a better path (of 20) hides it.
 static void end_hides(bool hidden_first) {
     relay a = open_relay();
     const int64_t hides = -40;
@@ -104,17 +119,17 @@ static void end_hides(bool hidden_first) {
     free(a.r);
 }
 
-static void test_what_was_hidden_is_looked_at(void **state) {
+static void test_stale_path_is_reexamined_when_the_better_one_is_gone(void **state) {
     (void)state;
     end_hides(true);
 }
 
-static void test_what_is_hidden_is_looked_at_no_more(void **state) {
+static void test_stale_path_behind_a_better_one_is_not_reexamined(void **state) {
     (void)state;
     end_hides(false);
 }
 
-static void test_who_has_been_silent_tells_what_is_new(void **state) {
+static void test_quiet_router_sends_changed_adverts(void **state) {
     (void)state;
     relay a = young_relay();
     const int64_t far[] = {50, 30, 80};
@@ -130,7 +145,7 @@ static void test_who_has_been_silent_tells_what_is_new(void **state) {
     free(a.r);
 }
 
-static void test_who_may_carry_less_gives_it_up_at_once(void **state) {
+static void test_lowered_capacity_releases_units_at_once(void **state) {
     (void)state;
     relay a = young_relay();
     hear_counts(&a, (router_message){.kind = ROUTER_ADVERT, .from = FIRST_NEXT, .cost = 50, .units = 2});
@@ -152,10 +167,10 @@ static void test_who_may_carry_less_gives_it_up_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_hidden_is_looked_at),
-        cmocka_unit_test(test_what_is_hidden_is_looked_at_no_more),
-        cmocka_unit_test(test_who_has_been_silent_tells_what_is_new),
-        cmocka_unit_test(test_who_may_carry_less_gives_it_up_at_once),
+        cmocka_unit_test(test_stale_path_is_reexamined_when_the_better_one_is_gone),
+        cmocka_unit_test(test_stale_path_behind_a_better_one_is_not_reexamined),
+        cmocka_unit_test(test_quiet_router_sends_changed_adverts),
+        cmocka_unit_test(test_lowered_capacity_releases_units_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

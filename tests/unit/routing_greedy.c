@@ -1,4 +1,5 @@
-// swarm's routers: as many units as fit, always quiet and whole, under any delays, crashes and joins.
+// Greedy routers (swarm): as many units as fit, quiet and complete at the end, under any delays,
+// crashes and joins.
 #include "routing_net.h"
 
 #include "seed.h"

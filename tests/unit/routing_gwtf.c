@@ -1,4 +1,5 @@
-// gwtf's routers: close to the optimum without churn; whole and quiet under any delays, crashes and joins.
+// gwtf routers: near the optimum without churn; complete and quiet under any delays, crashes and
+// joins.
 #include "routing_net.h"
 
 #include "seed.h"
@@ -20,7 +21,7 @@ typedef struct ratio {
     double mean, worst;
 } ratio;
 
-// Cost over the optimum once quiet, all units on their way.
+// Cost over the optimum at rest, with all units under way.
 static ratio measure(uint32_t test, uint32_t seeds, double temperature) {
     ratio r = {0};
     for (uint32_t seed = 0; seed < seeds; seed++) {
@@ -39,21 +40,21 @@ static ratio measure(uint32_t test, uint32_t seeds, double temperature) {
     return r;
 }
 
-// The paper's Figure 7 has it 1 to 2 % over the optimum.
-static void test_comes_close_to_the_optimum(void **state) {
+// Figure 7 of the paper has 1 to 2 percent over the optimum.
+static void test_published_instances_end_near_the_optimum(void **state) {
     (void)state;
     double all = 0;
     for (uint32_t test = 1; test <= 4; test++) all += measure(test, 15, 1.7).mean;
     assert_true(all / 4 < 1.02);
 }
 
-static void test_is_better_for_annealing(void **state) {
+static void test_annealing_improves_the_result(void **state) {
     (void)state;
     assert_true(measure(1, 30, 1.7).mean < measure(1, 30, 1e-6).mean);
 }
 
-// News of one link comes over several; the oldest may be the last.
-static void test_loses_no_unit_to_late_messages(void **state) {
+// Reports about one link come from several peers; the oldest may arrive last.
+static void test_late_messages_lose_no_unit(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 40; seed++) {
         net_case c = published(2, seed);
@@ -81,7 +82,7 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
     }
 }
 
-// For docs/routing.md: figures SEEDS TEMPERATURE.
+// Figures: figures SEEDS TEMPERATURE.
 static int print_figures(uint32_t seeds, double temperature) {
     for (uint32_t test = 1; test <= 4; test++) measure(test, seeds, temperature);
     return 0;
@@ -91,9 +92,9 @@ int main(int count, char **argument) {
     if (count == 4 && strcmp(argument[1], "figures") == 0 && atoi(argument[2]) > 0)
         return print_figures((uint32_t)atoi(argument[2]), atof(argument[3]));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_comes_close_to_the_optimum),
-        cmocka_unit_test(test_is_better_for_annealing),
-        cmocka_unit_test(test_loses_no_unit_to_late_messages),
+        cmocka_unit_test(test_published_instances_end_near_the_optimum),
+        cmocka_unit_test(test_annealing_improves_the_result),
+        cmocka_unit_test(test_late_messages_lose_no_unit),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

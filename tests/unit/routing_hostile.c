@@ -1,6 +1,7 @@
-// Routers among hostile neighbours: whatever a host would let through, in any order and between any news of links, must
-// trip no assertion, overflow no sum and leave no router busy for ever. Most is about what the router itself said last,
-// as a peer would have to say it to get far: tokens, positions and cycles that it knows.
+// Routers among hostile neighbours. Whatever a host lets through, in any order and between any
+// changes of links, trips no assertion, overflows no sum and leaves no router busy for ever. Most
+// messages vary what the router sent last, because tokens, positions and cycles that it knows reach
+// furthest.
 #include "base/err.h"
 #include "base/rng.h"
 #include "routing/plan/mincost_planner.h"
@@ -17,7 +18,7 @@
 
 enum { SELF = 10, OTHERS = 12, SIDE_PEERS = 3, MEMORY = 1 << 20, HEARD = 16, DELAY = 1000, MESSAGES = 25000 };
 
-// The most that hosts let through, and that a ROUTE carries.
+// The largest values that hosts let through and that a ROUTE carries.
 #define MOST_COST  ((int64_t)1 << 57)
 #define MOST_TAKEN ((uint32_t)INT32_MAX)
 
@@ -26,15 +27,16 @@ typedef struct world {
     router_config config;
     router *router;
     int64_t now;
-    router_message heard[HEARD];  // what the router said last
+    router_message heard[HEARD];  // last messages of the router
     uint32_t heard_count;
-    int64_t era;  // the last that somebody made up
+    int64_t era;  // last invented epoch
 } world;
 
 static uint32_t below(world *w, uint32_t end) { return (uint32_t)rng_below(&w->random, end); }
 static bool chance(world *w, uint32_t of) { return below(w, of) == 0; }
 
-// Peers 1..3 stand before it, 4..6 behind, 7..9 beside; with one stage the data peer 1 is on both sides.
+// Peers 1..3 are previous, 4..6 next, 7..9 in the own stage. With one stage the data peer 1 is on
+// both sides.
 static router_peer neighbour_of(world *w, router_side *side) {
     *side = (router_side)below(w, ROUTER_SIDES);
     return 1 + (uint32_t)*side * SIDE_PEERS + below(w, SIDE_PEERS);
@@ -51,14 +53,17 @@ static uint32_t some_count(world *w, uint32_t most) {
     return chance(w, 8) ? below(w, most) : below(w, 4);
 }
 
-static router_half some_half(world *w) { return chance(w, 50) ? (router_half)rng_next(&w->random) : 2 + below(w, 2 * OTHERS); }
+static router_half some_half(world *w) {
+    return chance(w, 50) ? (router_half)rng_next(&w->random) : 2 + below(w, 2 * OTHERS);
+}
 
 static void some_label(world *w, router_message *m) {
     m->length = (uint16_t)below(w, chance(w, 4) ? ROUTER_MAX_PATH + 1 : 5);
     for (uint32_t i = 0; i < m->length; i++) m->u.step[i] = (router_step){some_half(w), some_cost(w)};
 }
 
-// A cycle that comes from its sender and enters here, at `position`; begun by somebody or as if by the router itself.
+// A cycle from its sender that enters here at `position`, begun by some peer or as if by the router
+// itself.
 static void some_cycle(world *w, router_message *m) {
     m->length = (uint16_t)(3 + below(w, chance(w, 4) ? ROUTER_MAX_CYCLE - 2 : 6));
     for (uint32_t i = 0; i < m->length; i++) m->u.cycle[i] = some_half(w);
@@ -71,7 +76,7 @@ static void some_cycle(world *w, router_message *m) {
     m->token.origin = router_owner(m->u.cycle[0]);
 }
 
-// gwtf: units whose places are dear, of any data peer, between neighbours that I have too.
+// gwtf: units with expensive places, of any data peer, between neighbours that this router has too.
 static void some_units(world *w, router_message *m) {
     uint32_t n = 0;
     m->units = 1 + below(w, 3);
@@ -89,7 +94,7 @@ static void some_units(world *w, router_message *m) {
     m->length = (uint16_t)n;
 }
 
-// Several data peers: an era that may come next, or one of the last ones.
+// Several data peers: an epoch that may come next, or one of the last ones.
 static void some_era(world *w, router_message *m) {
     m->why = MINCOST_QUERY_EPOCH;
     m->cost = chance(w, 600) ? MINCOST_LAST_EPOCH - below(w, 8) : w->era + below(w, 5);
@@ -99,7 +104,7 @@ static void some_era(world *w, router_message *m) {
     if (m->cost > w->era && m->cost < MINCOST_LAST_EPOCH - 8) w->era = m->cost;
 }
 
-// A map that leads from before me to behind me, now and then with what no peer would say.
+// A map that connects previous with next neighbours, sometimes with impossible contents.
 static void some_map(world *w, router_message *m) {
     uint32_t n = 0, entries = 1 + below(w, 5);
     for (uint32_t i = 0; i < entries; i++) {
@@ -116,7 +121,7 @@ static void some_map(world *w, router_message *m) {
     m->length = (uint16_t)(chance(w, 20) ? below(w, n + 1) : n);
 }
 
-// Units of a draft: over me, to whom I may know.
+// Staged units over this router to peers that it may know.
 static void some_way(world *w, router_message *m) {
     m->position = (uint16_t)some_count(w, ROUTER_MAX_UNITS);
     m->length = (uint16_t)(chance(w, 20) ? below(w, MULTI_SOURCE_MAX_HOPS + 2) : below(w, 4));
@@ -131,10 +136,12 @@ static void any_message(world *w, router_message *m) {
     m->position = (uint16_t)some_count(w, 4095);
     m->units = some_count(w, ROUTER_MAX_UNITS);
     m->taken_back = some_count(w, MOST_TAKEN);
-    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->taken_back = below(w, 800) << 16 | below(w, 800);  // a scale of loads
+    // a scale of loads
+    if (m->kind == ROUTER_ADVERT && chance(w, 2)) m->taken_back = below(w, 800) << 16 | below(w, 800);
     m->cost = some_cost(w);
     m->token = (router_token){below(w, OTHERS), below(w, 8)};
-    for (uint32_t i = 0; i < 4 * ROUTER_MAX_PATH; i++) m->u.word[i] = chance(w, 20) ? (uint32_t)rng_next(&w->random) : below(w, OTHERS);
+    for (uint32_t i = 0; i < 4 * ROUTER_MAX_PATH; i++)
+        m->u.word[i] = chance(w, 20) ? (uint32_t)rng_next(&w->random) : below(w, OTHERS);
     m->length = (uint16_t)below(w, 4 * ROUTER_MAX_PATH + 1);
     if (m->kind == ROUTER_LABEL) some_label(w, m);
     if (m->kind == ROUTER_LOCK) some_cycle(w, m);
@@ -145,16 +152,18 @@ static void any_message(world *w, router_message *m) {
     if (m->kind == ROUTER_WAY) some_way(w, m);
 }
 
-// An answer to what was heard, or something that looks like one.
+// A reply to a received message, or one that resembles it.
 static void answer(world *w, router_message *m) {
     const router_message *h = &w->heard[below(w, HEARD)];
     router_peer from = chance(w, 10) ? m->from : h->to;
     static const router_kind reply[ROUTER_KINDS] = {
-        [ROUTER_LABEL] = ROUTER_LABEL, [ROUTER_ADVERT] = ROUTER_FLOW, [ROUTER_FLOW] = ROUTER_DENY, [ROUTER_DENY] = ROUTER_FLOW,
-        [ROUTER_WAY] = ROUTER_DENY, [ROUTER_MAP] = ROUTER_MAP, [ROUTER_LOCK] = ROUTER_COMMIT, [ROUTER_COMMIT] = ROUTER_FLOW, [ROUTER_ABORT] = ROUTER_LOCK, [ROUTER_OFFER] = ROUTER_REQUEST,
-        [ROUTER_REQUEST] = ROUTER_ANSWER, [ROUTER_ANSWER] = ROUTER_RELINK, [ROUTER_QUERY] = ROUTER_UNITS,
-        [ROUTER_UNITS] = ROUTER_REQUEST, [ROUTER_RELINK] = ROUTER_RELINK};
-    if (h->kind == ROUTER_LOCK && chance(w, 3)) {  // sends the token home over another way, or at once
+        [ROUTER_LABEL] = ROUTER_LABEL,   [ROUTER_ADVERT] = ROUTER_FLOW,    [ROUTER_FLOW] = ROUTER_DENY,
+        [ROUTER_DENY] = ROUTER_FLOW,     [ROUTER_WAY] = ROUTER_DENY,       [ROUTER_MAP] = ROUTER_MAP,
+        [ROUTER_LOCK] = ROUTER_COMMIT,   [ROUTER_COMMIT] = ROUTER_FLOW,    [ROUTER_ABORT] = ROUTER_LOCK,
+        [ROUTER_OFFER] = ROUTER_REQUEST, [ROUTER_REQUEST] = ROUTER_ANSWER, [ROUTER_ANSWER] = ROUTER_RELINK,
+        [ROUTER_QUERY] = ROUTER_UNITS,   [ROUTER_UNITS] = ROUTER_REQUEST,  [ROUTER_RELINK] = ROUTER_RELINK};
+    // returns the token over another path, or at once
+    if (h->kind == ROUTER_LOCK && chance(w, 3)) {
         *m = *h;
         m->position = (uint16_t)(chance(w, 2) ? h->length - 1u : h->position + below(w, 3));
         if (m->position >= m->length) m->position = (uint16_t)(m->length - 1);
@@ -180,9 +189,11 @@ static void answer(world *w, router_message *m) {
     m->to = SELF;
 }
 
-// --- The router --------------------------------------------------------------------------------------------------------
+// --- The router ----------------------------------------------------------------------------------
 
-static bool is_neighbour(const world *w, router_peer peer) { return peer >= 1 && peer < 1 + 3 * SIDE_PEERS && w->router != NULL; }
+static bool is_neighbour(const world *w, router_peer peer) {
+    return peer >= 1 && peer < 1 + 3 * SIDE_PEERS && w->router != NULL;
+}
 
 static void take_out(world *w) {
     static router_message m;
@@ -211,9 +222,7 @@ static void news(world *w) {
     router_side side;
     router_peer peer = neighbour_of(w, &side);
     switch (below(w, 4)) {
-    case 0:
-        router_neighbour_gone(w->router, w->now, peer);
-        break;
+    case 0: router_neighbour_gone(w->router, w->now, peer); break;
     case 1: add_all(w); break;
     case 2: router_cost(w->router, w->now, peer, side, chance(w, 4) ? ROUTER_MAX_COST : 1 + below(w, 3000)); break;
     default: router_capacity(w->router, w->now, chance(w, 8) ? ROUTER_MAX_UNITS : below(w, 9)); break;
@@ -226,13 +235,15 @@ static void hear(world *w) {
     router_side side;
     m.from = neighbour_of(w, &side);
     m.to = SELF;
-    if (chance(w, 2)) answer(w, &m);
-    else any_message(w, &m);
+    if (chance(w, 2))
+        answer(w, &m);
+    else
+        any_message(w, &m);
     router_receive(w->router, w->now, &m);
     take_out(w);
 }
 
-// Ticks by itself, while nobody says anything; how often in the next `delays`.
+// Number of ticks in the next `delays` without messages.
 static uint32_t ticks_in(world *w, int64_t delays) {
     int64_t until = w->now + delays * DELAY;
     uint32_t ticks = 0;
@@ -246,7 +257,7 @@ static uint32_t ticks_in(world *w, int64_t delays) {
     return ticks;
 }
 
-// What is left of the worst: some words a delay at most, nothing at all when everybody has gone.
+// The bound on activity afterwards: some messages a delay, and none after all neighbours have gone.
 static void expect_to_calm_down(world *w) {
     enum { DELAYS = 2000 };
     assert_in_range(ticks_in(w, DELAYS), 0, 3 * DELAYS);
@@ -259,8 +270,17 @@ static void expect_to_calm_down(world *w) {
 }
 
 static router_config config_of(router_algorithm algorithm, uint32_t sources, bool data_peer) {
-    router_config c = {.algorithm = algorithm, .self = SELF, .capacity = 8, .source_count = sources, .max_neighbours = 4,
-                       .delay = DELAY, .gather = DELAY / 4, .slack = 20, .weighted = true, .temperature = 1700, .cooling = 0.95};
+    router_config c = {.algorithm = algorithm,
+                       .self = SELF,
+                       .capacity = 8,
+                       .source_count = sources,
+                       .max_neighbours = 4,
+                       .delay = DELAY,
+                       .gather = DELAY / 4,
+                       .slack = 20,
+                       .weighted = true,
+                       .temperature = 1700,
+                       .cooling = 0.95};
     for (uint32_t k = 0; k < sources; k++) c.source[k] = k + 1 < SIDE_PEERS ? 1 + k : 18 + k;
     if (data_peer) c.source[0] = SELF;
     return c;
@@ -298,7 +318,7 @@ static void stand_planning(uint32_t sources, bool data_peer, rng *r) {
     stand(c, r);
 }
 
-static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
+static void test_arbitrary_messages_break_no_invariant(void **state) {
     (void)state;
     rng r = seeded_rng("hostile", 5);
     for (int algorithm = 0; algorithm < ROUTER_ALGORITHMS; algorithm++) {
@@ -314,8 +334,9 @@ static void test_nothing_that_peers_say_brings_a_router_down(void **state) {
     }
 }
 
-// As many hand-backs as a link's total can hold, and more: what I say of it stays what a ROUTE can carry.
-static void test_totals_of_a_link_go_round(void **state) {
+// More returns than a link's cumulative counter holds: values sent stay within what a ROUTE
+// carries.
+static void test_cumulative_counters_wrap(void **state) {
     (void)state;
     _Alignas(16) static char memory[MEMORY];
     static router_message out;
@@ -325,7 +346,9 @@ static void test_totals_of_a_link_go_round(void **state) {
     assert_true(router_neighbour_add(r, 0, 4, ROUTER_NEXT, 100));
     uint32_t last = 0, rounds = 0;
     for (uint32_t i = 0; i < ((uint32_t)1 << 31) / ROUTER_MAX_UNITS + 10; i++) {
-        router_receive(r, i, &(router_message){.from = 4, .to = SELF, .kind = ROUTER_DENY, .source = 1, .units = ROUTER_MAX_UNITS});
+        router_receive(
+            r, i,
+            &(router_message){.from = 4, .to = SELF, .kind = ROUTER_DENY, .source = 1, .units = ROUTER_MAX_UNITS});
         router_tick(r, i);
         while (router_next(r, &out)) {
             if (out.kind != ROUTER_FLOW) continue;
@@ -338,7 +361,7 @@ static void test_totals_of_a_link_go_round(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_that_peers_say_brings_a_router_down),
-                                       cmocka_unit_test(test_totals_of_a_link_go_round)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arbitrary_messages_break_no_invariant),
+                                       cmocka_unit_test(test_cumulative_counters_wrap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,19 @@
-// braid with plan_first: data peers wait for the map, and send their first units with planned ways.
+// Initial plans (plan_first): data peers wait for a complete map and send their first units with
+// planned paths.
 #include "routing_net.h"
 
 #include "routing/plan/mincost_planner.h"
 #include "seed.h"
 
-static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
-static const net_case wide = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 5, .capacity_below = 15, .cost_from = 1, .cost_below = 20};
+static const net_case narrow = {
+    .sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20};
+static const net_case wide = {.sources = 1,
+                              .relays = 40,
+                              .stages = 8,
+                              .capacity_from = 5,
+                              .capacity_below = 15,
+                              .cost_from = 1,
+                              .cost_below = 20};
 
 static net *new_net(net_case c, bool plan_first) {
     c.config.plan_first = plan_first;
@@ -14,15 +22,15 @@ static net *new_net(net_case c, bool plan_first) {
 
 static const mincost_planner *at(const net *n, router_peer p) { return (const mincost_planner *)n->router[p]; }
 
-// Of a flow that is whole and has all units, over the least.
+// Cost of a complete flow over the optimum.
 static double cost_over_optimum(const net *n) {
     net_result r = net_measure(n), best = net_optimum(n);
     assert_true(r.whole && r.units == best.units);
     return (double)r.cost / (double)best.cost;
 }
 
-// The first flow is the optimum in most runs, with fewer messages than without a plan.
-static void test_the_first_flow_is_as_planned(void **state) {
+// Given a plan, the first flow is optimal in most runs and takes fewer messages than without one.
+static void test_initial_flow_is_the_planned_one(void **state) {
     (void)state;
     uint64_t with = 0, without = 0;
     double over = 0;
@@ -42,8 +50,8 @@ static void test_the_first_flow_is_as_planned(void **state) {
     assert_true(with * 2 < without);
 }
 
-// Where much has to find room a plan is next to the optimum, and cycles do the rest.
-static void test_the_first_flow_of_many_units_is_next_to_it(void **state) {
+// Given many units, the planned flow is near the optimum and cycles close the gap.
+static void test_initial_flow_of_many_units_is_near_the_optimum(void **state) {
     (void)state;
     for (net_case c = wide; c.seed < 8; c.seed++) {
         c.delays = (net_delays)(c.seed % 3);
@@ -55,7 +63,7 @@ static void test_the_first_flow_of_many_units_is_next_to_it(void **state) {
     }
 }
 
-static void test_several_data_peers_begin_with_one_plan(void **state) {
+static void test_several_data_peers_start_with_one_plan(void **state) {
     (void)state;
     net_case c = narrow;
     c.sources = 2;
@@ -67,12 +75,13 @@ static void test_several_data_peers_begin_with_one_plan(void **state) {
         net_run(n, 70);
         net_result early = net_measure(n), r = net_settle(n, "several");
         assert_true(early.whole && early.units == r.units && early.cost == r.cost);
-        assert_int_equal(at(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 0);  // nobody drafted
+        // no plan was staged
+        assert_int_equal(at(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 0);
         net_free(n);
     }
 }
 
-// Crashes and restarts of any peer at any moment, the data peers among them.
+// Crashes and restarts of any peer at any time, data peers included.
 static void churn(net *n, rng *r) {
     for (uint64_t blows = 1 + rng_below(r, 6); blows > 0; blows--) {
         net_run(n, 1 + (int64_t)rng_below(r, 40));
@@ -110,8 +119,8 @@ static void test_random_schedules_of_several_data_peers(void **state) {
     }
 }
 
-// It could wait for a map that nobody will tell it any more.
-static void test_who_comes_late_begins_at_once(void **state) {
+// A late relay would otherwise wait for a map that its neighbours no longer send.
+static void test_late_relay_starts_without_a_map(void **state) {
     (void)state;
     net *n = new_net(wide, true);
     net_settle(n, "before");
@@ -126,15 +135,15 @@ static void test_who_comes_late_begins_at_once(void **state) {
     net_free(n);
 }
 
-// Each data peer hears adverts of its own units only.
-static void test_whichever_data_peer_comes_late_begins_at_once(void **state) {
+// Each data peer receives adverts of its own units only.
+static void test_late_data_peer_starts_without_a_plan(void **state) {
     (void)state;
     net_case c = narrow;
     c.sources = 2;
     c.equal = true;
     net *n = new_net(c, true);
     net_crash(n, 2);
-    net_run(n, 60);  // the other one's ways are under way, and labels rest
+    net_run(n, 60);  // the other data peer's units are under way, and labels are held
     assert_true(at(n, 1)->mc.phase.started);
     net_restart(n, 2);
     net_run(n, 3);
@@ -144,8 +153,8 @@ static void test_whichever_data_peer_comes_late_begins_at_once(void **state) {
     net_free(n);
 }
 
-// Who came to a peer that waited, and hears later that others have begun, is told by it.
-static void test_what_came_meanwhile_hears_of_it_too(void **state) {
+// A neighbour added while the router waited is told when it starts.
+static void test_neighbour_added_while_waiting_learns_of_the_start(void **state) {
     (void)state;
     net *n = new_net(narrow, true);
     net_settle(n, "before");
@@ -165,7 +174,7 @@ static void set_capacity(net *n, router_peer p, uint32_t capacity) {
 }
 
 // Relays that do not serve yet are on the map.
-static void test_nobody_plans_while_no_unit_could_go(void **state) {
+static void test_no_plan_while_relays_have_no_room(void **state) {
     (void)state;
     net *n = new_net(wide, true);
     uint32_t capacity[NET_PEERS];
@@ -186,7 +195,7 @@ static bool swallows_maps(net *n, router_message *m) {
     return m->kind != ROUTER_MAP;
 }
 
-static void test_no_map_is_waited_for_for_ever(void **state) {
+static void test_wait_for_the_map_times_out(void **state) {
     (void)state;
     net_case c = wide;
     c.config.plan_first = true;
@@ -200,8 +209,8 @@ static void test_no_map_is_waited_for_for_ever(void **state) {
     net_free(n);
 }
 
-// A link may cost more than a map can say.
-static void test_a_dear_link_is_no_hindrance(void **state) {
+// A link may cost more than an entry can hold.
+static void test_cost_above_the_maximum_of_a_map_is_clamped(void **state) {
     (void)state;
     net *n = new_net(narrow, true);
     router_cost(n->router[1], 0, 2, ROUTER_NEXT, (int64_t)ROUTER_MAX_COST + 1);
@@ -211,8 +220,8 @@ static void test_a_dear_link_is_no_hindrance(void **state) {
     net_free(n);
 }
 
-// The heaviest link is not what a plan of sums is about.
-static void test_only_sums_are_planned(void **state) {
+// A plan minimises the sum, not the bottleneck.
+static void test_bottleneck_objective_is_not_planned_first(void **state) {
     (void)state;
     net_case c = wide;
     c.config.objective = ROUTER_WORST;
@@ -230,8 +239,8 @@ static void expect_no_plan(net *n) {
     assert_int_equal(at(n, 1)->staged.plan, 0);
 }
 
-// Of more relays than several data peers plan with, or than a lone one had its memory made for, nobody waits for a map.
-static void test_a_crowd_begins_at_once(void **state) {
+// With more relays than the data peers can plan for, no router waits for a map.
+static void test_run_too_large_for_a_plan_starts_at_once(void **state) {
     (void)state;
     net_case c = wide;
     c.sources = 2;
@@ -247,8 +256,8 @@ static void test_a_crowd_begins_at_once(void **state) {
     net_free(alone);
 }
 
-// A lone data peer's memory is made for as many relays as it is told of.
-static void test_a_lone_data_peer_plans_in_a_crowd(void **state) {
+// The memory of a single source is sized for the number of relays it is told.
+static void test_single_source_plans_large_run(void **state) {
     (void)state;
     for (net_case c = wide; c.seed < 6; c.seed++) {
         c.config.relays = 8 * MINCOST_MULTI_SOURCE_RELAYS;
@@ -262,10 +271,16 @@ static void test_a_lone_data_peer_plans_in_a_crowd(void **state) {
     }
 }
 
-// More ways than wait at once leave one part after the other, all before any unit looks for a way by itself.
-static void test_many_ways_leave_in_parts(void **state) {
+// More paths than the buffer holds are sent in parts, before any unit searches for a path itself.
+static void test_many_paths_are_dispatched_in_parts(void **state) {
     (void)state;
-    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 60, .capacity_below = 90, .cost_from = 1, .cost_below = 20};
+    net_case c = {.sources = 1,
+                  .relays = 36,
+                  .stages = 12,
+                  .capacity_from = 60,
+                  .capacity_below = 90,
+                  .cost_from = 1,
+                  .cost_below = 20};
     for (c.seed = 0; c.seed < 4; c.seed++) {
         net *n = new_net(c, true);
         net_run(n, 70);
@@ -276,10 +291,17 @@ static void test_many_ways_leave_in_parts(void **state) {
     }
 }
 
-// More of them may come to a relay before it answers than wait there at once.
-static void test_many_ways_go_on_in_parts(void **state) {
+// More paths may reach a relay in one step than its buffer holds.
+static void test_many_paths_are_forwarded_in_parts(void **state) {
     (void)state;
-    net_case c = {.sources = 1, .relays = 36, .stages = 12, .capacity_from = 120, .capacity_below = 150, .cost_from = 1, .cost_below = 20, .delays = UNIFORM};
+    net_case c = {.sources = 1,
+                  .relays = 36,
+                  .stages = 12,
+                  .capacity_from = 120,
+                  .capacity_below = 150,
+                  .cost_from = 1,
+                  .cost_below = 20,
+                  .delays = UNIFORM};
     for (c.seed = 0; c.seed < 4; c.seed++) {
         net *n = new_net(c, true);
         while (!at(n, 1)->mc.phase.started) assert_true(net_step(n));
@@ -293,13 +315,21 @@ static void test_many_ways_go_on_in_parts(void **state) {
     }
 }
 
-// --- One relay ---------------------------------------------------------------------------------------------------------
+// --- One relay -----------------------------------------------------------------------------------
 
 enum { HERE = 10, SOURCE = 1, OTHER = 2, NEXT = 3, NOBODY = 4 };
 
 static router_config relay_config(uint32_t sources) {
-    return (router_config){.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = sources, .source = {SOURCE, OTHER}, .max_neighbours = 4, .seed = 1,
-                           .delay = NET_DELAY, .relays = 2, .plan_first = true};
+    return (router_config){.algorithm = ROUTER_BRAID,
+                           .self = HERE,
+                           .capacity = 4,
+                           .source_count = sources,
+                           .source = {SOURCE, OTHER},
+                           .max_neighbours = 4,
+                           .seed = 1,
+                           .delay = NET_DELAY,
+                           .relays = 2,
+                           .plan_first = true};
 }
 
 static router *new_relay_of(void *memory, size_t room, const router_config *c) {
@@ -316,18 +346,20 @@ static router *new_relay(void *memory, size_t room) {
     return new_relay_of(memory, room, &c);
 }
 
-// How often links were cut here, as the map says it.
+// Number of cuts as reported in the map.
 static uint32_t cuts(const router *r) { return ((const mincost_planner *)r)->mc.phase.cuts; }
 
 static void way(router *r, uint32_t units, router_peer next) {
-    router_message m = {.kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
+    router_message m = {
+        .kind = ROUTER_WAY, .from = SOURCE, .to = HERE, .source = SOURCE, .units = units, .position = 1, .length = 2};
     m.u.word[0] = next;
     m.u.word[1] = SOURCE;
     router_receive(r, NET_DELAY, &m);
 }
 
-// What data peers have planned together is only in force if each unit went as planned, and a relay that knows better says so.
-static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
+// Several data peers treat a plan as active only if each unit followed it; a relay that knows
+// better reports a cut.
+static void test_deviation_from_the_plan_is_reported_as_a_cut(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = new_relay(memory, sizeof memory);
@@ -337,20 +369,27 @@ static void test_a_unit_that_goes_otherwise_is_told_of(void **state) {
     assert_int_equal(cuts(r), 0);
     way(r, 2, NOBODY);
     assert_int_equal(cuts(r), 1);
-    router_receive(r, 2 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    router_receive(r, 2 * NET_DELAY,
+                   &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
     assert_int_equal(cuts(r), 2);
-    router_tick(r, 100 * NET_DELAY);  // the plan is long in force: that is what goes on all the time
-    router_receive(r, 100 * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    router_tick(r, 100 * NET_DELAY);  // long after the plan became active
+    router_receive(r, 100 * NET_DELAY,
+                   &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
     assert_int_equal(cuts(r), 2);
 }
 
 static void hear_of_next(router *r, uint32_t version, uint32_t links) {
-    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = (uint16_t)(3 + 2 * links), .u.word = {NEXT, version, 1 << 16 | links, SOURCE, NET_COST}};
+    router_message m = {.kind = ROUTER_MAP,
+                        .from = NEXT,
+                        .to = SOURCE,
+                        .length = (uint16_t)(3 + 2 * links),
+                        .u.word = {NEXT, version, 1 << 16 | links, SOURCE, NET_COST}};
     router_receive(r, NET_DELAY, &m);
 }
 
-// All that can be reached have spoken, and one of them leads home; whoever comes has not.
-static void test_when_the_map_is_closed(void **state) {
+// All reachable peers have entries and one links back to the data peer. A new neighbour has no
+// entry.
+static void test_map_is_complete_when_all_reachable_peers_have_entries(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 20];
     router_config c = relay_config(1);
@@ -369,8 +408,8 @@ static void test_when_the_map_is_closed(void **state) {
     assert_true(mincost_map_complete((mincost_planner *)r));
 }
 
-// However short the ways: no more of them leave in a tick than the queue has room for.
-static void test_short_ways_leave_in_parts(void **state) {
+// No tick sends more paths than the queue holds, however short they are.
+static void test_short_paths_are_dispatched_in_parts(void **state) {
     (void)state;
     enum { UNITS = 1000 };
     _Alignas(16) static char memory[1 << 20];
@@ -381,9 +420,14 @@ static void test_short_ways_leave_in_parts(void **state) {
     assert_in_range(router_bytes(&c), 1, sizeof memory);
     router *r = router_init(memory, &c, 0);
     router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
-    m = (router_message){.kind = ROUTER_MAP, .from = NEXT, .to = SOURCE, .length = 5, .u.word = {NEXT, 1, UNITS << 16 | 1, SOURCE, NET_COST}};
+    m = (router_message){.kind = ROUTER_MAP,
+                         .from = NEXT,
+                         .to = SOURCE,
+                         .length = 5,
+                         .u.word = {NEXT, 1, UNITS << 16 | 1, SOURCE, NET_COST}};
     router_receive(r, 0, &m);
-    m = (router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = SOURCE, .source = SOURCE, .cost = NET_COST, .units = UNITS};
+    m = (router_message){
+        .kind = ROUTER_ADVERT, .from = NEXT, .to = SOURCE, .source = SOURCE, .cost = NET_COST, .units = UNITS};
     router_receive(r, 0, &m);
     uint32_t sent = 0;
     for (int64_t now = 0; now <= 3 * NET_DELAY; now = router_deadline(r)) {
@@ -396,7 +440,7 @@ static void test_short_ways_leave_in_parts(void **state) {
     assert_int_equal(sent, UNITS);
 }
 
-// How many words of maps each previous neighbour, 20 to 23, is told by then.
+// Words of maps that each previous neighbour, 20 to 23, has received by a given time.
 typedef struct told {
     uint32_t words[4];
 } told;
@@ -421,23 +465,33 @@ static uint32_t who_is_told(told t, uint32_t words) {
     return who;
 }
 
-// A relay with four previous neighbours that has heard of the next one.
+// A relay with four previous neighbours that has received the next neighbour's entry.
 static router *new_carrier(void *memory, size_t room, uint32_t relays) {
-    const router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 4, .source_count = 1, .source = {SOURCE}, .max_neighbours = 8, .seed = 1,
-                             .delay = NET_DELAY, .relays = relays, .plan_first = true};
+    const router_config c = {.algorithm = ROUTER_BRAID,
+                             .self = HERE,
+                             .capacity = 4,
+                             .source_count = 1,
+                             .source = {SOURCE},
+                             .max_neighbours = 8,
+                             .seed = 1,
+                             .delay = NET_DELAY,
+                             .relays = relays,
+                             .plan_first = true};
     assert_in_range(router_bytes(&c), 1, room);
     router *r = router_init(memory, &c, 0);
     for (router_peer p = 20; p < 24; p++) router_neighbour_add(r, 0, p, ROUTER_PREVIOUS, NET_COST);
     router_neighbour_add(r, 0, NEXT, ROUTER_NEXT, NET_COST);
-    router_message m = {.kind = ROUTER_MAP, .from = NEXT, .to = HERE, .length = 5, .u.word = {NEXT, 1, 1 << 16 | 1, SOURCE, NET_COST}};
+    router_message m = {
+        .kind = ROUTER_MAP, .from = NEXT, .to = HERE, .length = 5, .u.word = {NEXT, 1, 1 << 16 | 1, SOURCE, NET_COST}};
     router_receive(r, 0, &m);
     return r;
 }
 
 enum { ENTRY = 3 + 2 };  // words
 
-// To the only data peer two previous neighbours carry the map. When one goes, another one is told all of it.
-static void test_who_carries_the_map_may_go(void **state) {
+// Two previous neighbours forward the map to the only data peer. When one goes, another receives
+// all of it.
+static void test_lost_map_forwarder_is_replaced(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = new_carrier(memory, sizeof memory, 8);
@@ -449,8 +503,9 @@ static void test_who_carries_the_map_may_go(void **state) {
     assert_int_equal(second & first, 0);
 }
 
-// In a crowd one carries all, and two more hear of the relay itself. When the first goes, one of them is told all.
-static void test_in_a_crowd_one_carries_the_map(void **state) {
+// In a large run one neighbour receives all entries and two more the relay's own. When the first
+// goes, one of those receives all.
+static void test_large_run_forwards_the_map_over_one_neighbour(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = new_carrier(memory, sizeof memory, MINCOST_SMALL_RUN + 1);
@@ -465,8 +520,8 @@ static void test_in_a_crowd_one_carries_the_map(void **state) {
     assert_int_equal(__builtin_popcount(another & ~(some | all)), 1);
 }
 
-// Its places are given: an auction would make each repair that comes later dearer.
-static void test_where_ways_were_planned_no_place_is_auctioned(void **state) {
+// The plan has assigned the places: an auction would make later repairs more expensive.
+static void test_no_auction_after_an_initial_plan(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router_config c = relay_config(1);
@@ -474,29 +529,35 @@ static void test_where_ways_were_planned_no_place_is_auctioned(void **state) {
     const mincost_planner *pl = (const mincost_planner *)r;
     way(r, 1, NEXT);
     for (int64_t delays = 2; delays < 100; delays += 49) {
-        router_receive(r, delays * NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+        router_receive(r, delays * NET_DELAY,
+                       &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
         assert_false(mincost_auction_open(&pl->mc));
     }
     c.plan_first = false;
     r = new_relay_of(memory, sizeof memory, &c);
-    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
+    router_receive(r, NET_DELAY,
+                   &(router_message){.kind = ROUTER_DENY, .from = NEXT, .to = HERE, .source = SOURCE, .units = 1});
     assert_true(mincost_auction_open(&pl->mc));
 }
 
-// Nobody is told of labels while all wait, and who waits hears from any word that others have begun.
-static void test_a_label_says_that_others_have_begun(void **state) {
+// No labels are sent while all wait. Any other message shows that the run has started.
+static void test_label_starts_a_waiting_router(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = new_relay(memory, sizeof memory);
-    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = HERE, .source = SOURCE, .cost = 5, .units = 2});
+    router_receive(
+        r, NET_DELAY,
+        &(router_message){.kind = ROUTER_ADVERT, .from = NEXT, .to = HERE, .source = SOURCE, .cost = 5, .units = 2});
     router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_MAP, .from = NEXT, .to = HERE});
     assert_true(mincost_is_waiting(&((const mincost_planner *)r)->mc));
-    router_receive(r, NET_DELAY, &(router_message){.kind = ROUTER_LABEL, .from = NEXT, .to = HERE, .source = SOURCE, .side = ROUTER_PREVIOUS});
+    router_receive(
+        r, NET_DELAY,
+        &(router_message){.kind = ROUTER_LABEL, .from = NEXT, .to = HERE, .source = SOURCE, .side = ROUTER_PREVIOUS});
     assert_false(mincost_is_waiting(&((const mincost_planner *)r)->mc));
 }
 
-// With several data peers nobody steers, so nobody need hear that nobody does.
-static void test_several_data_peers_are_not_set_free(void **state) {
+// Several data peers do not re-optimise centrally, so no flag is sent.
+static void test_several_data_peers_never_decentralise(void **state) {
     (void)state;
     net_case c = narrow;
     c.sources = 2;
@@ -504,37 +565,38 @@ static void test_several_data_peers_are_not_set_free(void **state) {
     net *n = new_net(c, true);
     net_settle(n, "two data peers");
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += ((const mincost_planner *)n->router[p])->mc.phase.decentralised;
+    for (router_peer p = 1; p <= n->peers; p++)
+        count += ((const mincost_planner *)n->router[p])->mc.phase.decentralised;
     assert_int_equal(count, 0);
     net_free(n);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_several_data_peers_are_not_set_free),
-        cmocka_unit_test(test_the_first_flow_is_as_planned),
-        cmocka_unit_test(test_the_first_flow_of_many_units_is_next_to_it),
-        cmocka_unit_test(test_several_data_peers_begin_with_one_plan),
+        cmocka_unit_test(test_several_data_peers_never_decentralise),
+        cmocka_unit_test(test_initial_flow_is_the_planned_one),
+        cmocka_unit_test(test_initial_flow_of_many_units_is_near_the_optimum),
+        cmocka_unit_test(test_several_data_peers_start_with_one_plan),
         cmocka_unit_test(test_random_schedules),
         cmocka_unit_test(test_random_schedules_of_several_data_peers),
-        cmocka_unit_test(test_who_comes_late_begins_at_once),
-        cmocka_unit_test(test_whichever_data_peer_comes_late_begins_at_once),
-        cmocka_unit_test(test_what_came_meanwhile_hears_of_it_too),
-        cmocka_unit_test(test_nobody_plans_while_no_unit_could_go),
-        cmocka_unit_test(test_no_map_is_waited_for_for_ever),
-        cmocka_unit_test(test_a_dear_link_is_no_hindrance),
-        cmocka_unit_test(test_only_sums_are_planned),
-        cmocka_unit_test(test_a_crowd_begins_at_once),
-        cmocka_unit_test(test_a_lone_data_peer_plans_in_a_crowd),
-        cmocka_unit_test(test_many_ways_leave_in_parts),
-        cmocka_unit_test(test_many_ways_go_on_in_parts),
-        cmocka_unit_test(test_a_unit_that_goes_otherwise_is_told_of),
-        cmocka_unit_test(test_when_the_map_is_closed),
-        cmocka_unit_test(test_short_ways_leave_in_parts),
-        cmocka_unit_test(test_who_carries_the_map_may_go),
-        cmocka_unit_test(test_in_a_crowd_one_carries_the_map),
-        cmocka_unit_test(test_where_ways_were_planned_no_place_is_auctioned),
-        cmocka_unit_test(test_a_label_says_that_others_have_begun),
+        cmocka_unit_test(test_late_relay_starts_without_a_map),
+        cmocka_unit_test(test_late_data_peer_starts_without_a_plan),
+        cmocka_unit_test(test_neighbour_added_while_waiting_learns_of_the_start),
+        cmocka_unit_test(test_no_plan_while_relays_have_no_room),
+        cmocka_unit_test(test_wait_for_the_map_times_out),
+        cmocka_unit_test(test_cost_above_the_maximum_of_a_map_is_clamped),
+        cmocka_unit_test(test_bottleneck_objective_is_not_planned_first),
+        cmocka_unit_test(test_run_too_large_for_a_plan_starts_at_once),
+        cmocka_unit_test(test_single_source_plans_large_run),
+        cmocka_unit_test(test_many_paths_are_dispatched_in_parts),
+        cmocka_unit_test(test_many_paths_are_forwarded_in_parts),
+        cmocka_unit_test(test_deviation_from_the_plan_is_reported_as_a_cut),
+        cmocka_unit_test(test_map_is_complete_when_all_reachable_peers_have_entries),
+        cmocka_unit_test(test_short_paths_are_dispatched_in_parts),
+        cmocka_unit_test(test_lost_map_forwarder_is_replaced),
+        cmocka_unit_test(test_large_run_forwards_the_map_over_one_neighbour),
+        cmocka_unit_test(test_no_auction_after_an_initial_plan),
+        cmocka_unit_test(test_label_starts_a_waiting_router),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

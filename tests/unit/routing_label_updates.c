@@ -1,11 +1,11 @@
-// What one of braid's routers says to its neighbours, and when: places that are auctioned, labels, adverts.
+// Updates that a mincost router sends, and when: auctioned places, labels, adverts.
 #include "routing_net.h"
 
 #include "routing/plan/mincost_planner.h"
 
 enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, THIRD = 6, BEYOND = 7, LINK = 1000 };
 
-// The last word of this kind that the relay has for `to` at this time; its `to` is 0 if there is none.
+// The last message of this kind for `to` at this time; `to` is 0 if there is none.
 static router_message says(router *r, int64_t now, router_peer to, router_kind kind) {
     static router_message m;
     router_message last = {0};
@@ -17,16 +17,31 @@ static router_message says(router *r, int64_t now, router_peer to, router_kind k
 }
 
 static void push_one(router *r, int64_t now, router_peer from, uint32_t taken_back, int64_t bid) {
-    router_message m = {.kind = ROUTER_FLOW, .from = from, .to = HERE, .source = 1, .units = 1, .taken_back = taken_back, .cost = bid, .why = MINCOST_PUSHED};
+    router_message m = {.kind = ROUTER_FLOW,
+                        .from = from,
+                        .to = HERE,
+                        .source = 1,
+                        .units = 1,
+                        .taken_back = taken_back,
+                        .cost = bid,
+                        .why = MINCOST_PUSHED};
     router_receive(r, now, &m);
 }
 
-// A relay with one place: who would pay more for the way home gets it, and who has it is sent away; a while later whoever comes late goes back.
-static void test_places_are_auctioned(void **state) {
+// A relay with one place: the higher bid gets it and the lower one is evicted. After the auction a
+// late unit is returned.
+static void test_higher_bid_evicts_lower_bid(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
-    router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 1, .source_count = 1, .source = {1}, .max_neighbours = 4,
-                       .seed = 1, .delay = NET_DELAY, .slack = 50};
+    router_config c = {.algorithm = ROUTER_BRAID,
+                       .self = HERE,
+                       .capacity = 1,
+                       .source_count = 1,
+                       .source = {1},
+                       .max_neighbours = 4,
+                       .seed = 1,
+                       .delay = NET_DELAY,
+                       .slack = 50};
     assert_true(router_bytes(&c) > 0 && router_bytes(&c) <= sizeof memory);
     router *r = router_init(memory, &c, 0);
     router_neighbour_add(r, 0, FIRST, ROUTER_PREVIOUS, LINK);
@@ -39,20 +54,28 @@ static void test_places_are_auctioned(void **state) {
 
     push_one(r, 3 * NET_DELAY, FIRST, 0, 4 * LINK);
     advert = says(r, 3 * NET_DELAY, SECOND, ROUTER_ADVERT);
-    assert_true(advert.units == 1 && advert.cost > 4 * LINK && advert.cost < 6 * LINK);  // the place has a price now
+    // the place has a price now
+    assert_true(advert.units == 1 && advert.cost > 4 * LINK && advert.cost < 6 * LINK);
 
     push_one(r, 6 * NET_DELAY, SECOND, 0, 9 * LINK);
     assert_int_equal(says(r, 6 * NET_DELAY, FIRST, ROUTER_DENY).units, 1);
     assert_int_equal(router_load(r), 1);
 
-    push_one(r, 40 * NET_DELAY, FIRST, 1, 99 * LINK);  // it has taken the other one back
+    push_one(r, 40 * NET_DELAY, FIRST, 1, 99 * LINK);  // it has returned the other one
     assert_int_equal(says(r, 40 * NET_DELAY, FIRST, ROUTER_DENY).units, 1);
     assert_int_equal(router_load(r), 1);
 }
 
 static router *lone_relay(uint32_t sources, void *memory, size_t bytes) {
-    router_config c = {.algorithm = ROUTER_BRAID, .self = HERE, .capacity = 1, .source_count = sources, .source = {1, 11},
-                       .max_neighbours = 4, .seed = 1, .delay = NET_DELAY, .relays = 4};
+    router_config c = {.algorithm = ROUTER_BRAID,
+                       .self = HERE,
+                       .capacity = 1,
+                       .source_count = sources,
+                       .source = {1, 11},
+                       .max_neighbours = 4,
+                       .seed = 1,
+                       .delay = NET_DELAY,
+                       .relays = 4};
     assert_true(router_bytes(&c) > 0 && router_bytes(&c) <= bytes);
     router *r = router_init(memory, &c, 0);
     router_neighbour_add(r, 0, FIRST, ROUTER_PREVIOUS, LINK);
@@ -61,8 +84,9 @@ static router *lone_relay(uint32_t sources, void *memory, size_t bytes) {
     return r;
 }
 
-// A cycle that gains a twentieth of a link a link is left alone for the first 40 delays, and then tried; one that gains a tenth is tried at once.
-static void test_large_gains_go_first(void **state) {
+// A cycle that gains a twentieth of a link cost per link is ignored for the first 40 delays, then
+// tried. One that gains a tenth is tried at once.
+static void test_small_gains_are_ignored_in_young_routers(void **state) {
     (void)state;
     for (int64_t percent = 5; percent <= 10; percent += 5) {
         _Alignas(16) static char memory[1 << 18];
@@ -71,8 +95,14 @@ static void test_large_gains_go_first(void **state) {
         router_receive(r, 0, &m);
         push_one(r, 0, FIRST, 0, MINCOST_NO_BID);
         assert_int_equal(says(r, 0, BESIDE, ROUTER_FLOW).units, 1);
-        m = (router_message){.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 4,
-                             .cost = -LINK - percent * LINK / 100};  // over BEHIND instead of BESIDE
+        m = (router_message){.kind = ROUTER_LABEL,
+                             .from = BEHIND,
+                             .to = HERE,
+                             .source = 1,
+                             .side = ROUTER_PREVIOUS,
+                             .length = 4,
+                             // over BEHIND instead of BESIDE
+                             .cost = -LINK - percent * LINK / 100};
         const router_half way[] = {router_in(BEHIND), router_out(SECOND), router_in(BESIDE), router_out(HERE)};
         for (uint32_t i = 0; i < 4; i++) m.u.step[i] = (router_step){way[i], i == 0 ? m.cost : 0};
         router_receive(r, NET_DELAY, &m);
@@ -85,19 +115,27 @@ static void test_large_gains_go_first(void **state) {
     }
 }
 
-// When a relay of that age, whose neighbour dies while another one tells it of a way, tells of that itself, in delays; a step of the repair every 6 delays goes on for so long.
-// So many units come to it from whom it tells.
+// Delays until a relay of that age reports a path: one neighbour dies while another one sends it a
+// path. A repair step follows every 6 delays for a while, and the receiver sends it so many units.
 static int64_t tells_of_a_way(int64_t age, int64_t steps, uint32_t units) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    const router_message step = {.kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = MINCOST_RETURNED, .units = units};
-    const router_message room = {.kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+    const router_message step = {
+        .kind = ROUTER_FLOW, .from = FIRST, .to = HERE, .source = 1, .why = MINCOST_RETURNED, .units = units};
+    const router_message room = {
+        .kind = ROUTER_ADVERT, .from = BEHIND, .to = HERE, .source = 1, .units = 1, .cost = LINK};
     router_capacity(r, 0, 1 + units);
     router_receive(r, 0, &room);
     router_receive(r, 0, &step);  // its auction begins
     says(r, 0, FIRST, ROUTER_LABEL);
     router_neighbour_gone(r, age * NET_DELAY, BESIDE);
-    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
+    router_message way = {.kind = ROUTER_LABEL,
+                          .from = BEHIND,
+                          .to = HERE,
+                          .source = 1,
+                          .side = ROUTER_PREVIOUS,
+                          .length = 2,
+                          .cost = -9 * LINK};
     way.u.step[0] = (router_step){router_in(BEHIND), -9 * LINK};
     way.u.step[1] = (router_step){router_out(SECOND), -9 * LINK};
     router_receive(r, age * NET_DELAY, &way);
@@ -110,16 +148,24 @@ static int64_t tells_of_a_way(int64_t age, int64_t steps, uint32_t units) {
     return -1;
 }
 
-// What a relay of that age says of its way when the one it knew dies, `waited` delays after it heard of it: the length of the label, -1: nothing.
+// The label that a relay of that age sends when its path dies `waited` delays after it learnt of
+// it: its length, or -1: none.
 static int says_when_its_way_dies(int64_t age, int64_t waited) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
+    router_message way = {.kind = ROUTER_LABEL,
+                          .from = BEHIND,
+                          .to = HERE,
+                          .source = 1,
+                          .side = ROUTER_PREVIOUS,
+                          .length = 2,
+                          .cost = -9 * LINK};
     way.u.step[0] = (router_step){router_in(BEHIND), -9 * LINK};
     way.u.step[1] = (router_step){router_out(SECOND), -9 * LINK};
     router_receive(r, age * NET_DELAY, &way);
     bool told = false;
-    for (int64_t now = age; now < age + waited; now++) told |= says(r, now * NET_DELAY, FIRST, ROUTER_LABEL).length == 4;
+    for (int64_t now = age; now < age + waited; now++)
+        told |= says(r, now * NET_DELAY, FIRST, ROUTER_LABEL).length == 4;
     assert_true(told);
     router_neighbour_gone(r, (age + waited) * NET_DELAY, BEHIND);
     for (int64_t now = age + waited; now < age + waited + 60; now++) {
@@ -129,15 +175,16 @@ static int says_when_its_way_dies(int64_t age, int64_t waited) {
     return -1;
 }
 
-// A label that has been the same for 40 delays stays what it is when its way dies; a younger one, and one in a young router, is taken back.
-static void test_labels_settle(void **state) {
+// A label unchanged for 40 delays survives the death of its path. A younger one, and one in a young
+// router, is retracted.
+static void test_unchanged_label_keeps_its_cost_without_a_path(void **state) {
     (void)state;
     assert_int_equal(says_when_its_way_dies(100, 60), -1);
     assert_int_equal(says_when_its_way_dies(100, 20), 0);
     assert_int_equal(says_when_its_way_dies(10, 20), 0);
 }
 
-// The last label for FIRST from `from` on, in delays, before `until`.
+// The last label for FIRST in delays `from` to `until`.
 static router_message label_said(router *r, int64_t from, int64_t until) {
     router_message last = {0};
     for (int64_t now = from; now < until; now++) {
@@ -147,13 +194,21 @@ static router_message label_said(router *r, int64_t from, int64_t until) {
     return last;
 }
 
-// Before it has settled: a way of the same cost and length over the same neighbour is another way, and who goes by it must know where it leads.
-static void test_another_way_of_the_same_cost_is_told(void **state) {
+// Before it settles: another path of equal cost and length over the same neighbour is a different
+// path, which others need to know.
+static void test_other_path_of_equal_cost_is_sent(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = -9 * LINK};
-    const router_half first[] = {router_in(BEHIND), router_out(SECOND)}, then[] = {router_in(BEHIND), router_out(THIRD)};
+    router_message way = {.kind = ROUTER_LABEL,
+                          .from = BEHIND,
+                          .to = HERE,
+                          .source = 1,
+                          .side = ROUTER_PREVIOUS,
+                          .length = 2,
+                          .cost = -9 * LINK};
+    const router_half first[] = {router_in(BEHIND), router_out(SECOND)},
+                      then[] = {router_in(BEHIND), router_out(THIRD)};
     for (uint32_t i = 0; i < 2; i++) way.u.step[i] = (router_step){first[i], -9 * LINK};
     router_receive(r, 100 * NET_DELAY, &way);
     assert_int_equal(label_said(r, 100, 112).length, 4);
@@ -162,29 +217,42 @@ static void test_another_way_of_the_same_cost_is_told(void **state) {
     assert_int_equal(label_said(r, 112, 128).length, 4);
 }
 
-// A walk over a neighbour that has itself become dearer is not believed: here that of BESIDE over BEHIND.
-static void test_a_contradicted_walk_is_not_taken(void **state) {
+// A path over a neighbour that reports a higher cost itself is ignored: here that of BESIDE over
+// BEHIND.
+static void test_stale_path_is_ignored(void **state) {
     (void)state;
     for (int64_t dearer = 0; dearer < 2; dearer++) {
         _Alignas(16) static char memory[1 << 18];
         router *r = lone_relay(1, memory, sizeof memory);
-        router_message way = {.kind = ROUTER_LABEL, .from = BESIDE, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 3, .cost = -9 * LINK};
+        router_message way = {.kind = ROUTER_LABEL,
+                              .from = BESIDE,
+                              .to = HERE,
+                              .source = 1,
+                              .side = ROUTER_PREVIOUS,
+                              .length = 3,
+                              .cost = -9 * LINK};
         const router_half over[] = {router_in(BESIDE), router_out(SECOND), router_in(BEHIND)};
         for (uint32_t i = 0; i < 3; i++) way.u.step[i] = (router_step){over[i], -9 * LINK + (int64_t)i * LINK};
         router_receive(r, 100 * NET_DELAY, &way);
-        router_message behind = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 1,
+        router_message behind = {.kind = ROUTER_LABEL,
+                                 .from = BEHIND,
+                                 .to = HERE,
+                                 .source = 1,
+                                 .side = ROUTER_PREVIOUS,
+                                 .length = 1,
                                  .cost = -7 * LINK + dearer};
         behind.u.step[0] = (router_step){router_in(BEHIND), behind.cost};
         router_receive(r, 100 * NET_DELAY, &behind);
         router_message m = {0};
         for (int64_t now = 100; now < 120 && m.to == 0; now++) m = says(r, now * NET_DELAY, FIRST, ROUTER_LABEL);
-        assert_int_equal(m.length, dearer ? 3 : 5);  // with both halves of the relay itself
+        assert_int_equal(m.length, dearer ? 3 : 5);  // with both nodes of the relay itself
     }
 }
 
-// Labels rest for 8 delays after each step of a repair, and for 40 after its first one at most; the wait by cost comes after that, and is
-// five times as long from an age of 120 delays on, where the link carries nothing.
-static void test_labels_rest_in_repairs(void **state) {
+// Labels are held for 8 delays after each step of a repair, and at most 40 after its first. The
+// delay by cost comes afterwards, and is five times as long at an age of 120 delays on unused
+// links.
+static void test_labels_are_held_during_repairs(void **state) {
     (void)state;
     assert_int_equal(tells_of_a_way(40, 0, 0), 6);  // still being built
     assert_int_equal(tells_of_a_way(41, 0, 0), 8 + 6);
@@ -196,7 +264,8 @@ static void test_labels_rest_in_repairs(void **state) {
     assert_int_equal(tells_of_a_way(100, 90, 1), 40 + 6);
 }
 
-// A relay of that age that nobody builds on hears that home is farther behind its next neighbour, and then that there is no room. How often it says something of that.
+// Number of adverts of a relay of that age when the distance behind its next neighbour rises and
+// then the room is gone.
 static int adverts_said(int64_t age, int64_t cost, uint32_t room) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
@@ -211,43 +280,64 @@ static int adverts_said(int64_t age, int64_t cost, uint32_t room) {
     return said;
 }
 
-// From an age of 120 delays on that home is farther is not told while nothing is built near by, and that there is no room, or room again, is.
-static void test_adverts_rest_when_nothing_is_built(void **state) {
+// At an age of 120 delays a larger distance is not advertised while nothing is built nearby. Lost
+// and regained room is.
+static void test_mature_router_holds_adverts_of_distances(void **state) {
     (void)state;
     assert_int_equal(adverts_said(100, 3 * LINK, 1), 1);
     assert_int_equal(adverts_said(150, 3 * LINK, 1), 0);
     assert_int_equal(adverts_said(150, LINK, 0), 1);
 }
 
-// A relay of that age hears of a way home, and that FIRST, to whom that way comes, is at `first` there. True: it tells FIRST of it.
+// A relay of that age learns of a path over FIRST; its label has cost `first` there. True: it
+// sends the path to FIRST.
 static bool tells_of_a_way_back(int64_t age, int64_t first) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 4, .cost = -9 * LINK};
+    router_message way = {.kind = ROUTER_LABEL,
+                          .from = BEHIND,
+                          .to = HERE,
+                          .source = 1,
+                          .side = ROUTER_PREVIOUS,
+                          .length = 4,
+                          .cost = -9 * LINK};
     const router_half over[] = {router_in(BEHIND), router_out(SECOND), router_in(SECOND), router_out(FIRST)};
     for (uint32_t i = 0; i < 4; i++) way.u.step[i] = (router_step){over[i], i < 3 ? way.cost : first};
     router_receive(r, age * NET_DELAY, &way);
     return label_said(r, age, age + 31).length == 6;
 }
 
-// FIRST is at -7 LINK over the relay. A router of 120 delays keeps that to itself if FIRST is there already; a gain it tells.
-static void test_a_way_back_is_not_told(void **state) {
+// FIRST has cost -7 LINK over the relay. A router of 120 delays holds back a path of no gain for
+// FIRST; a gain it sends.
+static void test_split_horizon(void **state) {
     (void)state;
     assert_false(tells_of_a_way_back(150, -7 * LINK));
     assert_true(tells_of_a_way_back(150, -7 * LINK + 1));
     assert_true(tells_of_a_way_back(60, -7 * LINK));
 }
 
-// Whoever said where its label settled hears of cheaper ways only; and a relay says where its own settled to whom it sends nothing.
-static void test_settled_labels_are_told(void **state) {
+// A neighbour that sent its settled cost receives improvements only; and a relay sends its own
+// settled cost over unused links.
+static void test_settled_cost_limits_updates(void **state) {
     (void)state;
     for (int64_t cheaper = 0; cheaper < 2; cheaper++) {
         _Alignas(16) static char memory[1 << 18];
         router *r = lone_relay(1, memory, sizeof memory);
-        router_message settled = {.kind = ROUTER_LABEL, .from = FIRST, .to = HERE, .source = 1, .side = ROUTER_NEXT, .length = 1, .cost = -7 * LINK};
+        router_message settled = {.kind = ROUTER_LABEL,
+                                  .from = FIRST,
+                                  .to = HERE,
+                                  .source = 1,
+                                  .side = ROUTER_NEXT,
+                                  .length = 1,
+                                  .cost = -7 * LINK};
         settled.u.step[0] = (router_step){router_out(FIRST), settled.cost};
         router_receive(r, 100 * NET_DELAY, &settled);
-        router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2,
+        router_message way = {.kind = ROUTER_LABEL,
+                              .from = BEHIND,
+                              .to = HERE,
+                              .source = 1,
+                              .side = ROUTER_PREVIOUS,
+                              .length = 2,
                               .cost = -9 * LINK - cheaper};
         way.u.step[0] = (router_step){router_in(BEHIND), way.cost};
         way.u.step[1] = (router_step){router_out(SECOND), way.cost};
@@ -255,18 +345,25 @@ static void test_settled_labels_are_told(void **state) {
         assert_int_equal(label_said(r, 100, 131).length, cheaper ? 4 : 0);
         router_message m = {0};
         for (int64_t now = 131; now < 150 && m.to == 0; now++) m = says(r, now * NET_DELAY, BESIDE, ROUTER_LABEL);
-        assert_true(m.side == ROUTER_NEXT && m.length == 1 && m.cost == -8 * LINK - cheaper && m.u.step[0].half == router_out(HERE));
+        assert_true(m.side == ROUTER_NEXT && m.length == 1 && m.cost == -8 * LINK - cheaper &&
+                    m.u.step[0].half == router_out(HERE));
     }
 }
 
 static void hear_way(router *r, int64_t now, int64_t cost) {
-    router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = cost};
+    router_message way = {.kind = ROUTER_LABEL,
+                          .from = BEHIND,
+                          .to = HERE,
+                          .source = 1,
+                          .side = ROUTER_PREVIOUS,
+                          .length = 2,
+                          .cost = cost};
     way.u.step[0] = (router_step){router_in(BEHIND), cost};
     way.u.step[1] = (router_step){router_out(SECOND), cost};
     router_receive(r, now * NET_DELAY, &way);
 }
 
-// In how many delays from `from` on a label goes to `to`.
+// Delays from `from` until a label goes to `to`.
 static int64_t told_after(router *r, int64_t from, router_peer to) {
     for (int64_t waited = 0; waited < 60; waited++) {
         int64_t now = (from + waited) * NET_DELAY;
@@ -276,7 +373,7 @@ static int64_t told_after(router *r, int64_t from, router_peer to) {
     return -1;
 }
 
-// A way that became dearer one delay after a router of that age told of it.
+// The distance rises one delay after a router of that age sent a label.
 static int64_t warns_after(int64_t age) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
@@ -286,11 +383,12 @@ static int64_t warns_after(int64_t age) {
     return told_after(r, told + 1, FIRST);
 }
 
-// A cheaper way, to where a unit goes over a link that costs half as much as the mean one.
+// An improvement, over a link with a unit that costs half of the mean.
 static int64_t tells_where_a_unit_goes_after(int64_t age) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
-    const router_message room = {.kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
+    const router_message room = {
+        .kind = ROUTER_ADVERT, .from = BESIDE, .to = HERE, .source = 1, .units = 1, .cost = LINK};
     router_cost(r, 0, BESIDE, ROUTER_NEXT, LINK * 2 / 5);
     router_receive(r, 0, &room);
     push_one(r, 0, FIRST, 0, MINCOST_NO_BID);
@@ -299,9 +397,9 @@ static int64_t tells_where_a_unit_goes_after(int64_t age) {
     return told_after(r, age, BESIDE);
 }
 
-// From an age of 120 delays on nothing is waited for where a way became dearer, neither by cost nor for the hold-down to end, and a cheaper one
-// waits, too, before those hear of it to whom units go: half of 6 delays, and till labels may be said again.
-static void test_who_hears_at_once(void **state) {
+// At an age of 120 delays risen distances wait neither by cost nor for the hold-down. Improvements
+// for neighbours with units wait: half of 6 delays, and for the hold-down.
+static void test_risen_distance_is_sent_at_once(void **state) {
     (void)state;
     assert_int_equal(warns_after(60), 1 + 6);
     assert_int_equal(warns_after(150), 0);
@@ -309,8 +407,9 @@ static void test_who_hears_at_once(void **state) {
     assert_int_equal(tells_where_a_unit_goes_after(150), 4);
 }
 
-// How long the nearest of three previous neighbours waits for a word, in delays, at most: a relay hears of `choices` ways in turn, of one every 21
-// delays, and tells the three of each at different times, for news waits by what links cost.
+// The longest wait of the nearest of three previous neighbours in delays. A relay learns of
+// `choices` paths in turn, one every 21 delays, and sends each at different times because updates
+// are delayed by cost.
 static int64_t longest_wait(int64_t choices) {
     _Alignas(16) static char memory[1 << 18];
     router *r = lone_relay(1, memory, sizeof memory);
@@ -319,7 +418,13 @@ static int64_t longest_wait(int64_t choices) {
     int64_t longest = 0;
     for (int64_t i = 0; i < 16; i++) {
         int64_t cost = -(9 + i % choices) * LINK, waited = 0, start = (1 + 21 * i) * NET_DELAY;
-        router_message way = {.kind = ROUTER_LABEL, .from = BEHIND, .to = HERE, .source = 1, .side = ROUTER_PREVIOUS, .length = 2, .cost = cost};
+        router_message way = {.kind = ROUTER_LABEL,
+                              .from = BEHIND,
+                              .to = HERE,
+                              .source = 1,
+                              .side = ROUTER_PREVIOUS,
+                              .length = 2,
+                              .cost = cost};
         way.u.step[0] = (router_step){router_in(BEHIND), cost};
         way.u.step[1] = (router_step){router_out(BEYOND), cost};
         router_receive(r, start, &way);
@@ -333,9 +438,9 @@ static int64_t longest_wait(int64_t choices) {
     return longest;
 }
 
-// Who tells several neighbours of one way at different times says nothing again: the next word waits for one usual hold-down and its link, 3
-// delays, not for a longer one (7). Who goes to and fro between two ways has to wait.
-static void test_one_word_to_many_is_no_repetition(void **state) {
+// One label sent to several neighbours at different times is no repetition: the next one waits for
+// one usual hold-down and its link, 3 delays, not 7. Alternating between two paths is one.
+static void test_one_label_to_several_neighbours_is_no_flapping(void **state) {
     (void)state;
     assert_in_range(longest_wait(16), 1, 3);
     assert_in_range(longest_wait(2), 8, 21);
@@ -343,17 +448,17 @@ static void test_one_word_to_many_is_no_repetition(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places_are_auctioned),
-        cmocka_unit_test(test_large_gains_go_first),
-        cmocka_unit_test(test_labels_settle),
-        cmocka_unit_test(test_another_way_of_the_same_cost_is_told),
-        cmocka_unit_test(test_a_contradicted_walk_is_not_taken),
-        cmocka_unit_test(test_a_way_back_is_not_told),
-        cmocka_unit_test(test_settled_labels_are_told),
-        cmocka_unit_test(test_who_hears_at_once),
-        cmocka_unit_test(test_labels_rest_in_repairs),
-        cmocka_unit_test(test_adverts_rest_when_nothing_is_built),
-        cmocka_unit_test(test_one_word_to_many_is_no_repetition),
+        cmocka_unit_test(test_higher_bid_evicts_lower_bid),
+        cmocka_unit_test(test_small_gains_are_ignored_in_young_routers),
+        cmocka_unit_test(test_unchanged_label_keeps_its_cost_without_a_path),
+        cmocka_unit_test(test_other_path_of_equal_cost_is_sent),
+        cmocka_unit_test(test_stale_path_is_ignored),
+        cmocka_unit_test(test_split_horizon),
+        cmocka_unit_test(test_settled_cost_limits_updates),
+        cmocka_unit_test(test_risen_distance_is_sent_at_once),
+        cmocka_unit_test(test_labels_are_held_during_repairs),
+        cmocka_unit_test(test_mature_router_holds_adverts_of_distances),
+        cmocka_unit_test(test_one_label_to_several_neighbours_is_no_flapping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

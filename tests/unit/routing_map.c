@@ -1,4 +1,5 @@
-// What peers tell of the run with several data peers, one router at a time: which entries go on, to whom, when, and which count.
+// Maps of several data peers, one router at a time: which entries are forwarded, to which
+// neighbours, when, and which versions win.
 #include "base/err.h"
 #include "routing/plan/mincost_planner.h"
 
@@ -10,18 +11,29 @@
 #include <cmocka.h>
 #include <string.h>
 
-enum { HERE = 10, FIRST = 2, SECOND = 3, BEHIND = 4, BESIDE = 5, FAR = 6, LINK = 1000, DELAY = 1000, ENTRIES = 6144, LINKS = 8 };
+enum {
+    HERE = 10,
+    FIRST = 2,
+    SECOND = 3,
+    BEHIND = 4,
+    BESIDE = 5,
+    FAR = 6,
+    LINK = 1000,
+    DELAY = 1000,
+    ENTRIES = 6144,
+    LINKS = 8
+};
 
-// Entries as a message has them.
+// Entries as in a message.
 typedef struct entry {
     router_peer peer;
     uint32_t version, capacity, cuts, links;
-    uint32_t link[2 * LINKS];  // the first ones
+    uint32_t link[2 * LINKS];  // of the first entries
 } entry;
 
 typedef struct heard {
     uint32_t messages, entries;
-    int64_t at;  // of the last
+    int64_t at;  // of the last one
     entry entry[ENTRIES];
 } heard;
 
@@ -59,7 +71,7 @@ static void read_entries(heard *h, const router_message *m) {
     }
 }
 
-// All that `to` hears of maps until then. Nobody else than previous neighbours may hear any.
+// All MAP entries that `to` receives until then. Only previous neighbours may receive any.
 static heard hears(router *r, int64_t from, int64_t until, router_peer to) {
     static router_message m;
     heard h = {.at = -1};
@@ -103,7 +115,7 @@ static void say(router *r, int64_t now, router_peer from, router_peer peer, uint
 
 static const int64_t rounds = DELAY;
 
-// All has been told; returns when.
+// Time at which all entries were sent.
 static int64_t told_all(router *r) {
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
     say(r, 0, BESIDE, BESIDE, 5, 2, FAR);
@@ -112,8 +124,9 @@ static int64_t told_all(router *r) {
     return 50 * rounds;
 }
 
-// What comes within three delays goes on in one message, once, with what I am; to both previous neighbours and to nobody else.
-static void test_news_goes_upstream_once(void **state) {
+// Entries that arrive within three delays go on in one message, once, with the own entry; to both
+// previous neighbours only.
+static void test_entries_travel_upstream_once(void **state) {
     (void)state;
     for (router_peer to = FIRST; to <= SECOND; to++) {
         router *r = new_router(HERE, 4);
@@ -131,13 +144,13 @@ static void test_news_goes_upstream_once(void **state) {
                     mine->link[3] == LINK + 2);
         assert_true(far != NULL && far->capacity == 7 && far->version == 5 && far->links == 1 && far->link[0] == 1 &&
                     far->link[1] == LINK);
-        say(r, 51 * rounds, BEHIND, FAR, 5, 7, 1);  // by another way
+        say(r, 51 * rounds, BEHIND, FAR, 5, 7, 1);  // over another path
         assert_int_equal(hears(r, 51 * rounds, 100 * rounds, to).messages, 0);
     }
 }
 
-// A next neighbour that has not spoken yet is waited for, and not for ever.
-static void test_who_is_silent_is_waited_for(void **state) {
+// A next neighbour without an entry is waited for, but not forever.
+static void test_missing_entry_of_next_neighbour_delays_sending(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
@@ -146,7 +159,7 @@ static void test_who_is_silent_is_waited_for(void **state) {
     assert_int_equal(h.at, 20 * rounds);
 }
 
-static void test_only_newer_versions_count(void **state) {
+static void test_only_newer_versions_are_stored(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -155,13 +168,14 @@ static void test_only_newer_versions_count(void **state) {
     say(r, now + 30 * rounds, BEHIND, FAR, 6, 9, 1);
     heard h = hears(r, now + 30 * rounds, now + 60 * rounds, FIRST);
     assert_true(h.entries == 1 && h.entry[0].peer == FAR && h.entry[0].capacity == 9);
-    say(r, now + 60 * rounds, BEHIND, BEHIND, 2, 8, FAR);  // it lives again, and its clock is behind
+    say(r, now + 60 * rounds, BEHIND, BEHIND, 2, 8, FAR);  // restarted with a clock that is behind
     h = hears(r, now + 60 * rounds, now + 90 * rounds, FIRST);
     assert_true(h.entries == 1 && h.entry[0].peer == BEHIND && h.entry[0].capacity == 8 && h.entry[0].version == 2);
 }
 
-// What others say of me does not count, and of neighbours before me they know better themselves.
-static void test_nobody_is_told_of_itself(void **state) {
+// Entries about this router are ignored, and those of previous neighbours are not sent back to
+// them.
+static void test_no_peer_receives_its_own_entry(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -173,8 +187,8 @@ static void test_nobody_is_told_of_itself(void **state) {
     assert_int_equal(hears(r, now + 60 * rounds, now + 90 * rounds, SECOND).entries, 1);
 }
 
-// A cost that changed waits for 20 delays for others that change, what one can carry only for 3.
-static void test_costs_are_told_later(void **state) {
+// A changed cost waits 20 delays for others; a changed capacity waits 3.
+static void test_changed_costs_are_sent_later(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -190,8 +204,8 @@ static void test_costs_are_told_later(void **state) {
     assert_int_equal(h.at, now + 3 * rounds);
 }
 
-// That a next neighbour went is told, and counted as a cut only if units went there.
-static void test_cuts_are_counted(void **state) {
+// A lost next neighbour is reported, and counts as a cut only if it carried units.
+static void test_lost_link_with_units_counts_as_cut(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -211,7 +225,7 @@ static void test_cuts_are_counted(void **state) {
     assert_true(h.entries == 1 && h.entry[0].links == 1 && h.entry[0].cuts == 1);
 }
 
-static void test_who_comes_hears_all(void **state) {
+static void test_new_neighbour_receives_all_entries(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -221,8 +235,9 @@ static void test_who_comes_hears_all(void **state) {
     assert_true(h.messages == 1 && h.entries == 4);
 }
 
-// Before a data peer stand the last relays of others: they hear of it alone, as what is behind it is behind them, too.
-static void test_a_data_peer_tells_of_itself(void **state) {
+// The previous neighbours of a data peer are relays of the last stage. They receive its own entry
+// only.
+static void test_data_peer_sends_only_its_own_entry(void **state) {
     (void)state;
     router *r = new_router(1, 4);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
@@ -231,7 +246,7 @@ static void test_a_data_peer_tells_of_itself(void **state) {
     assert_true(h.messages == 1 && h.entries == 1 && h.entry[0].peer == 1 && h.entry[0].links == 2);
 }
 
-static void test_a_crowd_tells_nothing(void **state) {
+static void test_run_too_large_sends_no_entries(void **state) {
     (void)state;
     router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS + 1);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
@@ -250,8 +265,9 @@ static heard hears_of_carried_maps(router_peer first, router_peer second, router
     return hears(r, 0, 50 * rounds, to);
 }
 
-// With many relays one previous neighbour carries the map on, and others hear of the relay itself; but data peers hear all.
-static void test_of_many_relays_one_carries_the_map(void **state) {
+// With many relays one previous neighbour receives all entries and others the own one; data peers
+// receive all.
+static void test_large_run_sends_all_entries_to_one_neighbour(void **state) {
     (void)state;
     heard one = hears_of_carried_maps(FIRST, SECOND, FIRST), other = hears_of_carried_maps(FIRST, SECOND, SECOND);
     assert_int_equal(one.entries + other.entries, 3 + 1);
@@ -264,8 +280,8 @@ static void test_of_many_relays_one_carries_the_map(void **state) {
 
 enum { OTHERS = MINCOST_MULTI_SOURCE_RELAYS - 3, FIRST_OTHER = 100, EACH_NAMES = 16 };
 
-// A relay that is the only one in its stage carries what all others say.
-static void test_a_relay_carries_a_whole_crowd(void **state) {
+// The only relay of a stage forwards all entries.
+static void test_single_relay_of_a_stage_forwards_all_entries(void **state) {
     (void)state;
     static heard h;
     router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS);
@@ -288,8 +304,9 @@ static void test_a_relay_carries_a_whole_crowd(void **state) {
     assert_int_equal(h.entries, OTHERS + 3);
 }
 
-// Whoever takes it for a crowd a little longer, or sooner, than others misses nothing in the end.
-static void test_after_a_crowd_all_is_told(void **state) {
+// A peer that believes the run too large a little longer or sooner than others misses nothing in
+// the end.
+static void test_run_that_shrinks_sends_all_entries(void **state) {
     (void)state;
     router *r = new_router(HERE, MINCOST_MULTI_SOURCE_RELAYS + 1);
     say(r, 0, BEHIND, BEHIND, 5, 2, FAR);
@@ -303,14 +320,15 @@ static void test_after_a_crowd_all_is_told(void **state) {
     }
 }
 
-// From the first entry on that is none the message says nothing.
-static void test_nonsense_is_not_read(void **state) {
+// The rest of a message behind an invalid entry is ignored.
+static void test_invalid_entry_ends_the_message(void **state) {
     (void)state;
-    static const uint32_t bad[][5] = {{0, 6, 1 << 16 | 1, FAR, LINK},                        // nobody
-                                      {1u << 31, 6, 1 << 16 | 1, FAR, LINK},                 // not a peer
-                                      {FAR, 6, 1 << 16 | 2, FAR, LINK},                      // a link that is not there
-                                      {FAR, 6, (ROUTER_MAX_UNITS + 1u) << 16 | 1, 1, LINK},  // too much
-                                      {FAR, 6, 1 << 16 | 1, 0, LINK},                        // a link to nobody
+    static const uint32_t bad[][5] = {{0, 6, 1 << 16 | 1, FAR, LINK},         // no peer
+                                      {1u << 31, 6, 1 << 16 | 1, FAR, LINK},  // not a peer number
+                                      {FAR, 6, 1 << 16 | 2, FAR, LINK},       // more links than words
+                                      // above the maximum
+                                      {FAR, 6, (ROUTER_MAX_UNITS + 1u) << 16 | 1, 1, LINK},
+                                      {FAR, 6, 1 << 16 | 1, 0, LINK},  // a link to no peer
                                       {FAR, 6, 1 << 16 | 1, 1, (uint32_t)ROUTER_MAX_COST + 1}};
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         router *r = new_router(HERE, 4);
@@ -325,8 +343,8 @@ static void test_nonsense_is_not_read(void **state) {
     }
 }
 
-// Whoever makes peers up cannot choose them such that they are all looked for one after the other.
-static void test_made_up_peers_lie_apart(void **state) {
+// Invented peer numbers cannot be chosen to collide in the index.
+static void test_invented_peers_do_not_collide_in_the_index(void **state) {
     (void)state;
     enum { MADE_UP = 2500, CHOSEN = 1 << 16 };
     router *r = new_router(1, 0);
@@ -345,8 +363,8 @@ static void test_made_up_peers_lie_apart(void **state) {
     assert_in_range(longest, 1, 30);
 }
 
-// However much is made up: it stays within bounds, and what is led to has room.
-static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
+// Invented entries stay within bounds, and reachable entries find room.
+static void test_full_map_drops_unreachable_entries(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -359,8 +377,8 @@ static void test_a_full_map_forgets_whom_nobody_knows(void **state) {
     assert_in_range(h.messages, 1, 2);
 }
 
-// A data peer finds its entries by an index, and they move.
-static void test_a_full_map_is_found_again(void **state) {
+// A data peer finds entries by an index after they move.
+static void test_index_survives_pruning(void **state) {
     (void)state;
     router *r = new_router(1, 4);
     for (uint32_t i = 0; i < 10; i++) say(r, 0, BEHIND, 1000 + i, 1, 1, 5000);
@@ -377,8 +395,8 @@ static void test_a_full_map_is_found_again(void **state) {
     assert_int_equal(found, 1);
 }
 
-// ... nor is room kept for those who name each other.
-static void test_a_full_map_forgets_whom_only_such_know(void **state) {
+// No room is kept for unreachable peers that name each other.
+static void test_full_map_drops_entries_that_only_unreachable_peers_name(void **state) {
     (void)state;
     router *r = new_router(HERE, 4);
     int64_t now = told_all(r);
@@ -398,23 +416,23 @@ static void test_a_full_map_forgets_whom_only_such_know(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_news_goes_upstream_once),
-        cmocka_unit_test(test_who_is_silent_is_waited_for),
-        cmocka_unit_test(test_only_newer_versions_count),
-        cmocka_unit_test(test_nobody_is_told_of_itself),
-        cmocka_unit_test(test_costs_are_told_later),
-        cmocka_unit_test(test_cuts_are_counted),
-        cmocka_unit_test(test_who_comes_hears_all),
-        cmocka_unit_test(test_a_data_peer_tells_of_itself),
-        cmocka_unit_test(test_a_crowd_tells_nothing),
-        cmocka_unit_test(test_of_many_relays_one_carries_the_map),
-        cmocka_unit_test(test_a_relay_carries_a_whole_crowd),
-        cmocka_unit_test(test_after_a_crowd_all_is_told),
-        cmocka_unit_test(test_nonsense_is_not_read),
-        cmocka_unit_test(test_made_up_peers_lie_apart),
-        cmocka_unit_test(test_a_full_map_forgets_whom_nobody_knows),
-        cmocka_unit_test(test_a_full_map_is_found_again),
-        cmocka_unit_test(test_a_full_map_forgets_whom_only_such_know),
+        cmocka_unit_test(test_entries_travel_upstream_once),
+        cmocka_unit_test(test_missing_entry_of_next_neighbour_delays_sending),
+        cmocka_unit_test(test_only_newer_versions_are_stored),
+        cmocka_unit_test(test_no_peer_receives_its_own_entry),
+        cmocka_unit_test(test_changed_costs_are_sent_later),
+        cmocka_unit_test(test_lost_link_with_units_counts_as_cut),
+        cmocka_unit_test(test_new_neighbour_receives_all_entries),
+        cmocka_unit_test(test_data_peer_sends_only_its_own_entry),
+        cmocka_unit_test(test_run_too_large_sends_no_entries),
+        cmocka_unit_test(test_large_run_sends_all_entries_to_one_neighbour),
+        cmocka_unit_test(test_single_relay_of_a_stage_forwards_all_entries),
+        cmocka_unit_test(test_run_that_shrinks_sends_all_entries),
+        cmocka_unit_test(test_invalid_entry_ends_the_message),
+        cmocka_unit_test(test_invented_peers_do_not_collide_in_the_index),
+        cmocka_unit_test(test_full_map_drops_unreachable_entries),
+        cmocka_unit_test(test_index_survives_pruning),
+        cmocka_unit_test(test_full_map_drops_entries_that_only_unreachable_peers_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// What a link costs, from samples that are noisy, late or nonsense.
+// Link costs from samples that are noisy, late or impossible.
 #include "routing/core/measure.h"
 
 #include "base/rng.h"
@@ -21,7 +21,7 @@ static void test_formula(void **state) {
     measure_link l = {0};
     assert_int_equal(measure_cost(&l, 0, 0, MEBI), 0);
     assert_int_equal(measure_cost(&l, 30 * MS, 10 * MS, MEBI), 20000);
-    assert_int_equal(measure_cost(&l, 30 * MS, 0, MEBI), 30000);  // unknown: like mine
+    assert_int_equal(measure_cost(&l, 30 * MS, 0, MEBI), 30000);  // unknown: taken from this end
     measure_round_trip(&l, 100 * MS);
     assert_int_equal(measure_cost(&l, 30 * MS, 10 * MS, MEBI), 20000 + 50000);
     // 8 and 2 Mbit/s: two mebibytes at their sum.
@@ -29,7 +29,7 @@ static void test_formula(void **state) {
     assert_int_equal(measure_value(&l.rate[MEASURE_TO]), 8 * MEGABIT);
     measure_transfer(&l, MEASURE_FROM, 1000000, 4 * SECOND, false);
     assert_int_equal(measure_cost(&l, 30 * MS, 10 * MS, 1250000), 70000 + 2000000);
-    l.rate[MEASURE_FROM] = (measure){0};  // only one way was used: the other is taken to be as fast
+    l.rate[MEASURE_FROM] = (measure){0};  // only one direction was used: the other is assumed equal
     assert_int_equal(measure_cost(&l, 30 * MS, 10 * MS, 1250000), 70000 + 1250000);
 }
 
@@ -45,7 +45,7 @@ static void test_transfers(void **state) {
     assert_true(measure_value(&l.rate[MEASURE_TO]) > 0);
 }
 
-static void test_anything_stays_in_bounds(void **state) {
+static void test_arbitrary_samples_stay_in_bounds(void **state) {
     (void)state;
     const int64_t odd[] = {INT64_MIN, -1, 0, 1, 999, SECOND, MEASURE_MAX, INT64_MAX};
     const uint64_t sizes[] = {0, 1, MEBI, (uint64_t)1 << 40, UINT64_MAX};
@@ -79,8 +79,8 @@ static void test_noise_is_smoothed(void **state) {
     }
 }
 
-// A process that is stopped for half a minute answers one or two questions half a minute late.
-static void test_a_pause_moves_nothing(void **state) {
+// A process stopped for half a minute answers one or two requests half a minute late.
+static void test_process_pause_changes_nothing(void **state) {
     (void)state;
     measure m = {0};
     for (int i = 0; i < 10; i++) measure_add(&m, 1000);
@@ -95,7 +95,7 @@ static void test_a_pause_moves_nothing(void **state) {
     }
 }
 
-static void test_a_real_change_arrives(void **state) {
+static void test_lasting_change_is_followed(void **state) {
     (void)state;
     measure m = {0};
     for (int i = 0; i < 10; i++) measure_add(&m, 1000);
@@ -111,8 +111,8 @@ static void test_a_real_change_arrives(void **state) {
     assert_int_equal(measure_value(&m), 7);
 }
 
-// However far the median is away, it counts as four times the average, or as a quarter of it.
-static void test_a_leap_is_capped(void **state) {
+// A median counts as at most four times the average, and at least a quarter of it.
+static void test_median_far_from_the_average_is_clamped(void **state) {
     (void)state;
     measure up = {0}, down = {0};
     for (int i = 0; i < 5; i++) {
@@ -131,7 +131,7 @@ static void test_a_leap_is_capped(void **state) {
 
 static const measure_rule rule = {.relative_ppm = 100000, .absolute = 10, .patience = 2 * SECOND};
 
-// Sets the smoothed round trip so that the link costs `cost`, and asks.
+// Sets the smoothed round trip so that the link costs `cost`, and announces.
 static bool announce(measure_link *l, int64_t now, int64_t cost) {
     l->round_trip = (measure){.average = cost * 2 * MEASURE_UNIT_NS};
     return measure_announce(l, &rule, now, 0, 0, 0);
@@ -149,9 +149,9 @@ static void test_hysteresis(void **state) {
     int64_t now = 100 * SECOND;
     assert_false(announce(&l, now, 1111));
     assert_false(announce(&l, now + SECOND, 1200));
-    assert_false(announce(&l, now + SECOND + SECOND / 2, 1100));  // back inside: patience begins anew
+    assert_false(announce(&l, now + SECOND + SECOND / 2, 1100));  // back inside: the time restarts
     assert_false(announce(&l, now + 2 * SECOND, 1200));
-    assert_false(announce(&l, now + 3 * SECOND, 800));  // the other side: likewise
+    assert_false(announce(&l, now + 3 * SECOND, 800));  // on the other side: likewise
     assert_false(announce(&l, now + 4 * SECOND, 1200));
     assert_false(announce(&l, now + 5 * SECOND, 1300));
     assert_int_equal(l.cost, 1000);
@@ -166,7 +166,7 @@ static void test_steady_noise_is_never_announced(void **state) {
     measure_link l = {0};
     rng r = {3};
     uint32_t announced = 0;
-    for (int64_t s = 0; s < 3600; s++) {  // an hour, 10 % of noise each way
+    for (int64_t s = 0; s < 3600; s++) {  // an hour with 10 percent of noise either way
         measure_round_trip(&l, 80 * MS + (int64_t)rng_below(&r, (uint64_t)(16 * MS)) - 8 * MS);
         announced += measure_announce(&l, NULL, s * SECOND, 5 * MS, 5 * MS, 0);
     }
@@ -178,11 +178,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_formula),
         cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_anything_stays_in_bounds),
+        cmocka_unit_test(test_arbitrary_samples_stay_in_bounds),
         cmocka_unit_test(test_noise_is_smoothed),
-        cmocka_unit_test(test_a_pause_moves_nothing),
-        cmocka_unit_test(test_a_real_change_arrives),
-        cmocka_unit_test(test_a_leap_is_capped),
+        cmocka_unit_test(test_process_pause_changes_nothing),
+        cmocka_unit_test(test_lasting_change_is_followed),
+        cmocka_unit_test(test_median_far_from_the_average_is_clamped),
         cmocka_unit_test(test_hysteresis),
         cmocka_unit_test(test_steady_noise_is_never_announced),
     };

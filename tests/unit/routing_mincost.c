@@ -1,4 +1,5 @@
-// braid's routers in a small network: the exact optimum for one source, always quiet, under any delays, crashes and joins.
+// The min-cost algorithm in a small network: optimal for one source and quiet at the end, under any
+// delays, crashes and joins.
 #include "routing_net.h"
 
 #include "routing/plan/mincost_planner.h"
@@ -33,7 +34,7 @@ static const net_case published[] = {{.sources = 1,
                                       .cost_from = 5,
                                       .cost_below = 100}};
 
-static void test_reaches_the_optimum_of_the_published_tests(void **state) {
+static void test_published_instances_reach_the_optimum(void **state) {
     (void)state;
     for (uint32_t test = 0; test < 4; test++) {
         for (uint64_t seed = 0; seed < 6; seed++) {
@@ -59,8 +60,8 @@ static void test_random_schedules_with_crashes_and_restarts(void **state) {
     }
 }
 
-// In test 3 a flow is 2.5 per cent above the optimum after 70 delays; first come, first served, it would be 3.2.
-static void test_auctions_leave_little_to_do(void **state) {
+// Test 3 is 2.5 percent above the optimum after 70 delays; without auctions 3.2.
+static void test_auction_leaves_little_for_cycles(void **state) {
     (void)state;
     double sum = 0;
     for (uint64_t seed = 0; seed < 12; seed++) {
@@ -93,8 +94,9 @@ static uint64_t messages_of_published(int64_t lazy) {
     return sum;
 }
 
-// News that waits by what links cost saves messages: about a quarter of them in test 3, and nothing of the optimum.
-static void test_news_waits_by_cost(void **state) {
+// Delaying updates by link cost saves about a quarter of the messages in test 3 without loss of
+// optimality.
+static void test_update_delay_by_cost_saves_messages(void **state) {
     (void)state;
     assert_true(messages_of_published(0) * 10 < messages_of_published(-1) * 9);
 }
@@ -123,7 +125,7 @@ static void add_case(sums *all, const net_case *c) {
     net_free(n);
 }
 
-// The table of docs/routing.md: figures SEEDS ALGORITHM DELAYS HOLD.
+// Table of figures: figures SEEDS ALGORITHM DELAYS HOLD.
 static int print_figures(char **argument) {
     int seeds = atoi(argument[0]);
     printf("test  cost/optimum mean, worst  at round 120  rounds  frames/peer  KB/peer  exact  quiet\n");
@@ -143,10 +145,10 @@ static int print_figures(char **argument) {
 int main(int count, char **argument) {
     if (count == 6 && strcmp(argument[1], "figures") == 0 && atoi(argument[2]) > 0) return print_figures(argument + 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reaches_the_optimum_of_the_published_tests),
+        cmocka_unit_test(test_published_instances_reach_the_optimum),
         cmocka_unit_test(test_random_schedules_with_crashes_and_restarts),
-        cmocka_unit_test(test_auctions_leave_little_to_do),
-        cmocka_unit_test(test_news_waits_by_cost),
+        cmocka_unit_test(test_auction_leaves_little_for_cycles),
+        cmocka_unit_test(test_update_delay_by_cost_saves_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

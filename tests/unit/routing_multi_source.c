@@ -1,4 +1,4 @@
-// Ways on a map: valid, the same for everybody, near the optimum, and known to be in force or not.
+// Joint plans: valid, the same at every data peer, near the optimum; and the value of active paths.
 #include "routing/plan/single_source.h"
 #include "routing/plan/multi_source.h"
 #include "routing_net.h"
@@ -12,13 +12,15 @@ static multi_source *new_ways(router_objective objective) {
     return multi_source_init(memory, objective);
 }
 
-// The map of a network; links to `last` cost `more`, and the last relay has `life`.
+// The map of a network; links to the last peer cost `more`, and the last relay has that
+// incarnation.
 static uint64_t draw(multi_source *w, const net *n, int64_t more, uint32_t life) {
     multi_source_clear(w);
     for (router_peer p = 1; p <= n->peers; p++) {
         assert_true(multi_source_add_peer(w, p, n->capacity[p], p == n->peers ? life : 0, n->stage[p] == 0));
         for (router_peer q = 1; q <= n->peers; q++)
-            if (n->cost[p][q] >= 0) assert_true(multi_source_add_link(w, q, n->cost[p][q] + (q == n->peers ? more : 0)));
+            if (n->cost[p][q] >= 0)
+                assert_true(multi_source_add_link(w, q, n->cost[p][q] + (q == n->peers ? more : 0)));
     }
     return multi_source_arrange(w);
 }
@@ -28,7 +30,8 @@ typedef struct totals {
     uint32_t load[NET_PEERS];
 } totals;
 
-// Every way leads from a data peer over links that there are, through each stage once, to that data peer.
+// Every path leads from a data peer over existing links, through each stage once, back to that data
+// peer.
 static totals add_up(const multi_source *w, const net *n) {
     static uint32_t units[NET_PEERS][NET_PEERS];
     memset(units, 0, sizeof units);
@@ -59,7 +62,7 @@ static net_case some_case(rng *r, uint32_t sources) {
 }
 
 // With one data peer there is an optimum to compare with.
-static void test_ways_of_one_data_peer_are_the_cheapest(void **state) {
+static void test_paths_of_one_data_peer_are_near_the_optimum(void **state) {
     (void)state;
     rng r = seeded_rng("one", 1);
     multi_source *w = new_ways(ROUTER_SUM);
@@ -80,8 +83,9 @@ static void test_ways_of_one_data_peer_are_the_cheapest(void **state) {
     free(w);
 }
 
-// As many units as fit, whoever wants them; nobody more than wanted; near what all would cost that come home anywhere.
-static void test_ways_of_several_data_peers(void **state) {
+// As many units as fit, of any data peer, none above its demand; near the cost of units that may
+// return to any data peer.
+static void test_paths_of_several_data_peers(void **state) {
     (void)state;
     rng r = seeded_rng("several", 2);
     multi_source *w = new_ways(ROUTER_SUM);
@@ -99,11 +103,12 @@ static void test_ways_of_several_data_peers(void **state) {
         relaxed += best.cost;
         net_free(n);
     }
-    assert_true(cost >= relaxed && cost * 100 <= relaxed * 108);  // unit_sim_glpk has the integer optimum
+    // unit_sim_glpk has the integer optimum
+    assert_true(cost >= relaxed && cost * 100 <= relaxed * 108);
     free(w);
 }
 
-static void test_the_heaviest_link_is_light(void **state) {
+static void test_bottleneck_is_reduced(void **state) {
     (void)state;
     rng r = seeded_rng("worst", 3);
     multi_source *w = new_ways(ROUTER_WORST), *cheap = new_ways(ROUTER_SUM);
@@ -140,8 +145,8 @@ static void assert_same_search(multi_source *a, multi_source *b) {
     }
 }
 
-// Whoever has the same map finds the same ways, whatever it had before.
-static void test_the_same_map_gives_the_same_ways(void **state) {
+// The same map gives the same paths, whatever map came before.
+static void test_same_map_gives_same_paths(void **state) {
     (void)state;
     rng r = seeded_rng("same", 4);
     multi_source *a = new_ways(ROUTER_SUM), *b = new_ways(ROUTER_SUM);
@@ -176,7 +181,7 @@ static net *through_two(void) {
     return net_new(&c);  // each data peer wants six units, and six fit
 }
 
-static void test_what_is_in_force_is_known(void **state) {
+static void test_value_of_active_paths(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
@@ -188,9 +193,11 @@ static void test_what_is_in_force_is_known(void **state) {
     multi_source_activate(w);
     assert_int_equal(multi_source_active_value(w), 24 * NET_COST);
     draw(w, n, NET_COST, 0);
-    assert_int_equal(multi_source_active_value(w), 27 * NET_COST);  // three of the links in use are dearer
+    // three of the links in use are more expensive
+    assert_int_equal(multi_source_active_value(w), 27 * NET_COST);
     draw(w, n, 0, 1);
-    assert_int_equal(multi_source_active_value(w), -1);  // units may have been lost where the last relay had its links
+    // units may have been lost on the last relay's links
+    assert_int_equal(multi_source_active_value(w), -1);
     draw(w, n, 0, 0);
     assert_int_equal(multi_source_active_value(w), 24 * NET_COST);
     n->capacity[4] = 2;
@@ -198,16 +205,17 @@ static void test_what_is_in_force_is_known(void **state) {
     assert_int_equal(multi_source_active_value(w), -1);
     n->capacity[4] = 4;
     draw(w, n, 0, 0);
-    assert_int_equal(multi_source_active_value(w), -1);  // one more would fit
+    assert_int_equal(multi_source_active_value(w), -1);  // one more unit would fit
     n->capacity[3] = 4;
     n->capacity[4] = 2;
     draw(w, n, 0, 0);
-    assert_int_equal(multi_source_active_value(w), -1);  // as many fit as before, but one relay has one too many
+    // as many fit as before, but one relay has one too many
+    assert_int_equal(multi_source_active_value(w), -1);
     n->capacity[3] = n->capacity[4] = 3;
     n->cost[1][4] = -1;
     n->cost[2][4] = -1;
     draw(w, n, 0, 0);
-    assert_int_equal(multi_source_active_value(w), -1);  // that link is no more
+    assert_int_equal(multi_source_active_value(w), -1);  // that link is gone
     net_free(n);
     free(w);
 }
@@ -222,8 +230,9 @@ static net *three_each_in_force(multi_source *w) {
     return n;
 }
 
-// A data peer has gone once no relay has a link to it: its ways are not in force any more, whatever else its links say.
-static void test_ways_of_a_data_peer_that_has_gone(void **state) {
+// A data peer has left once no relay has a link to it: its paths are no longer active, whatever
+// else it reports.
+static void test_active_paths_of_a_data_peer_that_left(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     net *n = three_each_in_force(w);
@@ -235,7 +244,7 @@ static void test_ways_of_a_data_peer_that_has_gone(void **state) {
     free(w);
 }
 
-static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
+static void test_active_paths_of_a_data_peer_with_lower_demand(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     net *n = three_each_in_force(w);
@@ -247,8 +256,9 @@ static void test_ways_of_a_data_peer_that_wants_fewer(void **state) {
     free(w);
 }
 
-// What no unit can go makes no difference, or two who know of it and not would find other ways and call them the same.
-static void test_who_cannot_be_reached_changes_nothing(void **state) {
+// Links that no unit can use must not matter: otherwise data peers with different knowledge of them
+// would find different paths under one number.
+static void test_unreachable_peers_change_nothing(void **state) {
     (void)state;
     rng r = seeded_rng("reached", 6);
     multi_source *a = new_ways(ROUTER_WORST), *b = new_ways(ROUTER_WORST);
@@ -262,7 +272,7 @@ static void test_who_cannot_be_reached_changes_nothing(void **state) {
             for (router_peer q = 1; q <= n->peers; q++)
                 if (n->cost[p][q] >= 0) assert_true(multi_source_add_link(b, q, n->cost[p][q]));
         }
-        assert_true(multi_source_add_peer(b, n->peers + 1, 9, 0, false));  // nobody leads there
+        assert_true(multi_source_add_peer(b, n->peers + 1, 9, 0, false));  // no link leads there
         for (router_peer q = 1; q <= n->peers; q++) assert_true(multi_source_add_link(b, q, NET_COST));
         assert_true(multi_source_arrange(b) == hash);
         assert_same_search(a, b);
@@ -272,8 +282,8 @@ static void test_who_cannot_be_reached_changes_nothing(void **state) {
     free(b);
 }
 
-// A relay from which no link goes on yet has no room, however much it says it has.
-static void test_dead_ends_have_no_room(void **state) {
+// A relay without a next link has no room, whatever its capacity.
+static void test_dead_ends_add_no_capacity(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
@@ -287,7 +297,7 @@ static void test_dead_ends_have_no_room(void **state) {
 
 enum { DEAD_ENDS = 500, FIRST_DEAD_END = 100 };
 
-// Seconds of a search with two data peers and two relays, from one of which so many lead nowhere.
+// Seconds of a search with two data peers and two relays, one of which has so many dead ends.
 static double seconds_with(multi_source *w, uint32_t dead_ends) {
     multi_source_clear(w);
     for (router_peer p = 1; p <= 2; p++) {
@@ -307,7 +317,7 @@ static double seconds_with(multi_source *w, uint32_t dead_ends) {
     return (double)(clock() - begun) / CLOCKS_PER_SEC;
 }
 
-// Who makes peers up that lead nowhere makes a plan no slower: 15 times, if each were looked at.
+// Invented dead ends must not slow a plan: 15 times, if each were examined.
 static void test_dead_ends_take_no_time(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
@@ -320,7 +330,7 @@ static void test_dead_ends_take_no_time(void **state) {
     free(w);
 }
 
-static void test_dear_links_are_no_overload(void **state) {
+static void test_expensive_links_are_not_overload(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     for (uint32_t stages = 1; stages <= 8; stages++) {
@@ -336,8 +346,8 @@ static void test_dear_links_are_no_overload(void **state) {
     free(w);
 }
 
-// A data peer that nobody can come home to wants nothing; where nothing fits there are no ways.
-static void test_where_nobody_comes_home(void **state) {
+// A data peer without a way back has no demand; without room there are no paths.
+static void test_map_without_a_way_back_has_no_paths(void **state) {
     (void)state;
     multi_source *w = new_ways(ROUTER_SUM);
     net *n = through_two();
@@ -353,12 +363,12 @@ static void test_where_nobody_comes_home(void **state) {
     multi_source_clear(w);
     multi_source_arrange(w);
     assert_false(multi_source_search(w));
-    assert_false(multi_source_add_link(w, 1, 1));  // of nobody
+    assert_false(multi_source_add_link(w, 1, 1));  // before any peer was added
     free(w);
 }
 
-// Whatever a map says: no more than there is room for, and ways that end.
-static void test_maps_may_say_anything(void **state) {
+// Arbitrary maps: no more units than fit, and finite paths.
+static void test_arbitrary_maps_are_planned_safely(void **state) {
     (void)state;
     rng r = seeded_rng("anything", 5);
     multi_source *w = new_ways(ROUTER_SUM);
@@ -374,7 +384,7 @@ static void test_maps_may_say_anything(void **state) {
             }
         }
         multi_source_arrange(w);
-        assert_true(multi_source_active_value(w) >= -1);  // those of an earlier map
+        assert_true(multi_source_active_value(w) >= -1);  // paths of an earlier map
         if (!multi_source_search(w)) {
             assert_int_equal(multi_source_count(w), 0);
             continue;
@@ -399,7 +409,8 @@ static int64_t some_cost(rng *r) { return NET_COST * (1 + (int64_t)rng_below(r, 
 static void wide_links(multi_source *w, single_source *bound, uint32_t relay, rng *r) {
     if (relay / WIDTH == WIDE_STAGES - 1) {
         int64_t one = some_cost(r), other = some_cost(r);
-        assert_true(multi_source_add_link(w, 1, one) && multi_source_add_link(w, 2, other) && single_source_add_link(bound, 1, one < other ? one : other));
+        assert_true(multi_source_add_link(w, 1, one) && multi_source_add_link(w, 2, other) &&
+                    single_source_add_link(bound, 1, one < other ? one : other));
         return;
     }
     for (uint32_t i = 0; i < VIEW; i++) {
@@ -409,21 +420,23 @@ static void wide_links(multi_source *w, single_source *bound, uint32_t relay, rn
     }
 }
 
-// Two data peers and 400 relays. The bound lets units come home to either.
+// Two data peers and 400 relays. The bound lets units return to either.
 static double wide_over_bound(multi_source *w, single_source *bound, rng *r) {
     int64_t cost[2][WIDTH];
     multi_source_clear(w);
     single_source_clear(bound, 1, 2 * EACH_WANTS);
     for (router_peer k = 0; k < 2; k++) {
         assert_true(multi_source_add_peer(w, 1 + k, EACH_WANTS, 0, true));
-        for (uint32_t i = 0; i < WIDTH; i++) assert_true(multi_source_add_link(w, FIRST_RELAY + i, cost[k][i] = some_cost(r)));
+        for (uint32_t i = 0; i < WIDTH; i++)
+            assert_true(multi_source_add_link(w, FIRST_RELAY + i, cost[k][i] = some_cost(r)));
     }
     assert_true(single_source_add_peer(bound, 1, 0));
     for (uint32_t i = 0; i < WIDTH; i++)
         assert_true(single_source_add_link(bound, FIRST_RELAY + i, cost[0][i] < cost[1][i] ? cost[0][i] : cost[1][i]));
     for (uint32_t relay = 0; relay < WIDE_STAGES * WIDTH; relay++) {
         uint32_t capacity = 1 + (uint32_t)rng_below(r, 2);
-        assert_true(multi_source_add_peer(w, FIRST_RELAY + relay, capacity, 0, false) && single_source_add_peer(bound, FIRST_RELAY + relay, capacity));
+        assert_true(multi_source_add_peer(w, FIRST_RELAY + relay, capacity, 0, false) &&
+                    single_source_add_peer(bound, FIRST_RELAY + relay, capacity));
         wide_links(w, bound, relay, r);
     }
     multi_source_arrange(w);
@@ -433,8 +446,8 @@ static double wide_over_bound(multi_source *w, single_source *bound, rng *r) {
     return (double)multi_source_value(w) / (double)single_source_cost(bound);
 }
 
-// With the effort that is enough for small ones it would be 1.11.
-static void test_large_maps_are_searched_longer(void **state) {
+// With the effort for small maps it would be 1.11.
+static void test_effort_grows_with_the_map(void **state) {
     (void)state;
     enum { MAPS = 4 };
     rng r = seeded_rng("wide", 1);
@@ -451,20 +464,20 @@ static void test_large_maps_are_searched_longer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways_of_one_data_peer_are_the_cheapest),
-        cmocka_unit_test(test_ways_of_several_data_peers),
-        cmocka_unit_test(test_the_heaviest_link_is_light),
-        cmocka_unit_test(test_the_same_map_gives_the_same_ways),
-        cmocka_unit_test(test_what_is_in_force_is_known),
-        cmocka_unit_test(test_ways_of_a_data_peer_that_has_gone),
-        cmocka_unit_test(test_ways_of_a_data_peer_that_wants_fewer),
-        cmocka_unit_test(test_who_cannot_be_reached_changes_nothing),
-        cmocka_unit_test(test_dead_ends_have_no_room),
+        cmocka_unit_test(test_paths_of_one_data_peer_are_near_the_optimum),
+        cmocka_unit_test(test_paths_of_several_data_peers),
+        cmocka_unit_test(test_bottleneck_is_reduced),
+        cmocka_unit_test(test_same_map_gives_same_paths),
+        cmocka_unit_test(test_value_of_active_paths),
+        cmocka_unit_test(test_active_paths_of_a_data_peer_that_left),
+        cmocka_unit_test(test_active_paths_of_a_data_peer_with_lower_demand),
+        cmocka_unit_test(test_unreachable_peers_change_nothing),
+        cmocka_unit_test(test_dead_ends_add_no_capacity),
         cmocka_unit_test(test_dead_ends_take_no_time),
-        cmocka_unit_test(test_dear_links_are_no_overload),
-        cmocka_unit_test(test_where_nobody_comes_home),
-        cmocka_unit_test(test_maps_may_say_anything),
-        cmocka_unit_test(test_large_maps_are_searched_longer),
+        cmocka_unit_test(test_expensive_links_are_not_overload),
+        cmocka_unit_test(test_map_without_a_way_back_has_no_paths),
+        cmocka_unit_test(test_arbitrary_maps_are_planned_safely),
+        cmocka_unit_test(test_effort_grows_with_the_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,20 @@
-// Planted bugs: a peer that says something wrong now and then. The checks that the routing tests rely on must notice each.
+// Mutations: a peer that sends wrong messages now and then. The checks that the routing tests rely
+// on must detect each.
 #include "routing_net.h"
 
 #include "routing/plan/multi_source.h"
 #include "seed.h"
 
-static _Alignas(16) char memory[1 << 20];  // of ways
+static _Alignas(16) char memory[1 << 20];  // of the planner
 
-enum { SCHEDULES = 400, GOOD = 60, PATIENCE = 20000 };  // rounds; whoever talks on after that is not quiet
+// in rounds; a network that is active beyond PATIENCE is not quiet
+enum { SCHEDULES = 400, GOOD = 60, PATIENCE = 20000 };
 
 typedef struct mutant {
     const char *name;
     router_objective objective;
     router_kind kind;
-    bool (*change)(router_message *m);  // false: swallow it
+    bool (*change)(router_message *m);  // false: drops the message
 } mutant;
 
 static bool one_more_unit(router_message *m) {
@@ -71,7 +73,7 @@ static bool no_heaviest_link(router_message *m) {
     return true;
 }
 
-// What follows is about several data peers, and the ways that they plan on a map of the run.
+// The following concern several data peers and paths planned on a map of the run.
 
 static bool one_unit_too_many_on_its_way(router_message *m) {
     m->units++;
@@ -84,9 +86,9 @@ static bool no_rest_of_the_way(router_message *m) {
     return true;
 }
 
-enum { MAP_SIZES = 2, MAP_HEAD = 3 };  // words of an entry, as src/routing/plan/mincost_map.c writes it
+enum { MAP_SIZES = 2, MAP_HEAD = 3 };  // words of an entry (src/routing/plan/mincost_map.h)
 
-// All entries of it are changed.
+// Changes all entries of a MAP.
 static void for_each_entry(router_message *m, void (*change)(uint32_t *entry, uint32_t links)) {
     for (uint32_t at = 0; at + MAP_HEAD <= m->length;) {
         uint32_t links = m->u.word[at + MAP_SIZES] & 0x7f;
@@ -137,14 +139,14 @@ static const mutant mutants[] = {
     {"a MAP with wrong costs", ROUTER_SUM, ROUTER_MAP, dear_links_are_cheap},
 };
 
-// Every second message of the kind is wrong.
+// Changes every second message of the kind.
 static bool tamper(net *n, router_message *m) {
     const mutant *mut = n->tamper_state;
     if (m->kind != mut->kind || n->tampered++ % 2 != 0) return true;
     return mut->change(m);
 }
 
-// What all ways cost that are planned on the true map, which is what a draft puts in force; -1: none are.
+// Cost of the paths planned on the true map, which a staged plan makes active; -1: none.
 static int64_t planned_cost(const net *n) {
     multi_source *w = multi_source_init(memory, ROUTER_SUM);
     for (router_peer p = 1; p <= n->peers; p++) {
@@ -179,7 +181,7 @@ static net_case schedule(rng *r) {
     return c;
 }
 
-// With something to choose, so that what is planned is cheaper than what is found without a plan.
+// An instance with choices, so that the planned flow is cheaper than one without a plan.
 static net_case schedule_of_several(rng *r) {
     net_case c = schedule(r);
     c.sources = 2 + (uint32_t)rng_below(r, 2);
@@ -190,7 +192,7 @@ static net_case schedule_of_several(rng *r) {
 
 static bool is_of_several(const mutant *mut) { return mut->kind == ROUTER_WAY || mut->kind == ROUTER_MAP; }
 
-static void test_each_planted_bug_is_caught(void **state) {
+static void test_each_mutation_is_detected(void **state) {
     (void)state;
     assert_in_range(multi_source_bytes(), 1, sizeof memory);
     for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {
@@ -202,7 +204,7 @@ static void test_each_planted_bug_is_caught(void **state) {
     }
 }
 
-static void test_without_a_bug_nothing_is_caught(void **state) {
+static void test_no_detection_without_a_mutation(void **state) {
     (void)state;
     assert_in_range(multi_source_bytes(), 1, sizeof memory);
     rng r = seeded_rng("no bug", 5);
@@ -216,8 +218,8 @@ static void test_without_a_bug_nothing_is_caught(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_planted_bug_is_caught),
-        cmocka_unit_test(test_without_a_bug_nothing_is_caught),
+        cmocka_unit_test(test_each_mutation_is_detected),
+        cmocka_unit_test(test_no_detection_without_a_mutation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

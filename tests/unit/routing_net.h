@@ -1,7 +1,7 @@
-// A small network of routers for tests: virtual time, links with delays, crashes, joins, and checks after every event.
-// Knows routers only through routing/core/router.h.
-#ifndef BRAID_TESTS_FLOW_NET_H
-#define BRAID_TESTS_FLOW_NET_H
+// A small network of routers for tests: virtual time, links with delays, crashes, joins, and checks
+// after every event. It uses routers only through routing/core/router.h.
+#ifndef BRAID_TESTS_ROUTING_NET_H
+#define BRAID_TESTS_ROUTING_NET_H
 
 #include "base/err.h"
 #include "base/rng.h"
@@ -22,22 +22,22 @@ enum { NET_PEERS = 128, NET_STAGES = 12, NET_VIEW = 512, NET_DELAY = 1000, NET_C
 
 typedef enum net_delays { LOCKSTEP, UNIFORM, EXPONENTIAL, PARETO } net_delays;
 
-// What a test wants: an instance in the manner of GWTF's flow tests, and the weather.
+// The test case: an instance in the manner of GWTF's flow tests, and the conditions.
 typedef struct net_case {
     uint32_t sources, relays, stages;
     uint32_t capacity_from, capacity_below, cost_from, cost_below;
     net_delays delays;
     uint64_t seed;
-    router_config config;  // algorithm and its settings; 0: usual
+    router_config config;  // algorithm and its settings; 0: default
     bool equal;            // demands: equal shares instead of as many as fit
 } net_case;
 
 typedef struct net_event {
     int64_t at;
-    uint32_t class;  // 0 message, 1 a neighbour is gone, 2 tick
+    uint32_t class;  // 0 message, 1 lost neighbour, 2 tick
     uint64_t sequence;
     router_peer peer, other;
-    uint32_t life;  // of the peer (a tick), of the link (the others)
+    uint32_t life;  // incarnation of the peer (tick) or of the link (others)
     router_message *message;
 } net_event;
 
@@ -61,11 +61,12 @@ typedef struct net {
     net_event *heap;
     size_t heap_count, heap_room;
     net_tally tally;
-    int64_t last_change;  // of any unit's way
+    int64_t last_change;  // of the path of any unit
     uint64_t view_hash[NET_PEERS], view_moves[NET_PEERS];
     const char *broken;  // the first check that failed
     router_peer broken_at;
-    bool (*tamper)(struct net *n, router_message *m);  // a planted bug: changes a message; false: swallows it
+    // a mutation: changes a message; false: drops it
+    bool (*tamper)(struct net *n, router_message *m);
     uint32_t tampered;
     void *tamper_state;
 } net;
@@ -76,7 +77,7 @@ static inline void net_break(net *n, const char *what, router_peer at) {
     n->broken_at = at;
 }
 
-// --- Events ------------------------------------------------------------------------------------------------------------
+// --- Events --------------------------------------------------------------------------------------
 
 static inline bool net_before(const net_event *a, const net_event *b) {
     if (a->at != b->at) return a->at < b->at;
@@ -142,7 +143,7 @@ static inline void net_send(net *n, router_message *m) {
                             .message = copy});
 }
 
-// What passes here as the host is told; `carried` in all.
+// The flow as the host sees it; `carried` in all.
 static inline uint64_t net_view_hash(const router *r, uint64_t *carried) {
     router_unit unit[NET_VIEW];
     uint32_t count = router_units(r, unit, NET_VIEW);
@@ -156,7 +157,7 @@ static inline uint64_t net_view_hash(const router *r, uint64_t *carried) {
     return hash;
 }
 
-// After every call to a router: its messages, its next tick, and what must always hold.
+// After every call to a router: its messages, its next tick, and the invariants.
 static inline void net_after(net *n, router_peer p) {
     router *r = n->router[p];
     static router_message m;
@@ -172,16 +173,18 @@ static inline void net_after(net *n, router_peer p) {
     }
     uint64_t carried, hash = net_view_hash(r, &carried);
     if (n->stage[p] != 0 && router_load(r) > n->capacity[p]) net_break(n, "a relay carries more than it can", p);
-    // With several data peers a load says nothing of what is booked: the host must not hear of it either.
+    // With several data peers the load does not show reserved units, so the host must not see them
+    // either.
     if (n->stage[p] != 0 && n->c.sources > 1 && n->c.config.algorithm == ROUTER_BRAID && carried > n->capacity[p])
         net_break(n, "a relay names more units than it can carry", p);
     if (hash != n->view_hash[p]) n->last_change = n->now;
-    if (hash != n->view_hash[p] && router_moves(r) == n->view_moves[p]) net_break(n, "other units pass here, and router_moves is what it was", p);
+    if (hash != n->view_hash[p] && router_moves(r) == n->view_moves[p])
+        net_break(n, "other units pass here, and router_moves is what it was", p);
     n->view_hash[p] = hash;
     n->view_moves[p] = router_moves(r);
 }
 
-// One event; false when nothing is left to happen.
+// One event; false: none is left.
 static inline bool net_step(net *n) {
     if (n->heap_count == 0) return false;
     net_event e = net_pop(n);
@@ -204,7 +207,7 @@ static inline bool net_step(net *n) {
     return true;
 }
 
-// Runs until nothing is left to happen (true) or `rounds` have passed.
+// Runs until no event is left (true) or `rounds` have passed.
 static inline bool net_run(net *n, int64_t rounds) {
     int64_t until = n->now + rounds * NET_DELAY;
     while (n->heap_count > 0 && n->heap[0].at <= until && n->broken == NULL) net_step(n);
@@ -213,7 +216,7 @@ static inline bool net_run(net *n, int64_t rounds) {
     return false;
 }
 
-// --- Peers -------------------------------------------------------------------------------------------------------------
+// --- Peers ---------------------------------------------------------------------------------------
 
 static inline bool net_linked(const net *n, router_peer a, router_peer b) {
     uint32_t last = n->c.stages;
@@ -312,7 +315,7 @@ static inline void net_free(net *n) {
     free(n);
 }
 
-// A peer vanishes; each neighbour notices by itself.
+// A peer vanishes; each neighbour notices on its own.
 static inline void net_crash(net *n, router_peer p) {
     n->alive[p] = false;
     n->life[p]++;
@@ -336,15 +339,15 @@ static inline void net_restart(net *n, router_peer p) {
     net_join(n, p);
 }
 
-// --- What came of it ---------------------------------------------------------------------------------------------------
+// --- Results -----------------------------------------------------------------------------
 
 typedef struct net_result {
-    uint32_t units;   // that data peers send
-    int64_t cost;     // of all links' units, as their upstream ends count them
-    int64_t worst;    // the heaviest load of a link: units times cost
-    bool whole;       // both ends of every link agree, no unit without a way, nothing under way
-    bool placed;      // the same, whatever is under way
-    const char *why;  // it is not whole
+    uint32_t units;   // sent by data peers
+    int64_t cost;     // of all units, counted at upstream ends
+    int64_t worst;    // heaviest load of a link: units times cost
+    bool whole;       // both ends of each link agree, each unit has a path, nothing is under way
+    bool placed;      // the same, apart from what is under way
+    const char *why;  // reason if it is not complete
 } net_result;
 
 static inline net_result net_measure(const net *n) {
@@ -361,7 +364,8 @@ static inline net_result net_measure(const net *n) {
         BRAID_ASSERT(count <= NET_VIEW);
         for (uint32_t i = 0; i < count; i++) {
             const router_unit *u = &unit[i];
-            bool offered = n->c.config.algorithm == ROUTER_GWTF && u->upstream == 0;  // a way home that nobody uses
+            // an unused path to the sink
+            bool offered = n->c.config.algorithm == ROUTER_GWTF && u->upstream == 0;
             if (n->stage[p] != 0 && !offered && (u->upstream == 0 || u->downstream == 0))
                 result.why = "a unit has no way";
             if (u->downstream != 0) {
@@ -389,7 +393,7 @@ static inline net_result net_measure(const net *n) {
     return result;
 }
 
-// --- Weather -----------------------------------------------------------------------------------------------------------
+// --- Weather -------------------------------------------------------------------------------------
 
 static inline net_case net_random_case(rng *r) {
     uint32_t stages = 1 + (uint32_t)rng_below(r, 6);
@@ -404,7 +408,7 @@ static inline net_case net_random_case(rng *r) {
                       .seed = rng_next(r)};
 }
 
-// Crashes and restarts at any moment. A stage may die out for a while.
+// Crashes and restarts at random moments. A stage may die out for a while.
 static inline void net_churn(net *n, rng *r) {
     uint32_t blows = 1 + (uint32_t)rng_below(r, 6);
     for (uint32_t i = 0; i < blows; i++) {
@@ -417,8 +421,8 @@ static inline void net_churn(net *n, rng *r) {
     }
 }
 
-// Runs until quiet; fails the test (the case goes to standard error) unless it becomes quiet and whole without a check
-// failing. A single heavy-tailed delay may be thousands of rounds.
+// Runs until quiet. Fails the test, and prints the case, unless the network becomes quiet and
+// complete without a failed check. A single heavy-tailed delay may take thousands of rounds.
 static inline net_result net_settle(net *n, const char *what) {
     bool quiet = net_run(n, 1000000);
     net_result r = net_measure(n);
@@ -429,7 +433,7 @@ static inline net_result net_settle(net *n, const char *what) {
     return r;
 }
 
-// --- The optimum for one source: successive shortest paths -------------------------------------------------------------
+// --- The optimum for one source: successive shortest paths ---------------------------------------
 
 typedef struct net_arc {
     uint32_t to;
@@ -451,7 +455,7 @@ static inline void net_arc_add(net_graph *g, uint32_t a, uint32_t b, int32_t cap
     g->arc[g->arcs++] = (net_arc){a, 0, -cost};
 }
 
-// One more unit along the shortest path from `s` to `t`; false when there is none.
+// Augments one unit along the shortest path from `s` to `t`; false: there is none.
 static inline bool net_augment(net_graph *g, uint32_t s, uint32_t t, int64_t *cost) {
     int64_t distance[2 * NET_PEERS + 2];
     uint32_t by[2 * NET_PEERS + 2];
@@ -477,8 +481,8 @@ static inline bool net_augment(net_graph *g, uint32_t s, uint32_t t, int64_t *co
     return true;
 }
 
-// Most units at least cost over the living, for data peer 1 (with more data peers: whoever a unit returns to), while no
-// link's load is above `most`.
+// Maximum flow at minimum cost over the living peers, for data peer 1 (with several: units may
+// return to any), with no link's load above `most`.
 static inline net_result net_optimum_below(const net *n, int64_t most) {
     net_graph *g = calloc(1, sizeof *g);
     BRAID_ASSERT(g != NULL);
@@ -506,7 +510,7 @@ static inline net_result net_optimum_below(const net *n, int64_t most) {
 
 static inline net_result net_optimum(const net *n) { return net_optimum_below(n, INT64_MAX); }
 
-// Quiet, whole, and (one source) as many units as fit at the least cost.
+// Quiet, complete, and (one source) as many units as fit at minimum cost.
 static inline void net_expect_optimum(net *n, const char *what) {
     net_result r = net_settle(n, what);
     net_result best = net_optimum(n);
@@ -515,7 +519,8 @@ static inline void net_expect_optimum(net *n, const char *what) {
              (long long)r.cost, best.units, (long long)best.cost);
 }
 
-// Most units with the least heaviest load, and among those at least cost. `upto`: no flow needs a heavier link.
+// Maximum flow with the lightest bottleneck, and minimum cost among those. `upto`: an upper bound
+// of the load.
 static inline net_result net_lightest(const net *n, int64_t upto) {
     uint32_t units = net_optimum(n).units;
     int64_t low = 0, high = upto / NET_COST;  // all costs are multiples of it

@@ -1,4 +1,4 @@
-// Which peer of the next stage takes a microbatch.
+// The fallback choice of the next peer.
 #include "routing/core/pick.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static flow_peer *able(flow *f, uint64_t member, uint32_t free_slots, uint64_t f
     return p;
 }
 
-static void test_cheapest_of_those_that_can(void **state) {
+static void test_cheapest_usable_peer_wins(void **state) {
     (void)state;
     flow f;
     flow_init(&f);
@@ -35,7 +35,7 @@ static void test_cheapest_of_those_that_can(void **state) {
     assert_int_equal(flow_pick(&f, NULL, 0, 1), 0);
 }
 
-static void test_the_queue_counts(void **state) {
+static void test_queue_adds_to_the_cost(void **state) {
     (void)state;
     flow f;
     flow_init(&f);
@@ -57,7 +57,7 @@ static void test_the_queue_counts(void **state) {
     assert_int_equal(flow_find(&f, 1)->free_slots + flow_find(&f, 2)->free_slots, 0);
 }
 
-static void test_tried_ones_are_left_out(void **state) {
+static void test_tried_peers_are_excluded(void **state) {
     (void)state;
     flow f;
     flow_init(&f);
@@ -68,8 +68,8 @@ static void test_tried_ones_are_left_out(void **state) {
     assert_int_equal(flow_pick(&f, tried, 2, 0), 0);
 }
 
-// Equal ones share: the choice depends on the salt alone, not on the order in which they came.
-static void test_ties_are_told_apart_by_the_salt(void **state) {
+// Equal costs share the load: the choice depends on the salt, not on the order of arrival.
+static void test_salt_breaks_ties(void **state) {
     (void)state;
     flow up, down;
     flow_init(&up);
@@ -85,7 +85,7 @@ static void test_ties_are_told_apart_by_the_salt(void **state) {
     for (int i = 1; i <= 4; i++) assert_in_range(chosen[i], 50, 150);
 }
 
-static void test_the_table(void **state) {
+static void test_table_is_bounded(void **state) {
     (void)state;
     flow f;
     flow_init(&f);
@@ -97,15 +97,16 @@ static void test_the_table(void **state) {
     assert_null(flow_find(&f, 1));
     assert_int_equal(f.count, FLOW_MAX_PEERS - 1);
     assert_int_equal(flow_pick(&f, NULL, 0, 0), 2);
-    flow_sent(&f, 1);  // nobody: nothing happens
+    flow_sent(&f, 1);  // unknown peer: no effect
     assert_non_null(flow_add(&f, FLOW_MAX_PEERS + 1));
     assert_int_equal(flow_find(&f, FLOW_MAX_PEERS + 1)->free_slots, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cheapest_of_those_that_can), cmocka_unit_test(test_the_queue_counts), cmocka_unit_test(test_tried_ones_are_left_out),
-        cmocka_unit_test(test_ties_are_told_apart_by_the_salt), cmocka_unit_test(test_the_table),
+        cmocka_unit_test(test_cheapest_usable_peer_wins), cmocka_unit_test(test_queue_adds_to_the_cost),
+        cmocka_unit_test(test_tried_peers_are_excluded),  cmocka_unit_test(test_salt_breaks_ties),
+        cmocka_unit_test(test_table_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

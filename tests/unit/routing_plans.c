@@ -1,5 +1,5 @@
-// Plans of several data peers where something is odd: spans of eras that end, eras that somebody made up, maps that change while they
-// are planned on, plans that cannot be sent, the dead who go on naming each other.
+// Rare cases of plans with several data peers: flow versions that end, invented epochs, maps that
+// change during planning, plans that cannot be sent, dead peers that name each other.
 #include "routing/plan/mincost_planner.h"
 #include "routing_net.h"
 #include "seed.h"
@@ -26,27 +26,30 @@ static int32_t units_out(const net *n) {
     return sum;
 }
 
-// A neighbour says that it is in that era.
+// A neighbour announces that epoch.
 static void tell_era(net *n, router_peer to, uint32_t era, uint32_t plan) {
-    router_message m = {.kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .to = to, .from = 1, .cost = era, .taken_back = plan};
+    router_message m = {
+        .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .to = to, .from = 1, .cost = era, .taken_back = plan};
     while (!net_linked(n, m.from, to) && !net_linked(n, to, m.from)) m.from++;
     router_receive(n->router[to], n->now, &m);
     net_after(n, to);
 }
 
-// A span's eras are used up by drafts that come to nothing: the flow goes on in the next span that needs no draft.
-static void test_a_span_ends_and_the_flow_goes_on(void **state) {
+// Failed plans use up the epochs of a flow version: the flow continues in the next version without
+// a staged plan.
+static void test_flow_survives_the_last_epoch_of_a_flow_version(void **state) {
     (void)state;
     net *n = some_net(2, 3, 12, 2);
     net_run(n, 3000);
     int32_t out = units_out(n);
     assert_true(out > 0);
     uint32_t span = braid_of(n, 1)->epochs.epoch / MINCOST_EPOCHS_PER_FLOW;
-    span += span % 2;  // in which kept flows go on
+    span += span % 2;  // one that continues a flow
     tell_era(n, 3, span * MINCOST_EPOCHS_PER_FLOW + MINCOST_EPOCHS_PER_FLOW - 2, 0);
     net_run(n, 100);
     assert_int_equal(units_out(n), out);
-    tell_era(n, 3, span * MINCOST_EPOCHS_PER_FLOW + MINCOST_EPOCHS_PER_FLOW - 1, 12345);  // somebody asks for a draft of a plan that nobody has
+    // request for a plan that no data peer has
+    tell_era(n, 3, span * MINCOST_EPOCHS_PER_FLOW + MINCOST_EPOCHS_PER_FLOW - 1, 12345);
     for (uint32_t i = 0; i < 100; i++) {
         net_run(n, 1);
         assert_int_equal(units_out(n), out);
@@ -55,8 +58,8 @@ static void test_a_span_ends_and_the_flow_goes_on(void **state) {
     net_free(n);
 }
 
-// Numbers go up only, so whoever makes one up near the end leaves no room for drafts; but tokens go on.
-static void test_the_last_era_is_not_still(void **state) {
+// Epochs only rise. An invented number near the end prevents further plans; commits still work.
+static void test_last_epoch_allows_commits(void **state) {
     (void)state;
     static const uint32_t before[] = {1, 2, MINCOST_EPOCHS_PER_FLOW, MINCOST_EPOCHS_PER_FLOW + 1};
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
@@ -70,8 +73,8 @@ static void test_the_last_era_is_not_still(void **state) {
     }
 }
 
-// Whose ways need more words than fit are not planned, and no draft is begun for them.
-static void test_what_cannot_be_sent_is_not_planned(void **state) {
+// A plan with paths of too many words is not used.
+static void test_plan_with_too_many_path_words_is_not_staged(void **state) {
     (void)state;
     static const struct {
         uint32_t units;
@@ -91,8 +94,8 @@ static void test_what_cannot_be_sent_is_not_planned(void **state) {
     }
 }
 
-// A data peer and a relay die at once, and what each said last names the other.
-static void test_the_dead_are_not_planned_with(void **state) {
+// A data peer and a relay die at once, and their last entries name each other.
+static void test_dead_peers_that_name_each_other_are_not_planned(void **state) {
     (void)state;
     net *n = some_net(3, 1, 10, 4);
     for (router_peer p = 1; p <= 3; p++) {
@@ -120,7 +123,11 @@ static void test_the_dead_are_not_planned_with(void **state) {
 static _Alignas(16) char memory[1 << 21];
 
 static void tell_map(router *r, int64_t now, router_peer peer, uint32_t version, uint32_t cost) {
-    router_message m = {.kind = ROUTER_MAP, .from = peer, .to = router_self(r), .length = 5, .u.word = {peer, version, 1 << 16 | 1, 1, cost}};
+    router_message m = {.kind = ROUTER_MAP,
+                        .from = peer,
+                        .to = router_self(r),
+                        .length = 5,
+                        .u.word = {peer, version, 1 << 16 | 1, 1, cost}};
     router_receive(r, now, &m);
 }
 
@@ -138,10 +145,18 @@ static router_peer first_on_way(mincost_planner *pl) {
     return path[0];
 }
 
-// What others say and what I find out myself in one instant both count.
-static void test_a_map_that_changes_twice_at_once_is_planned_on_anew(void **state) {
+// A received entry and a change of the own links at one instant both count.
+static void test_two_changes_at_one_instant_are_both_planned_on(void **state) {
     (void)state;
-    const router_config c = {.algorithm = ROUTER_BRAID, .self = 1, .capacity = 1, .source_count = 2, .source = {1, 2}, .max_neighbours = 8, .seed = 1, .delay = 1000, .relays = 2};
+    const router_config c = {.algorithm = ROUTER_BRAID,
+                             .self = 1,
+                             .capacity = 1,
+                             .source_count = 2,
+                             .source = {1, 2},
+                             .max_neighbours = 8,
+                             .seed = 1,
+                             .delay = 1000,
+                             .relays = 2};
     router *r = router_init(memory, &c, 0);
     mincost_planner *pl = (mincost_planner *)r;
     for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT; side++) {
@@ -152,7 +167,7 @@ static void test_a_map_that_changes_twice_at_once_is_planned_on_anew(void **stat
     tell_map(r, 0, 4, 5, 1000);
     for (int64_t t = 0; t < 30; t++) tick(r, t * 1000);
     assert_int_equal(first_on_way(pl), 3);
-    pl->epochs.epoch = 1;  // still, for this plan
+    pl->epochs.epoch = 1;  // paused for this plan
     pl->epochs.plan = pl->staged.plan;
     pl->mc.phase.epoch_since = 30000;
     tell_map(r, 30000, 4, 6, 1001);
@@ -163,11 +178,11 @@ static void test_a_map_that_changes_twice_at_once_is_planned_on_anew(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_span_ends_and_the_flow_goes_on),
-        cmocka_unit_test(test_the_last_era_is_not_still),
-        cmocka_unit_test(test_what_cannot_be_sent_is_not_planned),
-        cmocka_unit_test(test_the_dead_are_not_planned_with),
-        cmocka_unit_test(test_a_map_that_changes_twice_at_once_is_planned_on_anew),
+        cmocka_unit_test(test_flow_survives_the_last_epoch_of_a_flow_version),
+        cmocka_unit_test(test_last_epoch_allows_commits),
+        cmocka_unit_test(test_plan_with_too_many_path_words_is_not_staged),
+        cmocka_unit_test(test_dead_peers_that_name_each_other_are_not_planned),
+        cmocka_unit_test(test_two_changes_at_one_instant_are_both_planned_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

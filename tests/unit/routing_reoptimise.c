@@ -1,10 +1,18 @@
-// braid whose lone data peer steers: who hears of a repair, what a hint does, and what happens where nobody can steer.
+// Central re-optimisation by a single data peer: peers involved in a repair, effects of a proposal,
+// and cases in which it is impossible.
 #include "routing_net.h"
 
 #include "routing/plan/mincost_map.h"
 #include "seed.h"
 
-static const net_case narrow = {.sources = 1, .relays = 40, .stages = 8, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20, .config.plan_first = true};
+static const net_case narrow = {.sources = 1,
+                                .relays = 40,
+                                .stages = 8,
+                                .capacity_from = 1,
+                                .capacity_below = 3,
+                                .cost_from = 1,
+                                .cost_below = 20,
+                                .config.plan_first = true};
 
 static const mincost_planner *at(const net *n, router_peer p) { return (const mincost_planner *)n->router[p]; }
 
@@ -20,7 +28,7 @@ static uint32_t free_ones(const net *n) {
     return count;
 }
 
-// What the data peer knows of a link is what is on it.
+// The data peer's knowledge of loads equals the loads.
 static void expect_known(const net *n) {
     const mincost_map *map = at(n, 1)->map;
     EACH_ENTRY(map, e) {
@@ -37,8 +45,8 @@ static void expect_known(const net *n) {
     }
 }
 
-// Nobody tells of labels, and after each crash and each return the flow is the cheapest again.
-static void test_repairs_take_no_labels(void **state) {
+// No labels are sent, and after each crash and restart the flow is optimal again.
+static void test_central_repair_sends_no_labels(void **state) {
     (void)state;
     rng r = seeded_rng("steers", 1);
     uint64_t with = 0, without = 0;
@@ -80,7 +88,7 @@ static bool swallows_hints(net *n, router_message *m) {
     return !hint;
 }
 
-// A swarm that has lost a relay that carried units, once its hints are tampered with.
+// A network that has lost a relay with units, while proposals are tampered with.
 static net *new_net_with(const net_case *c, bool (*tamper)(net *n, router_message *m)) {
     net *n = net_new(c);
     n->tamper = tamper;
@@ -89,8 +97,8 @@ static net *new_net_with(const net_case *c, bool (*tamper)(net *n, router_messag
     return n;
 }
 
-// Where nothing comes of what it finds the data peer gives it up, and everybody looks for cycles.
-static void test_who_steers_in_vain_sets_all_free(void **state) {
+// If proposals never succeed, the data peer decentralises the run and all peers search for cycles.
+static void test_failing_proposals_decentralise_the_run(void **state) {
     (void)state;
     uint32_t freed = 0;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
@@ -100,7 +108,7 @@ static void test_who_steers_in_vain_sets_all_free(void **state) {
             assert_int_equal(free_ones(n), n->peers - 1);
             freed++;
         }
-        net_restart(n, 30);  // ... and so is who comes
+        net_restart(n, 30);  // a relay that joins is told as well
         net_expect_optimum(n, "free");
         assert_true(n->tampered == 0 || at(n, 30)->mc.phase.decentralised);
         net_free(n);
@@ -113,7 +121,7 @@ static bool swallows_some(net *n, router_message *m) {
     return !leaves || n->tampered++ % 2 != 0;
 }
 
-static void test_a_lost_hint_is_sent_again(void **state) {
+static void test_lost_proposal_is_sent_again(void **state) {
     (void)state;
     uint32_t lost = 0;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
@@ -126,8 +134,8 @@ static void test_a_lost_hint_is_sent_again(void **state) {
     assert_in_range(lost, 3, 8);
 }
 
-// With more relays than its memory was made for it cannot know all.
-static void test_in_a_crowd_nobody_steers(void **state) {
+// With more relays than its memory was sized for, the data peer cannot know all.
+static void test_run_that_outgrows_the_map_is_decentralised(void **state) {
     (void)state;
     net_case c = narrow;
     net *n = net_new(&c);
@@ -147,9 +155,9 @@ static bool counts_hints(net *n, router_message *m) {
     return true;
 }
 
-// Whoever sends what is no hint, or one that is nonsense, is not followed: no token leaves, nothing is passed on to who is no neighbour, and
-// the flow stays what it is.
-static void test_nonsense_is_not_followed(void **state) {
+// A MAP that is no valid proposal has no effect: no commit starts, nothing is forwarded to an
+// unknown peer, and the flow stays the same.
+static void test_invalid_proposal_is_ignored(void **state) {
     (void)state;
     rng r = seeded_rng("hints", 1);
     net_case c = narrow;
@@ -157,21 +165,25 @@ static void test_nonsense_is_not_followed(void **state) {
     net_expect_optimum(n, "before");
     n->tamper = counts_hints;
     for (int i = 0; i < 3000; i++) {
-        router_message m = {.kind = ROUTER_MAP, .to = 2 + (router_peer)rng_below(&r, n->peers - 1), .length = (uint16_t)rng_below(&r, 4 * ROUTER_MAX_PATH + 1)};
+        router_message m = {.kind = ROUTER_MAP,
+                            .to = 2 + (router_peer)rng_below(&r, n->peers - 1),
+                            .length = (uint16_t)rng_below(&r, 4 * ROUTER_MAX_PATH + 1)};
         do m.from = 1 + (router_peer)rng_below(&r, n->peers);
         while (!net_linked(n, m.from, m.to));
-        for (uint32_t w = 0; w < m.length; w++) m.u.word[w] = (uint32_t)(rng_below(&r, 2) == 0 ? rng_below(&r, 2 * n->peers + 4) : rng_next(&r));
-        if (m.length > 0) m.u.word[0] = (uint32_t)1 << 31 | (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
+        for (uint32_t w = 0; w < m.length; w++)
+            m.u.word[w] = (uint32_t)(rng_below(&r, 2) == 0 ? rng_below(&r, 2 * n->peers + 4) : rng_next(&r));
+        if (m.length > 0)
+            m.u.word[0] = (uint32_t)1 << 31 | (uint32_t)rng_below(&r, rng_below(&r, 4) == 0 ? 1u << 31 : 6);
         router_receive(n->router[m.to], n->now, &m);
         net_after(n, m.to);
     }
     net_expect_optimum(n, "after nonsense");
-    assert_in_range(n->tampered, 1, 3000);  // some lead to a neighbour
+    assert_in_range(n->tampered, 1, 3000);  // some name a neighbour
     net_free(n);
 }
 
-// A hint whose cycle costs more than it saves changes nothing: those on it see what it costs.
-static void test_a_hint_that_saves_nothing_is_given_up(void **state) {
+// A proposed cycle that costs more than it saves changes nothing: its peers compute the true cost.
+static void test_proposal_without_gain_is_aborted(void **state) {
     (void)state;
     net_case c = narrow;
     net *n = net_new(&c);
@@ -191,7 +203,8 @@ static void test_a_hint_that_saves_nothing_is_given_up(void **state) {
     for (router_peer q = 2; q <= n->peers; q++)
         if (n->stage[q] == 3 && q != next && router_load(n->router[q]) < n->capacity[q]) other = q;
     assert_true(after != 0 && other != 0);
-    const router_half cycle[] = {router_out(a), router_in(other), router_out(other), router_in(after), router_out(next), router_in(next), router_out(a)};
+    const router_half cycle[] = {router_out(a),    router_in(other), router_out(other), router_in(after),
+                                 router_out(next), router_in(next),  router_out(a)};
     router_message m = {.kind = ROUTER_MAP, .to = a, .length = 1 + sizeof cycle / sizeof *cycle};
     for (m.from = 2; !net_linked(n, m.from, a) || n->stage[m.from] != 1;) m.from++;
     m.u.word[0] = (uint32_t)1 << 31;
@@ -205,7 +218,7 @@ static void test_a_hint_that_saves_nothing_is_given_up(void **state) {
     net_free(n);
 }
 
-// A network of these stages: `size` relays each, of which each can carry so much.
+// A network of the given stages: `size` relays of capacity `carries`.
 static net *new_net_of(net_case c, const uint32_t *size, const uint32_t *carries) {
     net *n = calloc(1, sizeof *n);
     BRAID_ASSERT(n != NULL);
@@ -235,11 +248,12 @@ static void change_cost(net *n, router_peer from, router_peer to, int64_t cost) 
     net_after(n, to);
 }
 
-// One relay's units go over more links than its entry tells of.
-static void test_a_relay_with_many_used_links(void **state) {
+// One relay uses more links than its entry can list.
+static void test_more_loads_than_an_entry_holds_decentralise_the_run(void **state) {
     (void)state;
     const uint32_t size[] = {1, 60}, carries[] = {50, 1};
-    for (net_case c = {.sources = 1, .stages = 2, .cost_from = 1, .cost_below = 100, .config.plan_first = true}; c.seed < 4; c.seed++) {
+    for (net_case c = {.sources = 1, .stages = 2, .cost_from = 1, .cost_below = 100, .config.plan_first = true};
+         c.seed < 4; c.seed++) {
         net *n = new_net_of(c, size, carries);
         net_expect_optimum(n, "before");
         for (int i = 0; i < 4; i++) {
@@ -253,8 +267,8 @@ static void test_a_relay_with_many_used_links(void **state) {
     }
 }
 
-// What a relay has to carry on is more than its map has room for: the data peer never hears of some.
-static void test_a_relay_without_room_for_the_map(void **state) {
+// A relay must forward more entries than its map holds: the data peer never receives some.
+static void test_full_map_of_a_relay_decentralises_the_run(void **state) {
     (void)state;
     const uint32_t size[] = {1, 62, 62}, carries[] = {100, 2, 2};
     const net_case c = {.sources = 1, .stages = 3, .cost_from = 1, .cost_below = 100, .config.plan_first = true};
@@ -269,8 +283,9 @@ static router_peer an_idle_first(const net *n) {
     return n->stage[p] == 1 ? p : 0;
 }
 
-// Searches that find nothing are not in vain: nobody is set free for them. What the data peer's own links cost is on no map, and counts.
-static void test_searches_without_cycles_are_not_counted(void **state) {
+// A search that finds nothing is no failure. The data peer's own link costs are on no map and still
+// count.
+static void test_search_without_cycles_resets_the_count(void **state) {
     (void)state;
     uint32_t tried = 0;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
@@ -290,8 +305,8 @@ static void test_searches_without_cycles_are_not_counted(void **state) {
     assert_in_range(tried, 1, 8);
 }
 
-// No hint arrives, and now and then a cost changes that has nothing to do with it.
-static void test_who_steers_in_vain_sets_all_free_where_costs_change(void **state) {
+// No proposal arrives, and unrelated costs change now and then.
+static void test_failing_proposals_decentralise_the_run_amid_cost_changes(void **state) {
     (void)state;
     for (net_case c = narrow; c.seed < 8; c.seed++) {
         net *n = new_net_with(&c, swallows_hints);
@@ -309,8 +324,8 @@ static void test_who_steers_in_vain_sets_all_free_where_costs_change(void **stat
     }
 }
 
-// Hints that name the receiver's own half at both ends, and are too short or too long for a cycle, or do not end where they begin.
-static void test_a_cycle_of_another_length_is_not_gone(void **state) {
+// Proposals with the receiver's node at both ends that are too short, too long, or not closed.
+static void test_proposal_with_wrong_length_is_ignored(void **state) {
     (void)state;
     net_case c = narrow;
     net *n = net_new(&c);
@@ -339,17 +354,17 @@ static void test_a_cycle_of_another_length_is_not_gone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_repairs_take_no_labels),
-        cmocka_unit_test(test_who_steers_in_vain_sets_all_free),
-        cmocka_unit_test(test_a_lost_hint_is_sent_again),
-        cmocka_unit_test(test_in_a_crowd_nobody_steers),
-        cmocka_unit_test(test_nonsense_is_not_followed),
-        cmocka_unit_test(test_a_hint_that_saves_nothing_is_given_up),
-        cmocka_unit_test(test_a_relay_with_many_used_links),
-        cmocka_unit_test(test_a_relay_without_room_for_the_map),
-        cmocka_unit_test(test_searches_without_cycles_are_not_counted),
-        cmocka_unit_test(test_who_steers_in_vain_sets_all_free_where_costs_change),
-        cmocka_unit_test(test_a_cycle_of_another_length_is_not_gone),
+        cmocka_unit_test(test_central_repair_sends_no_labels),
+        cmocka_unit_test(test_failing_proposals_decentralise_the_run),
+        cmocka_unit_test(test_lost_proposal_is_sent_again),
+        cmocka_unit_test(test_run_that_outgrows_the_map_is_decentralised),
+        cmocka_unit_test(test_invalid_proposal_is_ignored),
+        cmocka_unit_test(test_proposal_without_gain_is_aborted),
+        cmocka_unit_test(test_more_loads_than_an_entry_holds_decentralise_the_run),
+        cmocka_unit_test(test_full_map_of_a_relay_decentralises_the_run),
+        cmocka_unit_test(test_search_without_cycles_resets_the_count),
+        cmocka_unit_test(test_failing_proposals_decentralise_the_run_amid_cost_changes),
+        cmocka_unit_test(test_proposal_with_wrong_length_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

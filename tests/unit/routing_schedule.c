@@ -1,4 +1,5 @@
-// Planned ways: times by hand, bounds on the times of small swarms, and what cannot be planned.
+// Scheduled paths: times computed by hand, bounds on small swarms, and inputs that cannot be
+// planned.
 #include "base/rng.h"
 #include "routing/schedule/schedule.h"
 
@@ -17,11 +18,12 @@ static schedule *open_schedule(uint32_t stages) {
     return schedule_init(memory, stages);
 }
 
-// A data peer, two relays of one stage; lines of 5 and 7 s.
+// A data peer and two relays of one stage; lines of 5 and 7 s.
 static schedule *two_relays(uint32_t capacity, uint32_t ways) {
     schedule *s = open_schedule(2);
     uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0});
-    uint32_t near = schedule_peer_add(s, (schedule_peer){2, 1, capacity}), far = schedule_peer_add(s, (schedule_peer){3, 1, capacity});
+    uint32_t near = schedule_peer_add(s, (schedule_peer){2, 1, capacity}),
+             far = schedule_peer_add(s, (schedule_peer){3, 1, capacity});
     schedule_line(s, home, near, 5);
     schedule_line(s, near, home, 5);
     schedule_line(s, home, far, 7);
@@ -32,7 +34,7 @@ static schedule *two_relays(uint32_t capacity, uint32_t ways) {
 
 static void test_times_by_hand(void **state) {
     (void)state;
-    // there, home, the gradient there, and home again
+    // tensor and gradient to the relay and back: four transfers
     schedule *s = two_relays(8, 1);
     assert_true(schedule_search(s));
     assert_int_equal(schedule_time(s), 20);
@@ -40,13 +42,14 @@ static void test_times_by_hand(void **state) {
     assert_int_equal(schedule_member(s, 0, 0), 1);
     assert_int_equal(schedule_leave(s, 0, 1), 0);
     free(s);
-    // the second over the same line follows 5 s behind; over the far one it would take 28
+    // the second one follows 5 s later on the same line; the slower line would take 28
     s = two_relays(8, 2);
     assert_true(schedule_search(s));
     assert_int_equal(schedule_time(s), 25);
     assert_true(schedule_member(s, 0, 1) == 2 && schedule_member(s, 1, 1) == 2);
     free(s);
-    // one slot each, and three over the near line would take 50: two do, for 35, and the third has the far line for itself, for 28
+    // one slot each: three over the fast line would take 50. Two do, in 35, and the third uses the
+    // slow line, in 28
     s = two_relays(1, 3);
     assert_true(schedule_search(s));
     assert_int_equal(schedule_time(s), 35);
@@ -56,12 +59,14 @@ static void test_times_by_hand(void **state) {
     free(s);
 }
 
-// One relay with one slot. The first gradient goes home from 15 to 20, and on the same line from 20 to 25 what the second, which waited there since 10,
-// has become: so each next one is 15 behind. The third sets out when the second has the slot.
-static void test_one_waits_for_a_slot(void **state) {
+// One relay with one slot. The first gradient returns from 15 to 20, and from 20 to 25 that of the
+// second, which waited since 10; so each further one is 15 later. The third leaves when the second
+// has the slot.
+static void test_one_tensor_waits_for_a_slot(void **state) {
     (void)state;
     schedule *s = open_schedule(2);
-    uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0}), relay = schedule_peer_add(s, (schedule_peer){2, 1, 1});
+    uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0}),
+             relay = schedule_peer_add(s, (schedule_peer){2, 1, 1});
     schedule_line(s, home, relay, 5);
     for (uint32_t i = 0; i < 4; i++) assert_true(schedule_way_add(s, home));
     assert_true(schedule_search(s));
@@ -74,7 +79,8 @@ static void test_one_waits_for_a_slot(void **state) {
 
 // ---- carriers
 
-// A data peer and a relay with a slow line, for `ways` microbatches, and one more data peer who has quick lines to both.
+// A data peer and a relay with a slow line, `ways` microbatches, and another data peer with fast
+// lines to both.
 static schedule *one_carrier(uint32_t ways, bool says_nothing) {
     schedule *s = open_schedule(2);
     uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0}), by = schedule_peer_add(s, (schedule_peer){2, 0, 0});
@@ -93,7 +99,7 @@ static schedule *one_carrier(uint32_t ways, bool says_nothing) {
     return s;
 }
 
-static void test_carriers(void **state) {
+static void test_forwarders(void **state) {
     (void)state;
     // a tensor takes 16 and a quarter of it, and the hop 2 more
     schedule *s = one_carrier(1, false);
@@ -101,7 +107,8 @@ static void test_carriers(void **state) {
     for (uint32_t stage = 1; stage <= 2; stage++)
         assert_true(schedule_carrier(s, 0, stage, false) == 2 && schedule_carrier(s, 0, stage, true) == 2);
     free(s);
-    // the second waits for the first one's pieces, and is there after 36; the third would be after 52, and after 40 straight
+    // the second waits for the first one's pieces and arrives at 36. The third would arrive at 52,
+    // or at 40 directly
     s = one_carrier(3, false);
     assert_true(schedule_carrier(s, 0, 1, false) == 2 && schedule_carrier(s, 1, 1, false) == 2);
     assert_int_equal(schedule_carrier(s, 2, 1, false), 3);
@@ -109,7 +116,8 @@ static void test_carriers(void **state) {
     s = one_carrier(1, true);
     assert_int_equal(schedule_time(s), 4 * 40);
     assert_int_equal(schedule_carrier(s, 0, 1, false), 3);
-    assert_true(schedule_carrier(s, 0, 1, true) == 1 && schedule_carrier(s, 0, 2, false) == 1 && schedule_carrier(s, 0, 2, true) == 3);
+    assert_true(schedule_carrier(s, 0, 1, true) == 1 && schedule_carrier(s, 0, 2, false) == 1 &&
+                schedule_carrier(s, 0, 2, true) == 3);
     free(s);
 }
 
@@ -133,10 +141,12 @@ static small by_chance(uint64_t seed) {
     return q;
 }
 
-// Only the members that `ways` names have slots, so each way has one choice a stage if it names one.
+// Only the members in `only` have slots: one choice per stage for each path.
 static schedule *draw(const small *q, const uint32_t *only) {
     schedule *s = open_schedule(STAGES);
-    for (uint32_t i = 0; i < PEERS; i++) schedule_peer_add(s, (schedule_peer){i + 1, (uint16_t)stage_of(i), only == NULL || only[i] ? q->capacity[i] : 0});
+    for (uint32_t i = 0; i < PEERS; i++)
+        schedule_peer_add(s,
+                          (schedule_peer){i + 1, (uint16_t)stage_of(i), only == NULL || only[i] ? q->capacity[i] : 0});
     for (uint32_t i = 0; i < PEERS; i++)
         for (uint32_t k = 0; k < PEERS; k++)
             if ((stage_of(i) + 1) % STAGES == stage_of(k)) schedule_line(s, i, k, q->line[i][k]);
@@ -146,8 +156,9 @@ static schedule *draw(const small *q, const uint32_t *only) {
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// No way is shorter than alone, no line is quicker than what must cross it when a stage has one member with slots.
-static void test_no_quicker_than_possible(void **state) {
+// No path is faster than alone, and no line carries more than must cross it when one member of a
+// stage has slots.
+static void test_times_respect_lower_bounds(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         small q = by_chance(seed);
@@ -157,7 +168,8 @@ static void test_no_quicker_than_possible(void **state) {
         for (uint32_t way = 0; way < WAYS; way++) {
             int64_t time = 0;
             for (uint32_t stage = 0; stage < STAGES; stage++) {
-                uint32_t from = (uint32_t)schedule_member(s, way, stage) - 1, to = (uint32_t)schedule_member(s, way, (stage + 1) % STAGES) - 1;
+                uint32_t from = (uint32_t)schedule_member(s, way, stage) - 1,
+                         to = (uint32_t)schedule_member(s, way, (stage + 1) % STAGES) - 1;
                 assert_int_equal(stage_of(from), stage);
                 time += 2 * q.line[from][to];
             }
@@ -168,8 +180,8 @@ static void test_no_quicker_than_possible(void **state) {
     }
 }
 
-// With one member of each stage there is one plan, and with more members none is slower than that.
-static void test_more_members_are_no_slower(void **state) {
+// With one member in each stage there is one plan; more members never make it slower.
+static void test_more_members_do_not_slow_an_iteration(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         small q = by_chance(seed);
@@ -179,7 +191,8 @@ static void test_more_members_are_no_slower(void **state) {
         free(s);
         for (uint32_t choice = 0; choice < 1u << (STAGES - 1); choice++) {
             uint32_t only[PEERS] = {0};
-            for (uint32_t stage = 1; stage < STAGES; stage++) only[HOMES + (stage - 1) * EACH + (choice >> (stage - 1) & 1)] = 1;
+            for (uint32_t stage = 1; stage < STAGES; stage++)
+                only[HOMES + (stage - 1) * EACH + (choice >> (stage - 1) & 1)] = 1;
             s = draw(&q, only);
             assert_true(schedule_search(s));
             assert_true(best <= schedule_time(s));
@@ -188,33 +201,35 @@ static void test_more_members_are_no_slower(void **state) {
     }
 }
 
-// Everybody who has the same numbers finds the same ways.
-static void test_the_same_for_everybody(void **state) {
+// The same numbers give the same paths.
+static void test_same_numbers_give_same_paths(void **state) {
     (void)state;
     small q = by_chance(7);
     schedule *a = draw(&q, NULL), *b = draw(&q, NULL);
-    memset((char *)b + schedule_bytes() - 64, 0x5a, 32);  // what an earlier search left behind
+    memset((char *)b + schedule_bytes() - 64, 0x5a, 32);  // leftovers of an earlier search
     assert_true(schedule_search(a) && schedule_search(b));
     assert_int_equal(schedule_time(a), schedule_time(b));
     for (uint32_t way = 0; way < WAYS; way++)
-        for (uint32_t stage = 0; stage < STAGES; stage++) assert_int_equal(schedule_member(a, way, stage), schedule_member(b, way, stage));
+        for (uint32_t stage = 0; stage < STAGES; stage++)
+            assert_int_equal(schedule_member(a, way, stage), schedule_member(b, way, stage));
     free(a);
     free(b);
 }
 
-static void test_what_cannot_be_planned(void **state) {
+static void test_impossible_inputs_are_refused(void **state) {
     (void)state;
     schedule *s = open_schedule(2);
-    assert_false(schedule_search(s));  // no ways
+    assert_false(schedule_search(s));  // no microbatch
     uint32_t home = schedule_peer_add(s, (schedule_peer){1, 0, 0});
     assert_true(schedule_way_add(s, home));
-    assert_false(schedule_search(s));  // nobody in stage 1
+    assert_false(schedule_search(s));  // stage 1 is empty
     uint32_t relay = schedule_peer_add(s, (schedule_peer){2, 1, 1});
     assert_false(schedule_search(s));  // no line
     schedule_line(s, home, relay, 3);
     assert_true(schedule_search(s));
     assert_int_equal(schedule_time(s), 12);
-    for (uint32_t i = 3; i <= SCHEDULE_MAX_PEERS; i++) assert_int_equal(schedule_peer_add(s, (schedule_peer){i, 1, 1}), i - 1);
+    for (uint32_t i = 3; i <= SCHEDULE_MAX_PEERS; i++)
+        assert_int_equal(schedule_peer_add(s, (schedule_peer){i, 1, 1}), i - 1);
     assert_int_equal(schedule_peer_add(s, (schedule_peer){99, 1, 1}), SCHEDULE_MAX_PEERS);
     for (uint32_t i = 1; i < SCHEDULE_MAX_WAYS; i++) assert_true(schedule_way_add(s, home));
     assert_false(schedule_way_add(s, home));
@@ -222,19 +237,19 @@ static void test_what_cannot_be_planned(void **state) {
     assert_int_equal(schedule_time(s), 12 + 63 * 9);
     free(s);
     s = two_relays(0, 1);
-    assert_false(schedule_search(s));  // nobody has a slot
+    assert_false(schedule_search(s));  // no slot at all
     free(s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_by_hand),
-        cmocka_unit_test(test_one_waits_for_a_slot),
-        cmocka_unit_test(test_carriers),
-        cmocka_unit_test(test_no_quicker_than_possible),
-        cmocka_unit_test(test_more_members_are_no_slower),
-        cmocka_unit_test(test_the_same_for_everybody),
-        cmocka_unit_test(test_what_cannot_be_planned),
+        cmocka_unit_test(test_one_tensor_waits_for_a_slot),
+        cmocka_unit_test(test_forwarders),
+        cmocka_unit_test(test_times_respect_lower_bounds),
+        cmocka_unit_test(test_more_members_do_not_slow_an_iteration),
+        cmocka_unit_test(test_same_numbers_give_same_paths),
+        cmocka_unit_test(test_impossible_inputs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// The ways of a lone data peer: the cheapest there are, over links that there are, whatever the map says.
+// Exact plans of a single data peer: optimal, over existing links, whatever the map contains.
 #include "routing/plan/single_source.h"
 #include "routing_net.h"
 #include "seed.h"
@@ -11,7 +11,7 @@ static single_source *new_lone(uint32_t peers, uint32_t links) {
     return single_source_init(memory, peers, links);
 }
 
-// The map of a network whose data peer, 1, wants so many units.
+// The map of a network; its data peer, 1, wants so many units.
 static void draw(single_source *w, const net *n, uint32_t units) {
     single_source_clear(w, 1, units);
     for (router_peer p = 1; p <= n->peers; p++) {
@@ -21,7 +21,7 @@ static void draw(single_source *w, const net *n, uint32_t units) {
     }
 }
 
-// Takes all ways. Each leads from the data peer over links that there are, through each stage once, and home.
+// Takes all paths. Each leads over existing links through each stage once and back.
 static int64_t cost_of_ways(single_source *w, const net *n, uint32_t units) {
     uint32_t load[NET_PEERS] = {0};
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
@@ -41,15 +41,15 @@ static int64_t cost_of_ways(single_source *w, const net *n, uint32_t units) {
     return cost;
 }
 
-// As many units as are wanted and fit.
-static void test_ways_are_the_cheapest(void **state) {
+// As many units as wanted that fit.
+static void test_paths_are_optimal(void **state) {
     (void)state;
     rng r = seeded_rng("lone", 1);
     single_source *w = new_lone(MAX_PEERS, MAX_LINKS);
     for (int i = 0; i < 400; i++) {
         net_case c = net_random_case(&r);
         c.relays += c.stages * (uint32_t)rng_below(&r, 8);
-        if (i % 4 == 0) c.cost_below = 3;  // many ways cost the same
+        if (i % 4 == 0) c.cost_below = 3;  // many paths of equal cost
         net *n = net_new(&c);
         uint32_t fits = n->capacity[1];
         n->capacity[1] = i % 3 == 0 ? 1 + (uint32_t)rng_below(&r, fits) : fits;
@@ -63,15 +63,15 @@ static void test_ways_are_the_cheapest(void **state) {
     free(w);
 }
 
-// Any peers, any links: each way that is found leads home over links of the map.
-static void test_a_map_may_say_anything(void **state) {
+// Any peers and links: each path found leads back over links of the map.
+static void test_arbitrary_map_is_safe(void **state) {
     (void)state;
     enum { PEERS = 12 };
     rng r = seeded_rng("anything", 1);
     single_source *w = new_lone(PEERS, PEERS * PEERS);
     for (int i = 0; i < 3000; i++) {
         bool linked[PEERS + 3][PEERS + 3] = {{false}};
-        router_peer home = 1 + (router_peer)rng_below(&r, PEERS + 1);  // it may not be on the map
+        router_peer home = 1 + (router_peer)rng_below(&r, PEERS + 1);  // may be missing on the map
         uint32_t capacity[PEERS + 3] = {0}, load[PEERS + 3] = {0};
         single_source_clear(w, home, 1 + (uint32_t)rng_below(&r, 9));
         for (router_peer p = 1; p <= PEERS; p++) {
@@ -98,7 +98,7 @@ static void test_a_map_may_say_anything(void **state) {
     free(w);
 }
 
-// A chain of relays: what a message has no room for is left out.
+// A chain of relays: paths longer than a message holds are skipped.
 static uint32_t hops_of_a_chain(uint32_t relays) {
     single_source *w = new_lone(relays + 1, relays + 1);
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
@@ -113,23 +113,26 @@ static uint32_t hops_of_a_chain(uint32_t relays) {
     return hops;
 }
 
-static void test_ways_that_are_too_long_are_left_out(void **state) {
+static void test_too_long_paths_are_skipped(void **state) {
     (void)state;
     assert_int_equal(hops_of_a_chain(SINGLE_SOURCE_MAX_HOPS - 1), SINGLE_SOURCE_MAX_HOPS);
     assert_int_equal(hops_of_a_chain(SINGLE_SOURCE_MAX_HOPS), 0);
 }
 
-static void test_what_has_no_room_is_refused(void **state) {
+static void test_input_beyond_the_limits_is_refused(void **state) {
     (void)state;
     single_source *w = new_lone(3, 2);
     for (int round = 0; round < 2; round++) {
         single_source_clear(w, 1, 5);
-        assert_false(single_source_add_link(w, 2, 10));  // from whom?
+        assert_false(single_source_add_link(w, 2, 10));  // no peer was added
         assert_int_equal(single_source_solve(w), 0);
-        assert_true(single_source_add_peer(w, 1, 0) && single_source_add_link(w, 2, 10) && single_source_add_peer(w, 2, 3));
+        assert_true(single_source_add_peer(w, 1, 0) && single_source_add_link(w, 2, 10) &&
+                    single_source_add_peer(w, 2, 3));
         assert_false(single_source_add_link(w, 1, -1) || single_source_add_link(w, 1, (int64_t)ROUTER_MAX_COST + 1));
         assert_true(single_source_add_link(w, 1, ROUTER_MAX_COST) && single_source_add_peer(w, 3, 1));
-        assert_false(single_source_add_peer(w, 4, 1) || (single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10)));
+        assert_false(
+            single_source_add_peer(w, 4, 1) ||
+            (single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10) && single_source_add_link(w, 1, 10)));
         assert_int_equal(single_source_solve(w), 3);
         assert_int_equal(single_source_cost(w), 3 * (10 + (int64_t)ROUTER_MAX_COST));
     }
@@ -138,10 +141,10 @@ static void test_what_has_no_room_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways_are_the_cheapest),
-        cmocka_unit_test(test_a_map_may_say_anything),
-        cmocka_unit_test(test_ways_that_are_too_long_are_left_out),
-        cmocka_unit_test(test_what_has_no_room_is_refused),
+        cmocka_unit_test(test_paths_are_optimal),
+        cmocka_unit_test(test_arbitrary_map_is_safe),
+        cmocka_unit_test(test_too_long_paths_are_skipped),
+        cmocka_unit_test(test_input_beyond_the_limits_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,12 @@
-// Cycles that save something in a flow that is known: each can be gone, saves what it should, and when there is none the flow is the cheapest.
+// Negative cycles of a known flow: each can be applied and saves what it should; if there is none,
+// the flow is optimal.
 #include "routing/plan/single_source.h"
 #include "routing_net.h"
 #include "seed.h"
 
 enum { MAX_LINKS = 4096, HOME = 1 };
 
-// What is known of the flow.
+// The known flow.
 typedef struct known {
     net *n;
     single_source *w;
@@ -30,7 +31,7 @@ static void draw(const known *k) {
     }
 }
 
-// Any flow: what would be the cheapest at other costs, less some units.
+// An arbitrary flow: optimal for other costs, less some units.
 static void begin(known *k, rng *r) {
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
     memset(k->units, 0, sizeof k->units);
@@ -54,7 +55,8 @@ static uint32_t through(const known *k, router_peer p, bool in) {
     return units;
 }
 
-// One unit goes round. Returns what that costs; with one more unit of the data peer's `more` is set.
+// Pushes one unit round the cycle and returns the cost. `more`: set if the data peer sends one more
+// unit.
 static int64_t go(known *k, const router_half *cycle, uint32_t length, bool *more) {
     int64_t cost = 0;
     assert_int_equal(cycle[0], cycle[length - 1]);
@@ -82,7 +84,8 @@ static int64_t go(known *k, const router_half *cycle, uint32_t length, bool *mor
     return cost;
 }
 
-// Nobody on it is nearer to the data peer than who is to begin, and the way there leads over links.
+// No peer on the cycle is nearer to the data peer than the first one, and the path to it uses
+// existing links.
 static void check_path(const known *k, router_peer first) {
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
     uint32_t hops = single_source_path(k->w, first, path);
@@ -97,7 +100,7 @@ static bool is_on(const router_half *cycle, uint32_t length, router_peer peer) {
     return false;
 }
 
-// All that are found in one search can be gone at the same time.
+// All cycles of one search can be applied together.
 static uint32_t go_all(known *k) {
     router_half cycle[ROUTER_MAX_CYCLE];
     bool used[NET_PEERS] = {false};
@@ -118,7 +121,7 @@ static uint32_t go_all(known *k) {
     return found;
 }
 
-static void test_cycles_lead_to_the_cheapest_flow(void **state) {
+static void test_cycles_lead_to_the_optimum(void **state) {
     (void)state;
     rng r = seeded_rng("cycles", 1);
     known k = {.w = new_lone(NET_PEERS, MAX_LINKS)};
@@ -126,7 +129,7 @@ static void test_cycles_lead_to_the_cheapest_flow(void **state) {
     for (int i = 0; i < 400; i++) {
         net_case c = net_random_case(&r);
         c.relays += c.stages * (uint32_t)rng_below(&r, 4);
-        if (i % 4 == 0) c.cost_below = 3;  // many ways cost the same
+        if (i % 4 == 0) c.cost_below = 3;  // many paths of equal cost
         k.n = net_new(&c);
         k.wanted = k.n->capacity[HOME] + (uint32_t)rng_below(&r, 3);
         net_result best = net_optimum(k.n);
@@ -138,7 +141,8 @@ static void test_cycles_lead_to_the_cheapest_flow(void **state) {
         }
         int64_t cost = 0;
         for (router_peer p = 1; p <= k.n->peers; p++)
-            for (router_peer q = 1; q <= k.n->peers; q++) cost += k.units[p][q] * (k.n->cost[p][q] > 0 ? k.n->cost[p][q] : 0);
+            for (router_peer q = 1; q <= k.n->peers; q++)
+                cost += k.units[p][q] * (k.n->cost[p][q] > 0 ? k.n->cost[p][q] : 0);
         assert_int_equal(through(&k, HOME, false), best.units);
         assert_int_equal(cost, best.cost);
         net_free(k.n);
@@ -147,8 +151,8 @@ static void test_cycles_lead_to_the_cheapest_flow(void **state) {
     free(k.w);
 }
 
-// Two relays, of which the unit has the one that is dearer by 10: four links are on that cycle.
-static void test_small_gains_are_left_alone(void **state) {
+// Given two relays and a unit on the one that costs 10 more, the cycle has four links.
+static void test_gains_up_to_epsilon_are_ignored(void **state) {
     (void)state;
     single_source *w = new_lone(3, 4);
     router_half cycle[ROUTER_MAX_CYCLE];
@@ -156,7 +160,8 @@ static void test_small_gains_are_left_alone(void **state) {
         single_source_clear(w, HOME, 1);
         assert_true(single_source_add_peer(w, HOME, 0) && single_source_add_link(w, 2, 20));
         single_source_set_load(w, 1);
-        assert_true(single_source_add_link(w, 3, 10) && single_source_add_peer(w, 2, 1) && single_source_add_link(w, HOME, 5));
+        assert_true(single_source_add_link(w, 3, 10) && single_source_add_peer(w, 2, 1) &&
+                    single_source_add_link(w, HOME, 5));
         single_source_set_load(w, 1);
         assert_true(single_source_add_peer(w, 3, 1) && single_source_add_link(w, HOME, 5));
         assert_int_equal(single_source_cycle(w, slack, cycle), slack < 3 ? 7 : 0);
@@ -164,8 +169,8 @@ static void test_small_gains_are_left_alone(void **state) {
     free(w);
 }
 
-// A chain of relays, over which one unit more could go: a token has room for so many halves.
-static void test_cycles_fit_a_token(void **state) {
+// A chain of relays with room for one more unit: the cycle is limited by the size of a commit.
+static void test_cycles_fit_a_commit(void **state) {
     (void)state;
     enum { CHAIN = SINGLE_SOURCE_MAX_HOPS + 4 };
     single_source *w = new_lone(CHAIN + 1, CHAIN + 1);
@@ -180,13 +185,13 @@ static void test_cycles_fit_a_token(void **state) {
         uint32_t length = 2 * relays + 3;
         assert_int_equal(single_source_cycle(w, 0, cycle), length <= ROUTER_MAX_CYCLE ? length : 0);
         assert_int_equal(single_source_path(w, HOME + relays, path), relays <= SINGLE_SOURCE_MAX_HOPS ? relays : 0);
-        assert_int_equal(single_source_path(w, HOME + relays + 1, path), 0);  // nobody
+        assert_int_equal(single_source_path(w, HOME + relays + 1, path), 0);  // unknown peer
     }
     free(w);
 }
 
-// Three relays of either of two stages; in the second one a unit could save 1 by itself, and over both 50.
-static void test_what_saves_most_comes_first(void **state) {
+// Three relays in each of two stages. A unit could save 1 in the second one alone and 50 over both.
+static void test_best_cycle_comes_first(void **state) {
     (void)state;
     static const int64_t second[3][3] = {{20, 19, 90}, {90, 90, 90}, {90, 90, 0}};
     single_source *w = new_lone(7, 15);
@@ -211,12 +216,12 @@ static void test_what_saves_most_comes_first(void **state) {
     assert_true(single_source_cycle(w, 0, cycle) > 7);
     int64_t saved = 0;
     for (uint32_t i = 0; cycle[i] != cycle[0] || i == 0; i++) saved += cycle[i] == router_in(4);
-    assert_int_equal(saved, 1);  // it leads over the third relay of the first stage
+    assert_int_equal(saved, 1);  // over the third relay of the first stage
     free(w);
 }
 
-// Any peers, any links, any units on them: what is found is a cycle of halves of those, and searches end.
-static void test_a_map_may_say_anything(void **state) {
+// Any peers, links and loads: each result is a cycle of existing nodes, and searches end.
+static void test_arbitrary_map_is_safe(void **state) {
     (void)state;
     enum { PEERS = 12 };
     rng r = seeded_rng("any flow", 1);
@@ -226,8 +231,10 @@ static void test_a_map_may_say_anything(void **state) {
         for (router_peer p = 1; p <= PEERS; p++) {
             assert_true(single_source_add_peer(w, p, (uint32_t)rng_below(&r, 4)));
             for (uint64_t links = rng_below(&r, 5); links > 0; links--) {
-                assert_true(single_source_add_link(w, 1 + (router_peer)rng_below(&r, PEERS + 2), (int64_t)rng_below(&r, 30)));
-                single_source_set_load(w, (uint32_t)(rng_below(&r, 3) == 0 ? rng_below(&r, ROUTER_MAX_UNITS + 9) : rng_below(&r, 3)));
+                assert_true(
+                    single_source_add_link(w, 1 + (router_peer)rng_below(&r, PEERS + 2), (int64_t)rng_below(&r, 30)));
+                single_source_set_load(
+                    w, (uint32_t)(rng_below(&r, 3) == 0 ? rng_below(&r, ROUTER_MAX_UNITS + 9) : rng_below(&r, 3)));
             }
         }
         router_half cycle[ROUTER_MAX_CYCLE];
@@ -243,11 +250,9 @@ static void test_a_map_may_say_anything(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cycles_lead_to_the_cheapest_flow),
-        cmocka_unit_test(test_small_gains_are_left_alone),
-        cmocka_unit_test(test_cycles_fit_a_token),
-        cmocka_unit_test(test_what_saves_most_comes_first),
-        cmocka_unit_test(test_a_map_may_say_anything),
+        cmocka_unit_test(test_cycles_lead_to_the_optimum), cmocka_unit_test(test_gains_up_to_epsilon_are_ignored),
+        cmocka_unit_test(test_cycles_fit_a_commit),        cmocka_unit_test(test_best_cycle_comes_first),
+        cmocka_unit_test(test_arbitrary_map_is_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

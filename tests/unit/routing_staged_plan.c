@@ -1,10 +1,10 @@
-// braid's routers with several data peers: drafts of planned ways, and the eras in which they are put in force or given up.
+// Several data peers: staged plans, and the epochs in which they become active or are given up.
 #include "routing_net.h"
 
 #include "routing/plan/mincost_planner.h"
 #include "seed.h"
 
-// With several data peers the flow is whole and quiet; how cheap it is, unit_sim_glpk looks at.
+// The flow is complete and quiet with several data peers. unit_sim_glpk examines its cost.
 static void several_with_crashes(uint64_t seed, int cases, uint32_t relays) {
     rng r = seeded_rng("several", seed);
     for (int i = 0; i < cases; i++) {
@@ -24,12 +24,13 @@ static void test_several_data_peers_with_crashes(void **state) {
     (void)state;
     several_with_crashes(9, 80, 0);
     several_with_crashes(6, 80, 0);
-    several_with_crashes(12, 60, MINCOST_SMALL_RUN + 1);  // who carries maps on may die
+    several_with_crashes(12, 60, MINCOST_SMALL_RUN + 1);  // forwarders of maps may die
 }
 
 static uint32_t in_draft(const net *n) {
     uint32_t count = 0;
-    for (router_peer p = 1; p <= n->peers; p++) count += n->alive[p] && ((const mincost_planner *)n->router[p])->mc.phase.staged;
+    for (router_peer p = 1; p <= n->peers; p++)
+        count += n->alive[p] && ((const mincost_planner *)n->router[p])->mc.phase.staged;
     return count;
 }
 
@@ -47,7 +48,7 @@ static int64_t until_all_have(net *n, uint32_t units) {
     return round;
 }
 
-// Rounds until all peers draft, or none does; 0: never.
+// Rounds until all peers are in a staged plan, or none is; 0: never.
 static int64_t until_drafts(net *n, bool wanted) {
     for (int64_t round = 1; round <= 30000; round++) {
         bool quiet = net_run(n, 1);
@@ -57,8 +58,8 @@ static int64_t until_drafts(net *n, bool wanted) {
     return 0;
 }
 
-// So many that nobody drafts.
-static void test_several_data_peers_in_a_crowd(void **state) {
+// Too many relays for a plan.
+static void test_too_many_relays_prevent_staging(void **state) {
     (void)state;
     net_case c = two_data_peers;
     c.config.relays = MINCOST_MULTI_SOURCE_RELAYS + 1;
@@ -68,8 +69,9 @@ static void test_several_data_peers_in_a_crowd(void **state) {
     several_with_crashes(10, 400, 2 * MINCOST_MULTI_SOURCE_RELAYS);
 }
 
-// Where relays carry maps on to one only, all data peers have the same map all the same, and find the same ways.
-static void test_carried_maps_are_whole(void **state) {
+// Each relay forwards to one neighbour only, and still all data peers have the same map and find
+// the same paths.
+static void test_maps_over_single_forwarders_are_complete(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++) {
         net_case c = two_data_peers;
@@ -82,7 +84,8 @@ static void test_carried_maps_are_whole(void **state) {
         c.config.relays = MINCOST_SMALL_RUN + 1;
         net *many = net_new(&c);
         net_result of_few = net_settle(few, "few"), of_many = net_settle(many, "many");
-        const mincost_planner *one = (const mincost_planner *)few->router[1], *other = (const mincost_planner *)many->router[1];
+        const mincost_planner *one = (const mincost_planner *)few->router[1],
+                              *other = (const mincost_planner *)many->router[1];
         assert_true(one->staged.plan != 0 && one->staged.plan == other->staged.plan);
         assert_true(of_few.units == of_many.units && of_few.cost == of_many.cost);
         assert_true(many->tally.kind[ROUTER_MAP] < few->tally.kind[ROUTER_MAP]);
@@ -101,11 +104,12 @@ static void wish(net *n, uint32_t units) {
 
 static void expect_one_era(const net *n) {
     for (router_peer p = 2; p <= n->peers; p++)
-        assert_int_equal(((const mincost_planner *)n->router[p])->epochs.epoch, ((const mincost_planner *)n->router[1])->epochs.epoch);
+        assert_int_equal(((const mincost_planner *)n->router[p])->epochs.epoch,
+                         ((const mincost_planner *)n->router[1])->epochs.epoch);
 }
 
-// The map is what it was, so ways on it would be the same again.
-static void test_without_news_nobody_drafts_again(void **state) {
+// An unchanged map would give the same paths again.
+static void test_unchanged_map_is_not_planned_again(void **state) {
     (void)state;
     net *n = net_new(&two_data_peers);
     net_settle(n, "planned ways are in force");
@@ -118,8 +122,9 @@ static void test_without_news_nobody_drafts_again(void **state) {
     net_free(n);
 }
 
-// Two data peers that want twice of what fits draft all the same, for what fits; and again for less, and when somebody came.
-static void test_without_room_for_all_they_draft_for_what_fits(void **state) {
+// Two data peers that demand twice the capacity stage a plan for what fits; again after a lower
+// demand, and after a new relay.
+static void test_unmet_demand_is_planned_for_what_fits(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         net_case c = two_data_peers;
@@ -131,25 +136,27 @@ static void test_without_room_for_all_they_draft_for_what_fits(void **state) {
         uint32_t fits = net_fits(n);
         assert_int_equal(r.units, fits);
         for (router_peer p = 1; p <= n->peers; p++)
-            assert_int_equal(((const mincost_planner *)n->router[p])->mc.phase.plan_attempts, 0);  // small gains count now
+            // small gains count now
+            assert_int_equal(((const mincost_planner *)n->router[p])->mc.phase.plan_attempts, 0);
         wish(n, fits / 2);
         assert_int_equal(net_settle(n, "less is wanted").units, fits / 2 * 2);
         net_crash(n, n->peers);
         net_run(n, 20);
         net_restart(n, n->peers);
-        assert_int_equal(net_settle(n, "somebody came").units, fits / 2 * 2);
+        assert_int_equal(net_settle(n, "a relay joined").units, fits / 2 * 2);
         assert_int_equal(in_draft(n), 0);
         expect_one_era(n);
         net_free(n);
     }
 }
 
-// `spare`: what each data peer could want more.
+// `spare`: additional demand of each data peer.
 static net *drafting(uint64_t seed, uint32_t spare) {
     net_case c = two_data_peers;
     c.equal = true;
     c.relays = 24;
-    c.delays = (net_delays)(seed % 3);  // a heavy-tailed one may be longer than all that follows
+    // a single heavy-tailed delay may exceed the rest of the run
+    c.delays = (net_delays)(seed % 3);
     c.seed = seed;
     net *n = net_new(&c);
     wish(n, n->capacity[1] - spare);
@@ -157,9 +164,9 @@ static net *drafting(uint64_t seed, uint32_t spare) {
     return n;
 }
 
-// What a draft does to counters is none of the hosts' business until it is done: from its beginning on every unit has a way at every
-// moment, and in the end all is cheaper than before.
-static void test_a_draft_disturbs_nobody(void **state) {
+// While a plan is staged, hosts see the active flow: each unit has a path at every moment, and the
+// end is cheaper than before.
+static void test_staging_is_invisible_to_hosts(void **state) {
     (void)state;
     int64_t before = 0, after = 0;
     for (uint64_t seed = 0; seed < 9; seed++) {
@@ -191,7 +198,7 @@ static uint32_t others_than(const net *n, const uint64_t *before) {
     return count;
 }
 
-// Words that left before their senders restored the flow, too, and come to who already has: they are about the draft.
+// Counts of the staged plan that arrive after their receiver has restored the flow.
 static void say_of_the_draft(net *n) {
     while (in_draft(n) == n->peers - 1) assert_true(net_step(n));
     for (router_peer p = 1; p <= n->peers; p++) {
@@ -203,8 +210,8 @@ static void say_of_the_draft(net *n) {
     }
 }
 
-// A relay that the kept flow needs dies: its flow is mended, not the draft.
-static void test_a_death_ends_the_draft(void **state) {
+// A relay of the active flow dies: the active flow is restored and repaired.
+static void test_death_restores_the_active_flow(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 9; seed++) {
         net *n = drafting(seed, 0);
@@ -215,7 +222,8 @@ static void test_a_death_ends_the_draft(void **state) {
         net_crash(n, a_carrier(n));
         say_of_the_draft(n);
         assert_in_range(until_drafts(n, false), 1, 40);
-        assert_in_range(others_than(n, before), 1, 8);  // of 26: who is near by, and not all that the draft had moved
+        // of 26: relays nearby, not all that the plan had moved
+        assert_in_range(others_than(n, before), 1, 8);
         if (net_fits(n) >= wanted) assert_in_range(until_all_have(n, wanted), 0, 150);
         net_settle(n, "after a death");
         net_free(n);
@@ -224,8 +232,8 @@ static void test_a_death_ends_the_draft(void **state) {
 
 static bool lose_ways(net *n, router_message *m) { return m->kind != ROUTER_WAY || n->tampered++ != 3; }
 
-// A unit of the draft gets lost: at the end of the draft somebody notices, and what was in force before is in force again.
-static void test_a_draft_that_misses_a_unit_is_given_up(void **state) {
+// A staged unit is lost: a peer notices at the end of staging, and the active flow is restored.
+static void test_lost_unit_restores_the_active_flow(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
         net_case c = two_data_peers;
@@ -253,8 +261,8 @@ static bool lose_all_ways(net *n, router_message *m) {
     return m->kind != ROUTER_WAY;
 }
 
-// A draft that fails is tried again, twice for one map and not for ever.
-static void test_drafts_in_vain_are_few(void **state) {
+// A failing plan is tried twice for one map.
+static void test_failing_plans_are_tried_twice(void **state) {
     (void)state;
     net_case c = two_data_peers;
     c.equal = true;
@@ -271,7 +279,9 @@ static void test_drafts_in_vain_are_few(void **state) {
     net_free(n);
 }
 
-static uint32_t drafts_begun(const net *n) { return (((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW + 1) / 2; }
+static uint32_t drafts_begun(const net *n) {
+    return (((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW + 1) / 2;
+}
 
 static void raise_costs(net *n, router_peer p, int64_t percent) {
     for (router_peer q = 1; q <= n->peers; q++) {
@@ -284,8 +294,8 @@ static void raise_costs(net *n, router_peer p, int64_t percent) {
     net_after(n, p);
 }
 
-// A draft takes messages of everybody: not for a gain below 2 per cent.
-static void test_a_draft_must_be_worth_it(void **state) {
+// A staged plan takes messages of every peer, so a gain below 2 percent is not enough.
+static void test_gain_below_two_percent_is_not_staged(void **state) {
     (void)state;
     net_case c = two_data_peers;
     c.equal = true;
@@ -302,8 +312,9 @@ static void test_a_draft_must_be_worth_it(void **state) {
     net_free(n);
 }
 
-// Who dies and comes back at once, the same as it was, has lost its units: what mends that is dearer than what was planned, so all is planned anew.
-static void test_who_comes_back_is_planned_anew(void **state) {
+// A relay that dies and restarts at once has lost its units. The repair costs more than the plan,
+// so all is planned again.
+static void test_restarted_relay_is_planned_again(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
         net *n = drafting(seed, 0);
@@ -319,15 +330,23 @@ static void test_who_comes_back_is_planned_anew(void **state) {
     }
 }
 
-// Ways wait until they leave: those of earlier drafts take no room from later ones.
-static void test_drafts_succeed_however_many_there_were(void **state) {
+// The buffer of paths is freed between plans.
+static void test_path_words_are_freed_between_plans(void **state) {
     (void)state;
-    net_case c = {.sources = 2, .relays = 40, .stages = 10, .capacity_from = 6, .capacity_below = 10, .cost_from = 1, .cost_below = 20, .equal = true};
+    net_case c = {.sources = 2,
+                  .relays = 40,
+                  .stages = 10,
+                  .capacity_from = 6,
+                  .capacity_below = 10,
+                  .cost_from = 1,
+                  .cost_below = 20,
+                  .equal = true};
     net *n = net_new(&c);
     rng r = seeded_rng("drafts", 1);
     for (int i = 0; i < 16; i++) {
         net_settle(n, "a draft");
-        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW % 2, 1);  // its ways are in force
+        // its paths are active
+        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW % 2, 1);
         for (router_peer p = 1; p <= n->peers; p++) raise_costs(n, p, (int64_t)rng_below(&r, 2) * 200);
     }
     assert_true(drafts_begun(n) * n->capacity[1] * c.stages > MINCOST_PATH_WORDS);
@@ -339,34 +358,47 @@ static bool count_locks(net *n, router_message *m) {
     return true;
 }
 
-// Whose draft is over looks for cycles at once; who is still in it takes part in none, or it would not be at rest and give the draft up.
-static void test_a_draft_ends_bit_by_bit(void **state) {
+// A peer that has left the staged plan searches for cycles at once. A peer that is still in it
+// takes part in none, because it must be at rest.
+static void test_peers_leave_the_staged_plan_one_by_one(void **state) {
     (void)state;
     uint32_t locks = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
-        net_case c = {.sources = 3, .relays = 60, .stages = 6, .capacity_from = 1, .capacity_below = 3, .cost_from = 1, .cost_below = 20,
-                      .seed = seed, .equal = true};
+        net_case c = {.sources = 3,
+                      .relays = 60,
+                      .stages = 6,
+                      .capacity_from = 1,
+                      .capacity_below = 3,
+                      .cost_from = 1,
+                      .cost_below = 20,
+                      .seed = seed,
+                      .equal = true};
         net *n = net_new(&c);
         assert_in_range(until_drafts(n, true), 100, 800);
         n->tamper = count_locks;
         net_settle(n, "the draft is over");
         locks += n->tampered;
-        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 1);  // no flow was restored
+        // no flow was restored
+        assert_int_equal(((const mincost_planner *)n->router[1])->epochs.epoch / MINCOST_EPOCHS_PER_FLOW, 1);
         net_free(n);
     }
     assert_in_range(locks, 1, 1000000);
 }
 
-// Who hears that the flow is restored, and who at the same time hears of a later era by another way, without ever hearing of
-// that one: both ends of each link count the same in the end.
-static void test_a_restored_flow_may_be_missed(void **state) {
+// A peer learns of the restored flow while another learns of a later epoch without having seen that
+// one. Both ends of each link end with equal counts.
+static void test_restored_epoch_may_be_missed(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++) {
         net *n = drafting(seed, 0);
         uint32_t wanted = 2 * n->capacity[1];
         net_run(n, 5 + (int)seed * 6);
         for (router_peer p = 1; p <= n->peers; p += n->peers - 1) {
-            router_message m = {.from = 1, .to = p, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
+            router_message m = {.from = 1,
+                                .to = p,
+                                .kind = ROUTER_QUERY,
+                                .why = MINCOST_QUERY_EPOCH,
+                                .cost = 2 * MINCOST_EPOCHS_PER_FLOW + (p == 1 ? 0 : 2)};
             while (!net_linked(n, m.from, p)) m.from++;
             router_receive(n->router[p], n->now, &m);
             net_after(n, p);
@@ -378,17 +410,26 @@ static void test_a_restored_flow_may_be_missed(void **state) {
     }
 }
 
-// Units handed back before the flow was restored, and after it, in one step: the sender may hear nothing of the former, and must
-// hear of the latter once it has heard that the flow is restored.
-static void test_hand_backs_of_two_spans_are_two(void **state) {
+// Units returned before the flow was restored, and after it, in one step. The sender must ignore
+// the former and must handle the latter once it has restored the flow.
+static void test_returns_of_two_flow_versions_are_separate(void **state) {
     (void)state;
-    net_case c = {.sources = 2, .relays = 1, .stages = 1, .capacity_from = 1, .capacity_below = 2, .cost_from = 1, .cost_below = 2, .equal = true};
-    net *n = net_new(&c);  // each data peer's share of one unit is none
+    net_case c = {.sources = 2,
+                  .relays = 1,
+                  .stages = 1,
+                  .capacity_from = 1,
+                  .capacity_below = 2,
+                  .cost_from = 1,
+                  .cost_below = 2,
+                  .equal = true};
+    net *n = net_new(&c);  // each data peer's share of one unit is 0
     net_settle(n, "nothing is wanted");
     router *relay = n->router[3];
-    const router_message flow = {.from = 1, .to = 3, .kind = ROUTER_FLOW, .why = MINCOST_PUSHED, .source = 1, .units = 2};
+    const router_message flow = {
+        .from = 1, .to = 3, .kind = ROUTER_FLOW, .why = MINCOST_PUSHED, .source = 1, .units = 2};
     router_receive(relay, n->now, &flow);
-    const router_message era = {.from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW};
+    const router_message era = {
+        .from = 1, .to = 3, .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH, .cost = 2 * MINCOST_EPOCHS_PER_FLOW};
     router_receive(relay, n->now, &era);
     router_receive(relay, n->now, &flow);
     router_tick(relay, n->now);
@@ -402,24 +443,28 @@ static void test_hand_backs_of_two_spans_are_two(void **state) {
     net_free(n);
 }
 
-// Somebody has heard of another span, from a neighbour that is no more: of a draft, or that the flow is restored.
+// A peer learns of another flow version, staged or restored, from a neighbour that is gone.
 static void restore_somewhere(net *n, rng *r, uint32_t span) {
-    router_message m = {.from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH};
+    router_message m = {
+        .from = 1, .to = 1 + (router_peer)rng_below(r, n->peers), .kind = ROUTER_QUERY, .why = MINCOST_QUERY_EPOCH};
     while (m.from <= n->peers && !(n->alive[m.from] && net_linked(n, m.from, m.to))) m.from++;
     if (!n->alive[m.to] || m.from > n->peers) return;
     m.cost = MINCOST_EPOCHS_PER_FLOW * (int64_t)span;
     m.units = (uint32_t)rng_below(r, MINCOST_PLAN_ATTEMPTS + 1);
     mincost_planner *pl = (mincost_planner *)n->router[m.to];
     int previous = router_slot(&pl->mc.r, ROUTER_PREVIOUS, m.from), next = router_slot(&pl->mc.r, ROUTER_NEXT, m.from);
-    uint32_t heard = next >= 0 ? downstream_of(&pl->mc, 0, (uint32_t)next)->epoch : upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch;
+    uint32_t heard = next >= 0 ? downstream_of(&pl->mc, 0, (uint32_t)next)->epoch
+                               : upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch;
     router_receive(&pl->mc.r, n->now, &m);
-    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = heard;  // it did not say so
+    // that neighbour did not announce it
+    if (previous >= 0) upstream_of(&pl->mc, 0, (uint32_t)previous)->epoch = heard;
     if (next >= 0) downstream_of(&pl->mc, 0, (uint32_t)next)->epoch = heard;
     net_after(n, m.to);
 }
 
-// A draft that nobody else is in begins, or the flow is restored, at any moment, also while units are pushed and handed back, and again before all have heard of it.
-static void test_flows_restored_at_any_moment(void **state) {
+// Another flow version begins at any moment, while units are pushed and returned, and again before
+// all peers know.
+static void test_flow_is_restored_at_any_moment(void **state) {
     (void)state;
     rng r = seeded_rng("restored", 11);
     for (int i = 0; i < 1000; i++) {
@@ -438,8 +483,8 @@ static void test_flows_restored_at_any_moment(void **state) {
     }
 }
 
-// A data peer that wants less or more meanwhile is served at once, not after the draft.
-static void test_another_wish_ends_the_draft(void **state) {
+// A changed demand of a data peer is served at once, not after staging.
+static void test_changed_demand_restores_the_active_flow(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
         bool more = seed % 2 != 0;
@@ -456,22 +501,22 @@ static void test_another_wish_ends_the_draft(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_several_data_peers_with_crashes),
-        cmocka_unit_test(test_several_data_peers_in_a_crowd),
-        cmocka_unit_test(test_carried_maps_are_whole),
-        cmocka_unit_test(test_without_news_nobody_drafts_again),
-        cmocka_unit_test(test_without_room_for_all_they_draft_for_what_fits),
-        cmocka_unit_test(test_a_draft_disturbs_nobody),
-        cmocka_unit_test(test_a_death_ends_the_draft),
-        cmocka_unit_test(test_a_draft_that_misses_a_unit_is_given_up),
-        cmocka_unit_test(test_drafts_in_vain_are_few),
-        cmocka_unit_test(test_a_draft_must_be_worth_it),
-        cmocka_unit_test(test_who_comes_back_is_planned_anew),
-        cmocka_unit_test(test_drafts_succeed_however_many_there_were),
-        cmocka_unit_test(test_a_draft_ends_bit_by_bit),
-        cmocka_unit_test(test_a_restored_flow_may_be_missed),
-        cmocka_unit_test(test_hand_backs_of_two_spans_are_two),
-        cmocka_unit_test(test_flows_restored_at_any_moment),
-        cmocka_unit_test(test_another_wish_ends_the_draft),
+        cmocka_unit_test(test_too_many_relays_prevent_staging),
+        cmocka_unit_test(test_maps_over_single_forwarders_are_complete),
+        cmocka_unit_test(test_unchanged_map_is_not_planned_again),
+        cmocka_unit_test(test_unmet_demand_is_planned_for_what_fits),
+        cmocka_unit_test(test_staging_is_invisible_to_hosts),
+        cmocka_unit_test(test_death_restores_the_active_flow),
+        cmocka_unit_test(test_lost_unit_restores_the_active_flow),
+        cmocka_unit_test(test_failing_plans_are_tried_twice),
+        cmocka_unit_test(test_gain_below_two_percent_is_not_staged),
+        cmocka_unit_test(test_restarted_relay_is_planned_again),
+        cmocka_unit_test(test_path_words_are_freed_between_plans),
+        cmocka_unit_test(test_peers_leave_the_staged_plan_one_by_one),
+        cmocka_unit_test(test_restored_epoch_may_be_missed),
+        cmocka_unit_test(test_returns_of_two_flow_versions_are_separate),
+        cmocka_unit_test(test_flow_is_restored_at_any_moment),
+        cmocka_unit_test(test_changed_demand_restores_the_active_flow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

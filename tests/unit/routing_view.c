@@ -1,4 +1,5 @@
-// Partial views: a small swarm with virtual time, message loss and deaths. BRAID_TEST_SEED=n gives other schedules.
+// Partial views: a small swarm with virtual time, message loss and deaths. BRAID_TEST_SEED=n
+// selects other schedules.
 #include "routing/view/view.h"
 
 #include "base/rng.h"
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka needs those above
+// cmocka needs the headers above
 #include <cmocka.h>
 
 enum { STAGES = 3, A_STAGE = 40, PEERS = 1 + STAGES * A_STAGE, DELAY = 4, PERIOD = 4 * DELAY, PATIENCE = 3 * DELAY };
@@ -20,9 +21,9 @@ typedef struct net {
     view *view[PEERS + 1];
     bool alive[PEERS + 1];
     int64_t x[PEERS + 1], y[PEERS + 1], access[PEERS + 1];
-    bool linked[PEERS + 1][2][PEERS + 1];  // what the changes say that routers have
+    bool linked[PEERS + 1][2][PEERS + 1];  // links according to the changes reported to routers
     uint32_t units[PEERS + 1][PEERS + 1];  // from, to
-    view_message *waiting;                 // a ring: with one delay for all they arrive as they left
+    view_message *waiting;                 // ring buffer: with one delay for all, messages arrive in order
     int64_t *arrives;
     uint32_t head, tail;
     int64_t now;
@@ -81,14 +82,14 @@ static void post(net *n, const view_message *m) {
     assert_true(n->tail - n->head < MOST_MESSAGES);
 }
 
-// Takes out what a call left, and holds the view to its bounds.
+// Takes out what a call left, and checks the bounds of the view.
 static void collect(net *n, uint32_t peer) {
     view_message m;
     view_change c;
     while (view_next(n->view[peer], &m)) post(n, &m);
     while (view_changed(n->view[peer], &c)) {
         assert_true(c.side == ROUTER_PREVIOUS || c.side == ROUTER_NEXT);
-        assert_int_not_equal(n->linked[peer][c.side][c.peer], c.add);  // never twice the same
+        assert_int_not_equal(n->linked[peer][c.side][c.peer], c.add);  // no change is repeated
         n->linked[peer][c.side][c.peer] = c.add;
         if (c.add) continue;
         n->drops++;
@@ -114,7 +115,7 @@ static void take_messages(net *n) {
     }
 }
 
-// A link is being made or given up.
+// A link is being made or removed.
 static bool changing(const net *n) {
     for (uint32_t i = n->head; i != n->tail; i++) {
         view_kind kind = n->waiting[i % MOST_MESSAGES].kind;
@@ -176,7 +177,7 @@ static void close_net(net *n) {
     free(n);
 }
 
-// Both ends of each link say so, nobody keeps a dead one, and nobody stands alone.
+// Both ends of each link agree, no peer keeps a dead one, and no peer is isolated.
 static void check_links(const net *n) {
     for (uint32_t i = 1; i <= PEERS; i++) {
         uint32_t count[2] = {0};
@@ -204,7 +205,7 @@ static int compare_pairs(const void *a, const void *b) {
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : (int)x->to - (int)y->to;
 }
 
-// The mean cost of those links among `all`, cheapest first, that leave each peer at most CLOSE a side.
+// Mean cost of the links among `all`, cheapest first, that leave each peer at most CLOSE on a side.
 static double mean_close(pair *all, uint32_t count) {
     uint32_t out[PEERS + 1] = {0}, in[PEERS + 1] = {0}, taken = 0;
     double sum = 0;
@@ -220,7 +221,7 @@ static double mean_close(pair *all, uint32_t count) {
     return sum / taken;
 }
 
-// Of the links that the views made between relays, and of what somebody who knows all costs would choose.
+// Mean cost of the links between relays, and of those that an observer of all costs would choose.
 static void mean_costs(const net *n, double *had, double *best) {
     static pair all[PEERS * PEERS], made[PEERS * PEERS];
     uint32_t a = 0, m = 0;
@@ -290,8 +291,8 @@ static void the_dead_are_replaced(void **state) {
     close_net(n);
 }
 
-// A quarter of the peers comes late, when every link carries something: links with units stay (collect sees to it), and
-// the late ones still find neighbours among the places that are free.
+// A quarter of the peers comes late, when every link carries units. Links with units stay (collect
+// checks that), and late peers find neighbours with free places.
 static void links_with_units_stay(void **state) {
     (void)state;
     net *n = open_net(test_seed() + 3, true, 3);
@@ -309,7 +310,7 @@ static void links_with_units_stay(void **state) {
         if (!n->alive[i]) put_in(n, i);
     uint64_t drops = n->drops;
     run(n, 200);
-    assert_true(n->drops > drops);  // others did change
+    assert_true(n->drops > drops);  // other links did change
     for (uint32_t i = 1; i <= PEERS; i++)
         for (uint32_t j = 1; j <= PEERS; j++)
             left += n->units[i][j] > 0 && n->linked[i][ROUTER_NEXT][j] && n->linked[j][ROUTER_PREVIOUS][i];
@@ -326,7 +327,7 @@ static void links_with_units_stay(void **state) {
     close_net(n);
 }
 
-// Whether `i` still has the link to `j` when that one asked it to give it up.
+// Whether `i` keeps the link to `j` after a request to remove it.
 static bool stays_when_asked(net *n, uint32_t i, uint32_t j) {
     view_message m = {.from = j,
                       .to = i,
@@ -348,7 +349,7 @@ static void a_link_in_use_is_not_given_up_when_asked(void **state) {
     view_carries(n->view[i], n->now, ROUTER_NEXT, j, 1);
     assert_true(stays_when_asked(n, i, j));
     view_carries(n->view[i], n->now, ROUTER_NEXT, j, 0);
-    n->now += 8 * PERIOD - 1;  // it is kept for a while after
+    n->now += 8 * PERIOD - 1;  // it is kept for a while afterwards
     assert_true(stays_when_asked(n, i, j));
     n->now++;
     assert_false(stays_when_asked(n, i, j));

@@ -1,6 +1,6 @@
-// A view among hostile peers: whatever a host would let through, in any order and amid deaths and news of units, must trip
-// no assertion, fill no side above its bound, take no link with units away by the view's own choice, and say nothing that
-// another host would refuse.
+// A view among hostile peers. Whatever a host lets through, in any order and amid deaths and
+// changes of units, trips no assertion and exceeds no bound. No link with units is removed by the
+// view's choice, and no message is sent that another host would refuse.
 #include "base/rng.h"
 #include "routing/view/view.h"
 
@@ -14,13 +14,25 @@
 
 #include "seed.h"
 
-enum { STAGES = 3, STAGE = 2, SELF = 50, OTHERS = 40, LINKS = 6, CLOSE = 3, PERIOD = 1000, PATIENCE = 3000, HEARD = 16, CALLS = 60000, MOST_AT_ONCE = 24 };
+enum {
+    STAGES = 3,
+    STAGE = 2,
+    SELF = 50,
+    OTHERS = 40,
+    LINKS = 6,
+    CLOSE = 3,
+    PERIOD = 1000,
+    PATIENCE = 3000,
+    HEARD = 16,
+    CALLS = 60000,
+    MOST_AT_ONCE = 24
+};
 
 typedef struct world {
     rng random;
     view *view;
     int64_t now;
-    view_message heard[HEARD];  // what it said last
+    view_message heard[HEARD];  // last messages of the view
     uint32_t heard_count;
     uint32_t units[OTHERS + 1];
     bool linked[OTHERS + 1];
@@ -48,26 +60,36 @@ static view_place some_place(world *w) {
     return place;
 }
 
-// As a host makes them: of members, whose stages the log says.
+// As hosts make them: of members, with stages from the log.
 static view_card some_card(world *w) {
     router_peer peer = chance(w, 30) ? SELF : 1 + below(w, OTHERS);
-    return (view_card){.peer = peer, .stage = peer == SELF ? STAGE : stage_of(peer), .age = (uint16_t)below(w, VIEW_MAX_AGE + 1), .place = some_place(w)};
+    return (view_card){.peer = peer,
+                       .stage = peer == SELF ? STAGE : stage_of(peer),
+                       .age = (uint16_t)below(w, VIEW_MAX_AGE + 1),
+                       .place = some_place(w)};
 }
 
 static void any_message(world *w, view_message *m) {
     router_peer from = 1 + below(w, OTHERS);
-    *m = (view_message){.from = from, .to = SELF, .kind = (view_kind)below(w, VIEW_KIND_COUNT), .side = (uint8_t)below(w, ROUTER_SIDES),
-                        .by_chance = chance(w, 2), .linked = (uint8_t)below(w, 4), .cost = some_cost(w)};
+    *m = (view_message){.from = from,
+                        .to = SELF,
+                        .kind = (view_kind)below(w, VIEW_KIND_COUNT),
+                        .side = (uint8_t)below(w, ROUTER_SIDES),
+                        .by_chance = chance(w, 2),
+                        .linked = (uint8_t)below(w, 4),
+                        .cost = some_cost(w)};
     if (m->kind == VIEW_ASK || m->kind == VIEW_PING) m->side = stage_of(from) < STAGE ? ROUTER_NEXT : ROUTER_PREVIOUS;
     m->card = (view_card){.peer = from, .stage = stage_of(from), .place = some_place(w)};
     if (m->kind == VIEW_SAMPLE || m->kind == VIEW_REPLY) m->length = (uint16_t)below(w, VIEW_CARDS + 1);
     for (uint16_t i = 0; i < m->length; i++) m->cards[i] = some_card(w);
 }
 
-// What was asked is answered, truly or not; what was answered is denied.
+// Answers requests, truly or not, and denies answers.
 static void answer(world *w, view_message *m) {
-    static const view_kind reply[VIEW_KIND_COUNT] = {[VIEW_SAMPLE] = VIEW_REPLY, [VIEW_REPLY] = VIEW_CUT, [VIEW_PING] = VIEW_PONG, [VIEW_PONG] = VIEW_ASK,
-                                                     [VIEW_ASK] = VIEW_YES, [VIEW_YES] = VIEW_PART, [VIEW_NO] = VIEW_ASK, [VIEW_PART] = VIEW_CUT, [VIEW_CUT] = VIEW_ASK};
+    static const view_kind reply[VIEW_KIND_COUNT] = {
+        [VIEW_SAMPLE] = VIEW_REPLY, [VIEW_REPLY] = VIEW_CUT, [VIEW_PING] = VIEW_PONG,
+        [VIEW_PONG] = VIEW_ASK,     [VIEW_ASK] = VIEW_YES,   [VIEW_YES] = VIEW_PART,
+        [VIEW_NO] = VIEW_ASK,       [VIEW_PART] = VIEW_CUT,  [VIEW_CUT] = VIEW_ASK};
     const view_message *h = &w->heard[below(w, HEARD)];
     any_message(w, m);
     if (h->to == 0 || h->to > OTHERS) return;
@@ -84,12 +106,16 @@ static void assert_sayable(const view_message *m) {
     assert_true((uint32_t)m->kind < VIEW_KIND_COUNT && m->side < ROUTER_SIDES && m->linked < 4);
     assert_true(m->cost >= 0 && m->cost <= ROUTER_MAX_COST);
     assert_true(m->length <= VIEW_CARDS && (m->length == 0 || m->kind <= VIEW_REPLY));
-    assert_true(m->card.peer == SELF && m->card.place.height >= 0 && m->card.place.height <= ROUTER_MAX_COST && m->card.place.error <= VIEW_SURE);
-    for (int i = 0; i < VIEW_AXES; i++) assert_in_range(m->card.place.at[i] + (int64_t)ROUTER_MAX_COST, 0, 2 * (int64_t)ROUTER_MAX_COST);
-    for (uint16_t i = 0; i < m->length; i++) assert_true(m->cards[i].peer >= 1 && m->cards[i].peer <= OTHERS && m->cards[i].age <= VIEW_MAX_AGE);
+    assert_true(m->card.peer == SELF && m->card.place.height >= 0 && m->card.place.height <= ROUTER_MAX_COST &&
+                m->card.place.error <= VIEW_SURE);
+    for (int i = 0; i < VIEW_AXES; i++)
+        assert_in_range(m->card.place.at[i] + (int64_t)ROUTER_MAX_COST, 0, 2 * (int64_t)ROUTER_MAX_COST);
+    for (uint16_t i = 0; i < m->length; i++)
+        assert_true(m->cards[i].peer >= 1 && m->cards[i].peer <= OTHERS && m->cards[i].age <= VIEW_MAX_AGE);
 }
 
-// `cut_by`: whose CUT or silence this call tells of; 0: a link that goes is the view's own choice.
+// `cut_by`: sender of a CUT, or silent peer, of this call; 0: a removed link is the view's own
+// choice.
 static void take_out(world *w, router_peer cut_by) {
     view_message m;
     view_change c;
@@ -101,7 +127,8 @@ static void take_out(world *w, router_peer cut_by) {
     w->messages += said;
     assert_true(said <= MOST_AT_ONCE);
     while (view_changed(w->view, &c)) {
-        assert_true(c.peer >= 1 && c.peer <= OTHERS && w->linked[c.peer] != c.add && c.cost >= 0 && c.cost <= ROUTER_MAX_COST);
+        assert_true(c.peer >= 1 && c.peer <= OTHERS && w->linked[c.peer] != c.add && c.cost >= 0 &&
+                    c.cost <= ROUTER_MAX_COST);
         w->linked[c.peer] = c.add;
         w->links += c.add;
         if (!c.add && c.peer != cut_by) assert_int_equal(w->units[c.peer], 0);
@@ -113,8 +140,10 @@ static void take_out(world *w, router_peer cut_by) {
 
 static void one_message(world *w) {
     view_message m;
-    if (chance(w, 2)) answer(w, &m);
-    else any_message(w, &m);
+    if (chance(w, 2))
+        answer(w, &m);
+    else
+        any_message(w, &m);
     if (m.kind == VIEW_REPLY || m.kind == VIEW_PONG) view_measured(w->view, w->now, m.from, some_cost(w));
     view_receive(w->view, w->now, &m);
     take_out(w, m.from);
@@ -143,12 +172,19 @@ static void one_call(world *w) {
 }
 
 static view *open_view(void *memory, size_t room, uint64_t seed) {
-    const view_config c = {.self = SELF, .stage = STAGE, .stages = STAGES, .links = LINKS, .close = CLOSE, .period = PERIOD, .patience = PATIENCE, .seed = seed};
+    const view_config c = {.self = SELF,
+                           .stage = STAGE,
+                           .stages = STAGES,
+                           .links = LINKS,
+                           .close = CLOSE,
+                           .period = PERIOD,
+                           .patience = PATIENCE,
+                           .seed = seed};
     assert_true(view_bytes(&c) > 0 && view_bytes(&c) <= room);
     return view_init(memory, &c, 0);
 }
 
-static void test_any_message_at_any_time(void **state) {
+static void test_arbitrary_messages_at_any_time(void **state) {
     (void)state;
     static _Alignas(16) uint8_t memory[1 << 16];
     rng r = seeded_rng("hostile views", 31);
@@ -158,10 +194,10 @@ static void test_any_message_at_any_time(void **state) {
         for (int i = 0; i < CALLS / 12; i++) one_call(&w);
         links += w.links;
     }
-    assert_true(links > 500);  // it was let in
+    assert_true(links > 500);  // admitted
 }
 
-// --- whose word counts
+// --- false costs
 
 typedef struct asker {
     view *view;
@@ -169,27 +205,35 @@ typedef struct asker {
 } asker;
 
 static view_message from(router_peer peer, view_kind kind, int64_t cost) {
-    return (view_message){.from = peer, .to = SELF, .kind = kind, .side = ROUTER_NEXT, .cost = cost, .card = {.peer = peer, .stage = STAGE - 1, .place.error = VIEW_SURE}};
+    return (view_message){.from = peer,
+                          .to = SELF,
+                          .kind = kind,
+                          .side = ROUTER_NEXT,
+                          .cost = cost,
+                          .card = {.peer = peer, .stage = STAGE - 1, .place.error = VIEW_SURE}};
 }
 
-// Returns the kind of its answer to this peer.
+// Returns the kind of the view's answer to this peer.
 static view_kind ask(asker *a, router_peer peer, int64_t measured, int64_t claimed) {
-    view_message ping = from(peer, VIEW_PING, 0), pong = from(peer, VIEW_PONG, 1), m = from(peer, VIEW_ASK, claimed), out;
+    view_message ping = from(peer, VIEW_PING, 0), pong = from(peer, VIEW_PONG, 1), m = from(peer, VIEW_ASK, claimed),
+                 out;
     view_change change;
     view_receive(a->view, a->now, &ping);
     view_measured(a->view, a->now, peer, measured);
     view_receive(a->view, a->now, &pong);
-    while (view_next(a->view, &out)) {}
+    while (view_next(a->view, &out)) {
+    }
     view_receive(a->view, a->now, &m);
     view_kind kind = VIEW_KIND_COUNT;
     while (view_next(a->view, &out))
         if (out.to == peer && out.kind != VIEW_PART) kind = out.kind;
-    while (view_changed(a->view, &change)) {}
+    while (view_changed(a->view, &change)) {
+    }
     return kind;
 }
 
-// A side whose close places are taken by good ones: somebody dear who says that he is cheap gets none of them.
-static void test_a_cheap_word_is_no_cheap_link(void **state) {
+// All close places are taken by cheap peers: an expensive peer that claims to be cheap gets none.
+static void test_false_low_cost_wins_no_close_link(void **state) {
     (void)state;
     static _Alignas(16) uint8_t memory[1 << 16];
     asker a = {open_view(memory, sizeof memory, 1), 1};
@@ -203,8 +247,8 @@ static void test_a_cheap_word_is_no_cheap_link(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_message_at_any_time),
-        cmocka_unit_test(test_a_cheap_word_is_no_cheap_link),
+        cmocka_unit_test(test_arbitrary_messages_at_any_time),
+        cmocka_unit_test(test_false_low_cost_wins_no_close_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

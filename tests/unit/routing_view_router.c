@@ -1,5 +1,6 @@
-// Views and routers together: gossip goes on while braid routes on its links. A change of links never takes units away, and
-// in the end every unit has a way. BRAID_TEST_SEED=n gives other schedules.
+// Views and routers together: gossip continues while mincost routes on its links. A change of links
+// never takes units away, and in the end every unit has a path. BRAID_TEST_SEED=n selects other
+// schedules.
 #include "routing/view/view.h"
 
 #include "base/rng.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka needs those above
+// cmocka needs the headers above
 #include <cmocka.h>
 
 enum { STAGES = 3, A_STAGE = 24, PEERS = 1 + STAGES * A_STAGE, DELAY = 4, PERIOD = 4 * DELAY, LINKS = 8 };
@@ -34,7 +35,7 @@ typedef struct net {
     uint32_t capacity[PEERS + 1];
     uint32_t carried[PEERS + 1][2][PEERS + 1];
     bool busy[PEERS + 1][2][PEERS + 1];
-    flight *flight;  // a ring: with one delay for all they arrive as they left
+    flight *flight;  // ring buffer: with one delay for all, messages arrive in order
     uint32_t head, tail;
     int64_t now;
     rng random;
@@ -60,7 +61,7 @@ static flight *depart(net *n) {
     return f;
 }
 
-// What the router says that it carries is what the view has to know.
+// The view must know the units that the router reports.
 static void tell_units(net *n, uint32_t peer) {
     static router_unit unit[MOST_UNITS];
     uint32_t sum[2][PEERS + 1] = {0}, count = router_units(n->router[peer], unit, MOST_UNITS);
@@ -101,7 +102,8 @@ static void take_change(net *n, uint32_t peer, const view_change *c) {
         assert_true(router_neighbour_add(n->router[peer], n->now, c->peer, c->side, c->cost));
         return;
     }
-    assert_false(router_link_busy(n->router[peer], c->side, c->peer));  // nothing is lost with this link
+    // nothing is lost with this link
+    assert_false(router_link_busy(n->router[peer], c->side, c->peer));
     n->drops++;
     router_neighbour_gone(n->router[peer], n->now, c->peer);
 }

@@ -1,4 +1,5 @@
-// Medians, averages and bands over measured traffic.
+// Link costs from measured traffic: a median over the latest samples, an exponential average of the
+// medians, and a hysteresis band around the announced cost (measure.h).
 #include "routing/core/measure.h"
 
 #include "routing/core/router.h"
@@ -7,7 +8,7 @@
 
 const measure_rule measure_usual = {.relative_ppm = 100000, .absolute = 100, .patience = 2000000000};
 
-// What 64 bits can multiply with nanoseconds or microseconds of a second.
+// Larger values would overflow 64 bits when multiplied by nanoseconds or microseconds of a second.
 #define MOST_BYTES ((uint64_t)1 << 33)
 #define MOST_SIZE  ((uint64_t)1 << 42)
 
@@ -15,7 +16,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-// The lower one of an even number.
+// Of an even number of samples the lower median.
 static int64_t median(const measure *m) {
     int64_t sorted[MEASURE_WINDOW];
     for (uint32_t i = 0; i < m->count; i++) {
@@ -31,11 +32,11 @@ void measure_add(measure *m, int64_t sample) {
     m->next = (uint8_t)((m->next + 1) % MEASURE_WINDOW);
     if (m->count < MEASURE_WINDOW) {
         m->count++;
-        m->average = median(m);  // the first few have no past worth an average
+        m->average = median(m);  // the first samples have no history worth averaging
         return;
     }
     int64_t middle = clamp(median(m), m->average / MEASURE_LEAP, m->average * MEASURE_LEAP);
-    // Rounded away from the average, or it would never arrive.
+    // Round the step away from zero; a truncated step would never reach the median.
     int64_t step = middle - m->average;
     m->average += (step + (step > 0 ? MEASURE_WEIGHT - 1 : 1 - MEASURE_WEIGHT)) / MEASURE_WEIGHT;
 }

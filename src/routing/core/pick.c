@@ -1,3 +1,4 @@
+// Fallback choice of the next peer (pick.h): a small table and a scan for the lowest cost.
 #include "routing/core/pick.h"
 
 #include "base/rng.h"
@@ -30,10 +31,9 @@ void flow_drop(flow *f, uint64_t member) {
 
 uint64_t flow_wait_ns(const flow_peer *peer) { return (uint64_t)(peer->queued + 1) * peer->forward_ns; }
 
-// design.md §5 with the terms that the chooser can change: the receiver's computing time, its queue, and the link.
-uint64_t flow_cost_ns(const flow_peer *peer) {
-    return peer->link_ns + flow_wait_ns(peer);
-}
+// Computing time and queue of the receiver, and the link: the terms that the sender's choice
+// influences.
+uint64_t flow_cost_ns(const flow_peer *peer) { return peer->link_ns + flow_wait_ns(peer); }
 
 static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)

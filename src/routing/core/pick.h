@@ -1,22 +1,23 @@
-// Which peer of the next stage takes a microbatch that has no unit of flow (router.h): what a peer knows without asking.
+// Fallback choice of the next peer, for a microbatch without a unit of flow (router.h): the
+// cheapest reachable peer with a free slot.
 //
-// What a peer knows of the next stage comes from measured traffic (ACCEPT delays, COMPLETE's computing time, CAN TAKE,
-// heartbeats). The cheapest live peer that has a slot. Pure: time and randomness are passed in.
-#ifndef BRAID_ROUTING_FLOW_H
-#define BRAID_ROUTING_FLOW_H
+// All inputs come from traffic that passes anyway: ACCEPT delays, computing times in COMPLETE, CAN
+// TAKE and heartbeats. Pure: time and randomness are parameters.
+#ifndef BRAID_ROUTING_PICK_H
+#define BRAID_ROUTING_PICK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FLOW_MAX_PEERS = 64 };  // known peers of the next stage; more are not looked at
+enum { FLOW_MAX_PEERS = 64 };  // known peers of the next stage; more are ignored
 
 typedef struct flow_peer {
     uint64_t member;      // 0: unused
-    bool reachable;       // its link is up
-    bool can_take;        // announced for the present iteration
-    uint32_t free_slots;  // what it said, less what was sent since
-    uint32_t queued;      // microbatches waiting or sent since
-    uint64_t forward_ns;  // its measured time for one forward
+    bool reachable;       // the link is up
+    bool can_take;        // announced for the current iteration
+    uint32_t free_slots;  // announced slots less those sent to since
+    uint32_t queued;      // microbatches waiting there or sent since
+    uint64_t forward_ns;  // measured time of one forward pass
     uint64_t link_ns;     // smoothed time from FORWARD to ACCEPT
 } flow_peer;
 
@@ -26,21 +27,21 @@ typedef struct flow {
 } flow;
 
 void flow_init(flow *f);
-// Adds a peer or returns the one it has; NULL when the table is full.
+// Returns the peer's entry and adds it if needed; NULL: the table is full.
 flow_peer *flow_add(flow *f, uint64_t member);
 flow_peer *flow_find(flow *f, uint64_t member);
-// The same, to look at.
+// Read-only lookup; NULL: unknown.
 const flow_peer *flow_known(const flow *f, uint64_t member);
 void flow_drop(flow *f, uint64_t member);
-// Expected time until a microbatch sent now would be computed there.
+// Expected time until a microbatch sent now is computed there.
 uint64_t flow_cost_ns(const flow_peer *peer);
-// Time until what waits there and one more would be computed.
+// Expected time until the queue there and one more microbatch are computed.
 uint64_t flow_wait_ns(const flow_peer *peer);
-// It is reachable, has a free slot, and is not in `tried`.
+// The peer is reachable, has a free slot and is not in `tried`.
 bool flow_usable(const flow_peer *peer, const uint64_t *tried, uint32_t tried_count);
-// The cheapest reachable peer with a free slot that is not in `tried`; equal costs are told apart by `salt`. 0: none now.
+// The cheapest usable peer. `salt` breaks ties. 0: there is none.
 uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt);
-// A microbatch was sent there.
+// Accounts for a microbatch sent to that peer.
 void flow_sent(flow *f, uint64_t member);
 
 #endif

@@ -1,13 +1,16 @@
+// The router as all algorithms share it: memory, neighbours in order, the queue of messages and its frames,
+// and cached answers for hosts. The algorithm itself is behind router_rules (router_internal.h).
 #include "routing/core/router_internal.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-// --- Memory ------------------------------------------------------------------------------------------------------------
+// --- Memory --------------------------------------------------------------------------------------
 
-void *arena_take(arena *a, size_t bytes) {
-    size_t align = bytes < 64 ? 16 : 64, at = (a->used + align - 1) & ~(align - 1);  // in memory that lies at a line of the cache so does what fills one
+void *router_arena_take(router_arena *a, size_t bytes) {
+    // large blocks start at a cache line
+    size_t align = bytes < 64 ? 16 : 64, at = (a->used + align - 1) & ~(align - 1);
     a->used = at + bytes;
     return a->base == NULL ? NULL : a->base + at;
 }
@@ -21,25 +24,25 @@ bool router_config_is_valid(const router_config *c) {
     return c->path_limit <= ROUTER_MAX_PATH && c->path_limit != 1;
 }
 
-static void lay_out(router *r, const router_rules *rules, const router_config *config, arena *a) {
-    arena_take(a, rules->state_bytes);
+static void lay_out(router *r, const router_rules *rules, const router_config *config, router_arena *a) {
+    router_arena_take(a, rules->state_bytes);
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        neighbour *slots = arena_take(a, config->max_neighbours * sizeof(neighbour));
-        uint16_t *order = arena_take(a, config->max_neighbours * sizeof(uint16_t));
-        router_peer *sorted = arena_take(a, config->max_neighbours * sizeof(router_peer));
+        router_neighbour *slots = router_arena_take(a, config->max_neighbours * sizeof(router_neighbour));
+        uint16_t *order = router_arena_take(a, config->max_neighbours * sizeof(uint16_t));
+        router_peer *sorted = router_arena_take(a, config->max_neighbours * sizeof(router_peer));
         if (r == NULL) continue;
         r->slot[side] = slots;
         r->sorted[side] = sorted;
         r->order[side] = order;
     }
     rules->lay_out(r, config, a);
-    arena_need_no_zero(a);
-    outgoing *queue = arena_take(a, rules->queue_max(config) * sizeof(outgoing));
+    router_arena_skip_zero(a);
+    router_outgoing *queue = router_arena_take(a, rules->queue_max(config) * sizeof(router_outgoing));
     if (r != NULL) r->queue = queue;
 }
 
-static arena measure(const router_rules *rules, const router_config *config) {
-    arena a = {0};
+static router_arena measure(const router_rules *rules, const router_config *config) {
+    router_arena a = {0};
     lay_out(NULL, rules, config, &a);
     return a;
 }
@@ -61,7 +64,7 @@ static void find_commodities(router *r) {
 }
 
 router *router_init_for(const router_rules *rules, void *memory, const router_config *config, int64_t now) {
-    arena needed = measure(rules, config);
+    router_arena needed = measure(rules, config);
     memset(memory, 0, needed.zero);
 #ifdef BRAID_CHECKED
     memset((char *)memory + needed.zero, 0xa5, needed.used - needed.zero);
@@ -77,22 +80,23 @@ router *router_init_for(const router_rules *rules, void *memory, const router_co
     r->terms_changed = true;
     r->moves = 1;
     find_commodities(r);
-    arena a = {.base = memory};
+    router_arena a = {.base = memory};
     lay_out(r, rules, config, &a);
     r->queue_max = rules->queue_max(config);
     rules->init(r);
     return r;
 }
 
-// --- Neighbours --------------------------------------------------------------------------------------------------------
+// --- Neighbours ----------------------------------------------------------------------------------
 
 int router_find_slot(const router *r, router_side side, router_peer peer) {
-    const router_peer *first = r->sorted[side];  // of those that may be it; no branch depends on which half it is in
+    const router_peer *first = r->sorted[side];  // branch-free binary search
     for (uint32_t left = r->count[side], half; left > 1; left -= half) {
         half = left / 2;
         first += half & -(uint32_t)(first[half - 1] < peer);
     }
-    return r->count[side] > 0 && *first == peer ? (int)router_slot_at(r, side, (uint32_t)(first - r->sorted[side])) : -1;
+    return r->count[side] > 0 && *first == peer ? (int)router_slot_at(r, side, (uint32_t)(first - r->sorted[side]))
+                                                : -1;
 }
 
 int router_commodity(const router *r, router_peer source) {
@@ -102,8 +106,9 @@ int router_commodity(const router *r, router_peer source) {
     return -1;
 }
 
-// Of gwtf, and of drafts, which begin and end by the clock, every step counts (for the rest stir_one of braid.h says so). Whether before or
-// after what the step does is the same: nobody asks in between.
+// Counts every step as a change for gwtf, and for several data peers, because their staged plans
+// begin and end by the clock. Other algorithms count in their invalidation functions. The order within a step
+// does not matter, because hosts ask between steps only.
 static void note_moves(router *r) { r->moves += r->config.algorithm == ROUTER_GWTF || r->config.source_count > 1; }
 
 static void changed(router *r, int64_t now) {
@@ -133,7 +138,7 @@ bool router_neighbour_add(router *r, int64_t now, router_peer peer, router_side 
     r->bits[side] |= router_bit(peer);
     r->count[side]++;
     see_order(r, side);
-    r->slot[side][slot] = (neighbour){peer, cost};
+    r->slot[side][slot] = (router_neighbour){peer, cost};
     r->terms_changed = true;
     changed(r, now);
     r->rules->link_up(r, side, slot);
@@ -157,7 +162,7 @@ static void remove_neighbour(router *r, router_side side, router_peer peer) {
     see_order(r, side);
 }
 
-// Messages to the dead need not leave.
+// Drops messages to a peer that is gone.
 static void forget_messages(router *r, router_peer peer) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < r->queue_count; i++) {
@@ -214,7 +219,7 @@ void router_foresee_message(const router *r, router_peer from) {
     }
 }
 
-// --- Steps -------------------------------------------------------------------------------------------------------------
+// --- Steps ---------------------------------------------------------------------------------------
 
 void router_receive(router *r, int64_t now, const router_message *m) {
     int slot[ROUTER_SIDES];
@@ -226,7 +231,8 @@ void router_receive(router *r, int64_t now, const router_message *m) {
     if (!known || m->units > ROUTER_MAX_UNITS) return;
     changed(r, now);
     r->rules->receive(r, m, slot[ROUTER_PREVIOUS], slot[ROUTER_NEXT], slot[ROUTER_SAME]);
-    if (r->queue_count > r->queue_max / 4) r->flush = true;  // a host that lets messages pile up before the tick
+    // the host lets messages pile up before the tick
+    if (r->queue_count > r->queue_max / 4) r->flush = true;
 }
 
 void router_tick(router *r, int64_t now) {
@@ -241,35 +247,35 @@ void router_tick(router *r, int64_t now) {
 int64_t router_deadline(const router *r) { return r->deadline; }
 router_peer router_self(const router *r) { return r->config.self; }
 
-// --- Messages out ------------------------------------------------------------------------------------------------------
+// --- Messages out --------------------------------------------------------------------------------
 
-outgoing *router_post(router *r, router_peer to, router_kind kind) {
+router_outgoing *router_post(router *r, router_peer to, router_kind kind) {
     BRAID_ASSERT(r->queue_count < r->queue_max);
-    outgoing *o = &r->queue[r->queue_count++];
-    *o = (outgoing){.to = to, .kind = (uint8_t)kind};
+    router_outgoing *o = &r->queue[r->queue_count++];
+    *o = (router_outgoing){.to = to, .kind = (uint8_t)kind};
     return o;
 }
 
-outgoing *router_waiting(router *r, router_peer to, router_kind kind, uint32_t k) {
+router_outgoing *router_waiting(router *r, router_peer to, router_kind kind, uint32_t k) {
     for (uint32_t i = r->queue_count; i > 0; i--) {
-        outgoing *o = &r->queue[i - 1];
+        router_outgoing *o = &r->queue[i - 1];
         if (o->to == to && o->kind == kind && o->k == k) return o;
     }
     return NULL;
 }
 
-// Groups by receiver and keeps the order to each.
+// Groups messages by receiver and keeps the order to each receiver (insertion sort).
 static void sort_queue(router *r) {
     for (uint32_t i = 1; i < r->queue_count; i++) {
-        outgoing o = r->queue[i];
+        router_outgoing o = r->queue[i];
         uint32_t at = i;
         for (; at > 0 && r->queue[at - 1].to > o.to; at--) r->queue[at] = r->queue[at - 1];
         r->queue[at] = o;
     }
 }
 
-// All but what is long: what of that counts is for compose to write (gwtf leaves words out that are 0).
-static void begin_message(const router *r, const outgoing *o, router_message *out) {
+// Copies all fields except the union, which compose() fills. gwtf relies on zeroed words.
+static void begin_message(const router *r, const router_outgoing *o, router_message *out) {
     memset(out, 0, r->config.algorithm == ROUTER_GWTF ? sizeof *out : offsetof(router_message, u));
     out->from = r->config.self;
     out->to = o->to;
@@ -279,14 +285,14 @@ static void begin_message(const router *r, const outgoing *o, router_message *ou
     out->position = o->position;
     out->cost = o->cost;
     out->units = o->units;
-    out->taken_back = o->taken_back;
+    out->taken_back = o->taken_back;  // or the other members of that union
     out->token = o->token;
     out->source = r->source[o->k];
 }
 
 static bool next_message(router *r, router_message *out) {
     while (r->queue_next < r->queue_count) {
-        const outgoing *o = &r->queue[r->queue_next++];
+        const router_outgoing *o = &r->queue[r->queue_next++];
         begin_message(r, o, out);
         if (!r->rules->compose(r, o, out)) continue;
         out->joined = o->to == r->last_to;
@@ -309,15 +315,17 @@ bool router_next(router *r, router_message *out) {
 
 static uint32_t body_bytes(const router_message *m) {
     switch (m->kind) {
-    case ROUTER_LABEL: return 12 + 12u * m->length;           // source, cost; half, cost
-    case ROUTER_ADVERT: return m->taken_back != 0 ? 20 : 16;  // source, cost, room; scale
-    case ROUTER_FLOW: return m->token.origin != 0 ? 22 : m->cost != 0 ? 20 : 12;  // source, two counts; token, position; bid
-    case ROUTER_DENY: return 8;                               // source, units
-    case ROUTER_LOCK: return 26 + 4u * m->length;             // token, source, position, cost, units; cycle
-    case ROUTER_COMMIT: return 24;                            // token, position, units, two counts
-    case ROUTER_ABORT: return 10;                             // token, position
-    case ROUTER_WAY: return 16 + 4u * m->length;              // source, two counts, units that go it; peers
-    case ROUTER_MAP: return 2 + 4u * m->length;               // entries
+    case ROUTER_LABEL: return 12 + 12u * m->length;  // source, cost; node, cost
+    case ROUTER_ADVERT:
+        return m->scale != 0 ? 20 : 16;  // source, cost, room; scale
+    // source, two counts; token, position; bid
+    case ROUTER_FLOW: return m->token.origin != 0 ? 22 : m->cost != 0 ? 20 : 12;
+    case ROUTER_DENY: return 8;                    // source, units
+    case ROUTER_LOCK: return 26 + 4u * m->length;  // token, source, position, cost, units; cycle
+    case ROUTER_COMMIT: return 24;                 // token, position, units, two counts
+    case ROUTER_ABORT: return 10;                  // token, position
+    case ROUTER_WAY: return 16 + 4u * m->length;   // source, two counts, units on the path; peers
+    case ROUTER_MAP: return 2 + 4u * m->length;    // entries
     default: return 16 + 4u * m->length;
     }
 }
@@ -335,7 +343,7 @@ const char *router_kind_name(router_kind kind) {
     return (uint32_t)kind < ROUTER_KINDS ? names[kind] : "unknown";
 }
 
-// --- The view ----------------------------------------------------------------------------------------------------------
+// --- The flow for hosts --------------------------------------------------------------------------
 
 void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit unit) {
     if (*n < max) units[*n] = unit;
@@ -344,9 +352,9 @@ void router_add_unit(router_unit *units, uint32_t max, uint32_t *n, router_unit 
 
 uint32_t router_units(const router *r, router_unit *units, uint32_t max) { return r->rules->units(r, units, max); }
 
-// Hosts ask after every step, and most steps are not the router's.
+// Cached, because hosts ask after every step and most steps change nothing.
 uint32_t router_load(const router *r) {
-    router *mine = (router *)r;  // no router is const where it lies
+    router *mine = (router *)r;  // routers live in writable memory
     if (r->loaded_at != r->moves) mine->rules_load = r->rules->load(r);
     mine->loaded_at = r->moves;
 #ifdef BRAID_CHECKED

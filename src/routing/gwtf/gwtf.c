@@ -1,6 +1,6 @@
-// GWTF's flow algorithm as published (paper, section V-C): Request Flow builds units of flow from the sink back to the
-// source, Request Change and Request Redirect improve them, with simulated annealing. docs/routing.md lists how each open
-// point is read.
+// GWTF's flow algorithm as published (paper, section V-C): Request Flow builds units of flow from
+// the sink back to the source. Request Change and Request Redirect improve them with simulated
+// annealing. docs/routing.md lists how each open point of the paper is read.
 #include "routing/gwtf/gwtf.h"
 
 static void link_gone(router *r, router_peer peer) {
@@ -14,12 +14,12 @@ static void link_gone(router *r, router_peer peer) {
 static void link_up(router *r, router_side side, uint32_t slot) {
     gwtf *g = gwtf_of(r);
     g->iterations = 0;
-    if (side == ROUTER_SAME) g->told[slot].peer = 0;
+    if (side == ROUTER_SAME) g->reported[slot].peer = 0;
     for (uint32_t k = 0; k < r->commodities; k++) {
         uint32_t at = k * r->config.max_neighbours + slot;
         if (side == ROUTER_NEXT) g->offer_units[at] = 0;
-        if (side == ROUTER_PREVIOUS) g->said_units[at] = 0;
-        if (side == ROUTER_PREVIOUS) g->said_cost[at] = 0;
+        if (side == ROUTER_PREVIOUS) g->sent_units[at] = 0;
+        if (side == ROUTER_PREVIOUS) g->sent_cost[at] = 0;
     }
 }
 
@@ -42,8 +42,9 @@ static void receive(router *r, const router_message *m, int previous, int next, 
     if (m->why == GWTF_REDIRECT) gwtf_on_request_redirect(g, m, (uint32_t)k);
 }
 
-// Once in each iteration, at a random moment of it, drawn anew each time: peers that keep step find the same places locked
-// for ever. Not before the last act's answers can be there.
+// Each peer acts once in an iteration, at a random moment drawn anew. Peers in lockstep would find
+// the same places locked in every iteration. The last action's answers must be in before the next
+// action.
 static int64_t next_act(gwtf *g) {
     int64_t length = GWTF_ITERATION * g->r.config.delay, answered = g->r.now + length / 2;
     g->iteration_at += length;
@@ -74,7 +75,7 @@ static void tick(router *r) {
     if (g->iterations < GWTF_ITERATIONS) router_want(r, g->acts_at);
 }
 
-static bool compose(router *r, const outgoing *from, router_message *out) {
+static bool compose(router *r, const router_outgoing *from, router_message *out) {
     const gwtf *g = gwtf_of(r);
     if (from->kind == ROUTER_UNITS) gwtf_compose_units(g, out);
     if (from->kind == ROUTER_RELINK && from->why == GWTF_ASK) {
@@ -100,30 +101,32 @@ static void gwtf_init(router *r) {
     g->iteration_at = r->now;
     g->acts_at = r->now + (int64_t)rng_below(&r->random, (uint64_t)(GWTF_ITERATION * r->config.delay));
     g->judges_at = ROUTER_NEVER;
-    for (uint32_t i = 0; i < g->places; i++)  // unlike those of an earlier life
+    for (uint32_t i = 0; i < g->places; i++)  // differ from those of an earlier incarnation
         g->place[i].turn = (uint32_t)rng_next(&r->random) & 0xffff0000;
 }
 
-static void lay_out(router *r, const router_config *config, arena *a) {
+static void lay_out(router *r, const router_config *config, router_arena *a) {
     uint32_t commodities = config->source_count, links = commodities * config->max_neighbours;
     uint32_t places = 2 * config->capacity;
-    gwtf_place *place_ = arena_take(a, places * sizeof(gwtf_place));
-    int64_t *offer_cost = arena_take(a, links * sizeof(int64_t)), *said_cost = arena_take(a, links * sizeof(int64_t));
-    uint32_t *offer_units = arena_take(a, links * sizeof(uint32_t)),
-             *said_units = arena_take(a, links * sizeof(uint32_t));
-    gwtf_told *told_ = arena_take(a, config->max_neighbours * sizeof(gwtf_told));
+    gwtf_place *place_ = router_arena_take(a, places * sizeof(gwtf_place));
+    int64_t *offer_cost = router_arena_take(a, links * sizeof(int64_t)),
+            *sent_cost = router_arena_take(a, links * sizeof(int64_t));
+    uint32_t *offer_units = router_arena_take(a, links * sizeof(uint32_t)),
+             *sent_units = router_arena_take(a, links * sizeof(uint32_t));
+    gwtf_peer_units *reported_ = router_arena_take(a, config->max_neighbours * sizeof(gwtf_peer_units));
     if (r == NULL) return;
     gwtf *g = gwtf_of(r);
     g->place = place_;
     g->places = places;
     g->offer_cost = offer_cost;
-    g->said_cost = said_cost;
+    g->sent_cost = sent_cost;
     g->offer_units = offer_units;
-    g->said_units = said_units;
-    g->told = told_;
+    g->sent_units = sent_units;
+    g->reported = reported_;
 }
 
-// A tick: offers to all previous, queries to the own stage; a death: three words for each place.
+// A tick: offers to all previous neighbours and queries to the own stage. A death: three messages
+// for each place.
 static uint32_t queue_max(const router_config *c) {
     return (c->source_count + 2) * c->max_neighbours + 8 * c->capacity + 64;
 }
@@ -150,7 +153,7 @@ static bool settled(const router *r) {
     return true;
 }
 
-// A unit may be asked for at any time.
+// Another peer may request a unit at any time.
 static bool link_busy(const router *r, router_side side, router_peer peer) {
     (void)r, (void)side, (void)peer;
     return true;

@@ -1,24 +1,28 @@
-// GWTF's flow algorithm, for comparison: one peer's state. docs/routing.md lists how each open point of the paper is read.
+// GWTF's flow algorithm, for comparison: the state of one peer. docs/routing.md lists how each open
+// point of the paper is read.
 //
-// A unit of flow is a chain of places, one in each peer it passes. The link between two places is owned by its upstream
-// end and carries a turn that rises with each change, so that news of it can be told from old news.
+// A unit of flow is a chain of places, one in each peer that it passes. The upstream end owns the
+// link between two places. The link has a turn number that rises with each change, so that late
+// messages are recognised.
 #ifndef BRAID_ROUTING_GWTF_H
 #define BRAID_ROUTING_GWTF_H
 
 #include "routing/core/router_internal.h"
 
 enum {
-    GWTF_ITERATION = 4,     // delays: query, answer, request, answer
-    GWTF_ITERATIONS = 120,  // refinements after the last change of neighbours; then a router only answers
-    GWTF_CALM = 6,          // the last of them accept nothing that costs more: a steady state is wanted in the end
-    GWTF_TOLD_UNITS = 14,   // units in an answer to a query
-    GWTF_TOLD_COSTS = 16,   // costs a side in it
-    GWTF_TOLD_WORDS = 3 * GWTF_TOLD_UNITS + 4 * GWTF_TOLD_COSTS,
+    GWTF_ITERATION = 4,  // in delays: query, answer, request, answer
+    // refinements after the last change of neighbours; afterwards a router only answers
+    GWTF_ITERATIONS = 120,
+    GWTF_FINAL_ITERATIONS = 6,  // the last of them accept no increase, to end in a steady state
+    GWTF_REPORTED_UNITS = 14,   // units in an answer to a query
+    GWTF_REPORTED_COSTS = 16,   // link costs of each side in it
+    GWTF_REPORTED_WORDS = 3 * GWTF_REPORTED_UNITS + 4 * GWTF_REPORTED_COSTS,
 };
 
-#define GWTF_MAX_COST ((int64_t)1 << 50)  // no way costs as much; sums of a few do not overflow
+// above the cost of any path; sums of a few do not overflow
+#define GWTF_MAX_COST ((int64_t)1 << 50)
 
-// Why: of REQUEST and ANSWER; of RELINK.
+// router_message.why of REQUEST and ANSWER; of RELINK.
 enum { GWTF_FLOW, GWTF_CHANGE, GWTF_REDIRECT, GWTF_REFUSED };
 enum {
     GWTF_ASK,
@@ -31,34 +35,35 @@ enum {
     GWTF_CHECK_LATER
 };
 
-// ASKING: for a unit; TAKING: another's place; HELD: the usual.
+// ASKING: requests a unit; TAKING: requests the place of another peer; HELD: part of a unit.
 typedef enum gwtf_state { GWTF_FREE, GWTF_ASKING, GWTF_HELD, GWTF_TAKING } gwtf_state;
 
 typedef struct gwtf_place {
     gwtf_state state;
-    bool home;    // a data peer's: a unit ends here
-    bool locked;  // its way on is being changed: `other` asked or is asked, or a redirect waits for `previous`
+    bool home;  // a data peer's place where a unit ends
+    // its next link is being changed: `other` is asked or asks, or a redirect waits for `previous`
+    bool locked;
     bool giving;  // locked for a redirect to `other`
-    bool doomed;  // to be dissolved when it is no longer locked
+    bool doomed;  // to be dissolved once it is unlocked
     uint8_t k;
     router_peer previous, next;  // 0: none yet
     uint32_t next_place, next_turn;
     uint32_t turn;      // of the link from upstream; never falls
-    router_peer other;  // who is asked
+    router_peer other;  // the peer asked
     uint32_t other_place, other_turn;
-    uint32_t seen_turn;  // the upstream that gwtf_check_places knows, and when it is asked
+    uint32_t seen_turn;  // upstream peer known to gwtf_check_places, and when it is asked
     router_peer seen_previous;
     int64_t check_at;
-    router_peer asked;  // giving: the owner of the link to me, when I asked
+    router_peer asked;  // giving: the owner of the incoming link when it was asked
     int64_t cost;       // from here to the sink
 } gwtf_place;
 
-// What a peer of the own stage answered to a query.
-typedef struct gwtf_told {
+// Answer of a peer of the own stage to a query.
+typedef struct gwtf_peer_units {
     router_peer peer;  // 0: no answer yet
     uint32_t units, before, after;
-    uint32_t word[GWTF_TOLD_WORDS];
-} gwtf_told;
+    uint32_t word[GWTF_REPORTED_WORDS];
+} gwtf_peer_units;
 
 typedef struct gwtf {
     router r;
@@ -66,13 +71,13 @@ typedef struct gwtf {
     uint32_t places;
     int64_t *offer_cost;  // [commodity * max_neighbours + slot] of next neighbours
     uint32_t *offer_units;
-    int64_t *said_cost;  // by previous neighbour
-    uint32_t *said_units;
-    gwtf_told *told;  // of the own stage, by slot
+    int64_t *sent_cost;  // by previous neighbour
+    uint32_t *sent_units;
+    gwtf_peer_units *reported;  // of the own stage, by slot
     double temperature;
     uint32_t iterations;
     int64_t iteration_at, acted_at, acts_at, judges_at;
-    bool again;  // a request for flow was refused so early that the iteration has time for another
+    bool again;  // a request was refused early enough for another one in this iteration
 } gwtf;
 
 extern const router_rules gwtf_rules;
@@ -88,20 +93,21 @@ void gwtf_free(gwtf_place *p);
 bool gwtf_same_unit(const gwtf_place *p, uint32_t turn);
 gwtf_place *gwtf_find_next(gwtf *g, router_peer next, uint32_t next_place, uint32_t turn);
 bool gwtf_movable(const gwtf_place *p);
-// Of the link to a neighbour; -1 when it is none.
+// Cost of the link to a neighbour; -1: it is none.
 int64_t gwtf_cost(const gwtf *g, router_side side, router_peer peer);
-outgoing *gwtf_relink(gwtf *g, router_peer to, uint8_t why, uint32_t at, uint32_t turn);
-// The unit through here is broken: both its halves are taken apart, to the source and to the sink.
+router_outgoing *gwtf_relink(gwtf *g, router_peer to, uint8_t why, uint32_t at, uint32_t turn);
+// Takes a broken unit apart in both directions, to the source and to the sink.
 void gwtf_dissolve(gwtf *g, gwtf_place *p);
 
 // --- gwtf_build.c: Request Flow
 void gwtf_say_offers(gwtf *g);
-// A relay asks for one, a data peer of everybody who has one. False when there is nothing to ask for.
+// A relay requests one unit, a data peer one of each neighbour that offers any. False: nothing to
+// request.
 bool gwtf_request_flow(gwtf *g);
 void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int previous);
 void gwtf_on_flow_answer(gwtf *g, const router_message *m, gwtf_place *p);
 
-// --- gwtf_refine.c: which Change or Redirect to ask for
+// --- gwtf_refine.c: choice of a Change or Redirect
 // What a move gains that puts two links with costs `a` and `b` in the place of two with `old_a` and `old_b`: below 0 if it is good.
 int64_t gwtf_gain(const gwtf *g, int64_t a, int64_t b, int64_t old_a, int64_t old_b);
 void gwtf_query(gwtf *g);
@@ -110,7 +116,7 @@ void gwtf_on_units(gwtf *g, const router_message *m, int same);
 void gwtf_judge(gwtf *g);
 
 // --- gwtf_change.c: carrying it out
-outgoing *gwtf_answer(gwtf *g, const router_message *m, uint8_t why);
+router_outgoing *gwtf_answer(gwtf *g, const router_message *m, uint8_t why);
 void gwtf_on_request_change(gwtf *g, const router_message *m, uint32_t k);
 void gwtf_on_request_redirect(gwtf *g, const router_message *m, uint32_t k);
 void gwtf_on_ask(gwtf *g, const router_message *m, int next);
@@ -119,7 +125,7 @@ void gwtf_on_answer(gwtf *g, const router_message *m);
 void gwtf_refuse_redirect(gwtf *g, gwtf_place *p);
 void gwtf_unlock(gwtf *g, gwtf_place *p);
 
-// --- gwtf_link.c: news of links, and their end
+// --- gwtf_link.c: changes and ends of links
 void gwtf_on_relink(gwtf *g, const router_message *m, int next);
 void gwtf_place_lost(gwtf *g, gwtf_place *p, router_peer peer);
 void gwtf_check_places(gwtf *g);

@@ -1,7 +1,8 @@
-// gwtf, Request Flow: units of flow are built from the sink back to the source.
+// GWTF Request Flow: units of flow are built from the sink back to the source.
 #include "routing/gwtf/gwtf.h"
 
-// My cheapest unpaired outflow to the sink of k; a data peer's sink is offered while it has room. -1: none.
+// The cheapest unpaired outflow towards the sink of k; -1: none. A data peer offers its sink while
+// it has room.
 static int cheapest_unpaired(const gwtf *g, uint32_t k) {
     int best = -1;
     for (uint32_t i = 0; i < g->places; i++) {
@@ -24,7 +25,7 @@ static uint32_t offered(const gwtf *g, uint32_t k, int64_t *cost) {
 }
 
 static void post_offer(gwtf *g, uint32_t k, router_peer to, uint32_t units, int64_t cost) {
-    outgoing *o = router_post(&g->r, to, ROUTER_OFFER);
+    router_outgoing *o = router_post(&g->r, to, ROUTER_OFFER);
     o->k = (uint8_t)k;
     o->units = units;
     o->cost = cost;
@@ -36,22 +37,22 @@ void gwtf_say_offers(gwtf *g) {
         uint32_t units = offered(g, k, &cost);
         EACH_NEIGHBOUR(&g->r, ROUTER_PREVIOUS, slot) {
             uint32_t at = k * g->r.config.max_neighbours + slot;
-            if (g->said_units[at] == units && g->said_cost[at] == cost) continue;
-            g->said_units[at] = units;
-            g->said_cost[at] = cost;
+            if (g->sent_units[at] == units && g->sent_cost[at] == cost) continue;
+            g->sent_units[at] = units;
+            g->sent_cost[at] = cost;
             post_offer(g, k, g->r.slot[ROUTER_PREVIOUS][slot].peer, units, cost);
         }
     }
 }
 
-static bool asked(const gwtf *g, router_peer peer) {
+static bool is_asked(const gwtf *g, router_peer peer) {
     for (uint32_t i = 0; i < g->places; i++) {
         if (g->place[i].state == GWTF_ASKING && g->place[i].other == peer) return true;
     }
     return false;
 }
 
-// The cheapest offer of the next stage, equal ones by lot; false when there is none.
+// The cheapest offer of the next stage, ties by lot; false: there is none.
 static bool best_offer(gwtf *g, uint32_t *k, uint32_t *slot) {
     uint64_t lot = 0;
     int64_t best = INT64_MAX;
@@ -59,7 +60,7 @@ static bool best_offer(gwtf *g, uint32_t *k, uint32_t *slot) {
         EACH_NEIGHBOUR(&g->r, ROUTER_NEXT, s) {
             uint32_t at = i * g->r.config.max_neighbours + s;
             int64_t cost = g->offer_cost[at] + g->r.slot[ROUTER_NEXT][s].cost;
-            if (g->offer_units[at] == 0 || cost > best || asked(g, g->r.slot[ROUTER_NEXT][s].peer)) continue;
+            if (g->offer_units[at] == 0 || cost > best || is_asked(g, g->r.slot[ROUTER_NEXT][s].peer)) continue;
             uint64_t drawn = rng_next(&g->r.random);
             if (cost == best && drawn <= lot) continue;
             lot = drawn;
@@ -71,8 +72,8 @@ static bool best_offer(gwtf *g, uint32_t *k, uint32_t *slot) {
     return best < INT64_MAX;
 }
 
-// A relay that waits for its unpaired outflow to be asked for, or for an answer.
-static bool busy(const gwtf *g) {
+// The relay waits for its unpaired outflow to be requested, or for an answer.
+static bool is_busy(const gwtf *g) {
     for (uint32_t i = 0; i < g->places; i++) {
         const gwtf_place *p = &g->place[i];
         if (p->state != GWTF_FREE && !p->home && (p->state != GWTF_HELD || p->previous == 0)) return true;
@@ -82,12 +83,12 @@ static bool busy(const gwtf *g) {
 
 static bool request_one(gwtf *g) {
     uint32_t k, slot;
-    if ((!g->r.is_source && busy(g)) || !best_offer(g, &k, &slot)) return false;
+    if ((!g->r.is_source && is_busy(g)) || !best_offer(g, &k, &slot)) return false;
     int at = gwtf_take(g, GWTF_ASKING, k, false);
     if (at < 0) return false;
     gwtf_place *p = &g->place[at];
     p->other = g->r.slot[ROUTER_NEXT][slot].peer;
-    outgoing *o = router_post(&g->r, p->other, ROUTER_REQUEST);
+    router_outgoing *o = router_post(&g->r, p->other, ROUTER_REQUEST);
     o->why = GWTF_FLOW;
     o->k = (uint8_t)k;
     o->position = (uint16_t)at;
@@ -115,10 +116,10 @@ void gwtf_on_request_flow(gwtf *g, const router_message *m, uint32_t k, int prev
     gwtf_place *p = &g->place[at];
     p->previous = m->from;
     p->turn++;
-    outgoing *o = gwtf_answer(g, m, GWTF_FLOW);
+    router_outgoing *o = gwtf_answer(g, m, GWTF_FLOW);
     o->cost = p->cost;
     o->units = (uint32_t)at;
-    o->taken_back = p->turn;
+    o->turn = p->turn;
 }
 
 void gwtf_on_flow_answer(gwtf *g, const router_message *m, gwtf_place *p) {
@@ -126,7 +127,7 @@ void gwtf_on_flow_answer(gwtf *g, const router_message *m, gwtf_place *p) {
     p->state = GWTF_HELD;
     p->next = m->from;
     p->next_place = m->units;
-    p->next_turn = m->taken_back;
+    p->next_turn = m->turn;
     p->cost = m->cost + cost;
     p->other = 0;
     if (p->doomed) gwtf_dissolve(g, p);

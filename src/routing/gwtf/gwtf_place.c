@@ -1,4 +1,4 @@
-// gwtf: the places of a peer, one for each unit of flow through it.
+// GWTF places of a peer, one for each unit of flow through it.
 #include "routing/gwtf/gwtf.h"
 
 uint32_t gwtf_used(const gwtf *g, bool home) {
@@ -23,7 +23,7 @@ int gwtf_take(gwtf *g, gwtf_state state, uint32_t k, bool home) {
     return -1;
 }
 
-// Turns of the place's next unit lie above all that could still be under way.
+// Turns of the place's next unit are above all turns still in messages.
 void gwtf_free(gwtf_place *p) { *p = (gwtf_place){.turn = (p->turn | 0xffff) + 1}; }
 
 bool gwtf_same_unit(const gwtf_place *p, uint32_t turn) { return p->state != GWTF_FREE && p->turn >> 16 == turn >> 16; }
@@ -36,16 +36,16 @@ gwtf_place *gwtf_find_next(gwtf *g, router_peer next, uint32_t next_place, uint3
     return NULL;
 }
 
-outgoing *gwtf_relink(gwtf *g, router_peer to, uint8_t why, uint32_t at, uint32_t turn) {
-    outgoing *o = router_post(&g->r, to, ROUTER_RELINK);
+router_outgoing *gwtf_relink(gwtf *g, router_peer to, uint8_t why, uint32_t at, uint32_t turn) {
+    router_outgoing *o = router_post(&g->r, to, ROUTER_RELINK);
     o->why = why;
     o->position = (uint16_t)at;
     o->units = 0;
-    o->taken_back = turn;
+    o->turn = turn;
     return o;
 }
 
-// The unit through here is broken: both its halves are taken apart, to the source and to the sink.
+// Takes a broken unit apart in both directions, to the source and to the sink.
 void gwtf_dissolve(gwtf *g, gwtf_place *p) {
     if (p->state == GWTF_FREE) return;
     p->doomed = true;

@@ -18,25 +18,25 @@
 #include "routing/core/router_internal.h"
 
 enum {
-    MINCOST_MAX_RESERVATIONS = 32,  // held at once for commits; a LOCK beyond that is aborted
+    MINCOST_MAX_RESERVATIONS = 32,               // held at once for commits; a LOCK beyond that is aborted
     MINCOST_MULTI_SOURCE_RELAYS = ROUTER_CROWD,  // relays of the largest run that several data peers plan
-    MINCOST_PLAN_ATTEMPTS = 2,      // staged plans that may fail on one map
-    MINCOST_RECENT_LABELS = 8,      // own labels remembered to detect flapping
-    MINCOST_FREE_FLAPS = 3,         // repetitions before the hold-down grows
+    MINCOST_PLAN_ATTEMPTS = 2,                   // staged plans that may fail on one map
+    MINCOST_RECENT_LABELS = 8,                   // own labels remembered to detect flapping
+    MINCOST_FREE_FLAPS = 3,                      // repetitions before the hold-down grows
     MINCOST_MAX_FLAPS = MINCOST_FREE_FLAPS + 5,
-    MINCOST_COARSE_DELAYS = 40,     // age up to which a router ignores small gains, in delays
-    MINCOST_MATURE_DELAYS = 80,     // delays after that until a router is mature
+    MINCOST_COARSE_DELAYS = 40,  // age up to which a router ignores small gains, in delays
+    MINCOST_MATURE_DELAYS = 80,  // delays after that until a router is mature
 };
 
 #define MINCOST_UNIT_VALUE            ((int64_t)1 << 40)  // gain of one more unit: above the cost of any cycle
 #define MINCOST_UNIT_VALUE_BOTTLENECK ((int64_t)1 << 50)  // the same with the bottleneck objective
-#define MINCOST_DEFICIT         (-((int64_t)1 << 37))  // distance that a peer in deficit advertises, to be filled first
-#define MINCOST_INFINITY        ((int64_t)1 << 56)     // distance without a path
-#define MINCOST_COUNTER_MODULUS ((uint32_t)1 << 31)    // cumulative counters of a link wrap here
-#define MINCOST_NO_BID          ((int64_t)0)           // no alternative path is known
-#define MINCOST_RESEND          (-((int64_t)1 << 57))  // forces the next advert, whatever it says
-#define MINCOST_RECOMPUTE       INT64_MIN              // mincost_arc.cost: not cacheable
-#define MINCOST_NEVER           INT64_MIN              // a "since" time: the condition does not hold
+#define MINCOST_DEFICIT               (-((int64_t)1 << 37))  // distance that a peer in deficit advertises, to be filled first
+#define MINCOST_INFINITY              ((int64_t)1 << 56)     // distance without a path
+#define MINCOST_COUNTER_MODULUS       ((uint32_t)1 << 31)    // cumulative counters of a link wrap here
+#define MINCOST_NO_BID                ((int64_t)0)           // no alternative path is known
+#define MINCOST_RESEND                (-((int64_t)1 << 57))  // forces the next advert, whatever it says
+#define MINCOST_RECOMPUTE             INT64_MIN              // mincost_arc.cost: not cacheable
+#define MINCOST_NEVER                 INT64_MIN              // a "since" time: the condition does not hold
 
 enum { MINCOST_SEND_LABEL, MINCOST_SEND_EMPTY };  // outgoing.extra of a LABEL: the label, or an empty one
 enum { MINCOST_QUERY_EPOCH = 2 };                 // router_message.why of a QUERY that announces an epoch
@@ -57,32 +57,32 @@ typedef struct mincost_label {
 // One commodity on the link from a previous neighbour. Fields that searches read of all links at once are
 // in arrays of their own: mincost_arc, mincost_sent_label, mincost_advert.
 typedef struct mincost_upstream {
-    mincost_label label;      // of the neighbour's out node
-    int32_t units;            // mirror of the owner's counter
+    mincost_label label;                // of the neighbour's out node
+    int32_t units;                      // mirror of the owner's counter
     uint32_t returned, returned_acked;  // units returned in total, and acknowledged (MINCOST_COUNTER_MODULUS)
-    int32_t removing;         // removals committed here that the owner has not confirmed
-    int32_t reserved;         // units that commits will remove
-    int64_t label_sent_at;    // last LABEL to that neighbour
-    int64_t bid;              // path cost beyond which the neighbour moves its units elsewhere
-    uint32_t epoch;           // last announced by the neighbour (commodity 0)
-    int32_t active;           // units of the active flow while a plan is staged
-    uint32_t map_sent;        // map entries up to this sequence number were sent (plan/mincost_map.c)
-    bool map_sent_own;        // ... of this peer's own entry only
+    int32_t removing;                   // removals committed here that the owner has not confirmed
+    int32_t reserved;                   // units that commits will remove
+    int64_t label_sent_at;              // last LABEL to that neighbour
+    int64_t bid;                        // path cost beyond which the neighbour moves its units elsewhere
+    uint32_t epoch;                     // last announced by the neighbour (commodity 0)
+    int32_t active;                     // units of the active flow while a plan is staged
+    uint32_t map_sent;                  // map entries up to this sequence number were sent (plan/mincost_map.c)
+    bool map_sent_own;                  // ... of this peer's own entry only
 } mincost_upstream;
 
 // One commodity on the link to a next neighbour.
 typedef struct mincost_downstream {
-    mincost_label label;      // of the neighbour's in node
-    int32_t units;            // the counter, owned by this peer
-    int32_t owed;             // returns not yet carried out
-    int32_t reserved;         // units that commits will remove
+    mincost_label label;  // of the neighbour's in node
+    int32_t units;        // the counter, owned by this peer
+    int32_t owed;         // returns not yet carried out
+    int32_t reserved;     // units that commits will remove
     int64_t bid_sent;
-    int64_t virtual_time;     // of weighted greedy routing
-    uint32_t returned_done;   // returns carried out in total (MINCOST_COUNTER_MODULUS)
-    uint32_t epoch;           // last announced by the neighbour (commodity 0)
-    int32_t adding;           // units that commits will add
-    int32_t active;           // units of the active flow while a plan is staged
-    uint16_t scale, heaviest; // bottleneck objective: the neighbour's steps (mincost_bottleneck.c)
+    int64_t virtual_time;      // of weighted greedy routing
+    uint32_t returned_done;    // returns carried out in total (MINCOST_COUNTER_MODULUS)
+    uint32_t epoch;            // last announced by the neighbour (commodity 0)
+    int32_t adding;            // units that commits will add
+    int32_t active;            // units of the active flow while a plan is staged
+    uint16_t scale, heaviest;  // bottleneck objective: the neighbour's steps (mincost_bottleneck.c)
 } mincost_downstream;
 
 // The part of a link that a search reads. It reads the link itself only if this shows that it may count.
@@ -91,9 +91,9 @@ typedef struct mincost_arc {
     int64_t since;  // of that label; ROUTER_NEVER: the label does not settle
 } mincost_arc;
 
-// What a neighbour was last sent: a previous one of the in node's label, a next one of the out node's.
+// The label last sent to a neighbour: the in node's to a previous one, the out node's to a next one.
 typedef struct mincost_sent_label {
-    uint64_t hash;          // of the label; 0: the empty one
+    uint64_t hash;  // of the label; 0: the empty one
     int64_t cost;
     int64_t changed_since;  // the label differs from the one sent; MINCOST_NEVER: it does not
     int64_t floor;          // settled cost of the out node upstream: that label stays at or below it
@@ -121,7 +121,7 @@ typedef struct mincost_reservation {
     uint16_t length;
     router_peer before, after;  // on the cycle; 0: none
     int32_t units;
-    int64_t lease;         // expiry
+    int64_t lease;  // expiry
     router_half cycle[ROUTER_MAX_CYCLE];
 } mincost_reservation;
 
@@ -135,7 +135,7 @@ typedef struct mincost_removal {
 } mincost_removal;
 
 // Visits each bit of a set, as it was at the start, in rising order.
-#define EACH_OF(set, i)                                                                                 \
+#define EACH_OF(set, i)                                                                                    \
     for (uint32_t i##_left = (set), i = 0; i##_left != 0 && (i = (uint32_t)__builtin_ctz(i##_left), true); \
          i##_left &= i##_left - 1)
 _Static_assert(MINCOST_MAX_RESERVATIONS == 32, "reservations and removals have a bit for each");
@@ -147,11 +147,11 @@ typedef struct mincost_search_cache {
     uint32_t settle_count;
     int64_t epsilon;
     int64_t until;     // a label may settle then
-    uint64_t watched;  // peers whose labels may contradict a path that was considered (router_bit)
+    uint64_t watched;  // peers with labels that may contradict a considered path (router_bit)
     struct {
         router_peer direct, through;  // first hops of the best paths on that side
         int64_t direct_cost, through_cost;
-    } best[2];         // by side
+    } best[2];  // by side
 } mincost_search_cache;
 
 // Label updates still to send, as of the last time this peer sent any.
@@ -164,13 +164,13 @@ typedef enum mincost_update_state {
 typedef struct mincost_commodity {
     // Read when a label arrives.
     mincost_search_cache cache;
-    bool arcs_valid;              // mincost_arc of all links
-    bool sums_valid;              // inflow, outflow and `carries`
-    bool cancelled;               // the deficit was announced by a CANCELLED: waiting would not help
-    bool adverts_sent;            // no advert is due until something changes
-    bool quiet_mature;            // the router was mature when quiet_until was computed
+    bool arcs_valid;    // mincost_arc of all links
+    bool sums_valid;    // inflow, outflow and `carries`
+    bool cancelled;     // the deficit was announced by a CANCELLED: waiting would not help
+    bool adverts_sent;  // no advert is due until something changes
+    bool quiet_mature;  // the router was mature when quiet_until was computed
     mincost_update_state updates;
-    int32_t inflow, outflow;      // sums of the links' counters
+    int32_t inflow, outflow;  // sums of the links' counters
     int64_t quiet_until;
     int64_t blocked_since, deficit_since;  // excess without a path; deficit. MINCOST_NEVER: none
     // Written by searches.
@@ -180,7 +180,7 @@ typedef struct mincost_commodity {
     router_peer in_next_hop, out_next_hop;  // of those labels; kept on ties
 } mincost_commodity;
 
-// What the planner tells this layer.
+// Orders of the planner to this layer.
 typedef struct mincost_phase {
     int64_t epoch_since;     // start of the current epoch; of a single source: of this router
     int64_t dispatch_until;  // planned units may be under way until then; MINCOST_NEVER: none were sent
@@ -194,12 +194,12 @@ typedef struct mincost_phase {
 // Two-phase commit of cycles (mincost_cycle_commit.c).
 typedef struct mincost_commit {
     int64_t back_off_until;
-    int32_t adding, removing;      // load that reservations will add and remove
-    int32_t incoming, outgoing;    // own cycle, committed and on its way back: inflow to come, outflow to go
+    int32_t adding, removing;         // load that reservations will add and remove
+    int32_t incoming, outgoing;       // own cycle, committed and on its way back: inflow to come, outflow to go
     uint32_t reservations, removals;  // used entries of the two arrays below, a bit each
-    uint32_t serial, failures;     // of own cycles
-    bool own_active;               // an own cycle is being committed; one at a time
-    bool cycle_waiting;            // a negative cycle is known, and own_active or the back-off blocks it
+    uint32_t serial, failures;        // of own cycles
+    bool own_active;                  // an own cycle is being committed; one at a time
+    bool cycle_waiting;               // a negative cycle is known, and own_active or the back-off blocks it
     uint8_t own_commodity;
     mincost_reservation *reservation;  // [MINCOST_MAX_RESERVATIONS]
     mincost_removal *removal;          // [MINCOST_MAX_RESERVATIONS]
@@ -228,22 +228,22 @@ typedef struct mincost_bottleneck {
 
 typedef struct mincost {
     router r;
-    // What most ticks read comes first: in a large simulation each cache line of a router is cold.
+    // Fields that most ticks read come first: in a large simulation each cache line of a router is cold.
     mincost_upstream *upstream;      // [commodity * max_neighbours + slot]
     mincost_downstream *downstream;  // likewise
     mincost_arc *arc;                // [(commodity * 2 + side) * max_neighbours + slot], and the next three
     mincost_sent_label *sent;
     mincost_advert *advert;
-    bool *carries;                   // units, when the sums were computed
-    char *path_memory;               // nodes and costs of all labels, own labels first
+    bool *carries;      // units, when the sums were computed
+    char *path_memory;  // nodes and costs of all labels, own labels first
     mincost_commodity *commodity;
-    uint32_t label_limit;            // nodes in a label; 0: greedy
-    int64_t mean_cost;               // of this peer's links, at the last tick
-    uint64_t balanced_at;            // router_moves at which nothing was left to balance; 0: something is
-    uint32_t settle_count;           // labels settled since links, counters or the mean cost changed here
-    bool minimise_bottleneck;        // objective: a unit's cost depends on how many units the link carries
-    bool mature;                     // mincost_is_mature
-    bool greedy;                     // swarm: no labels, no commits; a unit takes the cheapest next link
+    uint32_t label_limit;      // nodes in a label; 0: greedy
+    int64_t mean_cost;         // of this peer's links, at the last tick
+    uint64_t balanced_at;      // router_moves at which nothing was left to balance; 0: something is
+    uint32_t settle_count;     // labels settled since links, counters or the mean cost changed here
+    bool minimise_bottleneck;  // objective: a unit's cost depends on how many units the link carries
+    bool mature;               // mincost_is_mature
+    bool greedy;               // swarm: no labels, no commits; a unit takes the cheapest next link
     mincost_phase phase;
     mincost_updates updates;
     mincost_commit commit;
@@ -251,7 +251,7 @@ typedef struct mincost {
     mincost_bottleneck bottleneck;
 } mincost;
 
-// --- Tables ------------------------------------------------------------------------------------------
+// --- Tables --------------------------------------------------------------------------------------
 
 static inline mincost_upstream *upstream_of(const mincost *mc, uint32_t k, uint32_t slot) {
     return &mc->upstream[k * mc->r.config.max_neighbours + slot];
@@ -281,7 +281,7 @@ static inline int64_t link_cost(const mincost *mc, router_side side, uint32_t sl
 static inline int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t most(int32_t a, int32_t b) { return a > b ? a : b; }
 
-// --- Invalidation ------------------------------------------------------------------------------------
+// --- Invalidation --------------------------------------------------------------------------------
 
 static inline void invalidate_commodity(mincost *mc, uint32_t k) {
     mc->commodity[k].cache.known = false;
@@ -299,7 +299,7 @@ static inline void mincost_invalidate(mincost *mc) {
     for (uint32_t k = 0; k < mc->r.commodities; k++) invalidate_commodity(mc, k);
 }
 
-// --- Modes -------------------------------------------------------------------------------------------
+// --- Modes ---------------------------------------------------------------------------------------
 
 // Several data peers share relays here.
 static inline bool mincost_is_multi_source(const router_config *c) {
@@ -340,7 +340,7 @@ bool mincost_is_dispatching(mincost *mc);  // planned units may be under way: fr
 void mincost_note_cut(mincost *mc);        // a next neighbour was lost, or units left their planned path
 void mincost_note_deviation(mincost *mc);  // a unit cannot follow its planned path
 
-// --- Ledger: counters of units (mincost_ledger.c) ------------------------------------------------------
+// --- Ledger: counters of units (mincost_ledger.c) ------------------------------------------------
 
 // Units returned that the owner of the counter has not acknowledged.
 static inline int32_t mincost_unacked_returns(const mincost_upstream *u) {
@@ -368,8 +368,8 @@ int32_t mincost_total_out(const mincost *mc, uint32_t k);
 int32_t mincost_load(const mincost *mc);
 int32_t mincost_active_load(const mincost *mc);  // of the active flow, while a plan is staged
 int32_t mincost_room(const mincost *mc);
-bool mincost_is_settled(const mincost *mc);      // no reservation, excess, debt or unacknowledged return
-outgoing *mincost_post_flow(mincost *mc, uint32_t k, uint32_t slot, uint8_t why);
+bool mincost_is_settled(const mincost *mc);  // no reservation, excess, debt or unacknowledged return
+router_outgoing *mincost_post_flow(mincost *mc, uint32_t k, uint32_t slot, uint8_t why);
 void mincost_return_units(mincost *mc, uint32_t k, uint32_t slot, int32_t units);
 void mincost_settle_returns(mincost *mc, uint32_t k, uint32_t slot);
 void mincost_on_flow(mincost *mc, uint32_t k, uint32_t slot, const router_message *m);
@@ -385,7 +385,7 @@ int64_t mincost_distance_over(const mincost *mc, uint32_t k, uint32_t slot);  //
 void mincost_ledger_deadlines(mincost *mc);
 uint32_t mincost_units(const router *r, router_unit *units, uint32_t max);
 
-// --- Costs (mincost_costs.c, mincost_bottleneck.c) -----------------------------------------------------
+// --- Costs (mincost_costs.c, mincost_bottleneck.c) -----------------------------------------------
 
 int64_t mincost_mean_cost(const mincost *mc);  // of this peer's links, at least 1
 void mincost_update_mean(mincost *mc);
@@ -410,7 +410,7 @@ static inline int64_t saved_cost(const mincost *mc, router_side side, uint32_t s
 static inline int64_t unit_value(const mincost *mc) {
     return mc->minimise_bottleneck ? MINCOST_UNIT_VALUE_BOTTLENECK : MINCOST_UNIT_VALUE;
 }
-// Gains up to this much for each link of a cycle are ignored (epsilon-optimality, Bertsekas 1979).
+// Gains up to this much for each link of a cycle are ignored (epsilon-optimality; Goldberg, Tarjan 1990).
 static inline int64_t epsilon_of(const mincost *mc) {
     return mc->minimise_bottleneck ? mincost_bottleneck_epsilon(mc) : mincost_coarse_epsilon(mc);
 }
@@ -418,7 +418,7 @@ static inline int64_t epsilon_of(const mincost *mc) {
 // The message changes a counter or carries units, so it belongs to one flow version (plan/mincost_epochs.c).
 static inline bool mincost_is_counting(router_kind kind) { return kind >= ROUTER_FLOW && kind <= ROUTER_WAY; }
 
-// --- Distance labels (mincost_labels.c, mincost_stale.c) -----------------------------------------------
+// --- Distance labels (mincost_labels.c, mincost_stale.c) -----------------------------------------
 
 int mincost_position_of(const mincost_label *label, router_half half);
 // Position of a split node on the label's path; -1: it is not on it.
@@ -434,12 +434,12 @@ uint64_t mincost_label_hash(const mincost_label *label);
 void mincost_label_received(mincost *mc, uint32_t k, router_side side, uint32_t slot, router_peer peer,
                             const mincost_label *was);
 
-// --- Updates to neighbours (mincost_adverts.c) ---------------------------------------------------------
+// --- Updates to neighbours (mincost_adverts.c) ---------------------------------------------------
 
 void mincost_send_updates(mincost *mc);
 void mincost_send_urgent(mincost *mc);  // risen distances only, during the hold-down
 
-// --- Auction of places (mincost_auction.c) -------------------------------------------------------------
+// --- Auction of places (mincost_auction.c) -------------------------------------------------------
 
 bool mincost_auction_open(const mincost *mc);
 void mincost_note_placed(mincost *mc);
@@ -447,13 +447,13 @@ void mincost_skip_auction(mincost *mc);
 void mincost_note_repair(mincost *mc);
 bool mincost_labels_held(mincost *mc);
 int64_t mincost_bid(const mincost *mc, uint32_t k, uint32_t slot);  // for a place at that next neighbour
-int mincost_lowest_bid(const mincost *mc, uint32_t k);  // slot of a previous neighbour; -1: no unit is free
+int mincost_lowest_bid(const mincost *mc, uint32_t k);              // slot of a previous neighbour; -1: no unit is free
 // Places that a higher bid can take; adds their price to the distance.
 int32_t mincost_auction_offer(const mincost *mc, uint32_t k, int64_t *distance);
 bool mincost_is_outbid(const mincost *mc, uint32_t k, int64_t distance, int *lowest);
 bool mincost_update_bid(mincost *mc, uint32_t k, uint32_t slot);
 
-// --- Two-phase commit of cycles (mincost_cycle_commit.c) -----------------------------------------------
+// --- Two-phase commit of cycles (mincost_cycle_commit.c) -----------------------------------------
 
 void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uint32_t length);
 void mincost_on_lock(mincost *mc, const router_message *m);

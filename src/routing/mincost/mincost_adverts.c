@@ -1,21 +1,34 @@
-// braid's words to its neighbours: what they hear of my labels and of my room, and how often.
+// Updates to neighbours: distance labels, adverts of room and distance, bids; and their rate
+// limits.
+//
+// 1. Hold-down: labels go out every `hold` delays. Repeating recent labels (flapping) doubles the
+//    interval.
+// 2. Cost-scaled update delay: an update crosses a cheap link earlier, so that a peer mostly learns
+//    the best path first. Risen distances are urgent in mature routers and wait for nothing.
+// 3. Split horizon: a path that leads back over the receiver is not sent to it.
+// 4. No gain: a label that cannot help the receiver is sent as the empty label, once.
+//
+// The measurements behind the constants are in docs/results/f7.md and docs/results/churn.md.
 #include "routing/mincost/mincost.h"
 
 #include "base/err.h"
 
 enum {
-    LAZY_FREE = 5  // times that a cheaper way waits longer for a link that carries nothing, in a mature router: with the usual `lazy` sooner than labels settle
+    // factor on the delay of improvements over links without units, in a mature router; with the
+    // default `lazy` an update still arrives before labels settle
+    UNUSED_FACTOR = 5
 };
 
-typedef enum urgency { ALL_NEWS, WARNINGS } urgency;  // what neighbours hear now; WARNINGS: only of ways that are dearer, or no more
+// URGENT_UPDATES: risen distances only
+typedef enum update_urgency { ALL_UPDATES, URGENT_UPDATES } update_urgency;
 
-// A data peer hears only of its own units.
-static bool concerns(const router *r, router_peer peer, uint32_t k) {
+// A data peer receives updates about its own units only.
+static bool is_relevant_to(const router *r, router_peer peer, uint32_t k) {
     return r->config.source_count == 1 || peer == r->source[k] || !router_names_source(&r->config, peer);
 }
 
-// How far the sink is through me and peers with room, and how much I would take.
-static int64_t my_distance(const mincost *mc, uint32_t k, int32_t *room) {
+// Distance to the sink through this peer and peers with room, and the units that would be accepted.
+static int64_t own_distance(const mincost *mc, uint32_t k, int32_t *room) {
     *room = most(0, mc->r.is_source ? (int32_t)mc->r.config.capacity - mincost_total_in(mc, k) : mincost_room(mc));
     if (mc->r.is_source) return 0;
     int32_t deficit = -mincost_excess(mc, k);
@@ -36,210 +49,232 @@ static int64_t my_distance(const mincost *mc, uint32_t k, int32_t *room) {
     return distance;
 }
 
-static outgoing *post_label(mincost *mc, uint32_t k, router_peer to, router_side side) {
-    outgoing *o = router_post(&mc->r, to, ROUTER_LABEL);
+static router_outgoing *post_label(mincost *mc, uint32_t k, router_peer to, router_side side) {
+    router_outgoing *o = router_post(&mc->r, to, ROUTER_LABEL);
     o->k = (uint8_t)k;
     o->side = (uint8_t)side;
     return o;
 }
 
-// With several data peers only a way that became dearer waits: it is tried in vain at worst, so who hears of it may do so later, with
-// what else comes up until then.
-static int64_t dearer_until(const mincost *mc, const mincost_sent_label *t, int64_t said_at, int64_t cost) {
-    return t->cost >= MINCOST_INFINITY || cost < t->cost ? mc->r.now : said_at + mc->r.config.lazy * mc->r.config.delay;
+// Several data peers: only risen distances are delayed. The worst consequence is one failed commit,
+// and further changes may join the update meanwhile.
+static int64_t raised_update_time(const mincost *mc, const mincost_sent_label *t, int64_t sent_at, int64_t cost) {
+    return t->cost >= MINCOST_INFINITY || cost < t->cost ? mc->r.now : sent_at + mc->r.config.lazy * mc->r.config.delay;
 }
 
-// The whole delay for a link that costs the mean or more.
-static int64_t delay_by_cost(const mincost *mc, int64_t link) { return mc->r.config.delay * (link < mc->mean_cost ? link : mc->mean_cost) / mc->mean_cost; }
+// One delay for links of mean cost or more, less in proportion for cheaper links.
+static int64_t delay_by_cost(const mincost *mc, int64_t link) {
+    return mc->r.config.delay * (link < mc->mean_cost ? link : mc->mean_cost) / mc->mean_cost;
+}
 
-// With one all news of a way waits before it goes over a link, the longer the dearer that is, up to the mean: so a peer mostly hears
-// first of the way that is cheapest for it, and does not have to take back what it said on account of a dearer one. `seldom_used`: in
-// a mature router it waits longer, for most who hear of it have a better way.
-static int64_t dear_link_until(const mincost *mc, mincost_sent_label *t, int64_t link, bool seldom_used) {
+// A single source delays every update in proportion to the cost of the link, up to the mean. A peer
+// thus mostly learns the cheapest path first and retracts less. `unused`: most receivers behind an
+// unused link have a better path, so a mature router delays longer.
+static int64_t dear_link_time(const mincost *mc, mincost_sent_label *t, int64_t link, bool unused) {
     if (t->changed_since == MINCOST_NEVER) t->changed_since = mc->r.now;
-    return t->changed_since + mc->r.config.lazy * (seldom_used && mincost_is_mature(mc) ? LAZY_FREE : 1) * delay_by_cost(mc, link);
+    return t->changed_since +
+           mc->r.config.lazy * (unused && mincost_is_mature(mc) ? UNUSED_FACTOR : 1) * delay_by_cost(mc, link);
 }
 
-// A cheaper way for units to leave by waits, in a mature router, before those hear of it to whom they go now: the shorter the dearer the
-// link is that they would leave.
-static int64_t used_link_until(const mincost *mc, mincost_sent_label *t, int64_t link) {
+// An improvement of the out node's label, sent to neighbours that receive units: the more expensive
+// the link that units could leave, the earlier.
+static int64_t used_link_time(const mincost *mc, mincost_sent_label *t, int64_t link) {
     if (t->changed_since == MINCOST_NEVER) t->changed_since = mc->r.now;
     return t->changed_since + mc->r.config.lazy * (mc->r.config.delay - delay_by_cost(mc, link));
 }
 
-static bool waits_until(mincost *mc, int64_t at) {
+static bool is_delayed_until(mincost *mc, int64_t at) {
     if (mc->r.now >= at) return false;
     router_want(&mc->r, at);
     return true;
 }
 
-static bool out_may_wait(mincost *mc, mincost_sent_label *t, int64_t link) {
-    return mc->r.config.lazy >= 0 && mincost_is_mature(mc) && waits_until(mc, used_link_until(mc, t, link));
+static bool delays_next(mincost *mc, mincost_sent_label *t, int64_t link) {
+    return mc->r.config.lazy >= 0 && mincost_is_mature(mc) && is_delayed_until(mc, used_link_time(mc, t, link));
 }
 
-static bool in_may_wait(mincost *mc, uint32_t k, uint32_t slot, int64_t link, int64_t cost, bool seldom_used) {
+static bool delays_previous(mincost *mc, uint32_t k, uint32_t slot, int64_t link, int64_t cost, bool unused) {
     if (mc->r.config.lazy < 0) return false;
     mincost_sent_label *t = sent_of(mc, k, ROUTER_PREVIOUS, slot);
-    bool missing = cost < -unit_value(mc) / 2 && !mincost_is_mature(mc);  // on the walk a unit more would find its way
-    if (!mincost_is_multi_source(&mc->r.config) && !missing) return waits_until(mc, dear_link_until(mc, t, link, seldom_used));
-    return waits_until(mc, dearer_until(mc, t, upstream_of(mc, k, slot)->label_sent_at, cost));
+    // one more unit could find its path this way
+    bool missing = cost < -unit_value(mc) / 2 && !mincost_is_mature(mc);
+    if (!mincost_is_multi_source(&mc->r.config) && !missing)
+        return is_delayed_until(mc, dear_link_time(mc, t, link, unused));
+    return is_delayed_until(mc, raised_update_time(mc, t, upstream_of(mc, k, slot)->label_sent_at, cost));
 }
 
-// My walk leads over the half at the other end of that arc, and there is no gain in going round: who is there takes no walk from it.
-static bool goes_back(const mincost *mc, const mincost_label *label, router_half there, int64_t arc) {
+// Split horizon: the label's path leads over the node at the other end of the arc, without a gain
+// in going round.
+static bool leads_back_to(const mincost *mc, const mincost_label *label, router_half there, int64_t arc) {
     int at = mincost_is_mature(mc) ? mincost_find_node(label, there) : -1;
     if (at <= 1) return at == 1;
     return arc + mc->r.config.slack + label->cost >= label->at[at];
 }
 
-static inline int64_t told_cost(const mincost_sent_label *t) { return t->hash == 0 ? 0 : t->cost; }
+static inline int64_t sent_cost(const mincost_sent_label *t) { return t->hash == 0 ? 0 : t->cost; }
 
-// My walk, with the link to be paid, gains nothing for who is there, or less than what has settled there.
-static inline bool gains_nothing(const mincost *mc, uint32_t k, const mincost_sent_label *t, uint32_t slot) {
+// With the link's cost added, the label is no gain there, or none compared to the settled label
+// there.
+static inline bool has_no_gain(const mincost *mc, uint32_t k, const mincost_sent_label *t, uint32_t slot) {
     bool plain = !mincost_is_multi_source(&mc->r.config) && !mc->minimise_bottleneck;
     return plain && mc->commodity[k].in.cost + link_cost(mc, ROUTER_PREVIOUS, slot) >= t->floor;
 }
 
-// tell_in would find nothing to be told, nor to be noted: so it is with many neighbours.
-static inline bool needs_no_word(const mincost *mc, uint32_t k, const mincost_sent_label *t, uint32_t slot, router_peer to, urgency what) {
+// send_in_label would neither send nor record anything, as for most neighbours.
+static inline bool is_up_to_date(const mincost *mc, uint32_t k, const mincost_sent_label *t, uint32_t slot,
+                                 router_peer to, update_urgency what) {
     const mincost_label *in = &mc->commodity[k].in;
     if (t->changed_since != MINCOST_NEVER) return false;
-    if (what == WARNINGS && in->cost <= told_cost(t)) return true;
-    if (mc->mature && (in->owner_bits & router_bit(to)) != 0) return false;  // it may go back
-    return t->hash == (gains_nothing(mc, k, t, slot) ? 0 : mc->commodity[k].in_hash);
+    if (what == URGENT_UPDATES && in->cost <= sent_cost(t)) return true;
+    // the path may lead back to it
+    if (mc->mature && (in->owner_bits & router_bit(to)) != 0) return false;
+    return t->hash == (has_no_gain(mc, k, t, slot) ? 0 : mc->commodity[k].in_hash);
 }
 
-// A walk that gains nothing once it has paid for the link, or less than what has settled at its other end, is no use there: that hears
-// of none. Nor does it hear of a cheaper one that goes back to it, unless what it has from me is a way, which may be no more.
-static bool tell_in(mincost *mc, uint32_t k, uint32_t slot, router_peer to, urgency what) {
+// A label that is no gain for the receiver is sent as the empty one. So is an improvement that
+// leads back to the receiver, but only if the last label sent had a path, which may be gone.
+static bool send_in_label(mincost *mc, uint32_t k, uint32_t slot, router_peer to, update_urgency what) {
     const mincost_commodity *c = &mc->commodity[k];
     mincost_sent_label *t = sent_of(mc, k, ROUTER_PREVIOUS, slot);
-    int64_t told = told_cost(t);
+    int64_t sent = sent_cost(t);
     int64_t link = link_cost(mc, ROUTER_PREVIOUS, slot);
-    bool back = goes_back(mc, &c->in, router_out(to), link), useless = gains_nothing(mc, k, t, slot) || (back && t->has_path);
-    uint64_t word = useless ? 0 : c->in_hash;
-    bool still = (useless && told + link >= t->floor) || (back && c->in.cost <= told);
-    bool knows = t->hash == word || (still && !t->has_path);
-    if (knows) t->changed_since = MINCOST_NEVER;
-    bool dearer = c->in.cost > told, seldom_used = !dearer && !mc->carries[link_at(mc, k, ROUTER_PREVIOUS, slot)];
-    if (knows || (what == WARNINGS && !dearer)) return false;
-    if (!(dearer && mincost_is_mature(mc)) && in_may_wait(mc, k, slot, link, c->in.cost, seldom_used)) return false;
-    post_label(mc, k, to, ROUTER_PREVIOUS)->extra = useless ? MINCOST_SEND_EMPTY : MINCOST_SEND_LABEL;
-    *t = (mincost_sent_label){.hash = word, .cost = c->in.cost, .changed_since = MINCOST_NEVER, .floor = t->floor, .has_path = !useless && c->in.length > 1};
+    bool leads_back = leads_back_to(mc, &c->in, router_out(to), link),
+         no_gain = has_no_gain(mc, k, t, slot) || (leads_back && t->has_path);
+    uint64_t word = no_gain ? 0 : c->in_hash;
+    bool still = (no_gain && sent + link >= t->floor) || (leads_back && c->in.cost <= sent);
+    bool up_to_date = t->hash == word || (still && !t->has_path);
+    if (up_to_date) t->changed_since = MINCOST_NEVER;
+    bool raised = c->in.cost > sent, unused = !raised && !mc->carries[link_at(mc, k, ROUTER_PREVIOUS, slot)];
+    if (up_to_date || (what == URGENT_UPDATES && !raised)) return false;
+    if (!(raised && mincost_is_mature(mc)) && delays_previous(mc, k, slot, link, c->in.cost, unused)) return false;
+    post_label(mc, k, to, ROUTER_PREVIOUS)->extra = no_gain ? MINCOST_SEND_EMPTY : MINCOST_SEND_LABEL;
+    *t = (mincost_sent_label){.hash = word,
+                              .cost = c->in.cost,
+                              .changed_since = MINCOST_NEVER,
+                              .floor = t->floor,
+                              .has_path = !no_gain && c->in.length > 1};
     upstream_of(mc, k, slot)->label_sent_at = mc->r.now;
     return true;
 }
 
-// BRAID_CHECKED: where no word is needed tell_in finds the same.
-static bool tell_in_if_new(mincost *mc, uint32_t k, uint32_t slot, router_peer to, urgency what) {
-    if (!needs_no_word(mc, k, sent_of(mc, k, ROUTER_PREVIOUS, slot), slot, to, what)) return tell_in(mc, k, slot, to, what);
+// BRAID_CHECKED: send_in_label agrees with is_up_to_date.
+static bool send_in_label_if_new(mincost *mc, uint32_t k, uint32_t slot, router_peer to, update_urgency what) {
+    if (!is_up_to_date(mc, k, sent_of(mc, k, ROUTER_PREVIOUS, slot), slot, to, what))
+        return send_in_label(mc, k, slot, to, what);
 #ifdef BRAID_CHECKED
     const mincost_sent_label was = *sent_of(mc, k, ROUTER_PREVIOUS, slot), *is = sent_of(mc, k, ROUTER_PREVIOUS, slot);
     int64_t deadline = mc->r.deadline;
-    bool told = tell_in(mc, k, slot, to, what);
-    BRAID_ASSERT(!told && mc->r.deadline == deadline && is->hash == was.hash && is->changed_since == was.changed_since);
+    bool sent = send_in_label(mc, k, slot, to, what);
+    BRAID_ASSERT(!sent && mc->r.deadline == deadline && is->hash == was.hash && is->changed_since == was.changed_since);
 #endif
     return false;
 }
 
-// 1: there is a way home for one unit more; 0: there is none; -1: units are missing here.
-static int advertises(int64_t distance, int32_t room) {
+// 1: a path for one more unit; 0: none; -1: units are missing here.
+static int advert_state(int64_t distance, int32_t room) {
     if (distance == MINCOST_DEFICIT) return -1;
     return room > 0 && distance < MINCOST_INFINITY;
 }
 
-// How far home is and how much room there is changes with each cycle, and counts when a unit looks for its way. With one data peer that there
-// is room, or none any more, is said at once all the same: where nothing is built it is all that a unit needs to set out.
-static bool adverts_rest(const mincost *mc, const mincost_advert *said, int64_t distance, int32_t room) {
-    if (mc->greedy || mc->r.now < mc->updates.adverts_until || said->distance == MINCOST_RESEND) return false;
+// Distance and room change with each commit and matter only while units look for paths. A single
+// source still sends at once whether there is room at all, because a unit needs nothing else to
+// start.
+static bool holds_advert(const mincost *mc, const mincost_advert *sent, int64_t distance, int32_t room) {
+    if (mc->greedy || mc->r.now < mc->updates.adverts_until || sent->distance == MINCOST_RESEND) return false;
     if (mincost_is_multi_source(&mc->r.config)) return true;
-    return mincost_is_mature(mc) && advertises(said->distance, said->room) == advertises(distance, room);
+    return mincost_is_mature(mc) && advert_state(sent->distance, sent->room) == advert_state(distance, room);
 }
 
-static bool tell_advert(mincost *mc, uint32_t k, mincost_advert *said, router_peer to, int64_t distance, int32_t room) {
-    uint32_t scale = mc->minimise_bottleneck ? mincost_scale_word(mc) : said->scale;
-    if (said->distance == distance && said->room == room && said->scale == scale) return false;
-    if (said->scale == scale && adverts_rest(mc, said, distance, room)) return false;
-    outgoing *o = router_post(&mc->r, to, ROUTER_ADVERT);
+static bool send_advert(mincost *mc, uint32_t k, mincost_advert *sent, router_peer to, int64_t distance, int32_t room) {
+    uint32_t scale = mc->minimise_bottleneck ? mincost_scale_word(mc) : sent->scale;
+    if (sent->distance == distance && sent->room == room && sent->scale == scale) return false;
+    if (sent->scale == scale && holds_advert(mc, sent, distance, room)) return false;
+    router_outgoing *o = router_post(&mc->r, to, ROUTER_ADVERT);
     o->k = (uint8_t)k;
     o->cost = distance;
     o->units = (uint32_t)room;
-    o->taken_back = scale;
-    *said = (mincost_advert){distance, room, scale};
+    o->scale = scale;
+    *sent = (mincost_advert){distance, room, scale};
     return true;
 }
 
-// Kinds of words: those to be told, or those that were.
-typedef struct topics {
+// Kinds of updates: those to send, or those sent.
+typedef struct update_kinds {
     bool labels, adverts, bids;
-} topics;
+} update_kinds;
 
-static void speak_to_previous(mincost *mc, uint32_t k, topics about, topics *spoke) {
+static void update_previous(mincost *mc, uint32_t k, update_kinds about, update_kinds *sent_kinds) {
     if (!about.labels && !about.adverts) return;
     int32_t room = 0;
-    int64_t distance = about.adverts ? my_distance(mc, k, &room) : MINCOST_INFINITY;
+    int64_t distance = about.adverts ? own_distance(mc, k, &room) : MINCOST_INFINITY;
     EACH_NEIGHBOUR(&mc->r, ROUTER_PREVIOUS, slot) {
         router_peer to = mc->r.slot[ROUTER_PREVIOUS][slot].peer;
-        if (!concerns(&mc->r, to, k)) continue;
-        if (about.labels) spoke->labels |= tell_in_if_new(mc, k, slot, to, ALL_NEWS);
-        if (about.adverts) spoke->adverts |= tell_advert(mc, k, advert_of(mc, k, ROUTER_PREVIOUS, slot), to, distance, room);
+        if (!is_relevant_to(&mc->r, to, k)) continue;
+        if (about.labels) sent_kinds->labels |= send_in_label_if_new(mc, k, slot, to, ALL_UPDATES);
+        if (about.adverts)
+            sent_kinds->adverts |= send_advert(mc, k, advert_of(mc, k, ROUTER_PREVIOUS, slot), to, distance, room);
     }
 }
 
-static void post_out(mincost *mc, uint32_t k, uint32_t slot, bool useless) {
+static void post_out_label(mincost *mc, uint32_t k, uint32_t slot, bool no_gain) {
     const mincost_commodity *c = &mc->commodity[k];
     mincost_sent_label *t = sent_of(mc, k, ROUTER_NEXT, slot);
-    post_label(mc, k, mc->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT)->extra = useless ? MINCOST_SEND_EMPTY : MINCOST_SEND_LABEL;
-    t->hash = useless ? 0 : c->out_hash;
+    post_label(mc, k, mc->r.slot[ROUTER_NEXT][slot].peer, ROUTER_NEXT)->extra = no_gain ? MINCOST_SEND_EMPTY
+                                                                                        : MINCOST_SEND_LABEL;
+    t->hash = no_gain ? 0 : c->out_hash;
     t->cost = c->out.cost;
-    t->has_path = !useless && c->out.length > 1;
-    if (useless || c->out.length != 1 || t->floor == c->out.cost) return;
+    t->has_path = !no_gain && c->out.length > 1;
+    if (no_gain || c->out.length != 1 || t->floor == c->out.cost) return;
     t->floor = c->out.cost;
     mincost_invalidate(mc);
 }
 
-// Whom I send nothing hears where my label settled, when that is lower than it knows by a link's mean cost: it need not tell me of what
-// is no cheaper than that.
-static bool tell_floor(mincost *mc, uint32_t k, uint32_t slot) {
+// Sends the settled cost of the out node over an unused link when it is below the last one sent by
+// the mean link cost. The receiver then skips labels that are no cheaper.
+static bool send_floor(mincost *mc, uint32_t k, uint32_t slot) {
     const mincost_label *label = &mc->commodity[k].out;
     if (mc->minimise_bottleneck || mincost_is_multi_source(&mc->r.config) || label->length != 1) return false;
     if (label->cost >= sent_of(mc, k, ROUTER_NEXT, slot)->floor - mc->mean_cost) return false;
-    post_out(mc, k, slot, false);
+    post_out_label(mc, k, slot, false);
     return true;
 }
 
-static bool tell_out(mincost *mc, uint32_t k, uint32_t slot, urgency what) {
-    if (!mc->carries[link_at(mc, k, ROUTER_NEXT, slot)]) return what == ALL_NEWS && tell_floor(mc, k, slot);
+static bool send_out_label(mincost *mc, uint32_t k, uint32_t slot, update_urgency what) {
+    if (!mc->carries[link_at(mc, k, ROUTER_NEXT, slot)]) return what == ALL_UPDATES && send_floor(mc, k, slot);
     const mincost_commodity *c = &mc->commodity[k];
     const mincost_downstream *d = downstream_of(mc, k, slot);
     mincost_sent_label *t = sent_of(mc, k, ROUTER_NEXT, slot);
-    int64_t link = link_cost(mc, ROUTER_NEXT, slot), told = told_cost(t);
-    bool back = goes_back(mc, &c->out, router_in(mc->r.slot[ROUTER_NEXT][slot].peer), -link), useless = back && t->has_path;
-    bool dearer = c->out.cost > told, knows = t->hash == (useless ? 0 : c->out_hash) || (back && !t->has_path && !dearer);
-    if (knows) t->changed_since = MINCOST_NEVER;
-    if (knows || d->units - d->reserved <= 0 || (what == WARNINGS && !dearer)) return false;
-    if (!dearer && out_may_wait(mc, t, link)) return false;
-    post_out(mc, k, slot, useless);
+    int64_t link = link_cost(mc, ROUTER_NEXT, slot), sent = sent_cost(t);
+    bool leads_back = leads_back_to(mc, &c->out, router_in(mc->r.slot[ROUTER_NEXT][slot].peer), -link),
+         no_gain = leads_back && t->has_path;
+    bool raised = c->out.cost > sent,
+         up_to_date = t->hash == (no_gain ? 0 : c->out_hash) || (leads_back && !t->has_path && !raised);
+    if (up_to_date) t->changed_since = MINCOST_NEVER;
+    if (up_to_date || d->units - d->reserved <= 0 || (what == URGENT_UPDATES && !raised)) return false;
+    if (!raised && delays_next(mc, t, link)) return false;
+    post_out_label(mc, k, slot, no_gain);
     t->changed_since = MINCOST_NEVER;
     return true;
 }
 
-static void speak_to_next(mincost *mc, uint32_t k, topics about, topics *spoke) {
+static void update_next(mincost *mc, uint32_t k, update_kinds about, update_kinds *sent_kinds) {
     if (!about.labels && !about.bids) return;
     EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, slot) {
-        if (about.bids) spoke->bids |= mincost_update_bid(mc, k, slot);
-        if (about.labels) spoke->labels |= tell_out(mc, k, slot, ALL_NEWS);
+        if (about.bids) sent_kinds->bids |= mincost_update_bid(mc, k, slot);
+        if (about.labels) sent_kinds->labels |= send_out_label(mc, k, slot, ALL_UPDATES);
     }
 }
 
-// Who says again and again what it said a short while ago waits longer each time. With one data peer a word goes over the links at
-// different times (dear_link_until): said once more to others it is no repetition. In an auction that would make bids too quick.
-static void notice_flapping(mincost *mc) {
+// Repeating a recent label increases the hold-down. A single source sends one label over its links
+// at different times (dear_link_time), which is no repetition. During an auction it counts as one,
+// because bids would follow too quickly.
+static void detect_flapping(mincost *mc) {
     uint64_t hash = 1;
     for (uint32_t k = 0; k < mc->r.commodities; k++)
         hash = rng_seed(rng_seed(hash, mc->commodity[k].in_hash), mc->commodity[k].out_hash);
-    bool goes_on = mc->updates.recent[(mc->updates.recent_next + MINCOST_RECENT_LABELS - 1) % MINCOST_RECENT_LABELS] == hash;
-    if (goes_on && !mincost_is_multi_source(&mc->r.config) && !mincost_auction_open(mc)) return;
+    bool continued =
+        mc->updates.recent[(mc->updates.recent_next + MINCOST_RECENT_LABELS - 1) % MINCOST_RECENT_LABELS] == hash;
+    if (continued && !mincost_is_multi_source(&mc->r.config) && !mincost_auction_open(mc)) return;
     bool again = false;
     for (uint32_t i = 0; i < MINCOST_RECENT_LABELS; i++) again |= mc->updates.recent[i] == hash;
     if (again && mc->updates.flaps < MINCOST_MAX_FLAPS) mc->updates.flaps++;
@@ -247,84 +282,93 @@ static void notice_flapping(mincost *mc) {
     mc->updates.recent[mc->updates.recent_next++ % MINCOST_RECENT_LABELS] = hash;
 }
 
-// What was said of labels, and when the next word of them is due by itself; of adverts and bids none ever is.
-static topics speak_to_all(mincost *mc, topics about, int64_t *due) {
+// Returns the kinds that were sent. `due`: time of the next label update; adverts and bids have
+// none.
+static update_kinds update_all(mincost *mc, update_kinds about, int64_t *due) {
     int64_t others = mc->r.deadline;
     mc->r.deadline = ROUTER_NEVER;
-    topics spoke = {0};
+    update_kinds sent_kinds = {0};
     for (uint32_t k = 0; k < mc->r.commodities; k++) {
         mincost_update_sums(mc, k);
-        speak_to_previous(mc, k, about, &spoke);
-        speak_to_next(mc, k, about, &spoke);
+        update_previous(mc, k, about, &sent_kinds);
+        update_next(mc, k, about, &sent_kinds);
     }
     *due = mc->r.deadline;
     router_want(&mc->r, others);
-    return spoke;
+    return sent_kinds;
 }
 
-// Whether there is nothing more to tell as long as nothing changes. Not where offers change with the time, and with several data peers.
-static bool may_hush(const mincost *mc) { return !mc->greedy && !mc->minimise_bottleneck && !mincost_is_multi_source(&mc->r.config) && !mincost_auction_open(mc); }
+// Nothing will be sent until something changes. Not so during auctions, where offers depend on
+// time, nor with several data peers.
+static bool may_be_quiet(const mincost *mc) {
+    return !mc->greedy && !mc->minimise_bottleneck && !mincost_is_multi_source(&mc->r.config) &&
+           !mincost_auction_open(mc);
+}
 
-static bool is_hushed(const mincost *mc) {
+static bool is_quiet(const mincost *mc) {
     const mincost_commodity *c = &mc->commodity[0];
     return c->updates == MINCOST_NO_UPDATES && mc->r.now < c->quiet_until && c->quiet_mature == mincost_is_mature(mc);
 }
 
-// BRAID_CHECKED: who has nothing to tell of something tries all the same.
-static void check_silence(mincost *mc, topics silent) {
+// BRAID_CHECKED: tries to send anyway and must send nothing.
+static void check_quiet(mincost *mc, update_kinds quiet) {
 #ifdef BRAID_CHECKED
     int64_t due, deadline = mc->r.deadline;
-    uint32_t said = mc->r.queue_count;
-    speak_to_all(mc, silent, &due);
-    BRAID_ASSERT(mc->r.queue_count == said && (!silent.labels || due == mc->commodity[0].quiet_until));
+    uint32_t queued = mc->r.queue_count;
+    update_all(mc, quiet, &due);
+    BRAID_ASSERT(mc->r.queue_count == queued && (!quiet.labels || due == mc->commodity[0].quiet_until));
     mc->r.deadline = deadline;
 #endif
-    (void)mc, (void)silent;
+    (void)mc, (void)quiet;
 }
 
-static void speak_if_new(mincost *mc) {
+static void send_due_updates(mincost *mc) {
     mincost_commodity *c = &mc->commodity[0];
-    bool hush = may_hush(mc), rest = mincost_labels_held(mc), labelled = hush && !rest && is_hushed(mc), advertised = hush && c->adverts_sent;
-    check_silence(mc, (topics){.labels = labelled, .adverts = advertised});
-    if (labelled) router_want(&mc->r, c->quiet_until);
-    topics about = {.labels = !rest && !labelled, .adverts = !advertised, .bids = !mc->r.is_source && mincost_auction_open(mc)};
+    bool quiet_allowed = may_be_quiet(mc), held = mincost_labels_held(mc),
+         labels_quiet = quiet_allowed && !held && is_quiet(mc), advertised = quiet_allowed && c->adverts_sent;
+    check_quiet(mc, (update_kinds){.labels = labels_quiet, .adverts = advertised});
+    if (labels_quiet) router_want(&mc->r, c->quiet_until);
+    update_kinds about = {
+        .labels = !held && !labels_quiet, .adverts = !advertised, .bids = !mc->r.is_source && mincost_auction_open(mc)};
     int64_t due;
-    topics spoke = speak_to_all(mc, about, &due);
-    if (spoke.labels || spoke.adverts || spoke.bids) notice_flapping(mc);
-    c->adverts_sent = hush;
+    update_kinds sent_kinds = update_all(mc, about, &due);
+    if (sent_kinds.labels || sent_kinds.adverts || sent_kinds.bids) detect_flapping(mc);
+    c->adverts_sent = quiet_allowed;
     if (!about.labels) return;
     c->quiet_until = due;
     c->quiet_mature = mincost_is_mature(mc);
-    // In a mature router what was said may have to be taken back at once, for walks that go back to whom it was said.
-    c->updates = hush && !(spoke.labels && c->quiet_mature) ? MINCOST_NO_UPDATES : MINCOST_UPDATES_UNKNOWN;
+    // In a mature router a label just sent may have to be retracted at once (split horizon).
+    c->updates = quiet_allowed && !(sent_kinds.labels && c->quiet_mature) ? MINCOST_NO_UPDATES
+                                                                          : MINCOST_UPDATES_UNKNOWN;
 }
 
 void mincost_send_updates(mincost *mc) {
-    speak_if_new(mc);
+    send_due_updates(mc);
     uint32_t doublings = mc->updates.flaps > MINCOST_FREE_FLAPS ? mc->updates.flaps - MINCOST_FREE_FLAPS : 0;
     mc->updates.next_at = mc->r.now + (mc->r.config.hold << doublings) * mc->r.config.delay;
 }
 
-static bool warn_all(mincost *mc) {
-    bool spoke = false;
+static bool send_raised(mincost *mc) {
+    bool sent_kinds = false;
     mincost_update_sums(mc, 0);
-    EACH_NEIGHBOUR(&mc->r, ROUTER_PREVIOUS, p) spoke |= tell_in_if_new(mc, 0, p, mc->r.slot[ROUTER_PREVIOUS][p].peer, WARNINGS);
-    EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, n) spoke |= tell_out(mc, 0, n, WARNINGS);
-    return spoke;
+    EACH_NEIGHBOUR(&mc->r, ROUTER_PREVIOUS, p)
+    sent_kinds |= send_in_label_if_new(mc, 0, p, mc->r.slot[ROUTER_PREVIOUS][p].peer, URGENT_UPDATES);
+    EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, n) sent_kinds |= send_out_label(mc, 0, n, URGENT_UPDATES);
+    return sent_kinds;
 }
 
-// Whoever has not heard that a way is dearer, or no more, goes on telling of it, and all that must be taken back. In a mature router that
-// waits for nothing, unless it repeats itself.
+// A neighbour that does not know of a risen distance keeps passing on the old one, and each copy
+// must be retracted. So a mature router sends it at once, unless it is flapping.
 void mincost_send_urgent(mincost *mc) {
     mincost_commodity *c = &mc->commodity[0];
     if (!mincost_is_mature(mc) || mc->updates.flaps > MINCOST_FREE_FLAPS || mincost_labels_held(mc)) return;
-    bool silent = c->updates == MINCOST_NO_URGENT_UPDATES || (c->updates == MINCOST_NO_UPDATES && c->quiet_mature);
+    bool quiet = c->updates == MINCOST_NO_URGENT_UPDATES || (c->updates == MINCOST_NO_UPDATES && c->quiet_mature);
 #ifdef BRAID_CHECKED
-    bool warned = silent && warn_all(mc);
-    BRAID_ASSERT(!warned);
+    bool sent_any = quiet && send_raised(mc);
+    BRAID_ASSERT(!sent_any);
 #endif
-    if (silent) return;
-    bool spoke = warn_all(mc);
-    if (spoke) notice_flapping(mc);
-    if (!spoke && !mc->greedy) c->updates = MINCOST_NO_URGENT_UPDATES;
+    if (quiet) return;
+    bool sent_kinds = send_raised(mc);
+    if (sent_kinds) detect_flapping(mc);
+    if (!sent_kinds && !mc->greedy) c->updates = MINCOST_NO_URGENT_UPDATES;
 }

@@ -1,22 +1,27 @@
-// braid's tokens: reserve round a cycle (LOCK), apply it as a whole (COMMIT), or let go (ABORT). Nobody waits for a lock.
+// Two-phase commit along a negative cycle. LOCK passes round the cycle, reserves units at each peer
+// and adds up the true cost. If it returns to its origin with a negative cost, COMMIT passes round
+// and each peer applies its part; otherwise ABORT releases the reservations.
+//
+// There is no waiting for locks, hence no deadlock: a LOCK that cannot be reserved is aborted, and
+// its origin backs off for a random time. Leases release reservations after a lost message.
 #include "routing/mincost/mincost.h"
 
 #include <string.h>
 
-static bool same(router_token a, router_token c) { return a.origin == c.origin && a.serial == c.serial; }
+static bool same_token(router_token a, router_token c) { return a.origin == c.origin && a.serial == c.serial; }
 
 mincost_reservation *mincost_find_reservation(mincost *mc, router_token token, uint32_t first) {
     EACH_OF(mc->commit.reservations, i) {
         mincost_reservation *v = &mc->commit.reservation[i];
-        if (v->first == first && same(v->token, token)) return v;
+        if (v->first == first && same_token(v->token, token)) return v;
     }
     return NULL;
 }
 
-static mincost_reservation *visit_that_ends(mincost *mc, router_token token, uint32_t last) {
+static mincost_reservation *reservation_that_ends(mincost *mc, router_token token, uint32_t last) {
     EACH_OF(mc->commit.reservations, i) {
         mincost_reservation *v = &mc->commit.reservation[i];
-        if (v->last == last && same(v->token, token)) return v;
+        if (v->last == last && same_token(v->token, token)) return v;
     }
     return NULL;
 }
@@ -28,7 +33,7 @@ static void back_off(mincost *mc) {
     mc->commit.back_off_until = mc->r.now + delay + (int64_t)rng_below(&mc->r.random, (uint64_t)(spread * delay));
 }
 
-static void forget_own(mincost *mc) {
+static void end_own(mincost *mc) {
     mc->commit.own_active = false;
     mc->commit.incoming = mc->commit.outgoing = 0;
     invalidate_sums(mc, mc->commit.own_commodity);
@@ -38,9 +43,9 @@ static bool is_own(const mincost *mc, router_token token) {
     return mc->commit.own_active && token.origin == mc->r.config.self && token.serial == mc->commit.serial;
 }
 
-// --- Reserving ---------------------------------------------------------------------------------------------------------
+// --- Phase 1: reservations -----------------------------------------------------------------------
 
-static void hold(mincost *mc, const mincost_reservation *v, int32_t units) {
+static void hold_units(mincost *mc, const mincost_reservation *v, int32_t units) {
     int from = router_slot(&mc->r, ROUTER_NEXT, v->before), to = router_slot(&mc->r, ROUTER_PREVIOUS, v->after);
     if (v->entry == MINCOST_FROM_NEXT && from >= 0) downstream_of(mc, v->k, (uint32_t)from)->reserved += units;
     if (v->exit == MINCOST_TO_PREVIOUS && to >= 0) upstream_of(mc, v->k, (uint32_t)to)->reserved += units;
@@ -51,26 +56,31 @@ static void hold(mincost *mc, const mincost_reservation *v, int32_t units) {
     mincost_invalidate(mc);
 }
 
-static void end_visit(mincost *mc, const mincost_reservation *v) { mc->commit.reservations &= ~(1u << (v - mc->commit.reservation)); }
+static void free_reservation(mincost *mc, const mincost_reservation *v) {
+    mc->commit.reservations &= ~(1u << (v - mc->commit.reservation));
+}
 
-void mincost_end_removal(mincost *mc, const mincost_removal *g) { mc->commit.removals &= ~(1u << (g - mc->commit.removal)); }
+void mincost_end_removal(mincost *mc, const mincost_removal *g) {
+    mc->commit.removals &= ~(1u << (g - mc->commit.removal));
+}
 
-static void let_go(mincost *mc, mincost_reservation *v) {
-    hold(mc, v, -v->units);
-    end_visit(mc, v);
+static void release(mincost *mc, mincost_reservation *v) {
+    hold_units(mc, v, -v->units);
+    free_reservation(mc, v);
     int from = router_slot(&mc->r, ROUTER_NEXT, v->before);
     if (v->entry == MINCOST_FROM_NEXT && from >= 0) mincost_settle_returns(mc, v->k, (uint32_t)from);
 }
 
-// With the objective worst the next unit over a link costs something else: one token at a time.
-static bool open_for_token(const mincost *mc, uint32_t slot) {
+// Bottleneck objective: one commit on a link at a time, because the next unit has another cost.
+static bool is_open_for_commit(const mincost *mc, uint32_t slot) {
     int32_t held = 0;
     for (uint32_t k = 0; mc->minimise_bottleneck && k < mc->r.commodities; k++)
         held += downstream_of(mc, k, slot)->adding + downstream_of(mc, k, slot)->reserved;
     return held == 0;
 }
 
-// Entry over the arc cycle[first - 1] -> cycle[first]; narrows v->units. False: not possible.
+// Enters over the arc cycle[first - 1] -> cycle[first] and reduces v->units to what is free. False:
+// impossible.
 static bool enter(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (v->first == 0) return true;
     router_half from = v->cycle[v->first - 1], at = v->cycle[v->first];
@@ -81,8 +91,9 @@ static bool enter(mincost *mc, mincost_reservation *v, int64_t *cost) {
     }
     v->entry = MINCOST_FROM_NEXT;
     int slot = router_slot(&mc->r, ROUTER_NEXT, v->before);
-    if (at != router_out(mc->r.config.self) || slot < 0 || !open_for_token(mc, (uint32_t)slot)) return false;
-    if (mc->minimise_bottleneck) *cost -= saved_cost(mc, ROUTER_NEXT, (uint32_t)slot);  // only who owns the count is sure of it
+    if (at != router_out(mc->r.config.self) || slot < 0 || !is_open_for_commit(mc, (uint32_t)slot)) return false;
+    // only the owner of the count knows the cost exactly
+    if (mc->minimise_bottleneck) *cost -= saved_cost(mc, ROUTER_NEXT, (uint32_t)slot);
     v->units = least(v->units, mincost_free_outflow(mc, v->k, (uint32_t)slot));
     return v->units > 0;
 }
@@ -93,7 +104,7 @@ static bool cross(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (next != in && next != out) return true;
     if (next == at) return false;
     v->last++;
-    if (mc->r.is_source) v->units = least(v->units, 1);  // the next one would cost something else
+    if (mc->r.is_source) v->units = least(v->units, 1);  // the next unit has another cost
     v->adds = next == out;
     v->drops = next == in && !mc->r.is_source;
     if (mc->r.is_source) *cost += v->adds ? -unit_value(mc) : unit_value(mc);
@@ -108,7 +119,7 @@ static bool leave(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (at == router_out(mc->r.config.self)) {
         v->exit = MINCOST_TO_NEXT;
         int slot = router_slot(&mc->r, ROUTER_NEXT, v->after);
-        if (slot < 0 || next != router_in(v->after) || !open_for_token(mc, (uint32_t)slot)) return false;
+        if (slot < 0 || next != router_in(v->after) || !is_open_for_commit(mc, (uint32_t)slot)) return false;
         *cost += added_cost(mc, (uint32_t)slot);
         return true;
     }
@@ -120,14 +131,17 @@ static bool leave(mincost *mc, mincost_reservation *v, int64_t *cost) {
     return v->units > 0;
 }
 
-static mincost_reservation *free_visit(mincost *mc) {
-    int taken = __builtin_popcount(mc->commit.reservations) + __builtin_popcount(mc->commit.removals);  // every removal may need a place in `going`
-    return taken < MINCOST_MAX_RESERVATIONS ? &mc->commit.reservation[31 - __builtin_clz(~mc->commit.reservations)] : NULL;
+static mincost_reservation *find_free_reservation(mincost *mc) {
+    // each removal may need an entry as well
+    int taken = __builtin_popcount(mc->commit.reservations) + __builtin_popcount(mc->commit.removals);
+    return taken < MINCOST_MAX_RESERVATIONS ? &mc->commit.reservation[31 - __builtin_clz(~mc->commit.reservations)]
+                                            : NULL;
 }
 
-// Checks my visit that begins at `first` against the live state and reserves it; adds its true cost.
+// Checks this peer's part of the cycle, which begins at `first`, against the current state and
+// reserves it. Adds its true cost.
 static mincost_reservation *reserve(mincost *mc, const mincost_reservation *wanted, int64_t *cost) {
-    mincost_reservation *place = free_visit(mc);
+    mincost_reservation *place = find_free_reservation(mc);
     if (place == NULL) return NULL;
     mincost_reservation v = *wanted;
     if (!enter(mc, &v, cost) || !cross(mc, &v, cost) || !leave(mc, &v, cost)) return NULL;
@@ -135,12 +149,12 @@ static mincost_reservation *reserve(mincost *mc, const mincost_reservation *want
     router_want(&mc->r, v.lease);
     *place = v;
     mc->commit.reservations |= 1u << (place - mc->commit.reservation);
-    hold(mc, place, place->units);
+    hold_units(mc, place, place->units);
     return place;
 }
 
 static void send_lock(mincost *mc, const mincost_reservation *v, int64_t cost) {
-    outgoing *o = router_post(&mc->r, v->after, ROUTER_LOCK);
+    router_outgoing *o = router_post(&mc->r, v->after, ROUTER_LOCK);
     o->k = v->k;
     o->token = v->token;
     o->position = (uint16_t)(v->last + 1);
@@ -149,18 +163,18 @@ static void send_lock(mincost *mc, const mincost_reservation *v, int64_t cost) {
     o->units = (uint32_t)v->units;
 }
 
-static void send_abort(mincost *mc, router_peer to, router_token token, uint32_t position, bool onwards) {
-    outgoing *o = router_post(&mc->r, to, ROUTER_ABORT);
+static void send_abort(mincost *mc, router_peer to, router_token token, uint32_t position, bool forward) {
+    router_outgoing *o = router_post(&mc->r, to, ROUTER_ABORT);
     o->token = token;
     o->position = (uint16_t)position;
-    o->why = onwards;
+    o->why = forward;
 }
 
 void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uint32_t length) {
     mincost_reservation wanted = {.token = {mc->r.config.self, mc->commit.serial + 1},
-                          .k = (uint8_t)k,
-                          .length = (uint16_t)length,
-                          .units = mc->minimise_bottleneck ? 1 : ROUTER_MAX_UNITS};
+                                  .k = (uint8_t)k,
+                                  .length = (uint16_t)length,
+                                  .units = mc->minimise_bottleneck ? 1 : ROUTER_MAX_UNITS};
     for (uint32_t i = 0; i < length; i++) wanted.cycle[i] = cycle[i];
     int64_t cost = 0;
     const mincost_reservation *v = reserve(mc, &wanted, &cost);
@@ -174,9 +188,9 @@ void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uin
     send_lock(mc, v, cost);
 }
 
-// --- Walking on --------------------------------------------------------------------------------------------------------
+// --- Phase 2: commit -----------------------------------------------------------------------------
 
-static void note_going(mincost *mc, const mincost_reservation *v, uint32_t slot, int32_t units) {
+static void note_removal(mincost *mc, const mincost_reservation *v, uint32_t slot, int32_t units) {
     if (units == 0 || mc->commit.removals == UINT32_MAX) return;
     uint32_t i = (uint32_t)__builtin_ctz(~mc->commit.removals);
     mc->commit.removals |= 1u << i;
@@ -185,17 +199,17 @@ static void note_going(mincost *mc, const mincost_reservation *v, uint32_t slot,
     invalidate_sums(mc, v->k);
 }
 
-static void take_off_out(mincost *mc, const mincost_reservation *v, int32_t units) {
+static void remove_outflow(mincost *mc, const mincost_reservation *v, int32_t units) {
     uint32_t slot = (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v->before);
     downstream_of(mc, v->k, slot)->units -= units;
     invalidate_sums(mc, v->k);
-    outgoing *o = mincost_post_flow(mc, v->k, slot, MINCOST_APPLIED);
+    router_outgoing *o = mincost_post_flow(mc, v->k, slot, MINCOST_APPLIED);
     o->token = v->token;
     o->position = (uint16_t)(v->first - 1);
 }
 
 static void send_commit(mincost *mc, const mincost_reservation *v, int32_t units) {
-    outgoing *o = router_post(&mc->r, v->after, ROUTER_COMMIT);
+    router_outgoing *o = router_post(&mc->r, v->after, ROUTER_COMMIT);
     o->k = v->k;
     o->token = v->token;
     o->position = (uint16_t)(v->last + 1);
@@ -207,46 +221,50 @@ static void send_commit(mincost *mc, const mincost_reservation *v, int32_t units
     o->taken_back = d->returned_done;
 }
 
-// Applies my visit as a whole and passes the COMMIT on. A visit whose link died was let go before this could be called.
-static void apply(mincost *mc, mincost_reservation *place, int32_t units) {
+// Applies this peer's part as a whole and passes the COMMIT on. The death of a link has
+// released its reservations, so the slots exist.
+static void apply_commit(mincost *mc, mincost_reservation *place, int32_t units) {
     mincost_reservation v = *place;
-    hold(mc, place, -place->units);
-    end_visit(mc, place);
-    if (v.exit == MINCOST_TO_NEXT) downstream_of(mc, v.k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v.after))->units += units;
+    hold_units(mc, place, -place->units);
+    free_reservation(mc, place);
+    if (v.exit == MINCOST_TO_NEXT)
+        downstream_of(mc, v.k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v.after))->units += units;
     invalidate_sums(mc, v.k);
-    if (v.exit == MINCOST_TO_PREVIOUS) note_going(mc, &v, (uint32_t)router_slot(&mc->r, ROUTER_PREVIOUS, v.after), units);
+    if (v.exit == MINCOST_TO_PREVIOUS)
+        note_removal(mc, &v, (uint32_t)router_slot(&mc->r, ROUTER_PREVIOUS, v.after), units);
     if (v.entry == MINCOST_FROM_NEXT) {
-        take_off_out(mc, &v, units);
+        remove_outflow(mc, &v, units);
         mincost_settle_returns(mc, v.k, (uint32_t)router_slot(&mc->r, ROUTER_NEXT, v.before));
     }
     if (v.exit == MINCOST_ENDS)
-        forget_own(mc);
+        end_own(mc);
     else
         send_commit(mc, &v, units);
 }
 
-// My token is home, and every peer on the cycle has reserved.
+// The own LOCK has returned: every peer on the cycle has reserved.
 static void commit_own(mincost *mc, mincost_reservation *last, int32_t units) {
     mincost_reservation *first = mincost_find_reservation(mc, last->token, 0);
     mc->commit.failures = 0;
-    if (last->adds) mc->commit.adding -= last->units;  // from now on the unit to come counts as load
+    // the unit to come counts as load from now on
+    if (last->adds) mc->commit.adding -= last->units;
     last->adds = false;
     if (last->entry == MINCOST_FROM_PREVIOUS)
         mc->commit.incoming = units;
     else
         mc->commit.outgoing = units;
-    apply(mc, first, units);
+    apply_commit(mc, first, units);
 }
 
-static bool lock_good(const mincost *mc, const router_message *m) {
+static bool lock_is_valid(const mincost *mc, const router_message *m) {
     if (m->length < 3 || m->length > ROUTER_MAX_CYCLE || m->position == 0 || m->position >= m->length) return false;
     if (m->token.origin == 0 || router_owner(m->u.cycle[0]) != m->token.origin || m->units == 0) return false;
     return m->u.cycle[0] == m->u.cycle[m->length - 1] && router_owner(m->u.cycle[m->position]) == mc->r.config.self &&
            router_owner(m->u.cycle[m->position - 1]) == m->from;
 }
 
-// It is my own token, on the cycle and with no more than I sent it off with.
-static bool comes_home(mincost *mc, const mincost_reservation *last) {
+// The LOCK is an own one, with the cycle it was sent with and no more units.
+static bool completes_own(mincost *mc, const mincost_reservation *last) {
     const mincost_reservation *first = is_own(mc, last->token) ? mincost_find_reservation(mc, last->token, 0) : NULL;
     return first != NULL && first->k == last->k && first->length == last->length && first->units >= last->units &&
            memcmp(first->cycle, last->cycle, last->length * sizeof *last->cycle) == 0;
@@ -254,25 +272,26 @@ static bool comes_home(mincost *mc, const mincost_reservation *last) {
 
 void mincost_on_lock(mincost *mc, const router_message *m) {
     int k = router_commodity(&mc->r, m->source);
-    if (k < 0 || !lock_good(mc, m) || mincost_find_reservation(mc, m->token, m->position) != NULL) return;
+    if (k < 0 || !lock_is_valid(mc, m) || mincost_find_reservation(mc, m->token, m->position) != NULL) return;
     mincost_reservation wanted = {.token = m->token,
-                          .k = (uint8_t)k,
-                          .first = m->position,
-                          .last = m->position,
-                          .length = m->length,
-                          .units = (int32_t)m->units};
+                                  .k = (uint8_t)k,
+                                  .first = m->position,
+                                  .last = m->position,
+                                  .length = m->length,
+                                  .units = (int32_t)m->units};
     for (uint32_t i = 0; i < m->length; i++) wanted.cycle[i] = m->u.cycle[i];
     int64_t cost = m->cost;
-    mincost_reservation *v = mc->phase.staged ? NULL : reserve(mc, &wanted, &cost);  // whose sender's draft is over already
+    // staged: its sender has already left the staged plan
+    mincost_reservation *v = mc->phase.staged ? NULL : reserve(mc, &wanted, &cost);
     if (v != NULL && v->exit != MINCOST_ENDS) {
         send_lock(mc, v, cost);
         return;
     }
-    if (v != NULL && cost < 0 && comes_home(mc, v)) {
+    if (v != NULL && cost < 0 && completes_own(mc, v)) {
         commit_own(mc, v, v->units);
         return;
     }
-    if (v != NULL) let_go(mc, v);
+    if (v != NULL) release(mc, v);
     send_abort(mc, m->from, m->token, m->position, false);
 }
 
@@ -285,63 +304,63 @@ void mincost_on_commit(mincost *mc, const router_message *m, int previous, int n
         int32_t units = least((int32_t)m->u.word[0], v->units);
         if (v->before != m->from || forward != (v->entry == MINCOST_FROM_PREVIOUS)) return;
         if (forward && !mincost_accept_counts(mc, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
-        apply(mc, v, units);
+        apply_commit(mc, v, units);
         return;
     }
-    // Late: the reservation is gone. The cycle is cut here, and repair mends the cut.
+    // The reservation has expired. The cycle is interrupted here and the ledger repairs the rest.
     if (forward) {
         int32_t before = mincost_inflow(mc, (uint32_t)k, (uint32_t)previous);
         if (!mincost_accept_counts(mc, (uint32_t)k, (uint32_t)previous, m->units, m->taken_back)) return;
         mincost_return_overflow(mc, (uint32_t)k, (uint32_t)previous,
-                                 mincost_inflow(mc, (uint32_t)k, (uint32_t)previous) - before);
+                                mincost_inflow(mc, (uint32_t)k, (uint32_t)previous) - before);
         return;
     }
-    outgoing *o = mincost_post_flow(mc, (uint32_t)k, (uint32_t)next, MINCOST_REFUSED);
+    router_outgoing *o = mincost_post_flow(mc, (uint32_t)k, (uint32_t)next, MINCOST_REFUSED);
     o->token = m->token;
     o->position = (uint16_t)(m->position - 1);
 }
 
-// --- Letting go --------------------------------------------------------------------------------------------------------
+// --- Aborts and leases ---------------------------------------------------------------------------
 
-static void abort_backwards(mincost *mc, mincost_reservation *place) {
+static void abort_backward(mincost *mc, mincost_reservation *place) {
     mincost_reservation v = *place;
-    let_go(mc, place);
+    release(mc, place);
     if (v.first != 0) {
         send_abort(mc, v.before, v.token, v.first, false);
     } else if (is_own(mc, v.token)) {
-        forget_own(mc);
+        end_own(mc);
         back_off(mc);
     }
 }
 
-static void abort_onwards(mincost *mc, mincost_reservation *place) {
+static void abort_forward(mincost *mc, mincost_reservation *place) {
     mincost_reservation v = *place;
-    let_go(mc, place);
+    release(mc, place);
     if (v.exit != MINCOST_ENDS)
         send_abort(mc, v.after, v.token, v.last + 1u, true);
     else if (is_own(mc, v.token))
-        forget_own(mc);
+        end_own(mc);
 }
 
 void mincost_on_abort(mincost *mc, const router_message *m) {
     if (m->why) {
         mincost_reservation *v = mincost_find_reservation(mc, m->token, m->position);
-        if (v != NULL && v->before == m->from) abort_onwards(mc, v);
+        if (v != NULL && v->before == m->from) abort_forward(mc, v);
         return;
     }
-    mincost_reservation *v = m->position > 0 ? visit_that_ends(mc, m->token, m->position - 1u) : NULL;
-    if (v != NULL && v->after == m->from) abort_backwards(mc, v);
+    mincost_reservation *v = m->position > 0 ? reservation_that_ends(mc, m->token, m->position - 1u) : NULL;
+    if (v != NULL && v->after == m->from) abort_backward(mc, v);
 }
 
-// Tokens whose next hop died are aborted backwards, whose previous hop died, onwards. What the dead link held is
-// forgotten by the caller.
+// Aborts a commit backward after the death of its next hop, and forward after that of its previous one. The
+// caller clears the state of the dead link.
 void mincost_commit_link_gone(mincost *mc, router_peer peer) {
     EACH_OF(mc->commit.reservations, i) {
         mincost_reservation *v = &mc->commit.reservation[i];
         if (v->before == peer)
-            abort_onwards(mc, v);
+            abort_forward(mc, v);
         else if (v->after == peer)
-            abort_backwards(mc, v);
+            abort_backward(mc, v);
     }
 }
 
@@ -353,42 +372,42 @@ void mincost_expire_reservations(mincost *mc) {
             continue;
         }
         bool own = is_own(mc, v->token);
-        let_go(mc, v);
-        if (own) forget_own(mc);
+        release(mc, v);
+        if (own) end_own(mc);
     }
 }
 
-// Nobody will hear of them again.
+// No ABORT is sent: all peers drop their reservations at the same change of flow version.
 void mincost_drop_reservations(mincost *mc) {
-    EACH_OF(mc->commit.reservations, i) hold(mc, &mc->commit.reservation[i], -mc->commit.reservation[i].units);
+    EACH_OF(mc->commit.reservations, i) hold_units(mc, &mc->commit.reservation[i], -mc->commit.reservation[i].units);
     EACH_OF(mc->commit.removals, g) {
         upstream_of(mc, mc->commit.removal[g].k, mc->commit.removal[g].slot)->removing -= mc->commit.removal[g].units;
         invalidate_sums(mc, mc->commit.removal[g].k);
     }
     mc->commit.reservations = mc->commit.removals = 0;
-    forget_own(mc);
+    end_own(mc);
 }
 
-// What came in too much cannot go back, because tokens that are to take it off hold it.
+// Surplus inflow cannot be returned because commits have reserved it for removal: abort them.
 void mincost_release_inflow(mincost *mc, uint32_t k, int32_t units) {
     EACH_OF(mc->commit.reservations, i) {
         mincost_reservation *v = &mc->commit.reservation[i];
         if (units <= 0 || v->k != k || v->exit != MINCOST_TO_PREVIOUS) continue;
         bool own = is_own(mc, v->token);
         units -= v->units;
-        abort_onwards(mc, v);
-        if (own) forget_own(mc);
+        abort_forward(mc, v);
+        if (own) end_own(mc);
     }
 }
 
-// What came in cannot go back, because tokens hold it, and the rest of the room is promised to tokens: as if the leases of
-// as many of those were over.
+// Surplus inflow is reserved and the remaining room is promised to commits: release as many of
+// those as needed, as if their leases had expired.
 void mincost_release_additions(mincost *mc) {
     EACH_OF(mc->commit.reservations, i) {
         mincost_reservation *v = &mc->commit.reservation[i];
         if (!v->adds || mincost_room(mc) >= 0) continue;
         bool own = is_own(mc, v->token);
-        let_go(mc, v);
-        if (own) forget_own(mc);
+        release(mc, v);
+        if (own) end_own(mc);
     }
 }

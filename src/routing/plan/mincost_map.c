@@ -1,70 +1,92 @@
-// braid with several data peers, or where first ways are planned: what each relay can carry and what its links cost comes to all data
-// peers, as a map of the run.
+// The map of the run: capacities of all relays and costs of their links, collected by data peers.
+// Used with several data peers and for initial plans (link-state advertisement, upstream only).
 //
-// Each peer says of itself which next neighbours it has, at what cost, and how much it can carry (a data peer: how much it wants). Its
-// previous neighbours keep that and tell their own previous neighbours: so what is said goes upstream only, and a data peer hears of
-// all relays that its units can reach, and of the other data peers, which stand behind the last stage. Entries have versions, and the
-// newest one counts. What came in is told together a little later, and each link hears each version once. A lone data peer would hear the
-// same from everybody before it, so only some carry its map on (what_hears); and as long as it steers (braid_steer.c) each says what its links
-// carry, too.
+// Each peer describes itself in an entry: its next neighbours with costs, and its capacity (a data
+// peer: its demand). Previous neighbours store the entry and forward it to their previous
+// neighbours. A data peer thus learns of all relays that its units can reach, and of the other data
+// peers behind the last stage. Entries have versions; the newest one counts. News is collected for
+// a short time and each link carries each version once. A single source would receive the same from
+// all its neighbours, so only some of them forward (share_with). While it re-optimises, entries
+// also list the units on links.
 //
-// A relay that has gone is still in the map, but whoever had a link there says that it has none any more.
+// The entry of a dead relay stays in the map, but entries of its neighbours no longer name it.
 #include "routing/plan/mincost_map.h"
 
 #include <string.h>
 
 enum {
     // Delays.
-    GATHER = 3,   // from the first news until it is told ...
-    SOON = 1,     // ... while all wait for it
-    MENDED = 8,   // ... of my own to who steers: a repair near by is over then
-    LISTEN = 20,  // ... for so long after neighbours came or went not before all next ones have spoken; half of that with one data peer
-    LATER = 20,   // until others hear that only costs have changed
-    CARRIERS = 2,  // few relays, one data peer: previous neighbours who carry all on; one alone may be late
-    BEARERS = 3,   // many relays: who hear what I am, and the first of them all
+    GATHER = 3,          // from the first news to sending
+    INITIAL_GATHER = 1,  // while all peers wait for the map
+    // own entry, while a single source re-optimises: a nearby repair is over by then
+    LOAD_GATHER = 8,
+    // after a change of neighbours, wait this long for entries of all next ones; half of it with a
+    // single source
+    LISTEN = 20,
+    COST_GATHER = 20,  // changes of costs alone
+    // small runs, single source: previous neighbours that forward everything; two, because one may
+    // be late
+    FULL_COPIES = 2,
+    // large runs: previous neighbours that receive the own entry; the first of them receives
+    // everything
+    OWN_COPIES = 3,
 };
 
 static bool newer(uint32_t a, uint32_t than) { return (int32_t)(a - than) > 0; }
 
-// With how many relays data peers still plan. A lone one has its memory made for the run; its relays carry on whatever comes.
-static uint32_t crowd_of(const router_config *c) {
+// Relays of the largest run that data peers plan. The memory of a single source is sized for its
+// run; its relays forward whatever arrives.
+static uint32_t max_relays_of(const router_config *c) {
     if (mincost_is_multi_source(c)) return MINCOST_MULTI_SOURCE_RELAYS;
     if (!router_names_source(c, c->self)) return UINT32_MAX;
     uint32_t relays = c->relays > MINCOST_MULTI_SOURCE_RELAYS ? c->relays : MINCOST_MULTI_SOURCE_RELAYS;
     return relays < MINCOST_SINGLE_SOURCE_RELAYS ? relays : MINCOST_SINGLE_SOURCE_RELAYS;
 }
 
-static uint32_t limit_of(const router_config *c) {
-    if (router_names_source(c, c->self)) return (crowd_of(c) * MINCOST_MAP_WORDS_PER_RELAY + 63) / 64 * 64;
+static uint32_t words_for(const router_config *c) {
+    if (router_names_source(c, c->self)) return (max_relays_of(c) * MINCOST_MAP_WORDS_PER_RELAY + 63) / 64 * 64;
     return mincost_is_multi_source(c) ? MINCOST_MAP_WORDS_MULTI : MINCOST_MAP_WORDS_SINGLE;
 }
 
-size_t mincost_single_source_bytes(const router_config *c) { return single_source_bytes(crowd_of(c) + 1, limit_of(c) / 2 + c->max_neighbours); }
-single_source *mincost_single_source_init(const router_config *c, void *memory) { return single_source_init(memory, crowd_of(c) + 1, limit_of(c) / 2 + c->max_neighbours); }
+size_t mincost_single_source_bytes(const router_config *c) {
+    return single_source_bytes(max_relays_of(c) + 1, words_for(c) / 2 + c->max_neighbours);
+}
+single_source *mincost_single_source_init(const router_config *c, void *memory) {
+    return single_source_init(memory, max_relays_of(c) + 1, words_for(c) / 2 + c->max_neighbours);
+}
 
-mincost_map *mincost_map_lay_out(const router_config *c, arena *a) {
-    uint32_t words = limit_of(c);
+mincost_map *mincost_map_lay_out(const router_config *c, router_arena *a) {
+    uint32_t words = words_for(c);
     bool indexed = router_names_source(c, c->self);
     mincost_map_index x = {.table = map_index_table(words), .salt = c->seed};
-    mincost_map *map = arena_take(a, sizeof *map);
-    uint32_t *word = arena_take(a, words * sizeof *word);
+    mincost_map *map = router_arena_take(a, sizeof *map);
+    uint32_t *word = router_arena_take(a, words * sizeof *word);
     if (indexed) {
-        x.place = arena_take(a, x.table * sizeof *x.place);
-        x.queue = arena_take(a, map_max_entries(words) * sizeof *x.queue);
-        x.reached = arena_take(a, words / 64 * sizeof *x.reached);
+        x.place = router_arena_take(a, x.table * sizeof *x.place);
+        x.queue = router_arena_take(a, map_max_entries(words) * sizeof *x.queue);
+        x.reached = router_arena_take(a, words / 64 * sizeof *x.reached);
     }
     if (map == NULL) return NULL;
-    *map = (mincost_map){.limit = words, .word = word, .max_relays = crowd_of(c), .has_loads = !mincost_is_multi_source(c), .send_at = ROUTER_NEVER, .version = 1};
+    *map = (mincost_map){.limit = words,
+                         .word = word,
+                         .max_relays = max_relays_of(c),
+                         .has_loads = !mincost_is_multi_source(c),
+                         .send_at = ROUTER_NEVER,
+                         .version = 1};
     if (!indexed) return map;
     map->index = x;
     map_index_all(&map->index, map);
     return map;
 }
 
-// With one data peer the map is for as long as that one steers.
-static bool is_over(const mincost_planner *pl) { return pl->mc.phase.started && !mincost_is_multi_source(&pl->mc.r.config) && !mincost_is_centralised(&pl->mc); }
-// ... and it need not be on it.
-static bool is_on_it(const mincost_planner *pl) { return !pl->mc.r.is_source || mincost_is_multi_source(&pl->mc.r.config); }
+// With a single source the map is needed only while it re-optimises.
+static bool is_retired(const mincost_planner *pl) {
+    return pl->mc.phase.started && !mincost_is_multi_source(&pl->mc.r.config) && !mincost_is_centralised(&pl->mc);
+}
+// A single source has no entry in its own map.
+static bool is_mapped(const mincost_planner *pl) {
+    return !pl->mc.r.is_source || mincost_is_multi_source(&pl->mc.r.config);
+}
 
 static uint32_t *find_entry(mincost_map *map, router_peer peer) {
     if (map->index.place != NULL) {
@@ -77,15 +99,15 @@ static uint32_t *find_entry(mincost_map *map, router_peer peer) {
     return NULL;
 }
 
-static void take_out(mincost_map *map, uint32_t *entry) {
+static void remove_entry(mincost_map *map, uint32_t *entry) {
     uint32_t words = words_of(map, entry), *end = map->word + map->used;
     memmove(entry, entry + words, (size_t)(end - entry - words) * sizeof *entry);
     map->used -= words;
     if (map->index.place != NULL) map_index_all(&map->index, map);
 }
 
-// NULL: there is no room for it.
-static uint32_t *put_in(mincost_planner *pl, router_peer peer, uint32_t words) {
+// NULL: the map is full.
+static uint32_t *add_entry(mincost_planner *pl, router_peer peer, uint32_t words) {
     mincost_map *map = pl->map;
     if (map->used + words > map->limit) mincost_map_prune(pl);
     if (map->used + words > map->limit) return NULL;
@@ -95,159 +117,171 @@ static uint32_t *put_in(mincost_planner *pl, router_peer peer, uint32_t words) {
     return e;
 }
 
-// --- What is known -----------------------------------------------------------------------------------------------------
+// --- Contents ------------------------------------------------------------------------------------
 
-// How long news waits for more of it.
-static int64_t gathers(const mincost_planner *pl) { return mincost_is_waiting(&pl->mc) ? SOON : GATHER; }
+// Delay in which further news is collected.
+static int64_t gather_delays(const mincost_planner *pl) {
+    return mincost_is_waiting(&pl->mc) ? INITIAL_GATHER : GATHER;
+}
 
-static void tell_by(mincost_planner *pl, int64_t at) {
+static void send_by(mincost_planner *pl, int64_t at) {
     if (at < pl->map->send_at) pl->map->send_at = at;
 }
 
-static void changed(mincost_planner *pl) {
+static void note_change(mincost_planner *pl) {
     pl->map->version++;
     pl->map->changed_at = pl->mc.r.now;
 }
 
-// `said`: an entry as in a message.
-static void keep(mincost_planner *pl, const uint32_t *said, int64_t delays) {
+// `entry`: as in a message.
+static void store_entry(mincost_planner *pl, const uint32_t *entry, int64_t delays) {
     mincost_map *map = pl->map;
-    uint32_t *e = find_entry(map, said[MAP_PEER]), words = told_words(map, said);
-    if (e != NULL && told_words(map, e) != words) {
-        take_out(map, e);
+    uint32_t *e = find_entry(map, entry[MAP_PEER]), words = sent_words(map, entry);
+    if (e != NULL && sent_words(map, e) != words) {
+        remove_entry(map, e);
         e = NULL;
-        changed(pl);  // whether or not there is room for what is said now
+        note_change(pl);  // even if the new entry does not fit
     }
-    if (e == NULL) e = put_in(pl, said[MAP_PEER], 1 + words);
+    if (e == NULL) e = add_entry(pl, entry[MAP_PEER], 1 + words);
     if (e == NULL) return;
-    memcpy(e, said, MAP_HEAD * sizeof *e);
-    memcpy(e + MAP_HEAD + 1, said + MAP_HEAD, (words - MAP_HEAD) * sizeof *e);
-    e[MAP_NEWS] = ++map->sequence;
-    changed(pl);
-    tell_by(pl, pl->mc.r.now + delays * pl->mc.r.config.delay);
+    memcpy(e, entry, MAP_HEAD * sizeof *e);
+    memcpy(e + MAP_HEAD + 1, entry + MAP_HEAD, (words - MAP_HEAD) * sizeof *e);
+    e[MAP_SEQUENCE] = ++map->sequence;
+    note_change(pl);
+    send_by(pl, pl->mc.r.now + delays * pl->mc.r.config.delay);
 }
 
-static bool is_entry(const mincost_map *map, const uint32_t *said, uint32_t words) {
-    if (words < MAP_HEAD || said[MAP_PEER] == 0 || said[MAP_PEER] >= 1u << 31 || capacity_of(said) > ROUTER_MAX_UNITS) return false;
-    if (links_of(said) > MINCOST_MAP_LINKS || loads_of(map, said) > MAP_LOADS || told_words(map, said) > words) return false;
-    for (uint32_t i = 0; i < links_of(said); i++)
-        if (said[MAP_HEAD + 2 * i] == 0 || said[MAP_HEAD + 2 * i + 1] > ROUTER_MAX_COST) return false;
-    for (uint32_t i = MAP_HEAD + 2 * links_of(said); i < told_words(map, said); i++)
-        if (said[i] >> 16 >= links_of(said) || (said[i] & 0xffff) > ROUTER_MAX_UNITS) return false;
+static bool is_entry(const mincost_map *map, const uint32_t *entry, uint32_t words) {
+    if (words < MAP_HEAD || entry[MAP_PEER] == 0 || entry[MAP_PEER] >= 1u << 31 ||
+        capacity_of(entry) > ROUTER_MAX_UNITS)
+        return false;
+    if (links_of(entry) > MINCOST_MAP_LINKS || loads_of(map, entry) > MAP_LOADS || sent_words(map, entry) > words)
+        return false;
+    for (uint32_t i = 0; i < links_of(entry); i++)
+        if (entry[MAP_HEAD + 2 * i] == 0 || entry[MAP_HEAD + 2 * i + 1] > ROUTER_MAX_COST) return false;
+    for (uint32_t i = MAP_HEAD + 2 * links_of(entry); i < sent_words(map, entry); i++)
+        if (entry[i] >> 16 >= links_of(entry) || (entry[i] & 0xffff) > ROUTER_MAX_UNITS) return false;
     return true;
 }
 
-// Who says it of itself, over a link to it, is right whatever was known.
+// An entry that its own peer sends over a direct link replaces any other version.
 void mincost_on_map(mincost_planner *pl, const router_message *m) {
-    if (pl->map == NULL || is_over(pl)) return;
+    if (pl->map == NULL || is_retired(pl)) return;
     for (uint32_t at = 0; at < m->length;) {
-        const uint32_t *said = &m->u.word[at];
-        if (!is_entry(pl->map, said, m->length - at)) return;
-        at += told_words(pl->map, said);
-        const uint32_t *e = find_entry(pl->map, said[MAP_PEER]);
-        bool better = e == NULL || newer(said[MAP_VERSION], e[MAP_VERSION]) ||
-                      (said[MAP_PEER] == m->from && said[MAP_VERSION] != e[MAP_VERSION]);
-        if (said[MAP_PEER] != pl->mc.r.config.self && better) keep(pl, said, gathers(pl));
+        const uint32_t *entry = &m->u.word[at];
+        if (!is_entry(pl->map, entry, m->length - at)) return;
+        at += sent_words(pl->map, entry);
+        const uint32_t *e = find_entry(pl->map, entry[MAP_PEER]);
+        bool better = e == NULL || newer(entry[MAP_VERSION], e[MAP_VERSION]) ||
+                      (entry[MAP_PEER] == m->from && entry[MAP_VERSION] != e[MAP_VERSION]);
+        if (entry[MAP_PEER] != pl->mc.r.config.self && better) store_entry(pl, entry, gather_delays(pl));
     }
 }
 
-// --- Of myself ---------------------------------------------------------------------------------------------------------
+// --- The own entry -------------------------------------------------------------------------------
 
-// The cheapest links, if they are too many; by rising peers.
-static uint32_t write_links(const mincost_planner *pl, uint32_t *said) {
+// By rising peers; the cheapest ones if there are more than MINCOST_MAP_LINKS.
+static uint32_t write_links(const mincost_planner *pl, uint32_t *entry) {
     uint32_t n = 0;
     EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) {
         int64_t cost = link_cost(&pl->mc, ROUTER_NEXT, s);
         uint32_t cheaper = 0;
         EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, t) cheaper += link_cost(&pl->mc, ROUTER_NEXT, t) < cost;
         if (cheaper >= MINCOST_MAP_LINKS || n == MINCOST_MAP_LINKS) continue;
-        said[MAP_HEAD + 2 * n] = pl->mc.r.slot[ROUTER_NEXT][s].peer;
-        said[MAP_HEAD + 2 * n + 1] = (uint32_t)map_cost(cost);
+        entry[MAP_HEAD + 2 * n] = pl->mc.r.slot[ROUTER_NEXT][s].peer;
+        entry[MAP_HEAD + 2 * n + 1] = (uint32_t)map_cost(cost);
         n++;
     }
     return n;
 }
 
-// Versions follow the time, so that who comes back with the same number is newer than it was.
+// Versions follow the time, so that a restarted peer's entry is newer than that of its earlier
+// incarnation.
 static uint32_t next_version(const mincost_planner *pl, const uint32_t *e) {
     uint32_t version = (uint32_t)(pl->mc.r.now / pl->mc.r.config.delay);
     return e != NULL && !newer(version, e[MAP_VERSION]) ? e[MAP_VERSION] + 1 : version;
 }
 
-// What my links carry. Few do, and all of those are named.
-static void write_loads(const mincost_planner *pl, uint32_t *said, uint32_t links) {
+// Lists the units on links. Few links carry any, and those are all named.
+static void write_loads(const mincost_planner *pl, uint32_t *entry, uint32_t links) {
     uint32_t n = 0;
-    int32_t told = 0;
+    int32_t sent = 0;
     for (uint32_t i = 0; i < links && n < MAP_LOADS; i++) {
-        int slot = router_slot(&pl->mc.r, ROUTER_NEXT, said[MAP_HEAD + 2 * i]);
+        int slot = router_slot(&pl->mc.r, ROUTER_NEXT, entry[MAP_HEAD + 2 * i]);
         int32_t out = downstream_of(&pl->mc, 0, (uint32_t)slot)->units;
-        if (out > 0) said[MAP_HEAD + 2 * links + n++] = load_word(i, (uint32_t)out);
-        told += out;
+        if (out > 0) entry[MAP_HEAD + 2 * links + n++] = load_word(i, (uint32_t)out);
+        sent += out;
     }
     mincost_update_sums(&pl->mc, 0);
-    said[MAP_SIZES] |= (n | (told < pl->mc.commodity[0].outflow ? MAP_MORE : 0)) << 7;
+    entry[MAP_SIZES] |= (n | (sent < pl->mc.commodity[0].outflow ? MAP_MORE_LOADS : 0)) << 7;
 }
 
-static bool same_links(const uint32_t *e, const uint32_t *said) {
-    bool same = e != NULL && capacity_of(e) == capacity_of(said) && links_of(e) == links_of(said);
-    for (uint32_t i = 0; same && i < links_of(said); i++) same = link_of(e, i)[0] == said[MAP_HEAD + 2 * i];
+static bool same_links(const uint32_t *e, const uint32_t *entry) {
+    bool same = e != NULL && capacity_of(e) == capacity_of(entry) && links_of(e) == links_of(entry);
+    for (uint32_t i = 0; same && i < links_of(entry); i++) same = link_of(e, i)[0] == entry[MAP_HEAD + 2 * i];
     return same;
 }
 
-static bool same_costs(const uint32_t *e, const uint32_t *said) {
+static bool same_costs(const uint32_t *e, const uint32_t *entry) {
     bool same = true;
-    for (uint32_t i = 0; i < links_of(said); i++) same &= link_of(e, i)[1] == said[MAP_HEAD + 2 * i + 1];
+    for (uint32_t i = 0; i < links_of(entry); i++) same &= link_of(e, i)[1] == entry[MAP_HEAD + 2 * i + 1];
     return same;
 }
 
-static bool same_loads(const mincost_planner *pl, const uint32_t *e, const uint32_t *said) {
-    bool same = cuts_of(e) == cuts_of(said);
-    for (uint32_t i = 0; same && i < loads_of(pl->map, said); i++) same = *load_of(e, i) == said[MAP_HEAD + 2 * links_of(said) + i];
+static bool same_loads(const mincost_planner *pl, const uint32_t *e, const uint32_t *entry) {
+    bool same = cuts_of(e) == cuts_of(entry);
+    for (uint32_t i = 0; same && i < loads_of(pl->map, entry); i++)
+        same = *load_of(e, i) == entry[MAP_HEAD + 2 * links_of(entry) + i];
     return same;
 }
 
-static void look_at_myself(mincost_planner *pl) {
-    uint32_t said[MAP_HEAD + 2 * MINCOST_MAP_LINKS + MAP_LOADS], links = write_links(pl, said);
+static void update_own_entry(mincost_planner *pl) {
+    uint32_t entry[MAP_HEAD + 2 * MINCOST_MAP_LINKS + MAP_LOADS], links = write_links(pl, entry);
     const uint32_t *e = find_entry(pl->map, pl->mc.r.config.self);
-    said[MAP_PEER] = pl->mc.r.config.self;
-    said[MAP_SIZES] = pl->mc.r.config.capacity << 16 | links;
+    entry[MAP_PEER] = pl->mc.r.config.self;
+    entry[MAP_SIZES] = pl->mc.r.config.capacity << 16 | links;
     if (pl->map->has_loads)
-        write_loads(pl, said, links);
+        write_loads(pl, entry, links);
     else
-        said[MAP_SIZES] |= (pl->mc.phase.cuts & 0x1ff) << 7;
-    int64_t delays = LATER;
-    if (!same_links(e, said) || !same_loads(pl, e, said))
-        delays = pl->map->has_loads && pl->mc.phase.started ? MENDED : gathers(pl);
-    else if (same_costs(e, said))
+        entry[MAP_SIZES] |= (pl->mc.phase.cuts & 0x1ff) << 7;
+    int64_t delays = COST_GATHER;
+    if (!same_links(e, entry) || !same_loads(pl, e, entry))
+        delays = pl->map->has_loads && pl->mc.phase.started ? LOAD_GATHER : gather_delays(pl);
+    else if (same_costs(e, entry))
         return;
-    said[MAP_VERSION] = next_version(pl, e);
-    keep(pl, said, delays);
+    entry[MAP_VERSION] = next_version(pl, e);
+    store_entry(pl, entry, delays);
 }
 
-// --- Telling -----------------------------------------------------------------------------------------------------------
+// --- Sending -------------------------------------------------------------------------------------
 
-// What a previous neighbour is to hear.
-typedef enum hears { HEARS_NOTHING, HEARS_OF_ME, HEARS_ALL } hears;
+// Entries that a previous neighbour receives.
+typedef enum map_share { SHARE_NOTHING, SHARE_OWN, SHARE_ALL } map_share;
 
-// A data peer's neighbours before it are other data peers' last stage: what those know it has from them.
-static bool tells_of(const mincost_planner *pl, const uint32_t *e, router_peer to, hears what) {
-    return e[MAP_PEER] != to && ((what == HEARS_ALL && !pl->mc.r.is_source) || e[MAP_PEER] == pl->mc.r.config.self);
+// The previous neighbours of a data peer are relays of the last stage. They serve other data peers,
+// which already know what this one knows.
+static bool should_send(const mincost_planner *pl, const uint32_t *e, router_peer to, map_share what) {
+    return e[MAP_PEER] != to && ((what == SHARE_ALL && !pl->mc.r.is_source) || e[MAP_PEER] == pl->mc.r.config.self);
 }
 
-// The next that it is to hear when it has heard all news until `told`.
-static const uint32_t *next_news(const mincost_planner *pl, router_peer to, hears what, uint32_t told) {
+// The next entry to send to a neighbour that has all entries up to sequence number `sent`.
+static const uint32_t *next_unsent(const mincost_planner *pl, router_peer to, map_share what, uint32_t sent) {
     const uint32_t *next = NULL;
     EACH_ENTRY(pl->map, e) {
-        if (newer(e[MAP_NEWS], told) && tells_of(pl, e, to, what) && (next == NULL || newer(next[MAP_NEWS], e[MAP_NEWS]))) next = e;
+        if (newer(e[MAP_SEQUENCE], sent) && should_send(pl, e, to, what) &&
+            (next == NULL || newer(next[MAP_SEQUENCE], e[MAP_SEQUENCE])))
+            next = e;
     }
     return next;
 }
 
-// Puts as much as fits after `told` into `m` (NULL: only counts); returns until where that is.
-static uint32_t write_news(const mincost_planner *pl, router_peer to, hears what, uint32_t told, router_message *m) {
+// Writes entries after `sent` into `m` as far as they fit (NULL: only counts). Returns the sequence
+// number reached.
+static uint32_t write_entries(const mincost_planner *pl, router_peer to, map_share what, uint32_t sent,
+                              router_message *m) {
     uint32_t words = 0;
-    for (const uint32_t *e; (e = next_news(pl, to, what, told)) != NULL; told = e[MAP_NEWS]) {
-        uint32_t more = told_words(pl->map, e);
+    for (const uint32_t *e; (e = next_unsent(pl, to, what, sent)) != NULL; sent = e[MAP_SEQUENCE]) {
+        uint32_t more = sent_words(pl->map, e);
         if (words + more > sizeof m->u.word / sizeof *m->u.word) break;
         if (m != NULL) {
             memcpy(m->u.word + words, e, MAP_HEAD * sizeof *e);
@@ -256,77 +290,82 @@ static uint32_t write_news(const mincost_planner *pl, router_peer to, hears what
         words += more;
     }
     if (m != NULL) m->length = (uint16_t)words;
-    return told;
+    return sent;
 }
 
-void mincost_map_compose(const mincost_planner *pl, const outgoing *from, router_message *out) {
+void mincost_map_compose(const mincost_planner *pl, const router_outgoing *from, router_message *out) {
     out->why = 0;
-    write_news(pl, from->to, (hears)from->why, from->extra, out);
+    write_entries(pl, from->to, (map_share)from->why, from->extra, out);
 }
 
-// All must come to all data peers. With few relays and one data peer two previous neighbours carry everything on. Where relays are many
-// one does, and two more hear of me: so each word goes three ways, over one neighbour at a time. Who it is, chance says, so that
-// nobody carries much more than others. What is news once units are under way nobody waits for, and one alone carries it.
-static hears what_hears(const mincost_planner *pl, uint32_t slot) {
+// All entries must reach all data peers. In a small run with a single source two previous
+// neighbours receive everything. In a large run one does, and two more receive the own entry, so
+// that each entry takes three ways. A hash selects the neighbours, which spreads the load. Later
+// news of a started run is not urgent, and one copy is enough.
+static map_share share_with(const mincost_planner *pl, uint32_t slot) {
     bool few = pl->mc.r.config.relays <= MINCOST_SMALL_RUN, shares = mincost_is_multi_source(&pl->mc.r.config);
-    if (shares && (few || router_names_source(&pl->mc.r.config, pl->mc.r.slot[ROUTER_PREVIOUS][slot].peer))) return HEARS_ALL;
+    if (shares && (few || router_names_source(&pl->mc.r.config, pl->mc.r.slot[ROUTER_PREVIOUS][slot].peer)))
+        return SHARE_ALL;
     uint64_t mine = rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][slot].peer);
     uint32_t before = 0;
-    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) before += rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][s].peer) < mine;
-    if (pl->mc.phase.started && !shares) return before == 0 ? HEARS_ALL : HEARS_NOTHING;
-    if (few) return before < CARRIERS ? HEARS_ALL : HEARS_NOTHING;
-    return before == 0 ? HEARS_ALL : before < BEARERS ? HEARS_OF_ME : HEARS_NOTHING;
+    EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s)
+    before += rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][s].peer) < mine;
+    if (pl->mc.phase.started && !shares) return before == 0 ? SHARE_ALL : SHARE_NOTHING;
+    if (few) return before < FULL_COPIES ? SHARE_ALL : SHARE_NOTHING;
+    return before == 0 ? SHARE_ALL : before < OWN_COPIES ? SHARE_OWN : SHARE_NOTHING;
 }
 
-// False: there is more.
-static bool tell(mincost_planner *pl, mincost_upstream *u, router_peer to, hears what) {
-    if (u->map_sent_own && what == HEARS_ALL) u->map_sent = 0;
-    if (what != HEARS_NOTHING) u->map_sent_own = what == HEARS_OF_ME;
-    for (uint32_t i = 0; i < MINCOST_MAP_BURST && what != HEARS_NOTHING; i++) {
-        uint32_t until = write_news(pl, to, what, u->map_sent, NULL);
+// False: entries are left to send.
+static bool send_entries(mincost_planner *pl, mincost_upstream *u, router_peer to, map_share what) {
+    if (u->map_sent_own && what == SHARE_ALL) u->map_sent = 0;
+    if (what != SHARE_NOTHING) u->map_sent_own = what == SHARE_OWN;
+    for (uint32_t i = 0; i < MINCOST_MAP_BURST && what != SHARE_NOTHING; i++) {
+        uint32_t until = write_entries(pl, to, what, u->map_sent, NULL);
         if (until == u->map_sent) return true;
-        outgoing *o = router_post(&pl->mc.r, to, ROUTER_MAP);
+        router_outgoing *o = router_post(&pl->mc.r, to, ROUTER_MAP);
         o->why = (uint8_t)what;
         o->extra = u->map_sent;
         u->map_sent = until;
     }
-    return what == HEARS_NOTHING || next_news(pl, to, what, u->map_sent) == NULL;
+    return what == SHARE_NOTHING || next_unsent(pl, to, what, u->map_sent) == NULL;
 }
 
-// Next neighbours that have not spoken yet are worth waiting for: what they say is told together. But once one data peer steers they tell others, mostly.
-static int64_t telling_at(const mincost_planner *pl) {
+// Waits for entries of next neighbours that have not arrived, to send them together. A started
+// single-source run does not wait.
+static int64_t send_time(const mincost_planner *pl) {
     if (pl->map->has_loads && pl->mc.phase.started) return pl->map->send_at;
-    int64_t listen = pl->epochs.neighbours_changed_at + (pl->map->has_loads ? LISTEN / 2 : LISTEN) * pl->mc.r.config.delay;
+    int64_t listen = pl->epochs.neighbours_changed_at +
+                     (pl->map->has_loads ? LISTEN / 2 : LISTEN) * pl->mc.r.config.delay;
     bool all = true;
     EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s) all &= find_entry(pl->map, pl->mc.r.slot[ROUTER_NEXT][s].peer) != NULL;
     return all || pl->map->send_at >= listen ? pl->map->send_at : listen;
 }
 
-// In a crowd nothing is told, not even again: afterwards all is.
-static bool may_tell(mincost_planner *pl) {
-    if (pl->map == NULL || is_over(pl)) return false;
+// Nothing is sent while the run is too large; afterwards everything is sent again.
+static bool may_send(mincost_planner *pl) {
+    if (pl->map == NULL || is_retired(pl)) return false;
     bool before = pl->map->suspended;
     pl->map->suspended = !mincost_map_usable(pl);
     if (before && !pl->map->suspended) {
         EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) upstream_of(&pl->mc, 0, s)->map_sent = 0;
-        tell_by(pl, pl->mc.r.now + gathers(pl) * pl->mc.r.config.delay);
-        changed(pl);
+        send_by(pl, pl->mc.r.now + gather_delays(pl) * pl->mc.r.config.delay);
+        note_change(pl);
     }
     return !pl->map->suspended;
 }
 
 void mincost_map_tick(mincost_planner *pl) {
-    if (!may_tell(pl) || !is_on_it(pl)) return;
-    look_at_myself(pl);
+    if (!may_send(pl) || !is_mapped(pl)) return;
+    update_own_entry(pl);
     if (pl->map->send_at == ROUTER_NEVER) return;
-    int64_t at = telling_at(pl);
+    int64_t at = send_time(pl);
     if (pl->mc.r.now < at) {
         router_want(&pl->mc.r, at);
         return;
     }
     bool all = true;
     EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s) {
-        all &= tell(pl, upstream_of(&pl->mc, 0, s), pl->mc.r.slot[ROUTER_PREVIOUS][s].peer, what_hears(pl, s));
+        all &= send_entries(pl, upstream_of(&pl->mc, 0, s), pl->mc.r.slot[ROUTER_PREVIOUS][s].peer, share_with(pl, s));
     }
     pl->map->send_at = all ? ROUTER_NEVER : pl->mc.r.now + pl->mc.r.config.delay;
     if (!all) router_want(&pl->mc.r, pl->map->send_at);
@@ -334,13 +373,13 @@ void mincost_map_tick(mincost_planner *pl) {
 
 void mincost_map_link_up(mincost_planner *pl, router_side side) {
     if (pl->map == NULL) return;
-    if (side == ROUTER_PREVIOUS) tell_by(pl, pl->mc.r.now + gathers(pl) * pl->mc.r.config.delay);
-    if (!is_on_it(pl)) changed(pl);
+    if (side == ROUTER_PREVIOUS) send_by(pl, pl->mc.r.now + gather_delays(pl) * pl->mc.r.config.delay);
+    if (!is_mapped(pl)) note_change(pl);
 }
 
-// It may have been the one who carried the map on.
+// The neighbour may have been the one that forwarded the map.
 void mincost_map_link_gone(mincost_planner *pl, bool previous) {
     if (pl->map == NULL) return;
-    if (previous) tell_by(pl, pl->mc.r.now);
-    if (!is_on_it(pl)) changed(pl);
+    if (previous) send_by(pl, pl->mc.r.now);
+    if (!is_mapped(pl)) note_change(pl);
 }

@@ -1,54 +1,64 @@
-// The ways of several data peers' units, planned as a whole by whoever has a map of the run's relays and links (braid_map.c).
+// Joint plan for several data peers: all paths of all their units on a map of the run
+// (mincost_map.c).
 //
-// Each unit of a data peer goes over one relay of each stage and home to that data peer; a relay takes at most its capacity. To send
-// as many units as fit at the least sum of costs is integer multi-commodity flow: hard in general (with one data peer it is not, see
-// lone.h), but here there are few units. Every data peer has the same map, and finds the same ways from it without asking the others.
+// Each unit crosses one relay of each stage and returns to its data peer; a relay takes at most its
+// capacity. This is integer multi-commodity flow, which is NP-hard, but there are few units.
+// Method: Lagrange multipliers for the relays' capacities by a subgradient method, then a
+// large-neighbourhood search with simulated annealing. Every data peer has the same map and
+// computes the same result.
 //
-//     ways_clear(w);
-//     ways_peer(w, peer, capacity, life, is_source), and ways_link(w, to, cost) for each of its links;  // by rising peers
-//     hash = ways_arrange(w);  // of all that counts
-//     if (ways_search(w)) ...
+//     multi_source_clear(w);
+//     multi_source_add_peer(w, peer, capacity, incarnation, is_source), by rising peers;
+//     multi_source_add_link(w, to, cost) for each of its links
+//     hash = multi_source_arrange(w);  // of all that matters
+//     if (multi_source_search(w)) ...
 //
-// Pure, and the same everywhere: integers, no allocation, random numbers from the map, every choice ends at a number. A map may say
-// anything: links that lead nowhere, or back, count for nothing.
-#ifndef BRAID_ROUTING_WAYS_H
-#define BRAID_ROUTING_WAYS_H
+// Pure and deterministic: integers, no allocation, random numbers seeded by the map, ties broken by
+// numbers. A map may hold anything: links that lead nowhere or backwards are ignored.
+#ifndef BRAID_ROUTING_MULTI_SOURCE_H
+#define BRAID_ROUTING_MULTI_SOURCE_H
 
 #include "routing/core/router.h"
 
 enum {
     MULTI_SOURCE_MAX_PEERS = 512 + ROUTER_MAX_SOURCES,
     MULTI_SOURCE_MAX_LINKS = 9216,
-    MULTI_SOURCE_MAX_UNITS = 256,    // of all data peers
-    MULTI_SOURCE_MAX_HOPS = 64,      // links of a way
-    MULTI_SOURCE_EFFORT = 20000000,  // links looked at in a search on a map of WAYS_SMALL links, some 80 milliseconds ...
-    MULTI_SOURCE_EFFORT_PER_LINK = 10000,       // ... and so many more for each link beyond that: 0.3 seconds with 400 relays
+    MULTI_SOURCE_MAX_UNITS = 256,  // of all data peers
+    MULTI_SOURCE_MAX_HOPS = 64,    // links of a path
+    // links examined in a search on a map of MULTI_SOURCE_SMALL_MAP links, about 80 ms
+    MULTI_SOURCE_EFFORT = 20000000,
+    // more for each further link: 0.3 seconds with 400 relays
+    MULTI_SOURCE_EFFORT_PER_LINK = 10000,
     MULTI_SOURCE_SMALL_MAP = 1000,
 };
 
 typedef struct multi_source multi_source;
 
-// Of the memory that ways_init needs, aligned to 8.
+// Bytes for multi_source_init, aligned to 8.
 uint32_t multi_source_bytes(void);
 multi_source *multi_source_init(void *memory, router_objective objective);
 
-void multi_source_clear(multi_source *w);  // the map, not what is in force
-// A data peer wants `capacity` units. `life`: another one if what went on from it may be no more. False: there is no room.
+void multi_source_clear(multi_source *w);  // clears the map, not the active paths
+// A data peer wants `capacity` units. `incarnation` changes if paths over the peer may have been
+// interrupted. False: no room.
 bool multi_source_add_peer(multi_source *w, router_peer peer, uint32_t capacity, uint32_t life, bool is_source);
-bool multi_source_add_link(multi_source *w, router_peer to, int64_t cost);  // from the peer that was added last
+// from the peer added last
+bool multi_source_add_link(multi_source *w, router_peer to, int64_t cost);
 uint64_t multi_source_arrange(multi_source *w);
 
-// Looks for the ways. False: not all units that relays have room for find one, or there are too many; then none are found.
+// Searches for paths. False: not all units that the capacities allow have one, or there are too
+// many units. The result is then empty.
 bool multi_source_search(multi_source *w);
-// After a search: the sum of costs, or with ROUTER_WORST the heaviest load of a link.
+// After a search: the sum of costs, or the heaviest load with the bottleneck objective.
 int64_t multi_source_value(const multi_source *w);
 uint32_t multi_source_count(const multi_source *w);
 router_peer multi_source_home(const multi_source *w, uint32_t way);
-// The peers after the data peer that it leaves, that data peer last; returns how many.
+// The peers behind the data peer on the path, that data peer last. Returns their number.
 uint32_t multi_source_path(const multi_source *w, uint32_t way, router_peer path[MULTI_SOURCE_MAX_HOPS]);
 
-// The ways that were found last are in force from now on. What they are worth on the map that there is; -1: some lead nowhere, or
-// over a peer with another life, not all units have one, or none are in force.
+// Makes the paths found last the active ones. multi_source_active_value: their cost on the present
+// map; -1: some lead nowhere or over a changed incarnation, not all units have one, or none are
+// active.
 void multi_source_activate(multi_source *w);
 int64_t multi_source_active_value(multi_source *w);
 

@@ -1,18 +1,19 @@
-// Cycles that save something in a flow that is known as a whole: walks that become cheaper from round to round (Bellman and Ford), until they
-// lead in a circle.
+// Negative cycles of a given flow by rounds of relaxation (Bellman and Ford): a cycle of
+// predecessors is a negative cycle of the residual graph.
 #include "routing/plan/single_source_internal.h"
 
 enum {
-    ROUNDS = 64,  // walks of more links make no cycle that a token could go
-    FURTHER = 8,  // once there is a cycle: others that save more may show
+    ROUNDS = 64,       // longer paths form no cycle that fits a commit
+    EXTRA_ROUNDS = 8,  // after the first cycle: better ones may appear
 };
 
-#define UNIT_MORE ((int64_t)1 << 40)  // what it is worth: more than any cycle of links
-_Static_assert((int64_t)ROUTER_MAX_CYCLE *ROUTER_MAX_COST < UNIT_MORE, "a cycle of links");
+#define UNIT_VALUE ((int64_t)1 << 40)  // of one more unit: above the cost of any cycle
+_Static_assert((int64_t)ROUTER_MAX_CYCLE *ROUTER_MAX_COST < UNIT_VALUE, "a cycle of links");
 
-// --- What is known -----------------------------------------------------------------------------------------------------
+// --- Contents ------------------------------------------------------------------------------------
 
-// What goes through a relay is what comes in or goes out, whichever is more: it may be about to mend a difference.
+// The load of a relay is the larger of inflow and outflow: it may be about to repair the
+// difference.
 static void load_relays(single_source *w) {
     for (uint32_t h = 0; h < 1 + 2 * w->peers; h++) w->node[h] = (single_source_node){0};
     for (uint32_t i = 0; i < w->peers; i++) {
@@ -30,7 +31,7 @@ static void load_relays(single_source *w) {
     }
 }
 
-// How far each is from home.
+// Hop counts from the data peer (breadth-first search).
 static void find_levels(single_source *w) {
     uint32_t head = 0, tail = 0;
     for (uint32_t i = 0; i < w->peers; i++) w->place[i].before = w->place[i].level = UINT32_MAX;
@@ -48,7 +49,7 @@ static void find_levels(single_source *w) {
     }
 }
 
-static bool get_ready(single_source *w) {
+static bool prepare(single_source *w) {
     if (w->resolved) return true;
     if (w->peers < 2 || w->place[w->at_home].peer != w->home) return false;
     single_source_resolve(w);
@@ -60,10 +61,11 @@ static bool get_ready(single_source *w) {
     return true;
 }
 
-// --- Walks -------------------------------------------------------------------------------------------------------------
+// --- Paths ---------------------------------------------------------------------------------------
 
-// Of a half: `cost` of the cheapest walk that ends there, the half `above` from which it comes, over `link`; `depth`: in which search for a circle it
-// was seen last; `below`: its peer is on a cycle that was found.
+// State of a node during a search. `potential`: cost of the cheapest path that ends there; `parent`
+// and `arc`: where it comes from; `depth`: the last search for cycles that saw it; `first_child`: 1
+// if its peer is on an earlier result.
 static bool relax(single_source *w, uint32_t from, uint32_t to, uint32_t link, int64_t cost) {
     single_source_node *f = &w->node[from], *t = &w->node[to];
     if (f->first_child != 0 || t->first_child != 0 || f->potential + cost >= t->potential) return false;
@@ -73,7 +75,7 @@ static bool relax(single_source *w, uint32_t from, uint32_t to, uint32_t link, i
     return true;
 }
 
-// A link from a peer to itself is of no use to anybody.
+// An arc from a peer to itself is ignored.
 static bool relax_all(single_source *w, int64_t slack) {
     bool cheaper = false;
     for (uint32_t i = 0; i < w->links; i++) {
@@ -84,59 +86,59 @@ static bool relax_all(single_source *w, int64_t slack) {
         if (l->units < l->room) cheaper |= relax(w, l->from, l->to, i, toll + l->cost);
         if (l->units > 0) cheaper |= relax(w, l->to, l->from, i, toll - l->cost);
     }
-    if (w->sent < w->wanted) cheaper |= relax(w, node_in(w->at_home), node_out(w->at_home), w->links, -UNIT_MORE);
+    if (w->sent < w->wanted) cheaper |= relax(w, node_in(w->at_home), node_out(w->at_home), w->links, -UNIT_VALUE);
     return cheaper;
 }
 
-static int64_t cost_of(const single_source *w, uint32_t circle) {
+static int64_t cycle_cost(const single_source *w, uint32_t on_cycle) {
     int64_t cost = 0;
-    uint32_t h = circle;
+    uint32_t h = on_cycle;
     do {
         uint32_t link = w->node[h].arc;
         if (link == w->links)
-            cost -= UNIT_MORE;
+            cost -= UNIT_VALUE;
         else
             cost += w->node[h].parent == w->link[link].from ? w->link[link].cost : -w->link[link].cost;
-    } while ((h = w->node[h].parent) != circle);
+    } while ((h = w->node[h].parent) != on_cycle);
     return cost;
 }
 
-static uint32_t length_of(const single_source *w, uint32_t circle) {
+static uint32_t cycle_length(const single_source *w, uint32_t on_cycle) {
     uint32_t length = 1;
-    for (uint32_t h = w->node[circle].parent; h != circle; h = w->node[h].parent) length++;
+    for (uint32_t h = w->node[on_cycle].parent; h != on_cycle; h = w->node[h].parent) length++;
     return length;
 }
 
-// Of who is nearest to home the half to which the circle comes from somebody else.
-static uint32_t find_first(const single_source *w, uint32_t circle) {
-    uint32_t first = 0, h = circle;
+// Of the cycle's nodes that are entered from another peer, the one nearest to the data peer.
+static uint32_t first_node(const single_source *w, uint32_t on_cycle) {
+    uint32_t first = 0, h = on_cycle;
     do {
         bool comes = place_of(w->node[h].parent) != place_of(h);
         if (comes && (first == 0 || w->place[place_of(h)].level < w->place[place_of(first)].level)) first = h;
-    } while ((h = w->node[h].parent) != circle);
+    } while ((h = w->node[h].parent) != on_cycle);
     return first;
 }
 
-typedef struct best {
+typedef struct best_cycle {
     int64_t cost;
-    uint32_t length, node[ROUTER_MAX_CYCLE];  // in the order in which a token comes to them
-} best;
+    uint32_t length, node[ROUTER_MAX_CYCLE];  // in the order of a commit
+} best_cycle;
 
-static void keep_if_better(const single_source *w, uint32_t circle, best *b) {
-    int64_t cost = cost_of(w, circle);
-    uint32_t length = length_of(w, circle);
+static void keep_if_better(const single_source *w, uint32_t on_cycle, best_cycle *b) {
+    int64_t cost = cycle_cost(w, on_cycle);
+    uint32_t length = cycle_length(w, on_cycle);
     if (cost >= b->cost || length >= ROUTER_MAX_CYCLE) return;
     b->cost = cost;
     b->length = length;
-    uint32_t h = find_first(w, circle);
+    uint32_t h = first_node(w, on_cycle);
     for (uint32_t i = length; i > 0; i--) {
         b->node[i % length] = h;
         h = w->node[h].parent;
     }
 }
 
-// Circles of walks do not share halves.
-static void find_circles(single_source *w, best *b) {
+// Cycles of predecessors are disjoint.
+static void find_cycles(single_source *w, best_cycle *b) {
     for (uint32_t h = 1; h < w->nodes; h++) w->node[h].depth = 0;
     for (uint32_t h = 1; h < w->nodes; h++) {
         uint32_t at = h;
@@ -148,28 +150,29 @@ static void find_circles(single_source *w, best *b) {
     }
 }
 
-// --- The cycle ---------------------------------------------------------------------------------------------------------
+// --- Results -------------------------------------------------------------------------------------
 
-static router_half name_of(const single_source *w, uint32_t half) {
-    router_peer peer = w->place[place_of(half)].peer;
-    return half == node_in(place_of(half)) ? router_in(peer) : router_out(peer);
+static router_half router_node_of(const single_source *w, uint32_t node) {
+    router_peer peer = w->place[place_of(node)].peer;
+    return node == node_in(place_of(node)) ? router_in(peer) : router_out(peer);
 }
 
-static bool find_best(single_source *w, int64_t slack, best *b) {
+static bool find_best(single_source *w, int64_t slack, best_cycle *b) {
     uint32_t further = 0;
     for (uint32_t h = 0; h < w->nodes; h++) w->node[h].potential = w->node[h].parent = 0;
-    for (uint32_t round = 0; round < ROUNDS && further < FURTHER && relax_all(w, slack); round++) {
-        find_circles(w, b);
+    for (uint32_t round = 0; round < ROUNDS && further < EXTRA_ROUNDS && relax_all(w, slack); round++) {
+        find_cycles(w, b);
         further += b->length > 0;
     }
     return b->length > 0;
 }
 
 uint32_t single_source_cycle(single_source *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]) {
-    best b = {0};
-    if (!get_ready(w) || !find_best(w, slack, &b)) return 0;
-    for (uint32_t i = 0; i <= b.length; i++) cycle[i] = name_of(w, b.node[i % b.length]);
-    for (uint32_t i = 0; i < b.length; i++) w->node[node_in(place_of(b.node[i]))].first_child = w->node[node_out(place_of(b.node[i]))].first_child = 1;
+    best_cycle b = {0};
+    if (!prepare(w) || !find_best(w, slack, &b)) return 0;
+    for (uint32_t i = 0; i <= b.length; i++) cycle[i] = router_node_of(w, b.node[i % b.length]);
+    for (uint32_t i = 0; i < b.length; i++)
+        w->node[node_in(place_of(b.node[i]))].first_child = w->node[node_out(place_of(b.node[i]))].first_child = 1;
     return b.length + 1;
 }
 

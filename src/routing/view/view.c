@@ -1,3 +1,5 @@
+// Partial view (view.h): refreshing, events, and messages out. Contacts are in view_contacts.c, neighbours in
+// view_links.c, coordinates in view_place.c.
 #include "routing/view/view_internal.h"
 
 #include "base/err.h"
@@ -6,7 +8,7 @@
 
 enum { PROBES = 2, MARGIN = 128 };
 
-// --- Memory ------------------------------------------------------------------------------------------------------------
+// --- Memory --------------------------------------------------------------------------------------
 
 static bool config_good(const view_config *c) {
     if (c->self == 0 || c->self >= 1u << 31 || c->stages == 0 || c->stage > c->stages) return false;
@@ -18,7 +20,7 @@ static uint32_t links_of(const view_config *c) { return c->links == 0 ? VIEW_LIN
 
 size_t view_bytes(const view_config *config) {
     if (!config_good(config)) return 0;
-    return sizeof(view) + (size_t)links_of(config) * VIEW_NEIGHBOUR_SIDES * sizeof(bond);
+    return sizeof(view) + (size_t)links_of(config) * VIEW_NEIGHBOUR_SIDES * sizeof(view_neighbour);
 }
 
 view *view_init(void *memory, const view_config *config, int64_t now) {
@@ -31,69 +33,71 @@ view *view_init(void *memory, const view_config *config, int64_t now) {
     if (v->config.close == 0) v->config.close = (v->config.links + 1) / 2;
     if (v->config.probes == 0) v->config.probes = PROBES;
     if (v->config.margin == 0) v->config.margin = MARGIN;
-    v->bond[ROUTER_PREVIOUS] = (bond *)(v + 1);
-    v->bond[ROUTER_NEXT] = v->bond[ROUTER_PREVIOUS] + v->config.links;
+    v->neighbour[ROUTER_PREVIOUS] = (view_neighbour *)(v + 1);
+    v->neighbour[ROUTER_NEXT] = v->neighbour[ROUTER_PREVIOUS] + v->config.links;
     v->random.state = rng_seed(config->seed, config->self);
     v->place.error = VIEW_SURE;
     v->now = now;
-    v->deadline = now + (int64_t)rng_below(&v->random, (uint64_t)config->period);  // not all at once
+    // not all peers at once
+    v->deadline = now + (int64_t)rng_below(&v->random, (uint64_t)config->period);
     return v;
 }
 
-// --- What the parts share ----------------------------------------------------------------------------------------------
+// --- Shared functions ----------------------------------------------------------------------------
 
 void view_post(view *v, router_peer to, view_kind kind, router_side side, int64_t cost, bool by_chance) {
     BRAID_ASSERT(v->out_count < VIEW_OUT);
     v->out[v->out_count++] = (view_waiting){to, kind, (uint8_t)side, by_chance, cost};
 }
 
-void view_tell(view *v, bool add, router_side side, const bond *b) {
+void view_report(view *v, bool add, router_side side, const view_neighbour *b) {
     BRAID_ASSERT(v->change_count < VIEW_CHANGES);
     v->change[v->change_count++] = (view_change){add, side, b->card.peer, b->cost};
 }
 
-// Something changed: look round quicker again, and at once if it was no choice of mine.
-void view_stir(view *v, bool at_once) {
-    v->calm = 0;
+// After a change the view refreshes faster again. `at_once`: the change was not this peer's choice.
+void view_quicken(view *v, bool at_once) {
+    v->unchanged = 0;
     if (v->level > 0) v->level--;
     if (!at_once) return;
     v->level = 0;
     if (v->deadline > v->now + v->config.period) v->deadline = v->now + v->config.period;
 }
 
-// --- Refreshing --------------------------------------------------------------------------------------------------------
+// --- Refreshing ----------------------------------------------------------------------------------
 
-static contact *some_contact(view *v, router_side side, uint32_t from, uint32_t count) {
+static view_contact_entry *some_contact(view *v, router_side side, uint32_t from, uint32_t count) {
     uint32_t start = (uint32_t)rng_below(&v->random, count);
     for (uint32_t i = 0; i < count; i++) {
-        contact *c = &v->group[side].contact[from + (start + i) % count];
+        view_contact_entry *c = &v->group[side].contact[from + (start + i) % count];
         if (c->card.peer != 0 && c->card.stage != 0 && c->pinged < 0) return c;
     }
     return NULL;
 }
 
-static bond *longest_silent(view *v) {
-    bond *best = NULL;
+static view_neighbour *longest_silent(view *v) {
+    view_neighbour *best = NULL;
     for (int side = 0; side < VIEW_NEIGHBOUR_SIDES; side++)
-        for (uint32_t i = 0; i < v->bonds[side]; i++) {
-            bond *b = &v->bond[side][i];
+        for (uint32_t i = 0; i < v->neighbours[side]; i++) {
+            view_neighbour *b = &v->neighbour[side][i];
             if (b->up && b->card.stage != 0 && (best == NULL || b->spoken < best->spoken)) best = b;
         }
     return best;
 }
 
-// Every other exchange is with a peer of the own stage, whose neighbours can be mine; in between with a neighbour, so
-// that both ends agree, and with anybody. Data peers leave it to the relays to find them.
+// Chooses the partner of an exchange. Every other one is a peer of the own stage: its neighbours
+// may suit this peer too. In between come a neighbour, to keep both ends consistent, and a random
+// contact. Data peers leave the search to the relays.
 static void exchange(view *v) {
     if (view_is_source(v)) return;
     uint32_t turn = v->turn++ % 4;
-    bond *b = turn == 3 || (turn == 1 && v->level >= VIEW_SLOWEST / 2) ? longest_silent(v) : NULL;
+    view_neighbour *b = turn == 3 || (turn == 1 && v->level >= VIEW_SLOWEST / 2) ? longest_silent(v) : NULL;
     if (b != NULL) {
         b->spoken = v->now;
         view_post(v, b->card.peer, VIEW_SAMPLE, ROUTER_SAME, 0, false);
         return;
     }
-    contact *c = turn % 2 == 0 ? some_contact(v, ROUTER_SAME, 0, VIEW_NEAR) : NULL;
+    view_contact_entry *c = turn % 2 == 0 ? some_contact(v, ROUTER_SAME, 0, VIEW_NEAR) : NULL;
     if (c == NULL) c = some_contact(v, (router_side)rng_below(&v->random, ROUTER_SIDES), VIEW_NEAR, VIEW_ANY);
     for (int side = 0; c == NULL && side < ROUTER_SIDES; side++)
         c = some_contact(v, (router_side)side, 0, VIEW_CONTACTS);
@@ -102,13 +106,13 @@ static void exchange(view *v) {
     view_post(v, c->card.peer, VIEW_SAMPLE, ROUTER_SAME, 0, false);
 }
 
-// Measures strangers, those first who seem to lie nearest.
+// Measures unknown contacts, the nearest by coordinates first.
 static void probe(view *v, router_side side) {
     for (uint32_t n = 0; n < v->config.probes; n++) {
-        contact *best = NULL;
-        int64_t limit = view_bond_limit(v, side);
+        view_contact_entry *best = NULL;
+        int64_t limit = view_neighbour_limit(v, side);
         for (uint32_t i = 0; i < VIEW_NEAR; i++) {
-            contact *c = &v->group[side].contact[i];
+            view_contact_entry *c = &v->group[side].contact[i];
             if (c->card.peer == 0 || c->cost != VIEW_UNKNOWN || c->pinged >= 0 || v->now < c->not_before) continue;
             if (view_contact_rank(v, c) >= limit) continue;
             if (best == NULL || view_contact_rank(v, c) < view_contact_rank(v, best)) best = c;
@@ -125,14 +129,14 @@ void view_tick(view *v, int64_t now) {
     exchange(v);
     for (int s = 0; s < VIEW_NEIGHBOUR_SIDES; s++) {
         router_side side = (router_side)s;
-        view_bond_expire(v, side);
+        view_neighbour_expire(v, side);
         probe(v, side);
-        view_bond_seek(v, side);
-        view_bond_trim(v, side);
+        view_neighbour_seek(v, side);
+        view_neighbour_trim(v, side);
     }
-    if (++v->calm > VIEW_CALM && v->level < VIEW_SLOWEST) {
+    if (++v->unchanged > VIEW_UNCHANGED && v->level < VIEW_SLOWEST) {
         v->level++;
-        v->calm = 0;
+        v->unchanged = 0;
     }
     int64_t pace = v->config.period << v->level;
     v->deadline = now + pace * 3 / 4 + (int64_t)rng_below(&v->random, (uint64_t)pace / 2 + 1);
@@ -140,7 +144,7 @@ void view_tick(view *v, int64_t now) {
 
 int64_t view_deadline(const view *v) { return v->deadline; }
 
-// --- Events ------------------------------------------------------------------------------------------------------------
+// --- Events --------------------------------------------------------------------------------------
 
 void view_contact(view *v, int64_t now, router_peer peer, uint16_t stage) {
     v->now = now;
@@ -154,9 +158,9 @@ void view_measured(view *v, int64_t now, router_peer peer, int64_t cost) {
     v->measured = peer;
     v->measured_cost = cost;
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        contact *c = view_contact_find(v, (router_side)side, peer);
+        view_contact_entry *c = view_contact_find(v, (router_side)side, peer);
         if (c != NULL) view_contact_measured(v, (router_side)side, c, cost);
-        bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, peer) : NULL;
+        view_neighbour *b = side < VIEW_NEIGHBOUR_SIDES ? view_neighbour_find(v, (router_side)side, peer) : NULL;
         if (b != NULL) b->cost = cost;
     }
 }
@@ -164,9 +168,9 @@ void view_measured(view *v, int64_t now, router_peer peer, int64_t cost) {
 void view_gone(view *v, int64_t now, router_peer peer) {
     v->now = now;
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, peer) : NULL;
-        if (b != NULL) view_bond_drop(v, (router_side)side, b, false);
-        contact *c = view_contact_find(v, (router_side)side, peer);
+        view_neighbour *b = side < VIEW_NEIGHBOUR_SIDES ? view_neighbour_find(v, (router_side)side, peer) : NULL;
+        if (b != NULL) view_neighbour_drop(v, (router_side)side, b, false);
+        view_contact_entry *c = view_contact_find(v, (router_side)side, peer);
         if (c != NULL) view_contact_forget(v, (router_side)side, c, true);
     }
 }
@@ -186,7 +190,7 @@ static router_side side_of(const view *v, uint16_t stage) {
 }
 
 static void note_limit(view *v, router_side side, const view_message *m) {
-    contact *c = side == ROUTER_SAME ? NULL : view_contact_find(v, side, m->from);
+    view_contact_entry *c = side == ROUTER_SAME ? NULL : view_contact_find(v, side, m->from);
     if (c == NULL) return;
     c->limit = m->cost;
     c->no_chance = !m->by_chance;
@@ -204,8 +208,8 @@ static void on_sample(view *v, const view_message *m) {
     router_side side = side_of(v, m->card.stage);
     on_cards(v, m);
     v->partner = m->card;
-    view_post(v, m->from, VIEW_REPLY, side, side == ROUTER_SAME ? 0 : view_bond_limit(v, side),
-              side != ROUTER_SAME && view_bond_chance(v, side));
+    view_post(v, m->from, VIEW_REPLY, side, side == ROUTER_SAME ? 0 : view_neighbour_limit(v, side),
+              side != ROUTER_SAME && view_neighbour_chance(v, side));
 }
 
 void view_receive(view *v, int64_t now, const view_message *m) {
@@ -221,24 +225,26 @@ void view_receive(view *v, int64_t now, const view_message *m) {
         on_cards(v, m);
         note_limit(v, side, m);
         break;
-    case VIEW_PING: view_post(v, m->from, VIEW_PONG, side, view_bond_limit(v, side), view_bond_chance(v, side)); break;
+    case VIEW_PING:
+        view_post(v, m->from, VIEW_PONG, side, view_neighbour_limit(v, side), view_neighbour_chance(v, side));
+        break;
     case VIEW_PONG: note_limit(v, side, m); break;
-    case VIEW_ASK: view_bond_on_ask(v, side, m); break;
-    case VIEW_YES: view_bond_on_yes(v, side, m); break;
-    case VIEW_NO: view_bond_on_no(v, side, m); break;
-    case VIEW_PART: view_bond_on_part(v, side, m); break;
-    case VIEW_CUT: view_bond_on_cut(v, side, m); break;
+    case VIEW_ASK: view_neighbour_on_ask(v, side, m); break;
+    case VIEW_YES: view_neighbour_on_yes(v, side, m); break;
+    case VIEW_NO: view_neighbour_on_no(v, side, m); break;
+    case VIEW_PART: view_neighbour_on_part(v, side, m); break;
+    case VIEW_CUT: view_neighbour_on_cut(v, side, m); break;
     default: break;
     }
-    if (m->kind <= VIEW_PONG) view_bond_check(v, m);
+    if (m->kind <= VIEW_PONG) view_neighbour_check(v, m);
 }
 
-// --- Out ---------------------------------------------------------------------------------------------------------------
+// --- Messages out --------------------------------------------------------------------------------
 
 static uint8_t linked_bits(view *v, router_peer to) {
     uint8_t bits = 0;
     for (int side = 0; side < VIEW_NEIGHBOUR_SIDES; side++) {
-        const bond *b = view_bond_find(v, (router_side)side, to);
+        const view_neighbour *b = view_neighbour_find(v, (router_side)side, to);
         if (b != NULL && b->up) bits |= (uint8_t)(1 << side);
     }
     return bits;
@@ -246,8 +252,8 @@ static uint8_t linked_bits(view *v, router_peer to) {
 
 static void find_partner(view *v, router_peer to) {
     for (int side = 0; side < ROUTER_SIDES; side++) {
-        const bond *b = side < VIEW_NEIGHBOUR_SIDES ? view_bond_find(v, (router_side)side, to) : NULL;
-        const contact *c = view_contact_find(v, (router_side)side, to);
+        const view_neighbour *b = side < VIEW_NEIGHBOUR_SIDES ? view_neighbour_find(v, (router_side)side, to) : NULL;
+        const view_contact_entry *c = view_contact_find(v, (router_side)side, to);
         if (b != NULL) v->partner = b->card;
         if (c != NULL) v->partner = c->card;
     }
@@ -301,8 +307,8 @@ const char *view_kind_name(view_kind kind) {
 
 uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t max) {
     uint32_t n = 0;
-    for (uint32_t i = 0; side != ROUTER_SAME && i < v->bonds[side]; i++) {
-        const bond *b = &v->bond[side][i];
+    for (uint32_t i = 0; side != ROUTER_SAME && i < v->neighbours[side]; i++) {
+        const view_neighbour *b = &v->neighbour[side][i];
         if (!b->up) continue;
         if (n < max) links[n] = (view_link){b->card.peer, b->cost, b->by_chance, b->units};
         n++;

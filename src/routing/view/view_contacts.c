@@ -1,4 +1,5 @@
-// Contacts: strangers and half-known peers of the own and of both neighbouring stages, among whom better neighbours are found.
+// Contacts of a view: unknown and partly known peers of the own and both neighbouring stages, among
+// which better neighbours are found.
 #include "routing/view/view_internal.h"
 
 static uint32_t tried_bit(router_peer peer) { return (uint32_t)rng_mix(peer) % (VIEW_TRIED_WORDS * 64); }
@@ -8,7 +9,7 @@ static bool was_tried(const view_group *g, router_peer peer) {
     return (g->tried[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-// Half full it has forgotten too little to be of use, and everybody gets another chance.
+// A filter that is half full rejects too much, so it is cleared: every peer gets another chance.
 static void note_tried(view_group *g, router_peer peer) {
     if (was_tried(g, peer)) return;
     if (++g->tried_count > VIEW_TRIED_WORDS * 64 / 2) {
@@ -19,13 +20,13 @@ static void note_tried(view_group *g, router_peer peer) {
     g->tried[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-contact *view_contact_find(view *v, router_side side, router_peer peer) {
+view_contact_entry *view_contact_find(view *v, router_side side, router_peer peer) {
     for (uint32_t i = 0; i < VIEW_CONTACTS; i++)
         if (v->group[side].contact[i].card.peer == peer) return &v->group[side].contact[i];
     return NULL;
 }
 
-int64_t view_contact_rank(const view *v, const contact *c) {
+int64_t view_contact_rank(const view *v, const view_contact_entry *c) {
     if (c->cost != VIEW_UNKNOWN) return c->cost;
     if (!view_place_known(&v->place) || !view_place_known(&c->card.place)) return 0;
     return view_guess(&v->place, &c->card.place);
@@ -40,28 +41,29 @@ view_card view_own_card(const view *v) {
     return (view_card){.peer = v->config.self, .stage = v->config.stage, .place = v->place};
 }
 
-// The near one that is of least use, or an empty place.
-static contact *worst_near(view *v, view_group *g) {
-    contact *worst = &g->contact[0];
+// The least useful near contact, or a free place.
+static view_contact_entry *worst_near(view *v, view_group *g) {
+    view_contact_entry *worst = &g->contact[0];
     for (uint32_t i = 0; i < VIEW_NEAR; i++) {
-        contact *c = &g->contact[i];
+        view_contact_entry *c = &g->contact[i];
         if (c->card.peer == 0) return c;
         if (view_contact_rank(v, c) > view_contact_rank(v, worst)) worst = c;
     }
     return worst;
 }
 
-static contact *place_for_any(view *v, view_group *g) {
+static view_contact_entry *place_for_any(view *v, view_group *g) {
     for (uint32_t i = VIEW_NEAR; i < VIEW_CONTACTS; i++)
         if (g->contact[i].card.peer == 0) return &g->contact[i];
     return &g->contact[VIEW_NEAR + rng_below(&v->random, VIEW_ANY)];
 }
 
-// Among the near ones if it is nearer than one of them, who then counts as tried if it was measured.
-static bool put_near(view *v, view_group *g, const contact *c) {
-    contact *worst = worst_near(v, g);
+// Puts a contact among the near ones if it is nearer than one of them. A measured contact that it
+// displaces counts as tried.
+static bool put_near(view *v, view_group *g, const view_contact_entry *c) {
+    view_contact_entry *worst = worst_near(v, g);
     if (worst->card.peer != 0 && view_contact_rank(v, c) >= view_contact_rank(v, worst)) return false;
-    contact old = *worst;
+    view_contact_entry old = *worst;
     *worst = *c;
     if (old.card.peer == 0) return true;
     if (old.cost != VIEW_UNKNOWN) note_tried(g, old.card.peer);
@@ -72,8 +74,8 @@ static bool put_near(view *v, view_group *g, const contact *c) {
 static void learn_on(view *v, router_side side, const view_card *card) {
     view_group *g = &v->group[side];
     int64_t born = v->now - (int64_t)card->age * v->config.period;
-    bond *b = side == ROUTER_SAME ? NULL : view_bond_find(v, side, card->peer);
-    contact *c = b == NULL ? view_contact_find(v, side, card->peer) : NULL;
+    view_neighbour *b = side == ROUTER_SAME ? NULL : view_neighbour_find(v, side, card->peer);
+    view_contact_entry *c = b == NULL ? view_contact_find(v, side, card->peer) : NULL;
     if (b != NULL && born > b->born) {
         b->card = *card;
         b->born = born;
@@ -83,9 +85,10 @@ static void learn_on(view *v, router_side side, const view_card *card) {
         c->born = born;
     }
     if (b != NULL || c != NULL) return;
-    contact fresh = {.card = *card, .born = born, .cost = VIEW_UNKNOWN, .limit = VIEW_ANY_COST, .pinged = -1};
+    view_contact_entry fresh = {
+        .card = *card, .born = born, .cost = VIEW_UNKNOWN, .limit = VIEW_ANY_COST, .pinged = -1};
     if (!was_tried(g, card->peer) && put_near(v, g, &fresh)) return;
-    contact *any = place_for_any(v, g);
+    view_contact_entry *any = place_for_any(v, g);
     if (any->card.peer == 0 || rng_below(&v->random, 2) == 0) *any = fresh;
 }
 
@@ -99,32 +102,32 @@ void view_contact_learn(view *v, const view_card *card) {
     }
 }
 
-void view_contact_return(view *v, router_side side, const bond *b) {
-    contact c = {.card = b->card,
-                 .born = b->born,
-                 .cost = b->cost,
-                 .limit = b->cost,  // whoever gave me up has cheaper ones
-                 .limit_until = b->up ? v->now + VIEW_LIMIT_PERIODS * v->config.period : v->now,
-                 .not_before = v->now + 4 * v->config.patience,
-                 .pinged = -1};
+void view_contact_return(view *v, router_side side, const view_neighbour *b) {
+    view_contact_entry c = {.card = b->card,
+                            .born = b->born,
+                            .cost = b->cost,
+                            .limit = b->cost,  // a peer that gave up this link has cheaper ones
+                            .limit_until = b->up ? v->now + VIEW_LIMIT_PERIODS * v->config.period : v->now,
+                            .not_before = v->now + 4 * v->config.patience,
+                            .pinged = -1};
     if (view_contact_find(v, side, c.card.peer) == NULL && !put_near(v, &v->group[side], &c))
         note_tried(&v->group[side], c.card.peer);
 }
 
-void view_contact_forget(view *v, router_side side, contact *c, bool tried) {
+void view_contact_forget(view *v, router_side side, view_contact_entry *c, bool tried) {
     if (tried) note_tried(&v->group[side], c->card.peer);
-    *c = (contact){0};
+    *c = (view_contact_entry){0};
 }
 
-// One met by chance that turns out to be near moves there.
-void view_contact_measured(view *v, router_side side, contact *c, int64_t cost) {
+// A random contact that turns out to be near moves among the near ones.
+void view_contact_measured(view *v, router_side side, view_contact_entry *c, int64_t cost) {
     view_group *g = &v->group[side];
     c->cost = cost;
     c->pinged = -1;
     c->misses = 0;
     if (c - g->contact < VIEW_NEAR) return;
-    contact moved = *c;
-    *c = (contact){0};
+    view_contact_entry moved = *c;
+    *c = (view_contact_entry){0};
     if (put_near(v, g, &moved)) return;
     note_tried(g, moved.card.peer);
     *c = moved;
@@ -133,13 +136,13 @@ void view_contact_measured(view *v, router_side side, contact *c, int64_t cost) 
 void view_contact_expire(view *v) {
     for (int side = 0; side < ROUTER_SIDES; side++)
         for (uint32_t i = 0; i < VIEW_CONTACTS; i++) {
-            contact *c = &v->group[side].contact[i];
+            view_contact_entry *c = &v->group[side].contact[i];
             if (c->card.peer == 0) continue;
             if (c->pinged >= 0 && v->now - c->pinged > v->config.patience) {
                 c->pinged = -1;
                 c->misses++;
             }
-            if (c->misses >= VIEW_MISSES && c->card.stage == 0) {  // the run cannot do without its data peers
+            if (c->misses >= VIEW_MISSES && c->card.stage == 0) {  // the run needs its data peers
                 c->misses = 0;
                 c->not_before = v->now + 4 * v->config.period;
             }
@@ -148,23 +151,23 @@ void view_contact_expire(view *v) {
         }
 }
 
-// --- Samples -----------------------------------------------------------------------------------------------------------
+// --- Samples -------------------------------------------------------------------------------------
 
 enum { MOST_CANDIDATES = ROUTER_SIDES * VIEW_CONTACTS + VIEW_NEIGHBOUR_SIDES * VIEW_LINKS };
 
-typedef struct candidates {
+typedef struct view_candidates {
     view_card card[MOST_CANDIDATES];
     int64_t far[MOST_CANDIDATES];
     uint32_t count;
-} candidates;
+} view_candidates;
 
-static bool concerns(const view *v, uint16_t stage, uint16_t whose) {
+static bool concerns(const view *v, uint16_t stage, uint16_t other) {
     uint16_t last = v->config.stages;
     uint16_t next = stage == last ? 0 : (uint16_t)(stage + 1), previous = stage == 0 ? last : (uint16_t)(stage - 1);
-    return whose != 0 && (whose == stage || whose == next || whose == previous);
+    return other != 0 && (other == stage || other == next || other == previous);
 }
 
-static void offer_card(const view *v, candidates *all, const view_card *to, const view_card *card, int64_t born) {
+static void offer_card(const view *v, view_candidates *all, const view_card *to, const view_card *card, int64_t born) {
     if (card->peer == 0 || card->peer == to->peer || all->count == MOST_CANDIDATES) return;
     if (!concerns(v, to->stage, card->stage)) return;
     view_card *c = &all->card[all->count];
@@ -175,21 +178,21 @@ static void offer_card(const view *v, candidates *all, const view_card *to, cons
     all->far[all->count++] = guess ? view_guess(&to->place, &card->place) : 0;
 }
 
-static void gather(view *v, candidates *all, const view_card *to) {
+static void gather(view *v, view_candidates *all, const view_card *to) {
     all->count = 0;
     for (int side = 0; side < ROUTER_SIDES; side++)
         for (uint32_t i = 0; i < VIEW_CONTACTS; i++)
             offer_card(v, all, to, &v->group[side].contact[i].card, v->group[side].contact[i].born);
     for (int side = 0; side < VIEW_NEIGHBOUR_SIDES; side++) {
-        uint32_t n = v->bonds[side], first = n > VIEW_LINKS ? (uint32_t)rng_below(&v->random, n) : 0;
+        uint32_t n = v->neighbours[side], first = n > VIEW_LINKS ? (uint32_t)rng_below(&v->random, n) : 0;
         for (uint32_t i = 0; i < n && i < VIEW_LINKS; i++) {
-            const bond *b = &v->bond[side][(first + i) % n];
+            const view_neighbour *b = &v->neighbour[side][(first + i) % n];
             offer_card(v, all, to, &b->card, b->born);
         }
     }
 }
 
-static void take_card(candidates *all, uint32_t i, view_card *cards, uint16_t *n) {
+static void take_card(view_candidates *all, uint32_t i, view_card *cards, uint16_t *n) {
     cards[(*n)++] = all->card[i];
     all->count--;
     all->card[i] = all->card[all->count];
@@ -197,7 +200,7 @@ static void take_card(candidates *all, uint32_t i, view_card *cards, uint16_t *n
 }
 
 uint16_t view_contact_sample(view *v, const view_card *to, view_card *cards) {
-    candidates all;
+    view_candidates all;
     uint16_t n = 0;
     gather(v, &all, to);
     while (n < VIEW_CARDS / 2 && all.count > 0) take_card(&all, (uint32_t)rng_below(&v->random, all.count), cards, &n);

@@ -1,11 +1,12 @@
-// Places: coordinates from measured costs (Vivaldi; F. Dabek, R. Cox, F. Kaashoek, R. Morris: "Vivaldi: a decentralized
-// network coordinate system", 2004, section 5.4 for the height). Stored as integers; the arithmetic in between uses
-// sums, products, quotients and square roots only, which are the same bits everywhere.
+// Network coordinates from measured costs (Vivaldi; F. Dabek, R. Cox, F. Kaashoek, R. Morris:
+// "Vivaldi: a decentralized network coordinate system", 2004; section 5.4 for the height). Stored
+// as integers. The arithmetic uses sums, products, quotients and square roots only, which give the
+// same bits everywhere.
 #include "routing/view/view_internal.h"
 
 #include <math.h>
 
-static const double QUICK = 0.25;  // the paper's c_e and c_c
+static const double QUICK = 0.25;  // c_e and c_c of the paper
 
 static int32_t whole(double x) {
     if (x > VIEW_ANY_COST) return (int32_t)VIEW_ANY_COST;
@@ -24,7 +25,7 @@ static double distance(const view_place *a, const view_place *b) {
 
 int64_t view_guess(const view_place *a, const view_place *b) { return (int64_t)distance(a, b) + a->height + b->height; }
 
-// Whether a peer may say so; nothing else enters the arithmetic.
+// Validates a received coordinate; nothing else enters the arithmetic.
 bool view_place_sane(const view_place *place) {
     for (int i = 0; i < VIEW_AXES; i++)
         if (place->at[i] > VIEW_ANY_COST || place->at[i] < -VIEW_ANY_COST) return false;
@@ -33,7 +34,7 @@ bool view_place_sane(const view_place *place) {
 
 bool view_place_known(const view_place *place) { return place->error < VIEW_SURE / 2; }
 
-// A first guess, in any direction: equal places could never be told apart.
+// A first estimate in a random direction: equal coordinates could never separate.
 static void settle(view_place *mine, int64_t cost, rng *random) {
     for (int i = 0; i < VIEW_AXES; i++) mine->at[i] = (int32_t)((rng_unit(random) - 0.5) * (double)cost);
     mine->height = (int32_t)(cost / 8) + 1;
@@ -42,7 +43,7 @@ static void settle(view_place *mine, int64_t cost, rng *random) {
 void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random) {
     if (cost <= 0) return;
     if (mine->height == 0) settle(mine, cost, random);
-    if (other->height == 0) return;  // it knows nothing yet
+    if (other->height == 0) return;  // the other peer has no coordinate yet
     double far = distance(mine, other), heights = (double)mine->height + other->height;
     double guess = far + heights, miss = (double)cost - guess;
     double my_error = (double)mine->error / VIEW_SURE, its_error = (double)other->error / VIEW_SURE;
