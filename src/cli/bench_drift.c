@@ -133,7 +133,7 @@ static uint32_t ppm_of(double percent) { return (uint32_t)(percent * 10000 + 0.5
 
 int bench_drift(int argc, char **argv) {
     drift_bench b = {.seeds = 20,
-                     .settings = {.algorithm = ROUTER_BRAID, .limit_rounds = QUIET_ROUNDS, .gather = true}};
+                     .settings = {.algorithm = ROUTER_MINCOST, .limit_rounds = QUIET_ROUNDS, .gather = true}};
     b.relays = routing_f7_tests[0].relays;
     b.demand = 100;
     uint64_t lasts = 600ull * SECOND_NS, look = 10ull * SECOND_NS, plan = SECOND_NS, leg = SECOND_NS,

@@ -6,7 +6,7 @@
 
 // SWARM is the min-cost ledger without labels and commits (mincost.greedy).
 static const router_rules *const rules[ROUTER_ALGORITHMS] = {
-    [ROUTER_BRAID] = &mincost_rules, [ROUTER_GWTF] = &gwtf_rules, [ROUTER_SWARM] = &mincost_rules};
+    [ROUTER_MINCOST] = &mincost_rules, [ROUTER_GWTF] = &gwtf_rules, [ROUTER_SWARM] = &mincost_rules};
 
 size_t router_bytes(const router_config *config) {
     return router_config_is_valid(config) ? router_bytes_for(rules[config->algorithm], config) : 0;

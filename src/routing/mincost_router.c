@@ -20,13 +20,13 @@ static uint32_t label_limit_of(const router_config *c) {
 }
 
 static size_t path_bytes(uint32_t limit) {
-    return limit * (sizeof(int64_t) + sizeof(router_half)) + limit % 2 * sizeof(router_half);
+    return limit * (sizeof(int64_t) + sizeof(router_node)) + limit % 2 * sizeof(router_node);
 }
 
 // Nodes and costs of one label are adjacent.
 static void assign_path_memory(mincost_label *label, uint32_t limit, char **steps) {
     label->at = (int64_t *)(void *)*steps;
-    label->node = (router_half *)(void *)(label->at + limit);
+    label->node = (router_node *)(void *)(label->at + limit);
     *steps += path_bytes(limit);
 }
 
@@ -121,7 +121,7 @@ static void reset_downstream(mincost_planner *pl, uint32_t k, uint32_t slot) {
 static void mincost_init(router *r) {
     mincost_planner *pl = planner_of(r);
     pl->mc.greedy = r->config.algorithm == ROUTER_SWARM;
-    pl->mc.minimise_bottleneck = r->config.objective == ROUTER_WORST && !pl->mc.greedy;
+    pl->mc.minimise_bottleneck = r->config.objective == ROUTER_BOTTLENECK && !pl->mc.greedy;
     pl->mc.commit.serial = (uint32_t)rng_next(&r->random);
     pl->mc.commit.back_off_until = pl->mc.updates.next_at = r->now;
     pl->mc.phase.epoch_since = pl->epochs.neighbours_changed_at = r->now;
@@ -261,7 +261,7 @@ static void receive(router *r, const router_message *m, int previous, int next, 
 
 static void search_cycles(mincost_planner *pl) {
     for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
-        router_half cycle[ROUTER_MAX_CYCLE];
+        router_node cycle[ROUTER_MAX_CYCLE];
         uint32_t length = mincost_update_labels(&pl->mc, k, cycle);
         if (length == 0) continue;
         if (!pl->mc.commit.own_active && pl->mc.r.now >= pl->mc.commit.back_off_until)
@@ -321,7 +321,7 @@ static bool compose(router *r, const router_outgoing *from, router_message *out)
     const mincost_reservation *v = mincost_find_reservation(&pl->mc, from->token, from->extra);
     if (v == NULL) return false;  // aborted before it was sent
     out->length = v->length;
-    memcpy(out->u.cycle, v->cycle, v->length * sizeof(router_half));
+    memcpy(out->u.cycle, v->cycle, v->length * sizeof(router_node));
     return true;
 }
 

@@ -4,7 +4,7 @@
 #include "sim/t2_inside.h"
 
 #include "base/rng.h"
-#include "routing/schedule/detour.h"
+#include "routing/schedule/forwarding.h"
 #include "routing/schedule/schedule.h"
 #include "wire/limits.h"
 
@@ -72,7 +72,7 @@ static void set_links(search *q, const scenario *s) {
             int64_t *best = &q->transfer_ns[from * T2_PEERS + to], latency = q->latency_ns[from * T2_PEERS + to];
             for (uint32_t by = 0; by < T2_PEERS && from != to; by++) {
                 bool there = by != from && by != to && q->peer[by].forward_ns > 0;
-                int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], WIRE_MAX_PIECES) : INT64_MAX;
+                int64_t time = there ? forwarding_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], WIRE_MAX_PIECES) : INT64_MAX;
                 if (time - latency < *best) *best = time - latency;
             }
         }

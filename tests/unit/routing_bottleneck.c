@@ -40,7 +40,7 @@ static void run_published(sums *all, uint32_t stages, uint32_t capacity, uint32_
                       .cost_below = 20 * cost,
                       .delays = (net_delays)(seed % 4),
                       .seed = seed,
-                      .config = {.objective = ROUTER_WORST}};
+                      .config = {.objective = ROUTER_BOTTLENECK}};
         net *n = net_new(&c);
         add(all, n, "published");
         net_free(n);
@@ -76,7 +76,7 @@ static void some_costs_change(net *n, rng *r) {
 static void run_schedules(sums *all, rng *r, uint32_t count, bool costs) {
     for (uint32_t i = 0; i < count; i++) {
         net_case c = net_random_case(r);
-        c.config.objective = ROUTER_WORST;
+        c.config.objective = ROUTER_BOTTLENECK;
         net *n = net_new(&c);
         net_churn(n, r);
         if (costs) some_costs_change(n, r);
@@ -103,7 +103,7 @@ static void several_with_crashes(rng *r, uint32_t count, uint32_t relays) {
         c.sources = 2 + (uint32_t)rng_below(r, 3);
         c.relays += 2 * c.stages;
         c.equal = true;
-        c.config.objective = ROUTER_WORST;
+        c.config.objective = ROUTER_BOTTLENECK;
         c.config.relays = relays;
         net *n = net_new(&c);
         net_churn(n, r);

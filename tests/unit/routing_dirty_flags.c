@@ -66,7 +66,7 @@ static void hear_counts(relay *a, router_message m) {
 }
 
 static relay young_relay(void) {
-    const router_config config = {.algorithm = ROUTER_BRAID,
+    const router_config config = {.algorithm = ROUTER_MINCOST,
                                   .self = HERE,
                                   .capacity = 2,
                                   .source_count = 1,

@@ -53,8 +53,8 @@ static uint32_t some_count(world *w, uint32_t most) {
     return chance(w, 8) ? below(w, most) : below(w, 4);
 }
 
-static router_half some_half(world *w) {
-    return chance(w, 50) ? (router_half)rng_next(&w->random) : 2 + below(w, 2 * OTHERS);
+static router_node some_half(world *w) {
+    return chance(w, 50) ? (router_node)rng_next(&w->random) : 2 + below(w, 2 * OTHERS);
 }
 
 static void some_label(world *w, router_message *m) {
@@ -313,7 +313,7 @@ static void expect_to_stand(router_algorithm algorithm, router_objective objecti
 }
 
 static void stand_planning(uint32_t sources, bool data_peer, rng *r) {
-    router_config c = config_of(ROUTER_BRAID, sources, data_peer);
+    router_config c = config_of(ROUTER_MINCOST, sources, data_peer);
     c.plan_first = true;
     stand(c, r);
 }
@@ -329,8 +329,8 @@ static void test_arbitrary_messages_break_no_invariant(void **state) {
     }
     for (uint32_t sources = 1; sources <= 4; sources += 3) {
         for (int data_peer = 0; data_peer < 2; data_peer++) stand_planning(sources, data_peer == 1, &r);
-        expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, false, &r);
-        expect_to_stand(ROUTER_BRAID, ROUTER_WORST, sources, true, &r);
+        expect_to_stand(ROUTER_MINCOST, ROUTER_BOTTLENECK, sources, false, &r);
+        expect_to_stand(ROUTER_MINCOST, ROUTER_BOTTLENECK, sources, true, &r);
     }
 }
 
@@ -340,7 +340,7 @@ static void test_cumulative_counters_wrap(void **state) {
     (void)state;
     _Alignas(16) static char memory[MEMORY];
     static router_message out;
-    router_config c = config_of(ROUTER_BRAID, 1, false);
+    router_config c = config_of(ROUTER_MINCOST, 1, false);
     assert_in_range(router_bytes(&c), 1, MEMORY);
     router *r = router_init(memory, &c, 0);
     assert_true(router_neighbour_add(r, 0, 4, ROUTER_NEXT, 100));

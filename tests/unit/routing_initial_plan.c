@@ -224,7 +224,7 @@ static void test_cost_above_the_maximum_of_a_map_is_clamped(void **state) {
 static void test_bottleneck_objective_is_not_planned_first(void **state) {
     (void)state;
     net_case c = wide;
-    c.config.objective = ROUTER_WORST;
+    c.config.objective = ROUTER_BOTTLENECK;
     net *n = new_net(c, true);
     assert_false(mincost_is_waiting(&at(n, 1)->mc));
     net_settle(n, "worst");
@@ -320,7 +320,7 @@ static void test_many_paths_are_forwarded_in_parts(void **state) {
 enum { HERE = 10, SOURCE = 1, OTHER = 2, NEXT = 3, NOBODY = 4 };
 
 static router_config relay_config(uint32_t sources) {
-    return (router_config){.algorithm = ROUTER_BRAID,
+    return (router_config){.algorithm = ROUTER_MINCOST,
                            .self = HERE,
                            .capacity = 4,
                            .source_count = sources,
@@ -467,7 +467,7 @@ static uint32_t who_is_told(told t, uint32_t words) {
 
 // A relay with four previous neighbours that has received the next neighbour's entry.
 static router *new_carrier(void *memory, size_t room, uint32_t relays) {
-    const router_config c = {.algorithm = ROUTER_BRAID,
+    const router_config c = {.algorithm = ROUTER_MINCOST,
                              .self = HERE,
                              .capacity = 4,
                              .source_count = 1,

@@ -33,7 +33,7 @@ static void push_one(router *r, int64_t now, router_peer from, uint32_t taken_ba
 static void test_higher_bid_evicts_lower_bid(void **state) {
     (void)state;
     _Alignas(16) static char memory[1 << 18];
-    router_config c = {.algorithm = ROUTER_BRAID,
+    router_config c = {.algorithm = ROUTER_MINCOST,
                        .self = HERE,
                        .capacity = 1,
                        .source_count = 1,
@@ -67,7 +67,7 @@ static void test_higher_bid_evicts_lower_bid(void **state) {
 }
 
 static router *lone_relay(uint32_t sources, void *memory, size_t bytes) {
-    router_config c = {.algorithm = ROUTER_BRAID,
+    router_config c = {.algorithm = ROUTER_MINCOST,
                        .self = HERE,
                        .capacity = 1,
                        .source_count = sources,
@@ -103,7 +103,7 @@ static void test_small_gains_are_ignored_in_young_routers(void **state) {
                              .length = 4,
                              // over BEHIND instead of BESIDE
                              .cost = -LINK - percent * LINK / 100};
-        const router_half way[] = {router_in(BEHIND), router_out(SECOND), router_in(BESIDE), router_out(HERE)};
+        const router_node way[] = {router_in(BEHIND), router_out(SECOND), router_in(BESIDE), router_out(HERE)};
         for (uint32_t i = 0; i < 4; i++) m.u.step[i] = (router_step){way[i], i == 0 ? m.cost : 0};
         router_receive(r, NET_DELAY, &m);
         bool at_once = says(r, 20 * NET_DELAY, BEHIND, ROUTER_LOCK).to != 0;
@@ -207,7 +207,7 @@ static void test_other_path_of_equal_cost_is_sent(void **state) {
                           .side = ROUTER_PREVIOUS,
                           .length = 2,
                           .cost = -9 * LINK};
-    const router_half first[] = {router_in(BEHIND), router_out(SECOND)},
+    const router_node first[] = {router_in(BEHIND), router_out(SECOND)},
                       then[] = {router_in(BEHIND), router_out(THIRD)};
     for (uint32_t i = 0; i < 2; i++) way.u.step[i] = (router_step){first[i], -9 * LINK};
     router_receive(r, 100 * NET_DELAY, &way);
@@ -231,7 +231,7 @@ static void test_stale_path_is_ignored(void **state) {
                               .side = ROUTER_PREVIOUS,
                               .length = 3,
                               .cost = -9 * LINK};
-        const router_half over[] = {router_in(BESIDE), router_out(SECOND), router_in(BEHIND)};
+        const router_node over[] = {router_in(BESIDE), router_out(SECOND), router_in(BEHIND)};
         for (uint32_t i = 0; i < 3; i++) way.u.step[i] = (router_step){over[i], -9 * LINK + (int64_t)i * LINK};
         router_receive(r, 100 * NET_DELAY, &way);
         router_message behind = {.kind = ROUTER_LABEL,
@@ -301,7 +301,7 @@ static bool tells_of_a_way_back(int64_t age, int64_t first) {
                           .side = ROUTER_PREVIOUS,
                           .length = 4,
                           .cost = -9 * LINK};
-    const router_half over[] = {router_in(BEHIND), router_out(SECOND), router_in(SECOND), router_out(FIRST)};
+    const router_node over[] = {router_in(BEHIND), router_out(SECOND), router_in(SECOND), router_out(FIRST)};
     for (uint32_t i = 0; i < 4; i++) way.u.step[i] = (router_step){over[i], i < 3 ? way.cost : first};
     router_receive(r, age * NET_DELAY, &way);
     return label_said(r, age, age + 31).length == 6;

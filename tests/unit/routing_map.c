@@ -40,7 +40,7 @@ typedef struct heard {
 static _Alignas(16) char memory[1 << 20];
 
 static router *new_router(router_peer self, uint32_t relays) {
-    router_config c = {.algorithm = ROUTER_BRAID,
+    router_config c = {.algorithm = ROUTER_MINCOST,
                        .self = self,
                        .capacity = 3,
                        .source_count = 2,

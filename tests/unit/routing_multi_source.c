@@ -111,7 +111,7 @@ static void test_paths_of_several_data_peers(void **state) {
 static void test_bottleneck_is_reduced(void **state) {
     (void)state;
     rng r = seeded_rng("worst", 3);
-    multi_source *w = new_ways(ROUTER_WORST), *cheap = new_ways(ROUTER_SUM);
+    multi_source *w = new_ways(ROUTER_BOTTLENECK), *cheap = new_ways(ROUTER_SUM);
     uint32_t exact = 0;
     int64_t light = 0, heavy = 0;
     for (int i = 0; i < 40; i++) {
@@ -261,7 +261,7 @@ static void test_active_paths_of_a_data_peer_with_lower_demand(void **state) {
 static void test_unreachable_peers_change_nothing(void **state) {
     (void)state;
     rng r = seeded_rng("reached", 6);
-    multi_source *a = new_ways(ROUTER_WORST), *b = new_ways(ROUTER_WORST);
+    multi_source *a = new_ways(ROUTER_BOTTLENECK), *b = new_ways(ROUTER_BOTTLENECK);
     for (int i = 0; i < 10; i++) {
         net_case c = some_case(&r, 2);
         net *n = net_new(&c);

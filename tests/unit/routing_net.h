@@ -175,7 +175,7 @@ static inline void net_after(net *n, router_peer p) {
     if (n->stage[p] != 0 && router_load(r) > n->capacity[p]) net_break(n, "a relay carries more than it can", p);
     // With several data peers the load does not show reserved units, so the host must not see them
     // either.
-    if (n->stage[p] != 0 && n->c.sources > 1 && n->c.config.algorithm == ROUTER_BRAID && carried > n->capacity[p])
+    if (n->stage[p] != 0 && n->c.sources > 1 && n->c.config.algorithm == ROUTER_MINCOST && carried > n->capacity[p])
         net_break(n, "a relay names more units than it can carry", p);
     if (hash != n->view_hash[p]) n->last_change = n->now;
     if (hash != n->view_hash[p] && router_moves(r) == n->view_moves[p])

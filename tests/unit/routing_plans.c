@@ -148,7 +148,7 @@ static router_peer first_on_way(mincost_planner *pl) {
 // A received entry and a change of the own links at one instant both count.
 static void test_two_changes_at_one_instant_are_both_planned_on(void **state) {
     (void)state;
-    const router_config c = {.algorithm = ROUTER_BRAID,
+    const router_config c = {.algorithm = ROUTER_MINCOST,
                              .self = 1,
                              .capacity = 1,
                              .source_count = 2,

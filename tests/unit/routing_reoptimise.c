@@ -203,7 +203,7 @@ static void test_proposal_without_gain_is_aborted(void **state) {
     for (router_peer q = 2; q <= n->peers; q++)
         if (n->stage[q] == 3 && q != next && router_load(n->router[q]) < n->capacity[q]) other = q;
     assert_true(after != 0 && other != 0);
-    const router_half cycle[] = {router_out(a),    router_in(other), router_out(other), router_in(after),
+    const router_node cycle[] = {router_out(a),    router_in(other), router_out(other), router_in(after),
                                  router_out(next), router_in(next),  router_out(a)};
     router_message m = {.kind = ROUTER_MAP, .to = a, .length = 1 + sizeof cycle / sizeof *cycle};
     for (m.from = 2; !net_linked(n, m.from, a) || n->stage[m.from] != 1;) m.from++;

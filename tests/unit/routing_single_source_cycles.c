@@ -57,7 +57,7 @@ static uint32_t through(const known *k, router_peer p, bool in) {
 
 // Pushes one unit round the cycle and returns the cost. `more`: set if the data peer sends one more
 // unit.
-static int64_t go(known *k, const router_half *cycle, uint32_t length, bool *more) {
+static int64_t go(known *k, const router_node *cycle, uint32_t length, bool *more) {
     int64_t cost = 0;
     assert_int_equal(cycle[0], cycle[length - 1]);
     for (uint32_t i = 0; i + 1 < length; i++) {
@@ -94,7 +94,7 @@ static void check_path(const known *k, router_peer first) {
     assert_true(hops == 0 || path[hops - 1] == first);
 }
 
-static bool is_on(const router_half *cycle, uint32_t length, router_peer peer) {
+static bool is_on(const router_node *cycle, uint32_t length, router_peer peer) {
     for (uint32_t i = 0; i < length; i++)
         if (router_owner(cycle[i]) == peer) return true;
     return false;
@@ -102,7 +102,7 @@ static bool is_on(const router_half *cycle, uint32_t length, router_peer peer) {
 
 // All cycles of one search can be applied together.
 static uint32_t go_all(known *k) {
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
     bool used[NET_PEERS] = {false};
     uint32_t found = 0;
     draw(k);
@@ -155,7 +155,7 @@ static void test_cycles_lead_to_the_optimum(void **state) {
 static void test_gains_up_to_epsilon_are_ignored(void **state) {
     (void)state;
     single_source *w = new_lone(3, 4);
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
     for (int64_t slack = 0; slack <= 4; slack++) {
         single_source_clear(w, HOME, 1);
         assert_true(single_source_add_peer(w, HOME, 0) && single_source_add_link(w, 2, 20));
@@ -174,7 +174,7 @@ static void test_cycles_fit_a_commit(void **state) {
     (void)state;
     enum { CHAIN = SINGLE_SOURCE_MAX_HOPS + 4 };
     single_source *w = new_lone(CHAIN + 1, CHAIN + 1);
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
     for (uint32_t relays = 1; relays <= CHAIN; relays++) {
         single_source_clear(w, HOME, 1);
@@ -195,7 +195,7 @@ static void test_best_cycle_comes_first(void **state) {
     (void)state;
     static const int64_t second[3][3] = {{20, 19, 90}, {90, 90, 90}, {90, 90, 0}};
     single_source *w = new_lone(7, 15);
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
     single_source_clear(w, HOME, 1);
     assert_true(single_source_add_peer(w, HOME, 0));
     for (uint32_t i = 0; i < 3; i++) {
@@ -237,7 +237,7 @@ static void test_arbitrary_map_is_safe(void **state) {
                     w, (uint32_t)(rng_below(&r, 3) == 0 ? rng_below(&r, ROUTER_MAX_UNITS + 9) : rng_below(&r, 3)));
             }
         }
-        router_half cycle[ROUTER_MAX_CYCLE];
+        router_node cycle[ROUTER_MAX_CYCLE];
         uint32_t found = 0;
         for (uint32_t length; (length = single_source_cycle(w, 0, cycle)) > 0; found++) {
             assert_in_range(length, 3, ROUTER_MAX_CYCLE);

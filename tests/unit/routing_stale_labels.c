@@ -24,7 +24,7 @@ enum {
 };
 
 static router *relay(void) {
-    const router_config config = {.algorithm = ROUTER_BRAID,
+    const router_config config = {.algorithm = ROUTER_MINCOST,
                                   .self = HERE,
                                   .capacity = 2,
                                   .source_count = 1,
@@ -46,8 +46,8 @@ static void tick(router *r, int64_t now) {
 }
 
 // The path of TELLER, a next neighbour, with these nodes at these positions.
-static void hear_walk_over(router *r, uint16_t length, uint16_t place, router_half over, uint16_t second,
-                           router_half over_second) {
+static void hear_walk_over(router *r, uint16_t length, uint16_t place, router_node over, uint16_t second,
+                           router_node over_second) {
     router_message m = {.kind = ROUTER_LABEL,
                         .from = TELLER,
                         .to = HERE,

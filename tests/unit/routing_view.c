@@ -384,20 +384,21 @@ static void nonsense_is_ignored(void **state) {
         m.by_chance = k % 2 == 0;
         m.kind = (view_kind)rng_below(&r, VIEW_KIND_COUNT + 1);
         m.side = (uint8_t)rng_below(&r, 4);
-        m.length = (uint16_t)rng_below(&r, VIEW_CARDS + 2);
+        m.length = (uint16_t)rng_below(&r, VIEW_DESCRIPTORS + 2);
         m.card.stage = (uint16_t)rng_below(&r, STAGES + 2);
         m.card.age = (uint16_t)(k % 7 == 0);
-        if (k % 2 == 0) m.card.place = (view_place){{k, -k, 1 << 30}, k % 4 == 0 ? 0 : k, (uint16_t)(k % 1001)};
-        for (int c = 0; c < VIEW_CARDS; c++)
+        if (k % 2 == 0) m.card.place = (view_coordinate){{k, -k, 1 << 30}, k % 4 == 0 ? 0 : k, (uint16_t)(k % 1001)};
+        for (int c = 0; c < VIEW_DESCRIPTORS; c++)
             if (k % 4 != 1)
-                m.cards[c] = (view_card){m.cards[c].peer % 300, (uint16_t)(c % 5), (uint16_t)(k % 300), m.card.place};
+                m.cards[c] =
+                    (view_descriptor){m.cards[c].peer % 300, (uint16_t)(c % 5), (uint16_t)(k % 300), m.card.place};
         if (k % 6 == 0) view_measured(n->view[to], n->now, m.from, k % 12 == 0 ? 0 : 1 + k);
         if (k % 3 == 0) m.card.peer = m.from = 1000 + m.from % 50;
         if (k % 5 == 0) m.cost = (int64_t)rng_below(&r, ROUTER_MAX_COST);
         view_receive(n->view[to], n->now, &m);
         view_message out;
         view_change change;
-        while (view_next(n->view[to], &out)) assert_true(out.length <= VIEW_CARDS);
+        while (view_next(n->view[to], &out)) assert_true(out.length <= VIEW_DESCRIPTORS);
         while (view_changed(n->view[to], &change)) continue;
         for (int s = 0; s < 2; s++)
             assert_true(view_links(n->view[to], (router_side)s, NULL, 0) <= (to == 1 ? A_STAGE : LINKS));

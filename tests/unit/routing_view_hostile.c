@@ -53,20 +53,20 @@ static int32_t some_axis(world *w) {
     return chance(w, 3) ? edge[below(w, sizeof edge / sizeof *edge)] : (int32_t)below(w, 40000) - 20000;
 }
 
-static view_place some_place(world *w) {
-    view_place place = {.height = some_axis(w), .error = (uint16_t)below(w, VIEW_SURE + 1)};
+static view_coordinate some_place(world *w) {
+    view_coordinate place = {.height = some_axis(w), .error = (uint16_t)below(w, VIEW_SURE + 1)};
     if (place.height < 0) place.height = -place.height;
     for (int i = 0; i < VIEW_AXES; i++) place.at[i] = some_axis(w);
     return place;
 }
 
 // As hosts make them: of members, with stages from the log.
-static view_card some_card(world *w) {
+static view_descriptor some_card(world *w) {
     router_peer peer = chance(w, 30) ? SELF : 1 + below(w, OTHERS);
-    return (view_card){.peer = peer,
-                       .stage = peer == SELF ? STAGE : stage_of(peer),
-                       .age = (uint16_t)below(w, VIEW_MAX_AGE + 1),
-                       .place = some_place(w)};
+    return (view_descriptor){.peer = peer,
+                             .stage = peer == SELF ? STAGE : stage_of(peer),
+                             .age = (uint16_t)below(w, VIEW_MAX_AGE + 1),
+                             .place = some_place(w)};
 }
 
 static void any_message(world *w, view_message *m) {
@@ -79,8 +79,8 @@ static void any_message(world *w, view_message *m) {
                         .linked = (uint8_t)below(w, 4),
                         .cost = some_cost(w)};
     if (m->kind == VIEW_ASK || m->kind == VIEW_PING) m->side = stage_of(from) < STAGE ? ROUTER_NEXT : ROUTER_PREVIOUS;
-    m->card = (view_card){.peer = from, .stage = stage_of(from), .place = some_place(w)};
-    if (m->kind == VIEW_SAMPLE || m->kind == VIEW_REPLY) m->length = (uint16_t)below(w, VIEW_CARDS + 1);
+    m->card = (view_descriptor){.peer = from, .stage = stage_of(from), .place = some_place(w)};
+    if (m->kind == VIEW_SAMPLE || m->kind == VIEW_REPLY) m->length = (uint16_t)below(w, VIEW_DESCRIPTORS + 1);
     for (uint16_t i = 0; i < m->length; i++) m->cards[i] = some_card(w);
 }
 
@@ -105,7 +105,7 @@ static void assert_sayable(const view_message *m) {
     assert_true(m->from == SELF && m->to >= 1 && m->to <= OTHERS);
     assert_true((uint32_t)m->kind < VIEW_KIND_COUNT && m->side < ROUTER_SIDES && m->linked < 4);
     assert_true(m->cost >= 0 && m->cost <= ROUTER_MAX_COST);
-    assert_true(m->length <= VIEW_CARDS && (m->length == 0 || m->kind <= VIEW_REPLY));
+    assert_true(m->length <= VIEW_DESCRIPTORS && (m->length == 0 || m->kind <= VIEW_REPLY));
     assert_true(m->card.peer == SELF && m->card.place.height >= 0 && m->card.place.height <= ROUTER_MAX_COST &&
                 m->card.place.error <= VIEW_SURE);
     for (int i = 0; i < VIEW_AXES; i++)

@@ -166,7 +166,7 @@ static void put_in(net *n, uint32_t peer) {
                      .period = PERIOD,
                      .patience = 3 * DELAY,
                      .seed = n->random.state};
-    router_config r = {.algorithm = ROUTER_BRAID,
+    router_config r = {.algorithm = ROUTER_MINCOST,
                        .self = peer,
                        .capacity = n->capacity[peer],
                        .source_count = 1,

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static const routing_settings settings = {.algorithm = ROUTER_BRAID, .limit_rounds = 2000, .slack = ROUTING_SCALE / 20};
+static const routing_settings settings = {.algorithm = ROUTER_MINCOST, .limit_rounds = 2000, .slack = ROUTING_SCALE / 20};
 static const routing_drift usual = {.told = ROUTING_TOLD_BAND,
                                     .rule = {.relative_ppm = 100000, .absolute = 100, .patience = 2000000000},
                                     .seconds = 60,

@@ -5,35 +5,35 @@
 
 #include <string.h>
 
-void flow_init(flow *f) { memset(f, 0, sizeof *f); }
+void pick_init(pick_table *f) { memset(f, 0, sizeof *f); }
 
-const flow_peer *flow_known(const flow *f, uint64_t member) {
+const pick_peer *pick_known(const pick_table *f, uint64_t member) {
     for (uint32_t i = 0; i < f->count; i++)
         if (f->peer[i].member == member) return &f->peer[i];
     return NULL;
 }
 
-flow_peer *flow_find(flow *f, uint64_t member) { return (flow_peer *)flow_known(f, member); }
+pick_peer *pick_find(pick_table *f, uint64_t member) { return (pick_peer *)pick_known(f, member); }
 
-flow_peer *flow_add(flow *f, uint64_t member) {
-    flow_peer *found = flow_find(f, member);
-    if (found != NULL || f->count == FLOW_MAX_PEERS) return found;
+pick_peer *pick_add(pick_table *f, uint64_t member) {
+    pick_peer *found = pick_find(f, member);
+    if (found != NULL || f->count == PICK_MAX_PEERS) return found;
     found = &f->peer[f->count++];
     memset(found, 0, sizeof *found);
     found->member = member;
     return found;
 }
 
-void flow_drop(flow *f, uint64_t member) {
-    flow_peer *found = flow_find(f, member);
+void pick_remove(pick_table *f, uint64_t member) {
+    pick_peer *found = pick_find(f, member);
     if (found != NULL) *found = f->peer[--f->count];
 }
 
-uint64_t flow_wait_ns(const flow_peer *peer) { return (uint64_t)(peer->queued + 1) * peer->forward_ns; }
+uint64_t pick_wait_ns(const pick_peer *peer) { return (uint64_t)(peer->queued + 1) * peer->forward_ns; }
 
 // Computing time and queue of the receiver, and the link: the terms that the sender's choice
 // influences.
-uint64_t flow_cost_ns(const flow_peer *peer) { return peer->link_ns + flow_wait_ns(peer); }
+uint64_t pick_cost_ns(const pick_peer *peer) { return peer->link_ns + pick_wait_ns(peer); }
 
 static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
@@ -41,17 +41,17 @@ static bool was_tried(uint64_t member, const uint64_t *tried, uint32_t count) {
     return false;
 }
 
-bool flow_usable(const flow_peer *peer, const uint64_t *tried, uint32_t tried_count) {
+bool pick_is_usable(const pick_peer *peer, const uint64_t *tried, uint32_t tried_count) {
     return peer->reachable && peer->can_take && peer->free_slots > 0 && !was_tried(peer->member, tried, tried_count);
 }
 
-uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt) {
-    const flow_peer *best = NULL;
+uint64_t pick_choose(const pick_table *f, const uint64_t *tried, uint32_t tried_count, uint64_t salt) {
+    const pick_peer *best = NULL;
     uint64_t best_cost = 0, best_tie = 0;
     for (uint32_t i = 0; i < f->count; i++) {
-        const flow_peer *c = &f->peer[i];
-        if (!flow_usable(c, tried, tried_count)) continue;
-        uint64_t cost = flow_cost_ns(c), tie = rng_seed(salt, c->member);
+        const pick_peer *c = &f->peer[i];
+        if (!pick_is_usable(c, tried, tried_count)) continue;
+        uint64_t cost = pick_cost_ns(c), tie = rng_seed(salt, c->member);
         if (best == NULL || cost < best_cost || (cost == best_cost && tie < best_tie)) {
             best = c;
             best_cost = cost;
@@ -61,8 +61,8 @@ uint64_t flow_pick(const flow *f, const uint64_t *tried, uint32_t tried_count, u
     return best == NULL ? 0 : best->member;
 }
 
-void flow_sent(flow *f, uint64_t member) {
-    flow_peer *peer = flow_find(f, member);
+void pick_sent(pick_table *f, uint64_t member) {
+    pick_peer *peer = pick_find(f, member);
     if (peer == NULL) return;
     peer->queued++;
     if (peer->free_slots > 0) peer->free_slots--;

@@ -34,24 +34,24 @@
 enum {
     // on a side and in the own stage: a single data peer sees all of its two stages
     ROUTER_MAX_NEIGHBOURS = 2048,
-    ROUTER_MAX_SOURCES = 8,     // data peers
-    ROUTER_CROWD = 512,         // relays of a run that data peers plan for (router_config.relays)
-    ROUTER_MAX_PATH = 40,       // split nodes on a label's path
-    ROUTER_MAX_CYCLE = 44,      // a label's path, closed, and the inner arc
-    ROUTER_MAX_UNITS = 4096,    // capacity of a peer, demand of a data peer
-    ROUTER_MAX_COST = 1 << 30,  // of a link
-    ROUTER_LAZY = 6,            // default of router_config.lazy
-    ROUTER_FRAME_BYTES = 16,    // overhead of a frame
+    ROUTER_MAX_SOURCES = 8,       // data peers
+    ROUTER_PLANNED_RELAYS = 512,  // relays of a run that data peers plan for (router_config.relays)
+    ROUTER_MAX_PATH = 40,         // split nodes on a label's path
+    ROUTER_MAX_CYCLE = 44,        // a label's path, closed, and the inner arc
+    ROUTER_MAX_UNITS = 4096,      // capacity of a peer, demand of a data peer
+    ROUTER_MAX_COST = 1 << 30,    // of a link
+    ROUTER_LAZY = 6,              // default of router_config.lazy
+    ROUTER_FRAME_BYTES = 16,      // overhead of a frame
 };
 
 typedef uint32_t router_peer;  // number of a peer in the run, below 2^31; 0: none
 
-typedef enum router_algorithm { ROUTER_BRAID, ROUTER_GWTF, ROUTER_SWARM, ROUTER_ALGORITHMS } router_algorithm;
+typedef enum router_algorithm { ROUTER_MINCOST, ROUTER_GWTF, ROUTER_SWARM, ROUTER_ALGORITHMS } router_algorithm;
 
 // The cost to minimise once as many units as possible are under way (docs/routing.md).
 typedef enum router_objective {
-    ROUTER_SUM,    // the sum over all links of units times cost
-    ROUTER_WORST,  // bottleneck: the largest product of a link's units and its cost
+    ROUTER_SUM,         // the sum over all links of units times cost
+    ROUTER_BOTTLENECK,  // bottleneck: the largest product of a link's units and its cost
     ROUTER_OBJECTIVES
 } router_objective;
 
@@ -79,7 +79,7 @@ typedef struct router_config {
     uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     // data peers compute an initial plan on a map of the run; the same at every peer
     bool plan_first;
-    // relays of the run as far as known. Above ROUTER_CROWD nothing is planned, except by a single
+    // relays of the run as far as known. Above ROUTER_PLANNED_RELAYS nothing is planned, except by a single
     // data peer that is given the number here.
     uint32_t relays;
 
@@ -141,13 +141,13 @@ typedef enum router_kind {
 } router_kind;
 
 // A peer is split into two nodes of the residual graph: units enter at one and leave at the other.
-typedef uint32_t router_half;
-static inline router_half router_in(router_peer owner) { return owner * 2; }
-static inline router_half router_out(router_peer owner) { return owner * 2 + 1; }
-static inline router_peer router_owner(router_half half) { return half / 2; }
+typedef uint32_t router_node;
+static inline router_node router_in(router_peer owner) { return owner * 2; }
+static inline router_node router_out(router_peer owner) { return owner * 2 + 1; }
+static inline router_peer router_owner(router_node node) { return node / 2; }
 
 typedef struct router_step {
-    router_half half;
+    router_node half;
     int64_t cost;  // from this node to the end of the path
 } router_step;
 
@@ -179,7 +179,7 @@ typedef struct router_message {
     router_token token;  // LOCK, COMMIT, ABORT, FLOW
     union {
         router_step step[ROUTER_MAX_PATH];    // LABEL
-        router_half cycle[ROUTER_MAX_CYCLE];  // LOCK
+        router_node cycle[ROUTER_MAX_CYCLE];  // LOCK
         // WAY: peers behind the receiver; MAP: entries, or a cycle proposal; gwtf
         uint32_t word[4 * ROUTER_MAX_PATH];
     } u;

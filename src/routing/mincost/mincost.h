@@ -18,11 +18,11 @@
 #include "routing/core/router_internal.h"
 
 enum {
-    MINCOST_MAX_RESERVATIONS = 32,               // held at once for commits; a LOCK beyond that is aborted
-    MINCOST_MULTI_SOURCE_RELAYS = ROUTER_CROWD,  // relays of the largest run that several data peers plan
-    MINCOST_PLAN_ATTEMPTS = 2,                   // staged plans that may fail on one map
-    MINCOST_RECENT_LABELS = 8,                   // own labels remembered to detect flapping
-    MINCOST_FREE_FLAPS = 3,                      // repetitions before the hold-down grows
+    MINCOST_MAX_RESERVATIONS = 32,                        // held at once for commits; a LOCK beyond that is aborted
+    MINCOST_MULTI_SOURCE_RELAYS = ROUTER_PLANNED_RELAYS,  // relays of the largest run that several data peers plan
+    MINCOST_PLAN_ATTEMPTS = 2,                            // staged plans that may fail on one map
+    MINCOST_RECENT_LABELS = 8,                            // own labels remembered to detect flapping
+    MINCOST_FREE_FLAPS = 3,                               // repetitions before the hold-down grows
     MINCOST_MAX_FLAPS = MINCOST_FREE_FLAPS + 5,
     MINCOST_COARSE_DELAYS = 40,  // age up to which a router ignores small gains, in delays
     MINCOST_MATURE_DELAYS = 80,  // delays after that until a router is mature
@@ -49,7 +49,7 @@ typedef struct mincost_label {
     uint32_t length;           // split nodes on the path
     uint32_t neighbour_steps;  // of a received label: steps over neighbours of this peer (mincost_stale.c)
     uint64_t owner_bits;       // router_bit of each peer on the path: a Bloom filter with one hash
-    router_half *node;         // [label_limit] the path
+    router_node *node;         // [label_limit] the path
     int64_t *at;               // [label_limit] cost from each node of the path to its end
     int64_t since;             // time of receipt or of the last change
 } mincost_label;
@@ -122,7 +122,7 @@ typedef struct mincost_reservation {
     router_peer before, after;  // on the cycle; 0: none
     int32_t units;
     int64_t lease;  // expiry
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
 } mincost_reservation;
 
 // A removal of inflow, committed here and not yet confirmed by the owner of the counter.
@@ -303,11 +303,11 @@ static inline void mincost_invalidate(mincost *mc) {
 
 // Several data peers share relays here.
 static inline bool mincost_is_multi_source(const router_config *c) {
-    return c->source_count > 1 && c->algorithm == ROUTER_BRAID;
+    return c->source_count > 1 && c->algorithm == ROUTER_MINCOST;
 }
 // Data peers compute an initial plan (plan/mincost_initial.c); only with the objective sum.
 static inline bool mincost_plans_first(const router_config *c) {
-    return c->plan_first && c->algorithm == ROUTER_BRAID && c->objective == ROUTER_SUM;
+    return c->plan_first && c->algorithm == ROUTER_MINCOST && c->objective == ROUTER_SUM;
 }
 // A single source re-optimises on its map, so that no peer sends labels. Irrelevant before the run starts.
 static inline bool mincost_is_centralised(const mincost *mc) {
@@ -420,15 +420,15 @@ static inline bool mincost_is_counting(router_kind kind) { return kind >= ROUTER
 
 // --- Distance labels (mincost_labels.c, mincost_stale.c) -----------------------------------------
 
-int mincost_position_of(const mincost_label *label, router_half half);
+int mincost_position_of(const mincost_label *label, router_node half);
 // Position of a split node on the label's path; -1: it is not on it.
-static inline int mincost_find_node(const mincost_label *label, router_half half) {
+static inline int mincost_find_node(const mincost_label *label, router_node half) {
     return (label->owner_bits & router_bit(router_owner(half))) == 0 ? -1 : mincost_position_of(label, half);
 }
 // A neighbour on the label's path reports a higher cost than the label assumes (single source).
 bool mincost_is_stale(const mincost *mc, mincost_label *far);
 // Computes both labels of commodity k. Returns the length of the most negative cycle found; 0: none.
-uint32_t mincost_update_labels(mincost *mc, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]);
+uint32_t mincost_update_labels(mincost *mc, uint32_t k, router_node cycle[ROUTER_MAX_CYCLE]);
 uint64_t mincost_label_hash(const mincost_label *label);
 // The label of `peer` on that side was replaced; `was`: the old one.
 void mincost_label_received(mincost *mc, uint32_t k, router_side side, uint32_t slot, router_peer peer,
@@ -455,7 +455,7 @@ bool mincost_update_bid(mincost *mc, uint32_t k, uint32_t slot);
 
 // --- Two-phase commit of cycles (mincost_cycle_commit.c) -----------------------------------------
 
-void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uint32_t length);
+void mincost_begin_commit(mincost *mc, uint32_t k, const router_node *cycle, uint32_t length);
 void mincost_on_lock(mincost *mc, const router_message *m);
 void mincost_on_commit(mincost *mc, const router_message *m, int previous, int next);
 void mincost_on_abort(mincost *mc, const router_message *m);

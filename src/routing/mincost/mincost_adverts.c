@@ -105,7 +105,7 @@ static bool delays_previous(mincost *mc, uint32_t k, uint32_t slot, int64_t link
 
 // Split horizon: the label's path leads over the node at the other end of the arc, without a gain
 // in going round.
-static bool leads_back_to(const mincost *mc, const mincost_label *label, router_half there, int64_t arc) {
+static bool leads_back_to(const mincost *mc, const mincost_label *label, router_node there, int64_t arc) {
     int at = mincost_is_mature(mc) ? mincost_find_node(label, there) : -1;
     if (at <= 1) return at == 1;
     return arc + mc->r.config.slack + label->cost >= label->at[at];

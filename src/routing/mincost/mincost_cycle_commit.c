@@ -83,7 +83,7 @@ static bool is_open_for_commit(const mincost *mc, uint32_t slot) {
 // impossible.
 static bool enter(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (v->first == 0) return true;
-    router_half from = v->cycle[v->first - 1], at = v->cycle[v->first];
+    router_node from = v->cycle[v->first - 1], at = v->cycle[v->first];
     v->before = router_owner(from);
     if (from == router_out(v->before)) {
         v->entry = MINCOST_FROM_PREVIOUS;
@@ -99,8 +99,8 @@ static bool enter(mincost *mc, mincost_reservation *v, int64_t *cost) {
 }
 
 static bool cross(mincost *mc, mincost_reservation *v, int64_t *cost) {
-    router_half in = router_in(mc->r.config.self), out = router_out(mc->r.config.self);
-    router_half at = v->cycle[v->first], next = v->last + 1 < v->length ? v->cycle[v->last + 1] : 0;
+    router_node in = router_in(mc->r.config.self), out = router_out(mc->r.config.self);
+    router_node at = v->cycle[v->first], next = v->last + 1 < v->length ? v->cycle[v->last + 1] : 0;
     if (next != in && next != out) return true;
     if (next == at) return false;
     v->last++;
@@ -114,7 +114,7 @@ static bool cross(mincost *mc, mincost_reservation *v, int64_t *cost) {
 
 static bool leave(mincost *mc, mincost_reservation *v, int64_t *cost) {
     if (v->last + 1 >= v->length) return true;
-    router_half at = v->cycle[v->last], next = v->cycle[v->last + 1];
+    router_node at = v->cycle[v->last], next = v->cycle[v->last + 1];
     v->after = router_owner(next);
     if (at == router_out(mc->r.config.self)) {
         v->exit = MINCOST_TO_NEXT;
@@ -170,7 +170,7 @@ static void send_abort(mincost *mc, router_peer to, router_token token, uint32_t
     o->why = forward;
 }
 
-void mincost_begin_commit(mincost *mc, uint32_t k, const router_half *cycle, uint32_t length) {
+void mincost_begin_commit(mincost *mc, uint32_t k, const router_node *cycle, uint32_t length) {
     mincost_reservation wanted = {.token = {mc->r.config.self, mc->commit.serial + 1},
                                   .k = (uint8_t)k,
                                   .length = (uint16_t)length,

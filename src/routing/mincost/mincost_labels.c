@@ -37,11 +37,11 @@ typedef struct label_search {
     int64_t epsilon;
     uint64_t watched;  // owners of labels that may turn a considered path stale
     int64_t best;      // cost of the most negative cycle so far
-    router_half *cycle;
+    router_node *cycle;
     uint32_t length;
 } label_search;
 
-int mincost_position_of(const mincost_label *label, router_half half) {
+int mincost_position_of(const mincost_label *label, router_node half) {
     for (uint32_t i = 0; i < label->length; i++) {
         if (label->node[i] == half) return (int)i;
     }
@@ -55,7 +55,7 @@ static void offer_path(label_path *best, int64_t cost, const mincost_label *far,
 }
 
 // Records a cycle: `start` (0: none), `half`, then the far path up to position `upto`.
-static void note_cycle(label_search *s, int64_t cost, router_half start, router_half half, const mincost_label *far,
+static void note_cycle(label_search *s, int64_t cost, router_node start, router_node half, const mincost_label *far,
                        int upto) {
     if (cost >= s->best) return;
     s->best = cost;
@@ -183,7 +183,7 @@ static inline int64_t cost_bound(const label_search *s, const label_path *direct
 // Relaxes one residual arc from own node `here` to a far node. `cost` is that of the path over it.
 // `direct` collects paths that start at `here`. `through` collects paths that start at the other
 // own node and cross the inner arc of cost `inner` (MINCOST_INFINITY: closed).
-static void relax_arc(label_search *s, router_half here, router_half other, int64_t inner, int64_t cost,
+static void relax_arc(label_search *s, router_node here, router_node other, int64_t inner, int64_t cost,
                       mincost_label *far, router_peer over, bool was_next_hop, label_path *direct,
                       label_path *through) {
     bool over_self = visits_self(s, far);
@@ -204,7 +204,7 @@ static void relax_arc(label_search *s, router_half here, router_half other, int6
         note_cycle(s, inner + cost - far->at[closes], other, here, far, closes);
 }
 
-static bool put_node(mincost_label *label, uint32_t i, router_half half, int64_t at) {
+static bool put_node(mincost_label *label, uint32_t i, router_node half, int64_t at) {
     bool changed = label->node[i] != half || label->at[i] != at;
     label->node[i] = half;
     label->at[i] = at;
@@ -220,7 +220,7 @@ static bool is_label(const label_path *w, int64_t cost, int64_t floor, uint32_t 
 
 // Sets the label to `halves` with their costs `at`, followed by the far path. True: it has changed.
 static bool set_label(mincost_label *label, int64_t floor, uint32_t limit, const label_path *w,
-                      const router_half *halves, const int64_t *at, uint32_t count) {
+                      const router_node *halves, const int64_t *at, uint32_t count) {
     bool has_path = is_label(w, at[0], floor, count, limit);
     uint32_t far = has_path ? far_length(w) : 0, length = has_path ? count + far : floor < 0;
     int64_t cost = has_path ? at[0] : floor;
@@ -237,12 +237,12 @@ static bool set_label(mincost_label *label, int64_t floor, uint32_t limit, const
 // Chooses the label of one node: its own best path, or, over the inner arc, that of the other node.
 // The latter may be empty: a data peer gains by one more unit before any path is known. True: it
 // has changed.
-static bool choose_label(mincost_label *label, int64_t floor, uint32_t limit, router_half here, router_half other,
+static bool choose_label(mincost_label *label, int64_t floor, uint32_t limit, router_node here, router_node other,
                          const label_path *direct, const label_path *through, int64_t inner) {
     int64_t cost = is_label(direct, direct->cost, floor, 1, limit) ? direct->cost : floor;
     if (inner >= MINCOST_INFINITY || inner + through->cost >= cost)
         return set_label(label, floor, limit, direct, &here, &direct->cost, 1);
-    router_half halves[2] = {here, other};
+    router_node halves[2] = {here, other};
     int64_t at[2] = {inner + through->cost, through->cost};
     return set_label(label, floor, limit, through, halves, at, 2);
 }
@@ -357,9 +357,9 @@ static void cache_best(mincost_search_cache *found, router_side side, const labe
 }
 
 static uint32_t search_labels(mincost *mc, uint32_t k, mincost_search_cache *found,
-                              router_half cycle[ROUTER_MAX_CYCLE]) {
+                              router_node cycle[ROUTER_MAX_CYCLE]) {
     mincost_commodity *c = &mc->commodity[k];
-    router_half in = router_in(mc->r.config.self), out = router_out(mc->r.config.self);
+    router_node in = router_in(mc->r.config.self), out = router_out(mc->r.config.self);
     int64_t minus = mc->r.is_source ? unit_value(mc) : 0, plus = -minus;
     if (!found->room || (mc->r.is_source && !mincost_wants_augmenting_path(mc))) plus = MINCOST_INFINITY;
     label_search s = {mc, found->settled, router_bit(mc->r.config.self), found->epsilon, 0, 0, cycle, 0};
@@ -413,7 +413,7 @@ static bool is_cached(const mincost *mc, const mincost_search_cache *was, const 
            was->mature == now->mature && was->settle_count == now->settle_count && was->epsilon == now->epsilon;
 }
 
-static uint32_t run_search(mincost *mc, uint32_t k, mincost_search_cache *now, router_half cycle[ROUTER_MAX_CYCLE]) {
+static uint32_t run_search(mincost *mc, uint32_t k, mincost_search_cache *now, router_node cycle[ROUTER_MAX_CYCLE]) {
     mincost_commodity *c = &mc->commodity[k];
     int64_t others = mc->r.deadline, own = ROUTER_NEVER;
     mc->r.deadline = ROUTER_NEVER;
@@ -438,7 +438,7 @@ static uint32_t run_search(mincost *mc, uint32_t k, mincost_search_cache *now, r
 }
 
 // BRAID_CHECKED: searches anyway and compares.
-static void check_cache(mincost *mc, uint32_t k, mincost_search_cache *now, router_half *cycle) {
+static void check_cache(mincost *mc, uint32_t k, mincost_search_cache *now, router_node *cycle) {
 #ifdef BRAID_CHECKED
     const mincost_commodity *c = &mc->commodity[k], was = *c;
     uint32_t length = run_search(mc, k, now, cycle);
@@ -449,7 +449,7 @@ static void check_cache(mincost *mc, uint32_t k, mincost_search_cache *now, rout
     (void)mc, (void)k, (void)now, (void)cycle;
 }
 
-uint32_t mincost_update_labels(mincost *mc, uint32_t k, router_half cycle[ROUTER_MAX_CYCLE]) {
+uint32_t mincost_update_labels(mincost *mc, uint32_t k, router_node cycle[ROUTER_MAX_CYCLE]) {
     mincost_commodity *c = &mc->commodity[k];
     mincost_search_cache now = {.settled = can_settle(mc),
                                 .room = mincost_room(mc) >= 1,

@@ -37,7 +37,7 @@ void mincost_compose_proposal(const mincost_planner *pl, const router_outgoing *
     memcpy(out->u.word, pl->staged.path_word + from->extra, out->length * sizeof *out->u.word);
 }
 
-static void send_proposal(mincost_planner *pl, const router_peer *path, uint32_t hops, const router_half *cycle,
+static void send_proposal(mincost_planner *pl, const router_peer *path, uint32_t hops, const router_node *cycle,
                           uint32_t length) {
     uint32_t words = hops + length;  // the receiver is left out; the first word takes its place
     uint32_t *word = router_slot(&pl->mc.r, ROUTER_NEXT, path[0]) < 0 ? NULL : mincost_take_path_words(pl, words);
@@ -51,7 +51,7 @@ static void send_proposal(mincost_planner *pl, const router_peer *path, uint32_t
     o->cost = words;
 }
 
-static void begin_commit(mincost_planner *pl, const router_half *cycle, uint32_t length) {
+static void begin_commit(mincost_planner *pl, const router_node *cycle, uint32_t length) {
     bool mine = router_owner(cycle[0]) == pl->mc.r.config.self && cycle[0] == cycle[length - 1];
     if (!mine || pl->mc.commit.own_active || pl->mc.r.now < pl->mc.commit.back_off_until || mincost_commits_paused(pl))
         return;
@@ -89,7 +89,7 @@ static void count_repeats(mincost_planner *pl, uint64_t best) {
         pl->reopt.repeats--;
 }
 
-static uint64_t cycle_hash(const router_half *cycle, uint32_t length) {
+static uint64_t cycle_hash(const router_node *cycle, uint32_t length) {
     uint64_t hash = length;
     for (uint32_t i = 0; i < length; i++) hash = rng_seed(hash, cycle[i]);
     return hash | 1;
@@ -97,7 +97,7 @@ static uint64_t cycle_hash(const router_half *cycle, uint32_t length) {
 
 // Searches the loaded map. False: no cycle saves anything.
 static bool propose_cycles(mincost_planner *pl) {
-    router_half cycle[ROUTER_MAX_CYCLE];
+    router_node cycle[ROUTER_MAX_CYCLE];
     router_peer path[SINGLE_SOURCE_MAX_HOPS];
     uint64_t found[MAX_PROPOSALS] = {0};
     uint32_t count = 0;

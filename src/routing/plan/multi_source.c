@@ -92,7 +92,7 @@ uint32_t multi_source_bytes(void) { return sizeof(multi_source); }
 multi_source *multi_source_init(void *memory, router_objective objective) {
     multi_source *w = memory;
     memset(w, 0, sizeof *w);
-    w->minimise_bottleneck = objective == ROUTER_WORST;
+    w->minimise_bottleneck = objective == ROUTER_BOTTLENECK;
     return w;
 }
 

@@ -51,7 +51,7 @@ void single_source_set_load(single_source *w, uint32_t units);  // of the link a
 // more unit. The result is in the form that mincost_begin_commit takes. Peers on it are excluded
 // from later results, so all results can be applied at once. The cycle begins and ends at its peer
 // nearest to `home`. Returns its length; 0: none.
-uint32_t single_source_cycle(single_source *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]);
+uint32_t single_source_cycle(single_source *w, int64_t slack, router_node cycle[ROUTER_MAX_CYCLE]);
 // The peers behind `home` on a shortest path to `to`, `to` last. Returns their number; 0: no path.
 // After single_source_cycle.
 uint32_t single_source_path(const single_source *w, router_peer to, router_peer path[SINGLE_SOURCE_MAX_HOPS]);

@@ -152,7 +152,7 @@ static void find_cycles(single_source *w, best_cycle *b) {
 
 // --- Results -------------------------------------------------------------------------------------
 
-static router_half router_node_of(const single_source *w, uint32_t node) {
+static router_node router_node_of(const single_source *w, uint32_t node) {
     router_peer peer = w->place[place_of(node)].peer;
     return node == node_in(place_of(node)) ? router_in(peer) : router_out(peer);
 }
@@ -167,7 +167,7 @@ static bool find_best(single_source *w, int64_t slack, best_cycle *b) {
     return b->length > 0;
 }
 
-uint32_t single_source_cycle(single_source *w, int64_t slack, router_half cycle[ROUTER_MAX_CYCLE]) {
+uint32_t single_source_cycle(single_source *w, int64_t slack, router_node cycle[ROUTER_MAX_CYCLE]) {
     best_cycle b = {0};
     if (!prepare(w) || !find_best(w, slack, &b)) return 0;
     for (uint32_t i = 0; i <= b.length; i++) cycle[i] = router_node_of(w, b.node[i % b.length]);

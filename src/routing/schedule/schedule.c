@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "routing/schedule/detour.h"
+#include "routing/schedule/forwarding.h"
 
 #include <string.h>
 
@@ -109,7 +109,7 @@ static int64_t max_time(int64_t a, int64_t b) { return a > b ? a : b; }
 // --- Hops ----------------------------------------------------------------------------------------
 
 static int64_t forwarded_cost(const schedule *s, uint32_t from, uint32_t by, uint32_t to) {
-    return detour_time(s->tensor[from][by], s->tensor[by][to], s->pieces);
+    return forwarding_time(s->tensor[from][by], s->tensor[by][to], s->pieces);
 }
 
 // Keeps the fastest forwarders in order.
@@ -130,11 +130,11 @@ static int64_t find_hop(schedule *s, uint32_t from, uint32_t to) {
     for (uint32_t by = 0; by < s->peers; by++) {
         int64_t there = s->tensor[from][by], on = s->tensor[by][to];
         if (by == from || by == to || there == 0 || on == 0 || there >= straight) continue;
-        if (detour_pays(forwarded_cost(s, from, by, to), straight, true)) add_forwarder(s, h, from, by, to);
+        if (forwarding_pays(forwarded_cost(s, from, by, to), straight, true)) add_forwarder(s, h, from, by, to);
     }
     if (h->carriers == 0) return straight;
     int64_t best = forwarded_cost(s, from, h->by[0], to);
-    return detour_pays(best, straight, false) ? best : straight;
+    return forwarding_pays(best, straight, false) ? best : straight;
 }
 
 // The cost of a hop: the best transfers forward and back, and computing.
@@ -199,7 +199,7 @@ static uint32_t choose_forwarder(const schedule *s, uint32_t from, uint32_t to, 
     for (uint32_t i = 0; i < h->carriers; i++) {
         uint32_t by = h->by[i];
         int64_t time = forwarded_time(s, from, by, to, now);
-        if (time >= *end || !detour_pays(forwarded_cost(s, from, by, to), h->straight, crowded)) continue;
+        if (time >= *end || !forwarding_pays(forwarded_cost(s, from, by, to), h->straight, crowded)) continue;
         *end = time;
         found = by;
     }

@@ -11,7 +11,7 @@
 // 1. A tensor occupies its line for its transfer time if that is known, else for the cost of the
 //    line. Tensors of one line are sent one after the other; lines are independent. Gradients
 //    return over the same lines in the other direction. Where transfer times between all peers are
-//    known, a tensor may be forwarded over a third peer if it arrives earlier (detour.h), and
+//    known, a tensor may be forwarded over a third peer if it arrives earlier (forwarding.h), and
 //    occupies that peer's lines.
 // 2. One tensor may wait before a relay, or be on its way to it, while all slots are taken. A
 //    further one leaves when it has a slot, first come, first served. A slot is free again when its

@@ -1,5 +1,5 @@
 // Partial view (view.h): refreshing, events, and messages out. Contacts are in view_contacts.c, neighbours in
-// view_links.c, coordinates in view_place.c.
+// view_links.c, coordinates in view_coordinate.c.
 #include "routing/view/view_internal.h"
 
 #include "base/err.h"
@@ -148,7 +148,7 @@ int64_t view_deadline(const view *v) { return v->deadline; }
 
 void view_contact(view *v, int64_t now, router_peer peer, uint16_t stage) {
     v->now = now;
-    view_card card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
+    view_descriptor card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
     view_contact_learn(v, &card);
 }
 
@@ -178,7 +178,7 @@ void view_gone(view *v, int64_t now, router_peer peer) {
 static bool sensible(const view *v, const view_message *m) {
     if (m->from == 0 || m->from >= 1u << 31 || m->from == v->config.self || m->from != m->card.peer) return false;
     if (m->card.age != 0 || !view_place_sane(&m->card.place)) return false;
-    if ((uint32_t)m->kind >= VIEW_KIND_COUNT || m->side >= ROUTER_SIDES || m->length > VIEW_CARDS) return false;
+    if ((uint32_t)m->kind >= VIEW_KIND_COUNT || m->side >= ROUTER_SIDES || m->length > VIEW_DESCRIPTORS) return false;
     if (m->cost < 0 || m->cost > VIEW_ANY_COST || m->card.stage > v->config.stages) return false;
     if (m->kind == VIEW_SAMPLE || m->kind == VIEW_REPLY) return true;
     return m->side != ROUTER_SAME && view_stage_at(v, view_opposite((router_side)m->side)) == m->card.stage;
@@ -199,7 +199,7 @@ static void note_limit(view *v, router_side side, const view_message *m) {
 
 static void on_cards(view *v, const view_message *m) {
     for (uint16_t i = 0; i < m->length; i++) {
-        const view_card *c = &m->cards[i];
+        const view_descriptor *c = &m->cards[i];
         if (c->stage != 0 && c->stage <= v->config.stages && view_place_sane(&c->place)) view_contact_learn(v, c);
     }
 }
@@ -316,4 +316,4 @@ uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t 
     return n;
 }
 
-view_place view_where(const view *v) { return v->place; }
+view_coordinate view_where(const view *v) { return v->place; }

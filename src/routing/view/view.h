@@ -1,8 +1,8 @@
 // Partial view of a large stage by gossip: a bounded number of neighbours in the previous and next
 // stage, and contacts among which better ones are found. The routers of router.h use its links.
 //
-// Peers exchange small samples of descriptors (view_card: peer, stage, network coordinate, age). A
-// coordinate (view_place) lies in the space of link costs (Vivaldi, Dabek et al. 2004: three axes
+// Peers exchange small samples of descriptors (view_descriptor: peer, stage, network coordinate, age). A
+// coordinate (view_coordinate) lies in the space of link costs (Vivaldi, Dabek et al. 2004: three axes
 // and a height). Each peer derives its own from measured costs, so that the cost to an unknown peer
 // can be estimated. About half of a side's links are the cheapest *mutual* ones. A request is
 // accepted if there is room, or in place of the most expensive link if it is cheaper by a margin.
@@ -29,29 +29,29 @@
 #include "routing/core/router.h"
 
 enum {
-    VIEW_LINKS = 16,     // on a side by default
-    VIEW_NEAR = 12,      // contacts of a stage kept because they are cheap or not measured yet
-    VIEW_ANY = 12,       // random contacts of a stage
-    VIEW_CARDS = 8,      // in a sample
-    VIEW_AXES = 3,       // of a coordinate
-    VIEW_MAX_AGE = 256,  // periods; older descriptors are dropped
-    VIEW_SURE = 1000,    // scale of a coordinate's error: VIEW_SURE means no knowledge
+    VIEW_LINKS = 16,       // on a side by default
+    VIEW_NEAR = 12,        // contacts of a stage kept because they are cheap or not measured yet
+    VIEW_ANY = 12,         // random contacts of a stage
+    VIEW_DESCRIPTORS = 8,  // in a sample
+    VIEW_AXES = 3,         // of a coordinate
+    VIEW_MAX_AGE = 256,    // periods; older descriptors are dropped
+    VIEW_SURE = 1000,      // scale of a coordinate's error: VIEW_SURE means no knowledge
 };
 
 // A network coordinate. The estimated cost between two is the distance of their points plus both
 // heights.
-typedef struct view_place {
+typedef struct view_coordinate {
     int32_t at[VIEW_AXES], height;
     uint16_t error;  // relative, in 1/VIEW_SURE
-} view_place;
+} view_coordinate;
 
 // A descriptor of a peer.
-typedef struct view_card {
+typedef struct view_descriptor {
     router_peer peer;
     uint16_t stage;
     uint16_t age;  // periods since the peer itself issued it
-    view_place place;
-} view_card;
+    view_coordinate place;
+} view_descriptor;
 
 typedef struct view_config {
     router_peer self;
@@ -88,13 +88,13 @@ typedef enum view_kind {
 typedef struct view_message {
     router_peer from, to;
     view_kind kind;
-    uint8_t side;     // of the receiver, as the sender sees it (router_side)
-    bool by_chance;   // ASK, YES, NO: a random link; PONG, REPLY: there is room for one
-    uint8_t linked;   // bit s: the sender has the receiver as a neighbour on its side s
-    int64_t cost;     // ASK, YES: of the link; PONG, REPLY, NO: upper limit for a link on that side
-    view_card card;   // the sender's own
-    uint16_t length;  // descriptors in a SAMPLE or REPLY
-    view_card cards[VIEW_CARDS];
+    uint8_t side;          // of the receiver, as the sender sees it (router_side)
+    bool by_chance;        // ASK, YES, NO: a random link; PONG, REPLY: there is room for one
+    uint8_t linked;        // bit s: the sender has the receiver as a neighbour on its side s
+    int64_t cost;          // ASK, YES: of the link; PONG, REPLY, NO: upper limit for a link on that side
+    view_descriptor card;  // the sender's own
+    uint16_t length;       // descriptors in a SAMPLE or REPLY
+    view_descriptor cards[VIEW_DESCRIPTORS];
 } view_message;
 
 typedef struct view_change {
@@ -142,8 +142,8 @@ typedef struct view_link {
 
 // Neighbours of a side: writes at most `max` and returns their number.
 uint32_t view_links(const view *v, router_side side, view_link *links, uint32_t max);
-view_place view_where(const view *v);
+view_coordinate view_where(const view *v);
 // Estimated cost of a link between two coordinates.
-int64_t view_guess(const view_place *a, const view_place *b);
+int64_t view_guess(const view_coordinate *a, const view_coordinate *b);
 
 #endif

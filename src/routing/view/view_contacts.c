@@ -37,8 +37,8 @@ uint16_t view_age(const view *v, int64_t born) {
     return (uint16_t)(age < 0 ? 0 : age > UINT16_MAX ? UINT16_MAX : age);
 }
 
-view_card view_own_card(const view *v) {
-    return (view_card){.peer = v->config.self, .stage = v->config.stage, .place = v->place};
+view_descriptor view_own_card(const view *v) {
+    return (view_descriptor){.peer = v->config.self, .stage = v->config.stage, .place = v->place};
 }
 
 // The least useful near contact, or a free place.
@@ -71,7 +71,7 @@ static bool put_near(view *v, view_group *g, const view_contact_entry *c) {
     return true;
 }
 
-static void learn_on(view *v, router_side side, const view_card *card) {
+static void learn_on(view *v, router_side side, const view_descriptor *card) {
     view_group *g = &v->group[side];
     int64_t born = v->now - (int64_t)card->age * v->config.period;
     view_neighbour *b = side == ROUTER_SAME ? NULL : view_neighbour_find(v, side, card->peer);
@@ -92,7 +92,7 @@ static void learn_on(view *v, router_side side, const view_card *card) {
     if (any->card.peer == 0 || rng_below(&v->random, 2) == 0) *any = fresh;
 }
 
-void view_contact_learn(view *v, const view_card *card) {
+void view_contact_learn(view *v, const view_descriptor *card) {
     if (card->peer == 0 || card->peer >= 1u << 31 || card->peer == v->config.self) return;
     if (card->age > VIEW_MAX_AGE) return;
     for (int side = 0; side < ROUTER_SIDES; side++) {
@@ -156,7 +156,7 @@ void view_contact_expire(view *v) {
 enum { MOST_CANDIDATES = ROUTER_SIDES * VIEW_CONTACTS + VIEW_NEIGHBOUR_SIDES * VIEW_LINKS };
 
 typedef struct view_candidates {
-    view_card card[MOST_CANDIDATES];
+    view_descriptor card[MOST_CANDIDATES];
     int64_t far[MOST_CANDIDATES];
     uint32_t count;
 } view_candidates;
@@ -167,10 +167,11 @@ static bool concerns(const view *v, uint16_t stage, uint16_t other) {
     return other != 0 && (other == stage || other == next || other == previous);
 }
 
-static void offer_card(const view *v, view_candidates *all, const view_card *to, const view_card *card, int64_t born) {
+static void offer_card(const view *v, view_candidates *all, const view_descriptor *to, const view_descriptor *card,
+                       int64_t born) {
     if (card->peer == 0 || card->peer == to->peer || all->count == MOST_CANDIDATES) return;
     if (!concerns(v, to->stage, card->stage)) return;
-    view_card *c = &all->card[all->count];
+    view_descriptor *c = &all->card[all->count];
     *c = *card;
     c->age = view_age(v, born);
     if (c->age > VIEW_MAX_AGE) return;
@@ -178,7 +179,7 @@ static void offer_card(const view *v, view_candidates *all, const view_card *to,
     all->far[all->count++] = guess ? view_guess(&to->place, &card->place) : 0;
 }
 
-static void gather(view *v, view_candidates *all, const view_card *to) {
+static void gather(view *v, view_candidates *all, const view_descriptor *to) {
     all->count = 0;
     for (int side = 0; side < ROUTER_SIDES; side++)
         for (uint32_t i = 0; i < VIEW_CONTACTS; i++)
@@ -192,19 +193,20 @@ static void gather(view *v, view_candidates *all, const view_card *to) {
     }
 }
 
-static void take_card(view_candidates *all, uint32_t i, view_card *cards, uint16_t *n) {
+static void take_card(view_candidates *all, uint32_t i, view_descriptor *cards, uint16_t *n) {
     cards[(*n)++] = all->card[i];
     all->count--;
     all->card[i] = all->card[all->count];
     all->far[i] = all->far[all->count];
 }
 
-uint16_t view_contact_sample(view *v, const view_card *to, view_card *cards) {
+uint16_t view_contact_sample(view *v, const view_descriptor *to, view_descriptor *cards) {
     view_candidates all;
     uint16_t n = 0;
     gather(v, &all, to);
-    while (n < VIEW_CARDS / 2 && all.count > 0) take_card(&all, (uint32_t)rng_below(&v->random, all.count), cards, &n);
-    while (n < VIEW_CARDS && all.count > 0) {
+    while (n < VIEW_DESCRIPTORS / 2 && all.count > 0)
+        take_card(&all, (uint32_t)rng_below(&v->random, all.count), cards, &n);
+    while (n < VIEW_DESCRIPTORS && all.count > 0) {
         uint32_t best = 0;
         for (uint32_t i = 1; i < all.count; i++)
             if (all.far[i] < all.far[best]) best = i;

@@ -21,7 +21,7 @@ enum {
 #define VIEW_ANY_COST ((int64_t)ROUTER_MAX_COST)
 
 typedef struct view_contact_entry {
-    view_card card;
+    view_descriptor card;
     int64_t born;   // local time at which the peer issued it
     int64_t cost;   // VIEW_UNKNOWN: not measured
     int64_t limit;  // upper cost of a close link there; valid until `limit_until`
@@ -33,7 +33,7 @@ typedef struct view_contact_entry {
 } view_contact_entry;
 
 typedef struct view_neighbour {
-    view_card card;
+    view_descriptor card;
     int64_t born, cost;
     bool up;  // else a request is pending
     bool by_chance;
@@ -64,10 +64,10 @@ struct view {
     rng random;
     int64_t now, deadline;
     uint32_t level, unchanged, turn;
-    view_place place;
+    view_coordinate place;
     router_peer measured;  // the peer that the host measured just now
     int64_t measured_cost;
-    view_card partner;  // receiver of the sample that is being sent
+    view_descriptor partner;  // receiver of the sample that is being sent
     view_group group[ROUTER_SIDES];
     view_neighbour *neighbour[VIEW_NEIGHBOUR_SIDES];
     uint32_t neighbours[VIEW_NEIGHBOUR_SIDES];
@@ -89,26 +89,26 @@ static inline uint16_t view_stage_at(const view *v, router_side side) {
 }
 static inline bool view_is_source(const view *v) { return v->config.stage == 0; }
 
-// --- view_place.c
-void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random);
-bool view_place_known(const view_place *place);
-bool view_place_sane(const view_place *place);
+// --- view_coordinate.c
+void view_place_learn(view_coordinate *mine, const view_coordinate *other, int64_t cost, rng *random);
+bool view_place_known(const view_coordinate *place);
+bool view_place_sane(const view_coordinate *place);
 
 // --- view_contacts.c
 view_contact_entry *view_contact_find(view *v, router_side side, router_peer peer);
 // Known or estimated cost of a link there; 0: unknown.
 int64_t view_contact_rank(const view *v, const view_contact_entry *c);
 // A descriptor arrived.
-void view_contact_learn(view *v, const view_card *card);
+void view_contact_learn(view *v, const view_descriptor *card);
 // Returns a former neighbour to the contacts.
 void view_contact_return(view *v, router_side side, const view_neighbour *b);
 void view_contact_forget(view *v, router_side side, view_contact_entry *c, bool tried);
 void view_contact_measured(view *v, router_side side, view_contact_entry *c, int64_t cost);
 void view_contact_expire(view *v);
-view_card view_own_card(const view *v);
+view_descriptor view_own_card(const view *v);
 uint16_t view_age(const view *v, int64_t born);
 // Descriptors for `to`: half of them near it, half at random.
-uint16_t view_contact_sample(view *v, const view_card *to, view_card *cards);
+uint16_t view_contact_sample(view *v, const view_descriptor *to, view_descriptor *cards);
 
 // --- view_links.c
 view_neighbour *view_neighbour_find(view *v, router_side side, router_peer peer);

@@ -62,7 +62,7 @@ static void come_up(view *v, router_side side, view_neighbour *b) {
     view_quicken(v, false);
 }
 
-static view_neighbour *new_bond(view *v, router_side side, const view_card *card, int64_t cost, bool by_chance) {
+static view_neighbour *new_bond(view *v, router_side side, const view_descriptor *card, int64_t cost, bool by_chance) {
     view_neighbour *b = &v->neighbour[side][v->neighbours[side]++];
     *b = (view_neighbour){.card = *card,
                           .born = v->now - (int64_t)card->age * v->config.period,
@@ -79,7 +79,7 @@ static view_neighbour *new_bond(view *v, router_side side, const view_card *card
 bool view_adopt(view *v, int64_t now, router_side side, router_peer peer, uint16_t stage, int64_t cost) {
     v->now = now;
     if (side == ROUTER_SAME || full(v, side) || view_neighbour_find(v, side, peer) != NULL) return false;
-    view_card card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
+    view_descriptor card = {.peer = peer, .stage = stage, .place.error = VIEW_SURE};
     new_bond(v, side, &card, cost, false)->up = true;
     return true;
 }
@@ -111,7 +111,7 @@ static view_contact_entry *cheapest(view *v, router_side side) {
 }
 
 static void ask(view *v, router_side side, const view_contact_entry *c, bool by_chance) {
-    view_card card = c->card;
+    view_descriptor card = c->card;
     card.age = view_age(v, c->born);
     view_post(v, card.peer, VIEW_ASK, side, c->cost, by_chance);
     new_bond(v, side, &card, c->cost, by_chance);

@@ -14,7 +14,7 @@ static int32_t whole(double x) {
     return (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
 }
 
-static double distance(const view_place *a, const view_place *b) {
+static double distance(const view_coordinate *a, const view_coordinate *b) {
     double sum = 0;
     for (int i = 0; i < VIEW_AXES; i++) {
         double d = (double)a->at[i] - (double)b->at[i];
@@ -23,24 +23,26 @@ static double distance(const view_place *a, const view_place *b) {
     return sqrt(sum);
 }
 
-int64_t view_guess(const view_place *a, const view_place *b) { return (int64_t)distance(a, b) + a->height + b->height; }
+int64_t view_guess(const view_coordinate *a, const view_coordinate *b) {
+    return (int64_t)distance(a, b) + a->height + b->height;
+}
 
 // Validates a received coordinate; nothing else enters the arithmetic.
-bool view_place_sane(const view_place *place) {
+bool view_place_sane(const view_coordinate *place) {
     for (int i = 0; i < VIEW_AXES; i++)
         if (place->at[i] > VIEW_ANY_COST || place->at[i] < -VIEW_ANY_COST) return false;
     return place->height >= 0 && place->height <= VIEW_ANY_COST && place->error <= VIEW_SURE;
 }
 
-bool view_place_known(const view_place *place) { return place->error < VIEW_SURE / 2; }
+bool view_place_known(const view_coordinate *place) { return place->error < VIEW_SURE / 2; }
 
 // A first estimate in a random direction: equal coordinates could never separate.
-static void settle(view_place *mine, int64_t cost, rng *random) {
+static void settle(view_coordinate *mine, int64_t cost, rng *random) {
     for (int i = 0; i < VIEW_AXES; i++) mine->at[i] = (int32_t)((rng_unit(random) - 0.5) * (double)cost);
     mine->height = (int32_t)(cost / 8) + 1;
 }
 
-void view_place_learn(view_place *mine, const view_place *other, int64_t cost, rng *random) {
+void view_place_learn(view_coordinate *mine, const view_coordinate *other, int64_t cost, rng *random) {
     if (cost <= 0) return;
     if (mine->height == 0) settle(mine, cost, random);
     if (other->height == 0) return;  // the other peer has no coordinate yet
