@@ -337,66 +337,6 @@ static bool settled(const router *r) {
     return pl->mc.phase.staged || mincost_is_settled(&pl->mc);
 }
 
-// --- Prefetch ------------------------------------------------------------------------------------
-
-static void foresee(const router *r, bool tick) {
-    const mincost_planner *pl = (const mincost_planner *)r;
-    foresee_bytes(pl->mc.commodity, tick ? sizeof(mincost_commodity) : offsetof(mincost_commodity, in));
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && tick && !pl->mc.greedy; side++) {
-        if (!r->in_order[side]) foresee_bytes(r->order[side], r->count[side] * sizeof *r->order[side]);
-        foresee_bytes(arc_of(&pl->mc, 0, (router_side)side, 0), r->count[side] * sizeof(mincost_arc));
-    }
-}
-
-// Prefetches the start of a label's path; most are short. `label`: the own two, then the links'
-// (link_at), in the order of lay_out.
-static void foresee_steps(const mincost_planner *pl, size_t label) {
-    const char *steps = pl->mc.path_memory + label * path_bytes(pl->mc.label_limit);
-    __builtin_prefetch(steps);
-    __builtin_prefetch(steps + pl->mc.label_limit * sizeof(int64_t));
-}
-
-// Prefetches the links that a search will probably relax.
-static void foresee_search(const mincost_planner *pl, router_side side) {
-    const mincost_search_cache *cache = &pl->mc.commodity[0].cache;
-    const mincost_arc *arc = arc_of(&pl->mc, 0, side, 0);
-    int64_t most_cost = cache->best[side].direct_cost - cache->epsilon;
-    for (uint32_t slot = 0; slot < pl->mc.r.count[side]; slot++) {
-        if (arc[slot].cost > most_cost || (side == ROUTER_PREVIOUS && !pl->mc.carries[slot])) continue;
-        foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
-        __builtin_prefetch(&pl->mc.r.slot[side][slot]);
-        foresee_steps(pl, 2 + link_at(&pl->mc, 0, side, slot));
-    }
-}
-
-static void foresee_tick(const router *r) {
-    const mincost_planner *pl = (const mincost_planner *)r;
-    const mincost_commodity *c = &pl->mc.commodity[0];
-    bool cached = c->cache.known && r->now < c->cache.until;
-    if (!cached && pl->mc.label_limit > 0) {
-        foresee_steps(pl, 0);
-        foresee_steps(pl, 1);
-        foresee_search(pl, ROUTER_PREVIOUS);
-        foresee_search(pl, ROUTER_NEXT);
-    }
-    if (cached && c->updates != MINCOST_UPDATES_UNKNOWN && r->now < c->quiet_until) return;
-    foresee_bytes(r->slot[ROUTER_PREVIOUS], r->count[ROUTER_PREVIOUS] * sizeof(router_neighbour));
-    foresee_bytes(sent_of(&pl->mc, 0, ROUTER_PREVIOUS, 0), r->count[ROUTER_PREVIOUS] * sizeof(mincost_sent_label));
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && !c->adverts_sent; side++)
-        foresee_bytes(advert_of(&pl->mc, 0, (router_side)side, 0), r->count[side] * sizeof(mincost_advert));
-}
-
-_Static_assert(offsetof(mincost_upstream, label) == 0 && offsetof(mincost_downstream, label) == 0,
-               "a link begins with its label");
-
-// Prefetches the part of a link that a label or an advert changes.
-static void foresee_link(const router *r, router_side side, uint32_t slot) {
-    const mincost_planner *pl = (const mincost_planner *)r;
-    foresee_bytes(label_from(&pl->mc, 0, side, slot), sizeof(mincost_label));
-    __builtin_prefetch(arc_of(&pl->mc, 0, side, slot));
-    if (pl->mc.label_limit > 0) foresee_steps(pl, 2 + link_at(&pl->mc, 0, side, slot));
-}
-
 const router_rules mincost_rules = {.state_bytes = sizeof(mincost_planner),
                                     .lay_out = lay_out,
                                     .init = mincost_init,
@@ -409,7 +349,4 @@ const router_rules mincost_rules = {.state_bytes = sizeof(mincost_planner),
                                     .load = load,
                                     .link_busy = mincost_link_busy,
                                     .settled = settled,
-                                    .queue_max = queue_max,
-                                    .foresee = foresee,
-                                    .foresee_tick = foresee_tick,
-                                    .foresee_link = foresee_link};
+                                    .queue_max = queue_max};

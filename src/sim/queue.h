@@ -41,18 +41,6 @@ void sim_queue_put(sim_queue *q, uint64_t at_ns, void *item);
 bool sim_queue_take(sim_queue *q, uint64_t *at_ns, void **item);
 // The time of the event to be taken next; UINT64_MAX: there is none.
 uint64_t sim_queue_next(const sim_queue *q);
-// The event `ahead` places behind the one to be taken next, as far as that is known yet, and nothing is put before it; else NULL.
-static inline const sim_queue_entry *sim_queue_peek(const sim_queue *q, uint32_t ahead) {
-    uint32_t i = ahead, left = q->soon.count - q->taken;
-    if (i < left) return &q->soon.entry[q->taken + i];
-    for (uint32_t digits = q->filled[0]; digits != 0; digits &= digits - 1) {  // of the lowest level each bucket is one time
-        i -= left;
-        const sim_queue_bucket *b = &q->bucket[0][__builtin_ctz(digits)];
-        left = b->count;
-        if (i < left) return &b->entry[i];
-    }
-    return NULL;
-}
 // Bytes held at most.
 size_t sim_queue_bytes(const sim_queue *q);
 

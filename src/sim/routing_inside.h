@@ -2,7 +2,6 @@
 #ifndef BRAID_SIM_ROUTING_INSIDE_H
 #define BRAID_SIM_ROUTING_INSIDE_H
 
-#include "base/foresee.h"
 #include "base/rng.h"
 #include "sim/blocks.h"
 #include "sim/queue.h"

@@ -144,20 +144,10 @@ static void send(routing_net *n, uint32_t wire, const router_message *m) {
     routing_deliver(n, w->last, wire, m);
 }
 
-// Who speaks mostly speaks to many.
-static void foresee_wires(const routing_net *n, uint32_t peer) {
-    enum { MOST = 64 };
-    uint32_t first = n->first_wire[peer], end = n->first_wire[peer + 1];
-    if (end - first > MOST) end = first + MOST;
-    foresee_bytes(&n->wire_to[first], (end - first) * sizeof *n->wire_to);
-    foresee_bytes(&n->wire[first], (end - first) * sizeof *n->wire);
-}
-
 void routing_post(routing_net *n, uint32_t peer) {
     router_message *m = &n->said;
     uint32_t wire = n->first_wire[peer];
-    for (bool first = true; !n->failed && router_next(n->node[peer].router, m); first = false) {
-        if (first) foresee_wires(n, peer);
+    while (!n->failed && router_next(n->node[peer].router, m)) {
         wire = find_wire(n, peer, m->to - 1, wire);
         if (wire == n->first_wire[peer + 1]) {
             routing_net_fail(n, BRAID_STATE, "%s sent a %s to %s, which is no neighbour", n->instance->name[peer],

@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FORESIGHT = 3,                           // events from one step of foreseeing to the next
-    MESSAGE_BYTES = 7 * 64, TICK_BYTES = 9 * 64  // of a router's beginning, that a message and a tick read
-};
-
 const char *routing_delay_name(routing_delay delay) {
     static const char *const names[ROUTING_DELAYS] = {"lockstep", "uniform", "exponential", "heavy-tailed"};
     return names[delay];
@@ -84,38 +79,6 @@ void routing_drain(routing_net *n) {
         if (at % 2 == 0) routing_drop(n, item);
 }
 
-static uint32_t receiver(const routing_flight *flight) {
-    router_peer to;
-    memcpy(&to, flight->head + offsetof(router_message, to), sizeof to);
-    return to - 1;
-}
-
-static router_peer sender(const routing_flight *flight) {
-    router_peer from;
-    memcpy(&from, flight->head + offsetof(router_message, from), sizeof from);
-    return from;
-}
-
-static bool is_tick(const sim_queue_entry *e) { return e->at_ns % 2 == 1; }
-
-static router *router_of(const routing_net *n, const sim_queue_entry *e) {
-    return is_tick(e) ? ((const routing_node *)e->item)->router : n->node[receiver(e->item)].router;
-}
-
-// Asks early for the memory of what comes soon, step by step: in a large swarm nothing of it is in the cache.
-static void foresee(const routing_net *n) {
-    const sim_queue_entry *e = sim_queue_peek(&n->queue, 3 * FORESIGHT);
-    if (e != NULL) foresee_bytes(e->item, is_tick(e) ? sizeof(routing_node) : sizeof(routing_flight));
-    e = sim_queue_peek(&n->queue, 2 * FORESIGHT);
-    if (e != NULL) foresee_bytes(router_of(n, e), is_tick(e) ? TICK_BYTES : MESSAGE_BYTES);
-    if (e != NULL && !is_tick(e)) __builtin_prefetch(((const routing_flight *)e->item)->text);
-    e = sim_queue_peek(&n->queue, FORESIGHT);
-    if (e != NULL) router_foresee(router_of(n, e), is_tick(e) ? 0 : sender(e->item));
-    e = sim_queue_peek(&n->queue, FORESIGHT / 2);
-    if (e != NULL && !is_tick(e)) router_foresee_message(router_of(n, e), sender(e->item));
-    if (e != NULL && is_tick(e)) router_foresee_tick(router_of(n, e));
-}
-
 // A stale tick is no event: a run whose queue holds nothing else is quiet.
 void routing_events(routing_net *n) {
     int64_t limit = n->start + n->settings->limit_rounds * ROUTING_ROUND;
@@ -133,7 +96,6 @@ void routing_events(routing_net *n) {
             return;
         }
         n->now = at;
-        foresee(n);
         take_event(n, tick, item);
     }
     n->out->quiet = !n->failed;

@@ -199,26 +199,6 @@ void router_relays(router *r, int64_t now, uint32_t relays) {
     changed(r, now);
 }
 
-void router_foresee(const router *r, router_peer from) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && from != 0; side++) {
-        if ((r->bits[side] & router_bit(from)) == 0) continue;
-        __builtin_prefetch(r->sorted[side]);
-        if (!r->in_order[side]) __builtin_prefetch(r->order[side]);
-    }
-    if (r->rules->foresee != NULL) r->rules->foresee(r, from == 0);
-}
-
-void router_foresee_tick(const router *r) {
-    if (r->rules->foresee_tick != NULL) r->rules->foresee_tick(r);
-}
-
-void router_foresee_message(const router *r, router_peer from) {
-    for (int side = ROUTER_PREVIOUS; side <= ROUTER_NEXT && r->rules->foresee_link != NULL; side++) {
-        int slot = router_slot(r, (router_side)side, from);
-        if (slot >= 0) r->rules->foresee_link(r, (router_side)side, (uint32_t)slot);
-    }
-}
-
 // --- Steps ---------------------------------------------------------------------------------------
 
 void router_receive(router *r, int64_t now, const router_message *m) {

@@ -189,11 +189,6 @@ typedef struct router_message {
 uint32_t router_message_bytes(const router_message *message);
 const char *router_kind_name(router_kind kind);
 
-// For hosts of very many routers: prefetches the memory for the next message or tick; called again
-// later for what a message from that peer, or a tick, needs next.
-void router_foresee(const router *r, router_peer from);  // from 0: a tick
-void router_foresee_message(const router *r, router_peer from);
-void router_foresee_tick(const router *r);
 // Handles a message. One from a peer that is no neighbour, or with impossible contents, is ignored.
 void router_receive(router *r, int64_t now, const router_message *message);
 void router_tick(router *r, int64_t now);

@@ -3,7 +3,6 @@
 #ifndef BRAID_ROUTING_ROUTER_INTERNAL_H
 #define BRAID_ROUTING_ROUTER_INTERNAL_H
 
-#include "base/foresee.h"
 #include "base/rng.h"
 #include "routing/core/router.h"
 
@@ -90,9 +89,6 @@ typedef struct router_rules {
     bool (*link_busy)(const router *r, router_side side, router_peer peer);
     bool (*settled)(const router *r);
     uint32_t (*queue_max)(const router_config *config);
-    void (*foresee)(const router *r, bool tick);  // prefetch; these may be NULL
-    void (*foresee_tick)(const router *r);
-    void (*foresee_link)(const router *r, router_side side, uint32_t slot);
 } router_rules;
 
 // router_bytes and router_init for a configuration that router_config_is_valid.
