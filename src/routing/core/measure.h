@@ -64,7 +64,7 @@ typedef struct measure_link {
     int64_t guessed_rate;                          // used until a rate was measured; 0: none
     int64_t cost;                                  // announced; 0: none yet
     int64_t outside_since;
-    int8_t side;  // of the band: -1, 0, 1
+    int8_t side;  // side of the band that the cost is on: -1, 0 (inside), 1
 } measure_link;
 
 // Adds a round trip of a small message, less the waiting time that the other end reports. The

@@ -265,7 +265,7 @@ static void begin_message(const router *r, const router_outgoing *o, router_mess
     out->position = o->position;
     out->cost = o->cost;
     out->units = o->units;
-    out->taken_back = o->taken_back;  // or the other members of that union
+    out->taken_back = o->taken_back;  // copies scale, plan or turn as well: one union
     out->token = o->token;
     out->source = r->source[o->k];
 }

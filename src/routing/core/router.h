@@ -39,7 +39,7 @@ enum {
     ROUTER_MAX_PATH = 40,         // split nodes on a label's path
     ROUTER_MAX_CYCLE = 44,        // a label's path, closed, and the inner arc
     ROUTER_MAX_UNITS = 4096,      // capacity of a peer, demand of a data peer
-    ROUTER_MAX_COST = 1 << 30,    // of a link
+    ROUTER_MAX_COST = 1 << 30,    // highest cost of a link
     ROUTER_LAZY = 6,              // default of router_config.lazy
     ROUTER_FRAME_BYTES = 16,      // overhead of a frame
 };
@@ -60,12 +60,12 @@ typedef enum router_side { ROUTER_PREVIOUS, ROUTER_NEXT, ROUTER_SAME, ROUTER_SID
 
 typedef struct router_config {
     router_algorithm algorithm;
-    router_objective objective;  // of mincost and gwtf
+    router_objective objective;  // what mincost and gwtf minimise
     router_peer self;
     uint32_t capacity;                       // a relay: units through it; a data peer: units it wants to send
     uint32_t source_count;                   // data peers of the run, in the same order at every peer
     router_peer source[ROUTER_MAX_SOURCES];  // if `self` is among them, this is a data peer
-    uint32_t max_neighbours;                 // on a side, 1..ROUTER_MAX_NEIGHBOURS
+    uint32_t max_neighbours;                 // most neighbours on a side, 1..ROUTER_MAX_NEIGHBOURS
     uint64_t seed;  // must differ after every restart: it also separates the incarnations of a peer
     int64_t delay;  // typical one-way message delay, > 0
     // time between a message and the tick, to collect further messages; 0: same instant
@@ -76,7 +76,7 @@ typedef struct router_config {
     int64_t slack;
     int64_t hold;         // hold-down between two labels to the same neighbours, in delays (0: 2)
     int64_t lazy;         // longest delay of a label update, in delays (0: ROUTER_LAZY, below 0: none)
-    uint32_t path_limit;  // of labels, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
+    uint32_t path_limit;  // longest path of a label, 2..ROUTER_MAX_PATH (0: ROUTER_MAX_PATH)
     // data peers compute an initial plan on a map of the run; the same at every peer
     bool plan_first;
     // relays of the run as far as known. Above ROUTER_PLANNED_RELAYS nothing is planned, except by a single
@@ -89,7 +89,7 @@ typedef struct router_config {
     bool weighted;
 
     // gwtf
-    double temperature;  // in units of cost: the paper's T = 1.7 times the host's scale of costs
+    double temperature;  // the paper's T = 1.7 times the host's scale of costs, in units of cost
     double cooling;      // factor after an accepted change (the paper's alpha = 0.95)
 } router_config;
 
@@ -148,7 +148,7 @@ static inline router_peer router_owner(router_node node) { return node / 2; }
 
 typedef struct router_step {
     router_node half;
-    int64_t cost;  // from this node to the end of the path
+    int64_t cost;  // cost from this node to the end of the path
 } router_step;
 
 typedef struct router_token {

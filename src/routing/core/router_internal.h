@@ -35,10 +35,10 @@ typedef struct router_outgoing {
     uint8_t kind, side, why, k;
     uint16_t position;
     uint32_t units;
-    union {  // as in router_message
+    union {  // the union of router_message
         uint32_t taken_back, scale, plan, turn;
     };
-    uint32_t extra;  // for the algorithm
+    uint32_t extra;  // free for the algorithm
     int64_t cost;
     router_token token;
 } router_outgoing;
@@ -65,7 +65,7 @@ struct router {
     uint32_t rules_load;
     bool settled_known, rules_settled;       // cached result of rules->settled
     uint32_t commodities;                    // a data peer has only its own
-    router_peer source[ROUTER_MAX_SOURCES];  // of commodity k
+    router_peer source[ROUTER_MAX_SOURCES];  // data peer of commodity k
     rng random;
     router_config config;
     const struct router_rules *rules;

@@ -10,7 +10,7 @@
 #include "routing/core/router_internal.h"
 
 enum {
-    GWTF_ITERATION = 4,  // in delays: query, answer, request, answer
+    GWTF_ITERATION = 4,  // four delays: query, answer, request, answer
     // refinements after the last change of neighbours; afterwards a router only answers
     GWTF_ITERATIONS = 120,
     GWTF_FINAL_ITERATIONS = 6,  // the last of them accept no increase, to end in a steady state
@@ -44,18 +44,18 @@ typedef struct gwtf_place {
     // its next link is being changed: `other` is asked or asks, or a redirect waits for `previous`
     bool locked;
     bool giving;  // locked for a redirect to `other`
-    bool doomed;  // to be dissolved once it is unlocked
+    bool doomed;  // the unit is dissolved once the place is unlocked
     uint8_t k;
     router_peer previous, next;  // 0: none yet
     uint32_t next_place, next_turn;
-    uint32_t turn;      // of the link from upstream; never falls
+    uint32_t turn;      // turn of the link from upstream; never falls
     router_peer other;  // the peer asked
     uint32_t other_place, other_turn;
     uint32_t seen_turn;  // upstream peer known to gwtf_check_places, and when it is asked
     router_peer seen_previous;
     int64_t check_at;
     router_peer asked;  // giving: the owner of the incoming link when it was asked
-    int64_t cost;       // from here to the sink
+    int64_t cost;       // cost from here to the sink
 } gwtf_place;
 
 // Answer of a peer of the own stage to a query.
@@ -71,9 +71,9 @@ typedef struct gwtf {
     uint32_t places;
     int64_t *offer_cost;  // [commodity * max_neighbours + slot] of next neighbours
     uint32_t *offer_units;
-    int64_t *sent_cost;  // by previous neighbour
+    int64_t *sent_cost;  // last offer sent to each previous neighbour
     uint32_t *sent_units;
-    gwtf_peer_units *reported;  // of the own stage, by slot
+    gwtf_peer_units *reported;  // answers of peers of the own stage, by slot
     double temperature;
     uint32_t iterations;
     int64_t iteration_at, acted_at, acts_at, judges_at;

@@ -1,7 +1,7 @@
 // GWTF links between places: changes of the owner, and broken links.
 #include "routing/gwtf/gwtf.h"
 
-enum { CHECK_AFTER = 30 };  // in delays
+enum { CHECK_AFTER = 30 };  // time in delays until a new upstream peer is asked
 
 // Both the new and the old owner of the incoming link report the change, because either may die
 // before its message arrives.

@@ -4,8 +4,8 @@
 typedef struct gwtf_candidate {
     int64_t gain;  // change of the objective
     uint32_t kind;
-    gwtf_place *mine;            // for GWTF_CHANGE
-    uint32_t slot, their_place;  // of the other peer; its place
+    gwtf_place *mine;            // own unit of a GWTF_CHANGE
+    uint32_t slot, their_place;  // slot of the other peer, and its place
     uint32_t k;
     router_peer before, after;  // neighbours of the other peer's unit
     uint64_t tie;
@@ -113,7 +113,7 @@ static gwtf_candidate best_candidate(gwtf *g) {
                                 .k = t->word[3 * i] & 255,
                                 .before = t->word[3 * i + 1],
                                 .after = t->word[3 * i + 2]};
-            if (c.k >= g->r.commodities) continue;  // of an unknown data peer
+            if (c.k >= g->r.commodities) continue;  // the data peer is unknown
             try_changes(g, t, &best, c);
             if (has_room) try_redirect(g, t, &best, c);
         }

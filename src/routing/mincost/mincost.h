@@ -29,7 +29,7 @@ enum {
 };
 
 #define MINCOST_UNIT_VALUE            ((int64_t)1 << 40)  // gain of one more unit: above the cost of any cycle
-#define MINCOST_UNIT_VALUE_BOTTLENECK ((int64_t)1 << 50)  // the same with the bottleneck objective
+#define MINCOST_UNIT_VALUE_BOTTLENECK ((int64_t)1 << 50)  // gain of one more unit with the bottleneck objective
 #define MINCOST_DEFICIT               (-((int64_t)1 << 37))  // distance that a peer in deficit advertises, to be filled first
 #define MINCOST_INFINITY              ((int64_t)1 << 56)     // distance without a path
 #define MINCOST_COUNTER_MODULUS       ((uint32_t)1 << 31)    // cumulative counters of a link wrap here
@@ -47,7 +47,7 @@ enum { MINCOST_PUSHED, MINCOST_RETURNED, MINCOST_CANCELLED, MINCOST_APPLIED, MIN
 typedef struct mincost_label {
     int64_t cost;
     uint32_t length;           // split nodes on the path
-    uint32_t neighbour_steps;  // of a received label: steps over neighbours of this peer (mincost_stale.c)
+    uint32_t neighbour_steps;  // steps of a received label over neighbours of this peer (mincost_stale.c)
     uint64_t owner_bits;       // router_bit of each peer on the path: a Bloom filter with one hash
     router_node *node;         // [label_limit] the path
     int64_t *at;               // [label_limit] cost from each node of the path to its end
@@ -57,7 +57,7 @@ typedef struct mincost_label {
 // One commodity on the link from a previous neighbour. Fields that searches read of all links at once are
 // in arrays of their own: mincost_arc, mincost_sent_label, mincost_advert.
 typedef struct mincost_upstream {
-    mincost_label label;                // of the neighbour's out node
+    mincost_label label;                // label of the neighbour's out node
     int32_t units;                      // mirror of the owner's counter
     uint32_t returned, returned_acked;  // units returned in total, and acknowledged (MINCOST_COUNTER_MODULUS)
     int32_t removing;                   // removals committed here that the owner has not confirmed
@@ -72,12 +72,12 @@ typedef struct mincost_upstream {
 
 // One commodity on the link to a next neighbour.
 typedef struct mincost_downstream {
-    mincost_label label;  // of the neighbour's in node
+    mincost_label label;  // label of the neighbour's in node
     int32_t units;        // the counter, owned by this peer
     int32_t owed;         // returns not yet carried out
     int32_t reserved;     // units that commits will remove
     int64_t bid_sent;
-    int64_t virtual_time;      // of weighted greedy routing
+    int64_t virtual_time;      // virtual time of weighted greedy routing
     uint32_t returned_done;    // returns carried out in total (MINCOST_COUNTER_MODULUS)
     uint32_t epoch;            // last announced by the neighbour (commodity 0)
     int32_t adding;            // units that commits will add
@@ -87,13 +87,14 @@ typedef struct mincost_downstream {
 
 // The part of a link that a search reads. It reads the link itself only if this shows that it may count.
 typedef struct mincost_arc {
-    int64_t cost;   // of the path that continues with the link's label, before epsilon; or MINCOST_RECOMPUTE
-    int64_t since;  // of that label; ROUTER_NEVER: the label does not settle
+    // Cost of the path that continues with the link's label, before epsilon; or MINCOST_RECOMPUTE.
+    int64_t cost;
+    int64_t since;  // time since which that label is unchanged; ROUTER_NEVER: it does not settle
 } mincost_arc;
 
 // The label last sent to a neighbour: the in node's to a previous one, the out node's to a next one.
 typedef struct mincost_sent_label {
-    uint64_t hash;  // of the label; 0: the empty one
+    uint64_t hash;  // hash of the label; 0: the empty one
     int64_t cost;
     int64_t changed_since;  // the label differs from the one sent; MINCOST_NEVER: it does not
     int64_t floor;          // settled cost of the out node upstream: that label stays at or below it
@@ -102,7 +103,7 @@ typedef struct mincost_sent_label {
 
 // Contents of an ADVERT: received from a next neighbour, or last sent to a previous one.
 typedef struct mincost_advert {
-    int64_t distance;  // to the sink through peers with room
+    int64_t distance;  // distance to the sink through peers with room
     int32_t room;      // units that the sender would accept
     uint32_t scale;    // sent ones: mincost_scale_word
 } mincost_advert;
@@ -119,7 +120,7 @@ typedef struct mincost_reservation {
     bool adds, drops;      // the cycle passes in -> out (one unit more through here), out -> in (one less)
     uint16_t first, last;  // positions on the cycle
     uint16_t length;
-    router_peer before, after;  // on the cycle; 0: none
+    router_peer before, after;  // neighbours on the cycle; 0: none
     int32_t units;
     int64_t lease;  // expiry
     router_node cycle[ROUTER_MAX_CYCLE];
@@ -151,7 +152,7 @@ typedef struct mincost_search_cache {
     struct {
         router_peer direct, through;  // first hops of the best paths on that side
         int64_t direct_cost, through_cost;
-    } best[2];  // by side
+    } best[2];  // best paths of each side
 } mincost_search_cache;
 
 // Label updates still to send, as of the last time this peer sent any.
@@ -177,7 +178,7 @@ typedef struct mincost_commodity {
     mincost_label in, out;        // labels of this peer's split nodes
     int64_t in_floor, out_floor;  // settled costs: these hold without a path to show for them
     uint64_t in_hash, out_hash;
-    router_peer in_next_hop, out_next_hop;  // of those labels; kept on ties
+    router_peer in_next_hop, out_next_hop;  // next hops of those labels, kept on ties
 } mincost_commodity;
 
 // Orders of the planner to this layer.
@@ -197,7 +198,7 @@ typedef struct mincost_commit {
     int32_t adding, removing;         // load that reservations will add and remove
     int32_t incoming, outgoing;       // own cycle, committed and on its way back: inflow to come, outflow to go
     uint32_t reservations, removals;  // used entries of the two arrays below, a bit each
-    uint32_t serial, failures;        // of own cycles
+    uint32_t serial, failures;        // own commits in total, and failures in a row
     bool own_active;                  // an own cycle is being committed; one at a time
     bool cycle_waiting;               // a negative cycle is known, and own_active or the back-off blocks it
     uint8_t own_commodity;
@@ -222,7 +223,7 @@ typedef struct mincost_auction {
 
 // The bottleneck objective (mincost_bottleneck.c): steps of a logarithmic scale.
 typedef struct mincost_bottleneck {
-    uint16_t scale;     // that all peers use
+    uint16_t scale;     // scale that all peers use
     uint16_t heaviest;  // heaviest load from here to the sink
 } mincost_bottleneck;
 
@@ -230,7 +231,7 @@ typedef struct mincost {
     router r;
     // Fields that most ticks read come first: in a large simulation each cache line of a router is cold.
     mincost_upstream *upstream;      // [commodity * max_neighbours + slot]
-    mincost_downstream *downstream;  // likewise
+    mincost_downstream *downstream;  // same order
     mincost_arc *arc;                // [(commodity * 2 + side) * max_neighbours + slot], and the next three
     mincost_sent_label *sent;
     mincost_advert *advert;
@@ -238,7 +239,7 @@ typedef struct mincost {
     char *path_memory;  // nodes and costs of all labels, own labels first
     mincost_commodity *commodity;
     uint32_t label_limit;      // nodes in a label; 0: greedy
-    int64_t mean_cost;         // of this peer's links, at the last tick
+    int64_t mean_cost;         // mean cost of this peer's links at the last tick
     uint64_t balanced_at;      // router_moves at which nothing was left to balance; 0: something is
     uint32_t settle_count;     // labels settled since links, counters or the mean cost changed here
     bool minimise_bottleneck;  // objective: a unit's cost depends on how many units the link carries
@@ -366,7 +367,7 @@ int32_t mincost_excess(const mincost *mc, uint32_t k);    // inflow less outflow
 int32_t mincost_total_in(const mincost *mc, uint32_t k);
 int32_t mincost_total_out(const mincost *mc, uint32_t k);
 int32_t mincost_load(const mincost *mc);
-int32_t mincost_active_load(const mincost *mc);  // of the active flow, while a plan is staged
+int32_t mincost_active_load(const mincost *mc);  // load of the active flow while a plan is staged
 int32_t mincost_room(const mincost *mc);
 bool mincost_is_settled(const mincost *mc);  // no reservation, excess, debt or unacknowledged return
 router_outgoing *mincost_post_flow(mincost *mc, uint32_t k, uint32_t slot, uint8_t why);
@@ -378,19 +379,22 @@ void mincost_on_deny(mincost *mc, uint32_t k, uint32_t slot, const router_messag
 bool mincost_accept_counts(mincost *mc, uint32_t k, uint32_t slot, uint32_t units, uint32_t taken_back);
 void mincost_return_overflow(mincost *mc, uint32_t k, uint32_t slot, int32_t arrived);
 void mincost_enforce_capacity(mincost *mc);
-void mincost_fit_capacity(mincost *mc);  // the same, and gives up passing units after the capacity was lowered
+// Enforces the capacity and gives up passing units after it was lowered.
+void mincost_fit_capacity(mincost *mc);
 void mincost_balance(mincost *mc);
 bool mincost_wants_augmenting_path(const mincost *mc);
-int64_t mincost_distance_over(const mincost *mc, uint32_t k, uint32_t slot);  // to the sink, over that link
+// Distance to the sink over that link.
+int64_t mincost_distance_over(const mincost *mc, uint32_t k, uint32_t slot);
 void mincost_ledger_deadlines(mincost *mc);
 uint32_t mincost_units(const router *r, router_unit *units, uint32_t max);
 
 // --- Costs (mincost_costs.c, mincost_bottleneck.c) -----------------------------------------------
 
-int64_t mincost_mean_cost(const mincost *mc);  // of this peer's links, at least 1
+int64_t mincost_mean_cost(const mincost *mc);  // mean cost of this peer's links, at least 1
 void mincost_update_mean(mincost *mc);
 int64_t mincost_coarse_epsilon(const mincost *mc);
-int64_t mincost_link_load(const mincost *mc, router_side side, uint32_t slot, int32_t more);  // with `more` units
+// Load of a link with `more` additional units.
+int64_t mincost_link_load(const mincost *mc, router_side side, uint32_t slot, int32_t more);
 int64_t mincost_bottleneck_increase(const mincost *mc, uint32_t slot);
 int64_t mincost_bottleneck_decrease(const mincost *mc, router_side side, uint32_t slot);
 int64_t mincost_bottleneck_epsilon(const mincost *mc);
@@ -446,8 +450,9 @@ void mincost_note_placed(mincost *mc);
 void mincost_skip_auction(mincost *mc);
 void mincost_note_repair(mincost *mc);
 bool mincost_labels_held(mincost *mc);
-int64_t mincost_bid(const mincost *mc, uint32_t k, uint32_t slot);  // for a place at that next neighbour
-int mincost_lowest_bid(const mincost *mc, uint32_t k);              // slot of a previous neighbour; -1: no unit is free
+// Own bid for a place at that next neighbour.
+int64_t mincost_bid(const mincost *mc, uint32_t k, uint32_t slot);
+int mincost_lowest_bid(const mincost *mc, uint32_t k);  // slot of a previous neighbour; -1: no unit is free
 // Places that a higher bid can take; adds their price to the distance.
 int32_t mincost_auction_offer(const mincost *mc, uint32_t k, int64_t *distance);
 bool mincost_is_outbid(const mincost *mc, uint32_t k, int64_t distance, int *lowest);

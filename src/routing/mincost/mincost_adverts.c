@@ -352,7 +352,7 @@ static bool send_raised(mincost *mc) {
     bool sent_kinds = false;
     mincost_update_sums(mc, 0);
     EACH_NEIGHBOUR(&mc->r, ROUTER_PREVIOUS, p)
-    sent_kinds |= send_in_label_if_new(mc, 0, p, mc->r.slot[ROUTER_PREVIOUS][p].peer, URGENT_UPDATES);
+        sent_kinds |= send_in_label_if_new(mc, 0, p, mc->r.slot[ROUTER_PREVIOUS][p].peer, URGENT_UPDATES);
     EACH_NEIGHBOUR(&mc->r, ROUTER_NEXT, n) sent_kinds |= send_out_label(mc, 0, n, URGENT_UPDATES);
     return sent_kinds;
 }

@@ -7,13 +7,14 @@
 #include "routing/mincost/mincost.h"
 
 enum {
-    AUCTION_DELAYS = 14,  // from the first unit placed here: enough for about ten changes
+    AUCTION_DELAYS = 14,  // duration from the first unit placed here: enough for about ten changes
     LABEL_HOLD = 12,      // labels are held, because the next placement would change them
     LABEL_PAUSE = 6,      // labels are released after this time without a placement
     YOUNG_DELAYS = 40,    // age below which no change counts as a repair
     REPAIR_STEP = 8,      // labels are held after each step of a repair
-    REPAIR_MAX = 40,      // and at most this long after its first step, if capacities keep changing
-    PRICE_PERCENT = 120,  // of the mean link cost: price of a place above its tenant's bid
+    // Labels are held at most this long after the first step, even if capacities keep changing.
+    REPAIR_MAX = 40,
+    PRICE_PERCENT = 120,  // price of a place above its tenant's bid, in percent of the mean link cost
     // of the mean link cost: tolerated rise of a path above its tenant's bid
     TOLERANCE_PERCENT = 50
 };

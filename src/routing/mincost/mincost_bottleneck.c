@@ -16,9 +16,9 @@
 enum {
     STEPS = 16,  // steps of the scale in a doubling
     LAST_STEP = 43 * STEPS,
-    SQUARINGS = 6,    // of load / scale: the power is 64
-    POWER_BITS = 37,  // of term 1 at the scale
-    SUM_BITS = 25,    // of term 2 for a load of the scale, rounded down to a power of two
+    SQUARINGS = 6,    // squarings of load / scale: the power is 64
+    POWER_BITS = 37,  // bits of term 1 at the scale
+    SUM_BITS = 25,    // bits of term 2 for a load of the scale, rounded down to a power of two
 };
 
 // Upper bound of a unit's cost. A unit that makes a link heavier than the scale costs at least half

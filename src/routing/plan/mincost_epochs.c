@@ -20,8 +20,8 @@ enum {
     REST_DELAYS = 50,  // a data peer asks for a plan after nothing has moved for this long,
     // or this long if demand is unmet, because units may still find paths,
     INCOMPLETE_REST_DELAYS = 150,
-    MAP_STABLE = 30,      // and after the map was stable for this long,
-    PLAN_INTERVAL = 200,  // and the last staged plan was this long ago
+    MAP_STABLE = 30,      // the map must have been stable for this long,
+    PLAN_INTERVAL = 200,  // and the last staged plan must be this long ago
     PAUSE = 80,           // commits are paused this long before the active flow is saved
     OBJECTION = 20,       // data peers wait this much longer, so that any peer can object
     STAGING = 80,         // time for all planned paths to exist; the plan becomes active OBJECTION later
@@ -77,9 +77,9 @@ static void save_active_flow(mincost_planner *pl) {
     if (!pl->mc.r.is_source) mincost_fit_capacity(&pl->mc);
     for (uint32_t k = 0; k < pl->mc.r.commodities; k++) {
         EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s)
-        upstream_of(&pl->mc, k, s)->active = mincost_inflow(&pl->mc, k, s);
+            upstream_of(&pl->mc, k, s)->active = mincost_inflow(&pl->mc, k, s);
         EACH_NEIGHBOUR(&pl->mc.r, ROUTER_NEXT, s)
-        downstream_of(&pl->mc, k, s)->active = downstream_of(&pl->mc, k, s)->units;
+            downstream_of(&pl->mc, k, s)->active = downstream_of(&pl->mc, k, s)->units;
     }
 }
 

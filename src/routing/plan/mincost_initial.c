@@ -13,8 +13,8 @@
 #include "routing/plan/mincost_planner.h"
 
 enum {
-    ADVERT_STARTED = 1,        // in an ADVERT: the sender has started
-    ADVERT_DECENTRALISED = 2,  // the same, and no data peer re-optimises
+    ADVERT_STARTED = 1,        // flag in an ADVERT: the sender has started
+    ADVERT_DECENTRALISED = 2,  // flag in an ADVERT: started, and no data peer re-optimises
     // Delays.
     MAP_STABLE = 1,    // the map was complete and stable for so long
     MAP_TIMEOUT = 50,  // afterwards units start with the paths known

@@ -16,7 +16,7 @@
 
 enum {
     // Delays.
-    GATHER = 3,          // from the first news to sending
+    GATHER = 3,          // time from the first change to sending
     INITIAL_GATHER = 1,  // while all peers wait for the map
     // own entry, while a single source re-optimises: a nearby repair is over by then
     LOAD_GATHER = 8,
@@ -309,7 +309,7 @@ static map_share share_with(const mincost_planner *pl, uint32_t slot) {
     uint64_t mine = rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][slot].peer);
     uint32_t before = 0;
     EACH_NEIGHBOUR(&pl->mc.r, ROUTER_PREVIOUS, s)
-    before += rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][s].peer) < mine;
+        before += rng_seed(pl->mc.r.config.self, pl->mc.r.slot[ROUTER_PREVIOUS][s].peer) < mine;
     if (pl->mc.phase.started && !shares) return before == 0 ? SHARE_ALL : SHARE_NOTHING;
     if (few) return before < FULL_COPIES ? SHARE_ALL : SHARE_NOTHING;
     return before == 0 ? SHARE_ALL : before < OWN_COPIES ? SHARE_OWN : SHARE_NOTHING;

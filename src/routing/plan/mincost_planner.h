@@ -18,13 +18,14 @@ enum {
     MINCOST_EPOCHS_PER_FLOW = 1 << 9,      // epochs of one flow version at most (mincost_epochs.c)
     MINCOST_MAP_LINKS = 64,                // links in a peer's own entry
     MINCOST_MAP_BURST = 4,                 // MAP messages to one neighbour in a delay
-    MINCOST_MAP_WORDS_PER_RELAY = 48,      // of a data peer's map: an entry with 16 links, and spare words
-    MINCOST_MAP_WORDS_SINGLE = 8192,       // of a relay's map: about 16 forwarded entries, at worst 200.
-                                           // Very uneven stages need more; then re-optimisation is impossible
-    MINCOST_MAP_WORDS_MULTI = 24576,       // the same with several data peers, enough for all relays of a plan:
-                                           // two relays of a small stage forward all entries
-    MINCOST_PATH_WORDS = 1024,             // of paths and cycle proposals that wait to be sent
-    MINCOST_PROPOSED = 4,                  // cycle proposals that a data peer remembers (mincost_reoptimise.c)
+    // Words of a data peer's map for each relay: an entry with 16 links, and spare words.
+    MINCOST_MAP_WORDS_PER_RELAY = 48,
+    MINCOST_MAP_WORDS_SINGLE = 8192,  // of a relay's map: about 16 forwarded entries, at worst 200.
+                                      // Very uneven stages need more; then re-optimisation is impossible
+    MINCOST_MAP_WORDS_MULTI = 24576,  // the same with several data peers, enough for all relays of a plan:
+                                      // two relays of a small stage forward all entries
+    MINCOST_PATH_WORDS = 1024,        // words of paths and cycle proposals that wait to be sent
+    MINCOST_PROPOSED = 4,             // cycle proposals that a data peer remembers (mincost_reoptimise.c)
 };
 
 #define MINCOST_LAST_EPOCH ((int64_t)1 << 30)
@@ -33,7 +34,7 @@ enum {
 // Positions of the peers' entries in a map, by hash, and a search for reachable peers (mincost_reach.c).
 typedef struct mincost_map_index {
     uint32_t table;   // size, a power of two
-    uint64_t salt;    // of the hash, secret: invented peers cannot be chosen to collide
+    uint64_t salt;    // secret salt of the hash: invented peers cannot be chosen to collide
     uint32_t *place;  // [table] 1 + first word of the entry; 0: free
     uint32_t *queue;  // first words of reachable entries
     uint32_t head, tail;
@@ -43,17 +44,17 @@ typedef struct mincost_map_index {
 // The map of the run as this peer knows it (mincost_map.c).
 typedef struct mincost_map {
     uint32_t used, limit;  // words
-    uint32_t sequence;     // of the latest entry stored
+    uint32_t sequence;     // number of the latest entry stored
     uint32_t max_relays;   // larger runs are not mapped
     int64_t send_at;       // ROUTER_NEVER: all entries were sent
     int64_t changed_at;
-    uint32_t version;         // of the contents, at least 1
-    uint32_t pruned_version;  // at the last prune
-    uint32_t closed_version;  // at the last test for completeness, with its result:
+    uint32_t version;         // number of changes of the contents, at least 1
+    uint32_t pruned_version;  // version at the last prune
+    uint32_t closed_version;  // version at the last test for completeness, and its result:
     bool complete;
     bool suspended;           // the run was larger than max_relays
     bool has_loads;           // entries say what links carry (single source)
-    mincost_map_index index;  // of a data peer; place NULL: a relay scans its few entries
+    mincost_map_index index;  // index of a data peer's map; place NULL: a relay scans its few entries
     uint32_t *word;
 } mincost_map;
 
@@ -65,14 +66,14 @@ typedef struct mincost_epochs {
     bool announce;          // some neighbours may not know the epoch
     bool has_active;        // the active flow was saved when the plan was staged
     bool at_rest;           // a data peer: nothing is under way, and all units sent arrive
-    int64_t at_rest_since;  // or not at rest since
+    int64_t at_rest_since;  // time since which at_rest holds, or does not hold
     int32_t rested_units;   // sent at that time
-    int32_t staged_demand;  // of this data peer when the plan was staged
+    int32_t staged_demand;  // demand of this data peer when the plan was staged
 } mincost_epochs;
 
 // Plans of a data peer and their dispatch (mincost_staged.c).
 typedef struct mincost_staged {
-    uint32_t map_version;             // of the map that was last planned on
+    uint32_t map_version;             // version of the map that was last planned on
     uint32_t plan;                    // number of the plan found on it; 0: none
     int64_t active_value;             // cost of the active paths on that map; -1: some are gone
     bool worthwhile;                  // the plan is better than the active paths by enough
@@ -98,8 +99,8 @@ typedef struct mincost_reopt {
 typedef struct mincost_planner {
     mincost mc;
     mincost_map *map;       // NULL: a single source without an initial plan
-    multi_source *multi;    // of one of several data peers
-    single_source *single;  // of the only data peer
+    multi_source *multi;    // planner of one of several data peers
+    single_source *single;  // planner of the only data peer
     mincost_epochs epochs;
     mincost_initial initial;
     mincost_staged staged;
@@ -142,9 +143,9 @@ bool mincost_map_load_single(mincost_planner *pl, bool loads);  // `loads`: with
 
 // --- Plans and staged plans (mincost_staged.c)
 void mincost_plan(mincost_planner *pl);
-int32_t mincost_planned_units(const mincost_planner *pl);  // of this data peer
+int32_t mincost_planned_units(const mincost_planner *pl);  // planned units of this data peer
 void mincost_send_plan(mincost_planner *pl);
-bool mincost_send_single_plan(mincost_planner *pl);  // as many units as fit; true: units are left
+bool mincost_send_single_plan(mincost_planner *pl);  // sends as many units as fit; true: units are left
 uint32_t *mincost_take_path_words(mincost_planner *pl, uint32_t words);
 void mincost_on_path(mincost_planner *pl, uint32_t k, uint32_t slot, const router_message *m);
 void mincost_compose_path(const mincost_planner *pl, const router_outgoing *from, router_message *out);

@@ -12,8 +12,8 @@ enum {
     SUBGRADIENT_STEPS = 120,  // rounds over all units
     // of the mean link cost: surcharge for each unit above a capacity during these rounds
     OVERLOAD_PERCENT = 12,
-    STEP_PERCENT = 6,     // of the mean link cost: first step of a multiplier
-    SHRINK_PERCENT = 70,  // of a step, kept when its multiplier changes direction
+    STEP_PERCENT = 6,     // first step of a multiplier, in percent of the mean link cost
+    SHRINK_PERCENT = 70,  // percent of a step that remain when its multiplier changes direction
     MIN_REMOVED = 2,      // paths removed and replaced at a time
     MAX_REMOVED = 4,
     // magnitudes of the noise on multipliers: the mean link cost, halved so often
@@ -37,7 +37,7 @@ typedef struct multi_source_link {
     int64_t cost;
     router_peer peer;       // target as it was added
     uint16_t from, to;      // places in multi_source.peer
-    uint16_t units, limit;  // on it; allowed
+    uint16_t units, limit;  // units on the link, and most units allowed
 } multi_source_link;
 
 typedef struct multi_source_node {
@@ -73,13 +73,13 @@ struct multi_source {
     // The search.
     uint32_t units;
     multi_source_path_state path[MULTI_SOURCE_MAX_UNITS], best_path[MULTI_SOURCE_MAX_UNITS];
-    int64_t cost, best_cost;  // with OVERLOADED for each unit above a capacity
+    int64_t cost, best_cost;  // total cost, with OVERLOADED for each unit above a capacity
     // of a link; surcharge for a unit above a capacity (0: OVERLOADED)
     int64_t mean, overload_price;
     // Lagrange multipliers of relays; with noise and surcharge
     int64_t multiplier[MULTI_SOURCE_MAX_PEERS], node_cost[MULTI_SOURCE_MAX_PEERS];
-    int64_t distance[MULTI_SOURCE_MAX_PEERS];    // from the data peer
-    uint16_t last_link[MULTI_SOURCE_MAX_PEERS];  // on the cheapest path to that peer
+    int64_t distance[MULTI_SOURCE_MAX_PEERS];    // distance from the data peer
+    uint16_t last_link[MULTI_SOURCE_MAX_PEERS];  // last link on the cheapest path to that peer
     rng random;
     int64_t budget, effort;  // links that may be examined: in all, left
     // The active paths.

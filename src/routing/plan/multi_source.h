@@ -23,7 +23,7 @@
 enum {
     MULTI_SOURCE_MAX_PEERS = 512 + ROUTER_MAX_SOURCES,
     MULTI_SOURCE_MAX_LINKS = 9216,
-    MULTI_SOURCE_MAX_UNITS = 256,  // of all data peers
+    MULTI_SOURCE_MAX_UNITS = 256,  // units of all data peers together
     MULTI_SOURCE_MAX_HOPS = 64,    // links of a path
     // links examined in a search on a map of MULTI_SOURCE_SMALL_MAP links, about 80 ms
     MULTI_SOURCE_EFFORT = 20000000,

@@ -46,7 +46,7 @@ int64_t single_source_cost(const single_source *w);
 // plan.
 uint32_t single_source_next(single_source *w, router_peer path[SINGLE_SOURCE_MAX_HOPS]);
 
-void single_source_set_load(single_source *w, uint32_t units);  // of the link added last
+void single_source_set_load(single_source *w, uint32_t units);  // sets the units on the link added last
 // Finds a residual cycle that saves more than `slack` for each of its links, or that serves one
 // more unit. The result is in the form that mincost_begin_commit takes. Peers on it are excluded
 // from later results, so all results can be applied at once. The cycle begins and ends at its peer

@@ -7,7 +7,7 @@ enum {
     EXTRA_ROUNDS = 8,  // after the first cycle: better ones may appear
 };
 
-#define UNIT_VALUE ((int64_t)1 << 40)  // of one more unit: above the cost of any cycle
+#define UNIT_VALUE ((int64_t)1 << 40)  // gain of one more unit: above the cost of any cycle
 _Static_assert((int64_t)ROUTER_MAX_CYCLE *ROUTER_MAX_COST < UNIT_VALUE, "a cycle of links");
 
 // --- Contents ------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ static uint32_t first_node(const single_source *w, uint32_t on_cycle) {
 
 typedef struct best_cycle {
     int64_t cost;
-    uint32_t length, node[ROUTER_MAX_CYCLE];  // in the order of a commit
+    uint32_t length, node[ROUTER_MAX_CYCLE];  // nodes in the order of a commit
 } best_cycle;
 
 static void keep_if_better(const single_source *w, uint32_t on_cycle, best_cycle *b) {

@@ -9,12 +9,12 @@
 #include <string.h>
 
 enum {
-    STARTS = 4,                            // of the search: the first one in turn, the others at random
+    STARTS = 4,                            // starts of the search: the first one in turn, the others at random
     FIRST_THRESHOLD = 30,                  // initial threshold: this fraction of the first value
     FINE = 1024,                           // resolution of the threshold's decrease
     MEAN_WEIGHT = 64,                      // weight of the last microbatch against the mean one
     MAX_FORWARDERS = 4,                    // considered for a hop: the fastest
-    PLACES = 2 * SCHEDULE_MAX_STAGES + 1,  // of a path, with the data peer at both ends
+    PLACES = 2 * SCHEDULE_MAX_STAGES + 1,  // places of a path, with the data peer at both ends
 };
 
 #define NEVER INT64_MAX
@@ -27,7 +27,7 @@ typedef struct schedule_arrival {
 
 // From a peer to one of the next stage, or back.
 typedef struct hop {
-    int64_t straight, beyond;  // of a tensor on the direct line; time of the hop beyond lines
+    int64_t straight, beyond;  // time of a tensor on the direct line; time of the hop beyond lines
     uint16_t by[MAX_FORWARDERS];
     uint32_t carriers;
 } hop;
@@ -42,7 +42,7 @@ struct schedule {
     hop hop[SCHEDULE_MAX_PEERS][SCHEDULE_MAX_PEERS];
     uint16_t home[SCHEDULE_MAX_WAYS];
     uint16_t path[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES], best[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];
-    int64_t time;                                           // of the paths evaluated last
+    int64_t time;                                           // duration with the paths evaluated last
     int64_t leave[SCHEDULE_MAX_WAYS][SCHEDULE_MAX_STAGES];  // departure for that stage
     uint16_t by[SCHEDULE_MAX_WAYS][PLACES];                 // forwarder to the `at`-th place, or that place itself
     uint64_t effort;

@@ -29,11 +29,11 @@
 #include "routing/core/router.h"
 
 enum {
-    VIEW_LINKS = 16,       // on a side by default
+    VIEW_LINKS = 16,       // links on a side by default
     VIEW_NEAR = 12,        // contacts of a stage kept because they are cheap or not measured yet
     VIEW_ANY = 12,         // random contacts of a stage
-    VIEW_DESCRIPTORS = 8,  // in a sample
-    VIEW_AXES = 3,         // of a coordinate
+    VIEW_DESCRIPTORS = 8,  // descriptors in a sample
+    VIEW_AXES = 3,         // axes of a coordinate
     VIEW_MAX_AGE = 256,    // periods; older descriptors are dropped
     VIEW_SURE = 1000,      // scale of a coordinate's error: VIEW_SURE means no knowledge
 };
@@ -56,7 +56,7 @@ typedef struct view_descriptor {
 typedef struct view_config {
     router_peer self;
     uint16_t stage, stages;  // 0: a data peer; relays stand in 1 .. stages
-    uint32_t links;          // on a side, 0: VIEW_LINKS; a data peer accepts all requests up to this number
+    uint32_t links;          // links on a side, 0: VIEW_LINKS; a data peer accepts all requests up to this number
     // the cheapest of them, 0: half; one is reserved for exchanges, the rest are random
     uint32_t close;
     uint32_t probes;  // contacts of a side measured in one period, 0: 2
@@ -88,7 +88,7 @@ typedef enum view_kind {
 typedef struct view_message {
     router_peer from, to;
     view_kind kind;
-    uint8_t side;          // of the receiver, as the sender sees it (router_side)
+    uint8_t side;          // router_side of the receiver, as the sender sees it
     bool by_chance;        // ASK, YES, NO: a random link; PONG, REPLY: there is room for one
     uint8_t linked;        // bit s: the sender has the receiver as a neighbour on its side s
     int64_t cost;          // ASK, YES: of the link; PONG, REPLY, NO: upper limit for a link on that side
@@ -98,7 +98,7 @@ typedef struct view_message {
 } view_message;
 
 typedef struct view_change {
-    bool add;  // else the neighbour was removed
+    bool add;  // true: added; false: removed
     router_side side;
     router_peer peer;
     int64_t cost;

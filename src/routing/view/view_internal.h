@@ -35,7 +35,7 @@ typedef struct view_contact_entry {
 typedef struct view_neighbour {
     view_descriptor card;
     int64_t born, cost;
-    bool up;  // else a request is pending
+    bool up;  // true: the link exists; false: a request is pending
     bool by_chance;
     uint32_t units;
     int64_t since;       // up or pending since

@@ -4,7 +4,7 @@
 #include "routing/view/view_internal.h"
 
 enum {
-    ASKS = 2,           // of one side in one period
+    ASKS = 2,           // requests on one side in one period
     TRIMS = 4,          // links of one side removed at a time
     BUSY_PERIODS = 8,   // a link is kept so long after it carried units
     KEEP_PERIODS = 16,  // a link that its upstream end did not release is left alone so long
