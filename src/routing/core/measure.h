@@ -53,7 +53,7 @@ typedef struct measure_rule {
     int64_t patience;       // time that the cost must stay on one side of the band, in units of `now`
 } measure_rule;
 
-// The default, for `now` in nanoseconds. docs/results/drift.md has the measurements behind it.
+// The default: a band of 10 % and 0.1 ms, for 2 s. `now` is in nanoseconds.
 extern const measure_rule measure_usual;
 
 typedef enum measure_direction { MEASURE_TO, MEASURE_FROM, MEASURE_DIRECTIONS } measure_direction;
