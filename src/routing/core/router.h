@@ -116,22 +116,24 @@ void router_relays(router *r, int64_t now, uint32_t relays);
 
 // --- Messages ------------------------------------------------------------------------------------
 
-#define ROUTER_MESSAGES(X)                                                                     \
-    X(LABEL, "label")     /* braid: the cheapest residual walk from my half, with its path */  \
-    X(ADVERT, "advert")   /* braid, swarm: how far home is through me, and my room */          \
-    X(FLOW, "flow")       /* braid: how many units I send you now */                           \
-    X(DENY, "deny")       /* braid, swarm: units that I hand back */                           \
-    X(LOCK, "lock")       /* braid: reserve on a cycle */                                      \
-    X(COMMIT, "commit")   /* braid: apply the cycle */                                         \
-    X(ABORT, "abort")     /* braid: release it */                                              \
-    X(WAY, "way")         /* braid: units that I send you now, and where they go on */         \
-    X(MAP, "map")         /* braid: what peers can carry, and what their links cost; a hint */ \
-    X(OFFER, "offer")     /* gwtf: my unpaired outflows; swarm: a unit */                      \
-    X(REQUEST, "request") /* gwtf: Request Flow, Change, Redirect */                           \
-    X(ANSWER, "answer")   /* gwtf: to a request */                                             \
-    X(QUERY, "query")     /* gwtf: which units have you? */                                    \
-    X(UNITS, "units")     /* gwtf: these */                                                    \
-    X(RELINK, "relink")   /* gwtf: your unit comes from, or goes to, another peer now */
+// clang-format off
+#define ROUTER_MESSAGES(X)                                                                \
+    X(LABEL, "label")     /* mincost: distance label of a split node, with its path */    \
+    X(ADVERT, "advert")   /* mincost, swarm: distance to the sink, and room */            \
+    X(FLOW, "flow")       /* mincost: number of units on the link */                      \
+    X(DENY, "deny")       /* mincost, swarm: units returned */                            \
+    X(LOCK, "lock")       /* mincost: phase 1 of a cycle, reserve */                      \
+    X(COMMIT, "commit")   /* mincost: phase 2, apply */                                   \
+    X(ABORT, "abort")     /* mincost: phase 2, release */                                 \
+    X(WAY, "way")         /* mincost: units on the link, and the rest of their path */    \
+    X(MAP, "map")         /* mincost: entries of the map; downstream: a cycle proposal */ \
+    X(OFFER, "offer")     /* gwtf: unpaired outflow; swarm: a unit */                     \
+    X(REQUEST, "request") /* gwtf: Request Flow, Change, Redirect */                      \
+    X(ANSWER, "answer")   /* gwtf: answer to a request */                                 \
+    X(QUERY, "query")     /* gwtf: asks for units; mincost: announces an epoch */         \
+    X(UNITS, "units")     /* gwtf: answer to a query */                                   \
+    X(RELINK, "relink")   /* gwtf: a link between places has another end now */
+// clang-format on
 
 typedef enum router_kind {
 #define X(name, text) ROUTER_##name,

@@ -67,16 +67,18 @@ typedef struct view_config {
     uint64_t seed;
 } view_config;
 
-#define VIEW_KINDS(X)                                                                   \
-    X(SAMPLE, "sample") /* some cards; tell me some */                                  \
-    X(REPLY, "reply")   /* these */                                                     \
-    X(PING, "ping")     /* how far are you? */                                          \
-    X(PONG, "pong")     /* so far, and this is what a link of mine may cost */          \
-    X(ASK, "ask")       /* be my neighbour; the link costs so much */                   \
-    X(YES, "yes")       /* we are neighbours */                                         \
-    X(NO, "no")         /* not at that cost */                                          \
-    X(PART, "part")     /* downstream to upstream: give this link up if it is unused */ \
-    X(CUT, "cut")       /* we are no neighbours */
+// clang-format off
+#define VIEW_KINDS(X)                                                               \
+    X(SAMPLE, "sample") /* some descriptors; asks for some */                       \
+    X(REPLY, "reply")   /* answer to a sample */                                    \
+    X(PING, "ping")     /* measures a link */                                       \
+    X(PONG, "pong")     /* answer, with the limit for a link on that side */        \
+    X(ASK, "ask")       /* requests a link, at this cost */                         \
+    X(YES, "yes")       /* the link exists */                                       \
+    X(NO, "no")         /* refused at that cost */                                  \
+    X(PART, "part")     /* downstream to upstream: asks to remove an unused link */ \
+    X(CUT, "cut")       /* the link is removed */
+// clang-format on
 
 typedef enum view_kind {
 #define X(name, text) VIEW_##name,
