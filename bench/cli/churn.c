@@ -78,7 +78,7 @@ static braid_err fresh_start(const churn_bench *b, const routing_instance *insta
     return routing_run(instance, &b->settings, units, out, error);
 }
 
-static bool by_worst(const churn_bench *b) { return b->settings.objective == ROUTER_WORST; }
+static bool by_worst(const churn_bench *b) { return b->settings.objective == ROUTER_BOTTLENECK; }
 
 static int64_t value_of(const churn_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }
 
@@ -222,7 +222,7 @@ int bench_churn(int argc, char **argv) {
     churn_bench b = {
         .seeds = 100,
         .settings = {
-            .algorithm = ROUTER_BRAID, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SLACK, .gather = true}};
+            .algorithm = ROUTER_MINCOST, .limit_rounds = CHURN_ROUNDS, .slack = ROUTING_SLACK, .gather = true}};
     uint64_t hold = 0, lazy = ROUTER_LAZY;
     const char *tests = "1,3", *delay = "lockstep", *objective = "sum";
     option table[] = {

@@ -40,7 +40,7 @@ static bool read_sets(f7_bench *b, const char *tests, const char *delays, const 
 
 // --- one instance
 
-static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_WORST; }
+static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_BOTTLENECK; }
 
 // What the objective makes of a flow.
 static int64_t value_of(const f7_bench *b, const routing_sight *s) { return by_worst(b) ? s->worst : s->cost; }

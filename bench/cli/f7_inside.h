@@ -11,7 +11,7 @@ typedef struct f7_row {
     uint32_t runs, whole, optimal, quiet, below, over_capacity, untidy;
     // Cost over the optimum at the end, and at round ROUTING_EARLY where all units had a way.
     figures_sample end, early;
-    figures_sample sum;  // ROUTER_WORST: cost over that of the cheapest flow with the lightest heaviest link
+    figures_sample sum;  // ROUTER_BOTTLENECK: cost over that of the cheapest flow with the lightest heaviest link
     figures_sample until_whole, last_move;                       // rounds
     figures_sample messages, early_messages, frames, kilobytes;  // per peer
     uint64_t events, hash;

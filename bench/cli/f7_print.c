@@ -14,7 +14,7 @@ static bool gwtf_runs(const f7_bench *b) {
     return runs;
 }
 
-static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_WORST; }
+static bool by_worst(const f7_bench *b) { return b->settings.objective == ROUTER_BOTTLENECK; }
 
 static void print_optimum(const f7_bench *b, uint32_t test) {
     const f7_test *a = &b->about[test - 1];

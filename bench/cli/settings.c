@@ -9,7 +9,7 @@ enum { GWTF_ROUNDS = 480, OTHER_ROUNDS = 16000 };
 const bench_system bench_systems[BENCH_SYSTEMS] = {
     {"swarm", ROUTER_SWARM, OTHER_ROUNDS},
     {"gwtf", ROUTER_GWTF, GWTF_ROUNDS},
-    {"braid", ROUTER_BRAID, OTHER_ROUNDS},
+    {"braid", ROUTER_MINCOST, OTHER_ROUNDS},
 };
 
 bool bench_read_systems(const char *verb, const char *text, bool system[BENCH_SYSTEMS]) {

@@ -33,7 +33,7 @@ typedef struct trial {
 static braid_err route(const t6_bench *b, const trial *t, t6_system system, t6_row *row, t6_found *found,
                        braid_error *error) {
     static const router_algorithm algorithms[T6_SYSTEMS] = {
-        [T6_SWARM] = ROUTER_SWARM, [T6_GWTF] = ROUTER_GWTF, [T6_BRAID] = ROUTER_BRAID};
+        [T6_SWARM] = ROUTER_SWARM, [T6_GWTF] = ROUTER_GWTF, [T6_BRAID] = ROUTER_MINCOST};
     routing_settings settings = {.algorithm = algorithms[system],
                                  .delay = b->delay,
                                  .limit_rounds = system == T6_GWTF ? GWTF_ROUNDS : OTHER_ROUNDS,

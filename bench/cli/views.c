@@ -159,7 +159,7 @@ int bench_views(int argc, char **argv) {
                      .links = VIEW_LINKS,
                      .demand = 90,
                      .gossip_rounds = 600,
-                     .routing = {.algorithm = ROUTER_BRAID, .gather = true, .seldom = true}};
+                     .routing = {.algorithm = ROUTER_MINCOST, .gather = true, .seldom = true}};
     uint64_t limit = 2000, path_limit = 32, hold = 0;
     double slack = 0.05;
     const char *sizes = "40,400", *costs = "both";

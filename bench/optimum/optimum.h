@@ -10,14 +10,14 @@ typedef struct routing_optimum {
     int64_t relaxed;  // cost when a unit may come home to any data peer
     int64_t cost;     // of the best integer flow known; of the optimum when `proven`
     bool proven;
-    int64_t sum;    // of costs, of the flow that `relaxed` is about: ROUTER_WORST takes the cheapest
+    int64_t sum;    // of costs, of the flow that `relaxed` is about: ROUTER_BOTTLENECK takes the cheapest
     int64_t *flow;  // [sources][links] of that flow, owned; NULL when there is none
 } routing_optimum;
 
 // One data peer: exact. Several: an integer program for GLPK, at most `seconds` of it; without GLPK only the bound.
 braid_err routing_optimum_find(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
                                braid_error *error);
-// The same of ROUTER_WORST: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: integer programs
+// The same of ROUTER_BOTTLENECK: `bound`, `relaxed` and `cost` are loads of the heaviest link. Several data peers: integer programs
 // with rising limits of the load, each at most `seconds`.
 braid_err routing_optimum_worst(const routing_instance *instance, uint32_t seconds, routing_optimum *out,
                                 braid_error *error);

@@ -4,7 +4,7 @@
 #define BRAID_BENCH_ROUTING_ROUTING_H
 
 #include "base/err.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "plan/problem.h"
 
 #include <stdbool.h>

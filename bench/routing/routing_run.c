@@ -10,7 +10,7 @@ const char *routing_delay_name(routing_delay delay) {
 }
 
 const char *routing_objective_name(router_objective objective) {
-    static const char *const names[ROUTER_OBJECTIVES] = {[ROUTER_SUM] = "sum", [ROUTER_WORST] = "worst"};
+    static const char *const names[ROUTER_OBJECTIVES] = {[ROUTER_SUM] = "sum", [ROUTER_BOTTLENECK] = "worst"};
     return names[objective];
 }
 

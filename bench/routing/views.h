@@ -3,7 +3,7 @@
 #ifndef BRAID_BENCH_ROUTING_VIEWS_H
 #define BRAID_BENCH_ROUTING_VIEWS_H
 
-#include "flow/view.h"
+#include "routing/view/view.h"
 #include "bench/routing/routing.h"
 
 enum {

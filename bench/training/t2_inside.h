@@ -29,7 +29,7 @@ void t2_search_close(t2_search *q);
 void t2_search_set(t2_search *q, const scenario *s, const t2_presence *there);
 // A stage with nobody, T2_STAGES: none.
 uint32_t t2_search_empty(const t2_search *q);
-// The ways that braid's data peers would plan if they knew every line (flow/schedule.h), and their time if it is less than `least`.
+// The ways that braid's data peers would plan if they knew every line (routing/schedule/schedule.h), and their time if it is less than `least`.
 braid_err t2_search_schedule(t2_search *q, const scenario *s, int64_t *least, braid_error *error);
 
 #endif

@@ -4,8 +4,8 @@
 #include "bench/training/t2_inside.h"
 
 #include "base/rng.h"
-#include "flow/detour.h"
-#include "flow/schedule.h"
+#include "routing/schedule/forwarding.h"
+#include "routing/schedule/schedule.h"
 #include "wire/limits.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void set_links(search *q, const scenario *s) {
             int64_t *best = &q->transfer_ns[from * T2_PEERS + to], latency = q->latency_ns[from * T2_PEERS + to];
             for (uint32_t by = 0; by < T2_PEERS && from != to; by++) {
                 bool there = by != from && by != to && q->peer[by].forward_ns > 0;
-                int64_t time = there ? detour_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], WIRE_MAX_PIECES) : INT64_MAX;
+                int64_t time = there ? forwarding_time(line[from * T2_PEERS + by], line[by * T2_PEERS + to], WIRE_MAX_PIECES) : INT64_MAX;
                 if (time - latency < *best) *best = time - latency;
             }
         }
@@ -181,7 +181,7 @@ static braid_err find_ways(search *q, int64_t *least, braid_error *error) {
     return BRAID_OK;
 }
 
-// The ways that braid's data peers would plan if they knew every line (src/flow/schedule.h): no oracle is slower than those.
+// The ways that braid's data peers would plan if they knew every line (src/routing/schedule/schedule.h): no oracle is slower than those.
 braid_err t2_search_schedule(search *q, const scenario *s, int64_t *least, braid_error *error) {
     schedule *plan = schedule_init(q->schedule, T2_STAGES);
     uint32_t index[T2_PEERS], count = 0;

@@ -26,7 +26,7 @@ void sim_print_head(const scenario *s) {
            s->sequences * s->tokens);
     printf("a microbatch is %s between two stages; routing %s%s%s; seed %" PRIu64 "\n\n",
            quantity_size_text(s->activation_bytes, size), routing_names[s->routing],
-           s->objective == ROUTER_WORST ? " for the heaviest link" : "", s->plan_first ? ", first ways planned" : "", s->seed);
+           s->objective == ROUTER_BOTTLENECK ? " for the heaviest link" : "", s->plan_first ? ", first ways planned" : "", s->seed);
 }
 
 // ---- the swarm as it is

@@ -1,12 +1,12 @@
 #include "node/plan.h"
 
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "format/quantity.h"
 #include "train/state_blob.h"
 
 enum { DEFAULT_CAPACITY = 16 };
-_Static_assert((int)RUN_ROUTING_BRAID == ROUTER_BRAID && (int)RUN_ROUTING_GWTF == ROUTER_GWTF && (int)RUN_ROUTING_SWARM == ROUTER_SWARM, "one order");
-_Static_assert((int)RUN_OBJECTIVE_SUM == ROUTER_SUM && (int)RUN_OBJECTIVE_WORST == ROUTER_WORST, "one order");
+_Static_assert((int)RUN_ROUTING_BRAID == ROUTER_MINCOST && (int)RUN_ROUTING_GWTF == ROUTER_GWTF && (int)RUN_ROUTING_SWARM == ROUTER_SWARM, "one order");
+_Static_assert((int)RUN_OBJECTIVE_SUM == ROUTER_SUM && (int)RUN_OBJECTIVE_WORST == ROUTER_BOTTLENECK, "one order");
 
 void plan_make(const run_config *run, const braid_hash *description, const split *model, peer_run *out) {
     *out = (peer_run){

@@ -1,7 +1,7 @@
 // Blocks of a reduction that come by way of somebody else (docs/protocol.md, Aggregation). Who pulls them spreads his GETs over his own
 // line and those of carriers; the answer comes straight and says what hash the bytes must have, which come by way of the carrier. Nothing is kept of
 // it at who answers and who carries: whatever goes wrong, who pulls asks again, straight.
-#include "flow/detour.h"
+#include "routing/schedule/forwarding.h"
 #include "peer/internal.h"
 
 #include <string.h>
@@ -245,7 +245,7 @@ static void note_came(peer *p, const pull *q) {
         bypass_way *way = &w->way[i];
         if (way->by != q->by) continue;
         uint64_t since = way->came_ns > q->asked_ns ? way->came_ns : q->asked_ns;
-        uint64_t most_us = detour_pays((int64_t)way->us, (int64_t)w->way[0].us, true) ? w->way[0].us
+        uint64_t most_us = forwarding_pays((int64_t)way->us, (int64_t)w->way[0].us, true) ? w->way[0].us
                                                                                       : way->us + way->us / 2;
         uint64_t most_ns = bytes_ns(p, most_us, q->bytes) + 2 * route_round_trip(p, q->from);
         uint64_t percent = (p->now - since) / (most_ns / 100 + 1);

@@ -596,7 +596,7 @@ struct peer {
         uint64_t ns, bytes; // when state went out last within my line's share, and how much
     } upload;
 
-    flow flow;              // next stage
+    pick_table flow;              // next stage
     routing routing;
     uint32_t microbatches;  // planned and held-out
     held *held;             // [microbatches]

@@ -376,13 +376,13 @@ void member_refresh_flow(peer *p) {
     uint16_t next = (uint16_t)(p->stage + 1);
     for (uint32_t i = 0; i < p->flow.count;) {
         const member *m = member_find(p, p->flow.peer[i].member);
-        if (m == NULL || m->stage != next) flow_drop(&p->flow, p->flow.peer[i].member);
+        if (m == NULL || m->stage != next) pick_remove(&p->flow, p->flow.peer[i].member);
         else i++;
     }
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (m->stage != next || m->contact == NO_CONTACT) continue;
-        flow_peer *f = flow_add(&p->flow, m->id);
+        pick_peer *f = pick_add(&p->flow, m->id);
         if (f == NULL) return;
         const contact *c = &p->contacts[m->contact];
         f->reachable = c->link == LINK_UP && !timing_suspect(&c->timing, p->now);
@@ -427,7 +427,7 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
         if (m->stage == p->stage) can_take_update(p, false);
         return;
     }
-    flow_peer *f = flow_add(&p->flow, m->id);
+    pick_peer *f = pick_add(&p->flow, m->id);
     if (f == NULL) return;
     bool more = beat->free_slots > f->free_slots;
     f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot
@@ -473,7 +473,7 @@ void on_can_take(peer *p, const message *msg) {
     c->beat.can_take = body->iteration + 1;
     c->beat.ready = body->iteration + 1;
     if (comes) repair_stage_filled(p, m->stage);
-    flow_peer *f = flow_add(&p->flow, m->id);
+    pick_peer *f = pick_add(&p->flow, m->id);
     if (f == NULL) return;
     f->free_slots = body->free_slots <= m->capacity ? body->free_slots : m->capacity + 1;
     member_refresh_flow(p);

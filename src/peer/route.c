@@ -13,7 +13,7 @@ static bool numbered(member_id id) { return id != 0 && id < (member_id)1 << 31; 
 
 // ---- memory and life ----------------------------------------------------------------------------------------------
 
-_Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_CROWD, "data peers plan with all relays of any run");
+_Static_assert((int)WIRE_MAX_MEMBERS <= (int)ROUTER_PLANNED_RELAYS, "data peers plan with all relays of any run");
 
 // A relay of the first or last stage that no data peer knows would be of no use, so a data peer knows them all.
 static router_config config_of(const peer_run *run, member_kind kind, uint32_t sources) {
@@ -349,11 +349,11 @@ static void begin_shares(peer *p) {
 }
 
 // The queue there is so much longer than elsewhere that waiting costs more than another way.
-static bool late(const peer *p, const flow_peer *f, const held *h) {
+static bool late(const peer *p, const pick_peer *f, const held *h) {
     for (uint32_t i = 0; i < p->flow.count; i++) {
-        const flow_peer *other = &p->flow.peer[i];
-        if (!flow_usable(other, h->on.tried, h->on.tried_count)) continue;
-        if (flow_wait_ns(f) > LATE_FACTOR * flow_wait_ns(other)) return true;
+        const pick_peer *other = &p->flow.peer[i];
+        if (!pick_is_usable(other, h->on.tried, h->on.tried_count)) continue;
+        if (pick_wait_ns(f) > LATE_FACTOR * pick_wait_ns(other)) return true;
     }
     return false;
 }
@@ -379,8 +379,8 @@ member_id route_pick(peer *p, uint32_t m, bool *wait) {
     route_link *best = NULL;
     for (uint32_t i = 0; i < r->links; i++) {
         route_link *l = &r->link[i];
-        const flow_peer *f = count[i] == 0 ? NULL : flow_find(&p->flow, l->member);
-        if (f == NULL || !flow_usable(f, h->on.tried, h->on.tried_count) || late(p, f, h)) continue;
+        const pick_peer *f = count[i] == 0 ? NULL : pick_find(&p->flow, l->member);
+        if (f == NULL || !pick_is_usable(f, h->on.tried, h->on.tried_count) || late(p, f, h)) continue;
         // the one that is furthest behind its share of units; equal ones by number
         uint64_t here = (l->share[k] + 1u) * (best == NULL ? 0 : count[best - r->link]);
         uint64_t there = best == NULL ? 1 : (best->share[k] + 1u) * count[i];

@@ -34,7 +34,7 @@ static bool differs(int64_t now, int64_t said) {
 
 void route_home_tell(peer *p) {
     routing *r = &p->routing;
-    if (p->stage == 0 || p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return;
+    if (p->stage == 0 || p->run.routing != ROUTER_MINCOST || !route_worth_sounding(&p->run)) return;
     int64_t home[ROUTER_MAX_SOURCES];
     for (uint32_t k = 0; k < r->sources; k++) home[k] = home_from_here(p, k);
     for (uint32_t i = 0; i < r->links; i++) {
@@ -61,7 +61,7 @@ void route_home_heard(peer *p, route_link *l, const route_part *part) {
 // While a microbatch is on the quickest line, whoever it goes to could compute all that it can hold.
 bool route_by_time(const peer *p) {
     const routing *r = &p->routing;
-    if (p->run.routing != ROUTER_BRAID || !route_worth_sounding(&p->run)) return false;
+    if (p->run.routing != ROUTER_MINCOST || !route_worth_sounding(&p->run)) return false;
     bool any = false;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
@@ -98,8 +98,8 @@ member_id route_pick_by_time(const peer *p, uint32_t m, uint32_t source, int64_t
     member_id best = 0;
     for (uint32_t i = 0; i < r->links; i++) {
         const route_link *l = &r->link[i];
-        const flow_peer *f = l->up && l->home[source] != 0 && route_is_next(p, l->member) ? flow_known(&p->flow, l->member) : NULL;
-        if (f == NULL || !flow_usable(f, h->on.tried, h->on.tried_count)) continue;
+        const pick_peer *f = l->up && l->home[source] != 0 && route_is_next(p, l->member) ? pick_known(&p->flow, l->member) : NULL;
+        if (f == NULL || !pick_is_usable(f, h->on.tried, h->on.tried_count)) continue;
         int64_t by = route_time_by(p, l, source);
         if (best != 0 && (by > *time || (by == *time && l->member > best))) continue;
         best = l->member;

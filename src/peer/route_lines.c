@@ -2,7 +2,7 @@
 // swarm everybody tells everybody, so that each peer knows by whom a tensor comes sooner than on its own line.
 //
 // Sounding: a short train of messages whose spacing at the other end says what the line carries.
-#include "flow/detour.h"
+#include "routing/schedule/forwarding.h"
 #include "peer/internal.h"
 
 #include <string.h>
@@ -262,9 +262,9 @@ static int64_t shortest(const peer *p, member_id from, member_id to, bool busy, 
         int64_t there = first->line[i].way;
         const member *m = by == from || by == to || by == p->me || by == but || there >= straight ? NULL : member_find(p, by);
         if (m == NULL || member_is_shadow(m) || !member_answers(p, by) || (from == p->me && !stands(p, m))) continue;
-        int64_t on = way_in(route_lines_of(p, by), to), time = detour_time(there, on, route_pieces(p));
-        if (on == 0 || !detour_pays(time, straight, before > 0)) continue;
-        if (busy) time = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
+        int64_t on = way_in(route_lines_of(p, by), to), time = forwarding_time(there, on, route_pieces(p));
+        if (on == 0 || !forwarding_pays(time, straight, before > 0)) continue;
+        if (busy) time = forwarding_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
         if (time >= best) continue;
         best = time;
         *carrier = by;
@@ -315,7 +315,7 @@ uint32_t route_ways_from(const peer *p, member_id from, int64_t *straight_us, ro
     double seen = 1 / (double)quickest_end(p, first), used = 1 / (double)straight;
     for (uint32_t i = 0; i < count && kept < most; i++) {
         double rate = 1 / (double)found[i].us;
-        if (!detour_pays(found[i].us, straight, true) && used + rate > seen) continue;
+        if (!forwarding_pays(found[i].us, straight, true) && used + rate > seen) continue;
         used += rate;
         way[kept++] = found[i];
     }
@@ -336,7 +336,7 @@ bool route_carrier_planned(const peer *p, member_id to, member_id by, route_deto
     int64_t there = way_in(mine, by), on = m == NULL ? 0 : way_in(route_lines_of(p, by), to);
     if (there == 0 || on == 0 || !small_enough(p) || member_is_shadow(m) || !member_answers(p, by) || !stands(p, m)) return false;
     d->by = by;
-    d->us = detour_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
+    d->us = forwarding_time(there * (1 + route_on_line(p, by)), on, route_pieces(p));
     d->straight_us = way_in(mine, to) * (1 + route_on_line(p, to));
     return true;
 }

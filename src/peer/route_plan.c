@@ -1,5 +1,5 @@
 // The ways of an iteration where lines are slow beside computing: everybody tells what its lines cost (route_lines.c), and data peers plan
-// (src/flow/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
+// (src/routing/schedule/schedule.h). A plan binds nobody: who is to pass a microbatch on to somebody who is gone, or for whom waiting takes too
 // long, chooses by itself (route_home.c).
 #include "peer/internal.h"
 
@@ -8,7 +8,7 @@
 // ---- memory -------------------------------------------------------------------------------------------------------
 
 static bool plans(const peer_run *run, const peer_config *config) {
-    return config->kind == MEMBER_DATA && run->routing == ROUTER_BRAID && run->stages > 1 && run->stages <= SCHEDULE_MAX_STAGES &&
+    return config->kind == MEMBER_DATA && run->routing == ROUTER_MINCOST && run->stages > 1 && run->stages <= SCHEDULE_MAX_STAGES &&
            run->microbatches <= SCHEDULE_MAX_WAYS;
 }
 
@@ -126,7 +126,7 @@ uint64_t route_plan_time(const peer *p, const held *h) {
 static bool waits(const peer *p, const held *h, const route_link *l, uint32_t source, member_id other, int64_t other_time) {
     uint64_t since = h->on.state == SEND_WAITING ? h->on.waiting_since_ns : p->now, from = route_plan_time(p, h);
     if (p->now < from) return true;
-    const flow_peer *f = flow_known(&p->flow, l->member);
+    const pick_peer *f = pick_known(&p->flow, l->member);
     bool room = f != NULL && f->can_take && f->free_slots > 0;
     if (f == NULL || room || other == 0 || l->home[source] == 0) return false;
     int64_t waited = (int64_t)((p->now - (since > from ? since : from)) / MEASURE_UNIT_NS);
@@ -140,9 +140,9 @@ member_id route_pick_planned(peer *p, uint32_t m, uint32_t source, bool *wait) {
     if (p->stage == 0) route_plan_ahead(p, m);
     member_id other = route_pick_by_time(p, m, source, &time), wanted = h->ahead_count == 0 ? 0 : h->ahead[0].member;
     const route_link *l = wanted == 0 ? NULL : route_find(p, wanted);
-    const flow_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : flow_known(&p->flow, wanted);
+    const pick_peer *f = l == NULL || !l->up || !route_is_next(p, wanted) ? NULL : pick_known(&p->flow, wanted);
     if (f == NULL || !f->reachable || h->on.tried_count > 0) return other;
     *wait = waits(p, h, l, source, other, time);
     if (*wait) return 0;
-    return flow_usable(f, h->on.tried, h->on.tried_count) ? wanted : other;
+    return pick_is_usable(f, h->on.tried, h->on.tried_count) ? wanted : other;
 }

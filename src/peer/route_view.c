@@ -1,7 +1,7 @@
-// Whom this relay's router has as neighbours where a stage has more members than it may have: a view (flow/view.h) in a peer.
+// Whom this relay's router has as neighbours where a stage has more members than it may have: a view (routing/view/view.h) in a peer.
 // Everybody knows from the log who there is, so gossip only has to find out who is good: what a link would cost, and where the
 // others lie (docs/protocol.md, Views). Between stages that are not crowded all of this is asleep.
-#include "flow/view.h"
+#include "routing/view/view.h"
 #include "peer/internal.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static const uint32_t longest_echo_us = 60 * 1000 * 1000;
 
 _Static_assert((int)GOSSIP_KINDS == (int)VIEW_KIND_COUNT && (int)GOSSIP_SAMPLE == (int)VIEW_SAMPLE && (int)GOSSIP_CUT == (int)VIEW_CUT,
                "the wire's kinds of gossip are the view's");
-_Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_CARDS && (int)WIRE_VIEW_AXES == (int)VIEW_AXES, "a VIEW carries what a view says");
+_Static_assert((int)WIRE_MAX_VIEW_CARDS == (int)VIEW_DESCRIPTORS && (int)WIRE_VIEW_AXES == (int)VIEW_AXES, "a VIEW carries what a view says");
 
 // ---- memory and life ----------------------------------------------------------------------------------------------
 
@@ -236,14 +236,14 @@ static uint32_t clock_us(const peer *p) { return (uint32_t)(p->now / 1000) | 1; 
 static bool asks(uint8_t kind) { return kind == GOSSIP_SAMPLE || kind == GOSSIP_PING; }
 static bool answers(uint8_t kind) { return kind == GOSSIP_REPLY || kind == GOSSIP_PONG; }
 
-static message_place place_out(const view_place *place) {
+static message_place place_out(const view_coordinate *place) {
     message_place out = {.height = place->height, .error = place->error};
     memcpy(out.at, place->at, sizeof out.at);
     return out;
 }
 
-static view_place place_in(const message_place *place) {
-    view_place in = {.height = place->height, .error = place->error};
+static view_coordinate place_in(const message_place *place) {
+    view_coordinate in = {.height = place->height, .error = place->error};
     memcpy(in.at, place->at, sizeof in.at);
     return in;
 }
@@ -304,7 +304,7 @@ static void note_measures(peer *p, route_known *k, const message_view *v) {
 static void take_card(peer *p, view_message *m, const message_card *card) {
     const route_known *k = known_find(p, card->member);
     if (k == NULL) return;
-    m->cards[m->length++] = (view_card){.peer = card->member, .stage = k->stage, .age = card->age, .place = place_in(&card->place)};
+    m->cards[m->length++] = (view_descriptor){.peer = card->member, .stage = k->stage, .age = card->age, .place = place_in(&card->place)};
 }
 
 void on_view(peer *p, const message *msg) {
@@ -317,7 +317,7 @@ void on_view(peer *p, const message *msg) {
     view_message m = {.from = (router_peer)k->member, .to = (router_peer)p->me, .kind = (view_kind)v->kind, .side = v->side,
                       .by_chance = v->by_chance, .linked = v->linked, .cost = v->cost};
     if (v->kind == GOSSIP_SAMPLE) m.side = ROUTER_SAME;
-    m.card = (view_card){.peer = m.from, .stage = k->stage, .place = place_in(&v->place)};
+    m.card = (view_descriptor){.peer = m.from, .stage = k->stage, .place = place_in(&v->place)};
     for (uint16_t i = 0; i < v->cards; i++) take_card(p, &m, &v->card[i]);
     view_receive(r->view, (int64_t)p->now, &m);
     flush(p, v->clock_us);

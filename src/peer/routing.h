@@ -2,10 +2,10 @@
 #ifndef BRAID_PEER_ROUTING_H
 #define BRAID_PEER_ROUTING_H
 
-#include "flow/flow.h"
-#include "flow/measure.h"
-#include "flow/router.h"
-#include "flow/schedule.h"
+#include "routing/core/pick.h"
+#include "routing/core/measure.h"
+#include "routing/core/router.h"
+#include "routing/schedule/schedule.h"
 #include "peer/peer.h"
 
 typedef struct member member;  // internal.h
@@ -67,7 +67,7 @@ typedef struct route_known {
     uint32_t rate_here;          // from it to me, as it measured
 } route_known;
 
-// At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/flow/schedule.h).
+// At a data peer: the ways of an iteration's microbatches, where lines are slow beside computing (src/routing/schedule/schedule.h).
 typedef struct route_plan {
     uint64_t planned;  // 1 + the iteration of these ways
     bool found;

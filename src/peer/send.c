@@ -81,7 +81,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->ahead_count = home ? 0 : h->ahead_count;
     memcpy(body->ahead, h->ahead, body->ahead_count * sizeof *h->ahead);
     if (!pass_on(p, &h->on, to, h->y, planned ? h->ahead[0].by : 0)) return false;
-    flow_sent(&p->flow, to);
+    pick_sent(&p->flow, to);
     return true;
 }
 
@@ -93,7 +93,7 @@ static void forward_routed(peer *p, uint32_t m) {
         member_id to = route_pick(p, m, &wait);
         bool by_unit = to != 0;
         if (wait) break;
-        if (!by_unit) to = flow_pick(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
+        if (!by_unit) to = pick_choose(&p->flow, h->on.tried, h->on.tried_count, rng_seed(p->config.random_seed, m));
         if (to == 0) break;
         if (transmit_forward(p, m, to, false)) {
             route_sent(p, m, to, by_unit);
@@ -246,7 +246,7 @@ void send_forward_proven(peer *p, uint32_t m, member_id by) {
 
 static void forward_denied(peer *p, uint32_t m, member_id by, uint8_t reason) {
     held *h = &p->held[m];
-    flow_peer *f = flow_find(&p->flow, by);
+    pick_peer *f = pick_find(&p->flow, by);
     bool named = h->forward_to < p->run.stages;
     if (reason == DENY_STALE || reason == DENY_CLOSED) {
         h->on.state = SEND_DONE;
@@ -429,7 +429,7 @@ static void forward_overdue(peer *p, uint32_t m) {
         tell_owner_lost(p, m, PHASE_FORWARD, slow);
         add_tried(&h->on, slow);
         if (p->stage + 1 < p->run.stages && h->forward_to == p->run.stages) {
-            member_id other = flow_pick(&p->flow, h->on.tried, h->on.tried_count, m);
+            member_id other = pick_choose(&p->flow, h->on.tried, h->on.tried_count, m);
             if (other == 0) h->on.tried_count = 0;
         }
         send_forward(p, m);

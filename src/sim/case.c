@@ -2,7 +2,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -180,10 +180,10 @@ void sim_case_add_oddities(sim_case *c) {
         }
     }
     for (uint32_t i = 0; i < c->crashes; i++) c->crash[i].iteration += c->start_version;
-    static const uint8_t routings[] = {ROUTER_BRAID, ROUTER_BRAID, ROUTER_GWTF, ROUTER_SWARM};
+    static const uint8_t routings[] = {ROUTER_MINCOST, ROUTER_MINCOST, ROUTER_GWTF, ROUTER_SWARM};
     c->routing = routings[rng_mix(c->seed) % sizeof routings];
     c->objective = c->routing == ROUTER_SWARM ? ROUTER_SUM : rng_mix(c->seed) / sizeof routings % ROUTER_OBJECTIVES;
-    c->plan_first = c->routing == ROUTER_BRAID && c->objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
+    c->plan_first = c->routing == ROUTER_MINCOST && c->objective == ROUTER_SUM && rng_mix(c->seed) / 8 % 2 == 0;
     if (rng_below(&r, 8) == 0) c->awaited = c->stages > 1;
     if (c->awaited && c->joins == 0) c->join_ns[c->joins++] = between(&r, 0, 90 * SECOND);
 }
@@ -413,9 +413,9 @@ void sim_case_describe(const sim_case *c, char *text, size_t capacity) {
     if (c->slow_stores) ADD("  stores are slow now and then\n");
     if (c->fast || c->lopsided || c->start_version || c->awaited)
         ADD("  %s%sfrom version %" PRIu64 ", %u joiners awaited\n", c->fast ? "fast, " : "", c->lopsided ? "lopsided links, " : "", c->start_version, c->awaited);
-    if (c->routing != ROUTER_BRAID) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");
+    if (c->routing != ROUTER_MINCOST) ADD("  routed by %s\n", c->routing == ROUTER_GWTF ? "gwtf" : "swarm");
     if (c->plan_first) ADD("  first ways are planned\n");
-    if (c->objective == ROUTER_WORST) ADD("  for the lightest heaviest link\n");
+    if (c->objective == ROUTER_BOTTLENECK) ADD("  for the lightest heaviest link\n");
     for (uint32_t i = 0; i < c->troubles; i++)
         ADD("  %s at %.3f s (%u times, %.1f s)\n", sim_trouble_name(c->trouble[i].kind), (double)c->trouble[i].at_ns / 1e9 + 1, c->trouble[i].factor, (double)c->trouble[i].for_ns / 1e9);
     for (uint32_t i = 0; i < c->arrivals; i++) ADD("  joiner at %s of iteration %" PRIu64 "\n", message_kind_name(c->arrival[i].kind), c->arrival[i].iteration);

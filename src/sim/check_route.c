@@ -2,7 +2,7 @@
 // the routers have nothing more to say, both ends of every link agree and no unit is without a way.
 #include "sim/inside.h"
 
-#include "flow/router.h"
+#include "routing/core/router.h"
 
 #include <stdlib.h>
 
@@ -85,7 +85,7 @@ static void check_demand(sim_cluster *s) {
     }
     for (uint16_t i = 1; i < s->c->stages; i++)
         if (room[i] < demand) return;
-    if (sent < demand && s->c->routing == ROUTER_BRAID) sim_fail(s, "routing is quiet, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
+    if (sent < demand && s->c->routing == ROUTER_MINCOST) sim_fail(s, "routing is quiet, and %llu of %llu units are sent where there is room for all", (unsigned long long)sent, (unsigned long long)demand);
 }
 
 // Everybody who routes is awake, knows its neighbours, and they are there.

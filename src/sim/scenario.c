@@ -60,7 +60,7 @@ static braid_err read_choices(const scenario_reader *r, const top_level *t) {
     if (t->routing != NULL) code = yaml_read_choice(r->file, t->routing, "routing", routings, ROUTINGS, &routing, r->error);
     if (code == BRAID_OK && t->objective != NULL)
         code = yaml_read_choice(r->file, t->objective, "objective", objectives, ROUTER_OBJECTIVES, &objective, r->error);
-    if (code == BRAID_OK && objective == ROUTER_WORST && t->objective != NULL && routing > ROUTING_GWTF)
+    if (code == BRAID_OK && objective == ROUTER_BOTTLENECK && t->objective != NULL && routing > ROUTING_GWTF)
         code = yaml_fail(r->file, t->objective, r->error,
                          "objective is for the routings braid and gwtf, not for '%s': leave it out", routings[routing]);
     if (code == BRAID_OK && t->recovery != NULL)

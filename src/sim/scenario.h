@@ -8,7 +8,7 @@
 #define BRAID_SIM_SCENARIO_H
 
 #include "base/err.h"
-#include "flow/router.h"
+#include "routing/core/router.h"
 #include "model/config.h"
 #include "wire/limits.h"
 
@@ -137,7 +137,7 @@ typedef enum scenario_compute { COMPUTE_MODEL, COMPUTE_KERNELS } scenario_comput
 
 // How a microbatch finds its next peer: by a router (router_algorithm), or the cheapest live one that has room.
 typedef enum scenario_routing {
-    ROUTING_BRAID = ROUTER_BRAID,
+    ROUTING_BRAID = ROUTER_MINCOST,
     ROUTING_GWTF = ROUTER_GWTF,
     ROUTING_SWARM = ROUTER_SWARM,
     ROUTING_CHEAPEST = ROUTER_ALGORITHMS,  // no router at all

@@ -515,7 +515,7 @@ typedef struct message_uncarried {
     uint32_t serial;
 } message_uncarried;
 
-// What a part of a ROUTE says (src/flow/router.h explains the messages). A kind that does not use a field leaves it zero.
+// What a part of a ROUTE says (src/routing/core/router.h explains the messages). A kind that does not use a field leaves it zero.
 typedef enum route_kind {
     ROUTE_LABEL,   // side, source, cost; words: half, low and high half of the cost from there on
     ROUTE_ADVERT,  // source, cost, units
@@ -528,7 +528,7 @@ typedef enum route_kind {
     ROUTE_COMMIT,  // token, source, why, position, units, taken_back, moved
     ROUTE_ABORT,   // token, why, position
     ROUTE_WAY,     // source, units, taken_back, position (units that go this way); words: the peers behind the receiver
-    ROUTE_MAP,     // words: entries (src/flow/braid_map.c), or a hint (src/flow/braid_steer.c)
+    ROUTE_MAP,     // words: entries (src/routing/plan/mincost_map.c), or a hint (src/routing/plan/mincost_reoptimise.c)
     ROUTE_OFFER, ROUTE_REQUEST, ROUTE_ANSWER, ROUTE_QUERY, ROUTE_UNITS, ROUTE_RELINK,  // all but side and moved; words
     ROUTE_HOME,    // source, cost: of the cheapest way from the sender to that data peer; 0: it knows none
     ROUTE_KINDS
@@ -557,7 +557,7 @@ typedef struct message_route {
     uint32_t word[WIRE_MAX_ROUTE_WORDS];
 } message_route;
 
-// What a VIEW says (src/flow/view.h explains the messages). A kind that does not use a field leaves it zero.
+// What a VIEW says (src/routing/view/view.h explains the messages). A kind that does not use a field leaves it zero.
 typedef enum gossip_kind {
     GOSSIP_SAMPLE,                       // clock, rates, cards
     GOSSIP_REPLY,                        // side, by_chance, cost, clock, rates, cards

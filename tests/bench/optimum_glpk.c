@@ -207,10 +207,10 @@ static void share_relays_well(router_objective objective, uint64_t seeds, double
         routing_result r;
         braid_error error = {0};
         assert_int_equal(routing_f7_make(5, seed, ROUTING_EQUAL, 0, &instance, &error), BRAID_OK);
-        bool worst = objective == ROUTER_WORST;
+        bool worst = objective == ROUTER_BOTTLENECK;
         braid_err err = worst ? routing_optimum_worst(&instance, 20, &best, &error) : routing_optimum_find(&instance, 20, &best, &error);
         assert_int_equal(err, BRAID_OK);
-        routing_settings s = {.algorithm = ROUTER_BRAID,
+        routing_settings s = {.algorithm = ROUTER_MINCOST,
                               .objective = objective,
                               .delay = (routing_delay)(seed % ROUTING_DELAYS),
                               .slack = ROUTING_SCALE / 20,
@@ -236,7 +236,7 @@ static void test_braid_shares_relays_well(void **state) {
 
 static void test_braid_loads_shared_links_lightly(void **state) {
     (void)state;
-    share_relays_well(ROUTER_WORST, 6, 1.02, 1.01);
+    share_relays_well(ROUTER_BOTTLENECK, 6, 1.02, 1.01);
 }
 
 int main(void) {

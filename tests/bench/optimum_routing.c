@@ -123,8 +123,8 @@ static void check_run(const routing_instance *i, const routing_optimum *best, ro
     assert_true(r.end.units <= best->units);
     bool whole = r.end.whole;
     if (algorithm != ROUTER_GWTF) assert_true(r.quiet && r.end.consistent);
-    if (algorithm == ROUTER_BRAID) assert_true(whole);
-    if (algorithm == ROUTER_BRAID && exact) assert_int_equal(r.end.cost, best->cost);
+    if (algorithm == ROUTER_MINCOST) assert_true(whole);
+    if (algorithm == ROUTER_MINCOST && exact) assert_int_equal(r.end.cost, best->cost);
     if (whole || r.end.consistent) check_flow(i, r.flow, r.end.units, r.end.cost);
     if (whole) assert_true((double)r.end.cost + 0.5 > best->bound);
     routing_result_close(&r);
@@ -159,7 +159,7 @@ static int64_t heaviest(const routing_instance *i, const int64_t *flow) {
 }
 
 static void check_worst(const routing_instance *i, const routing_optimum *best, routing_delay delay, uint64_t *hash) {
-    routing_settings settings = {.algorithm = ROUTER_BRAID, .objective = ROUTER_WORST, .delay = delay,
+    routing_settings settings = {.algorithm = ROUTER_MINCOST, .objective = ROUTER_BOTTLENECK, .delay = delay,
                                  .slack = ROUTING_SCALE / 20, .gather = true, .limit_rounds = 16000};
     routing_result r;
     braid_error error = {0};
@@ -206,9 +206,9 @@ static void test_runs_depend_on_seed_and_delay_not_on_listing(void **state) {
     make(1, 11, 0, &a);
     make(1, 11, 5, &b);
     make(1, 12, 0, &other);
-    routing_result r = run(&a, ROUTER_BRAID, ROUTING_HEAVY, 1), same = run(&b, ROUTER_BRAID, ROUTING_HEAVY, 1);
-    routing_result late = run(&a, ROUTER_BRAID, ROUTING_EXPONENTIAL, 1);
-    routing_result elsewhere = run(&other, ROUTER_BRAID, ROUTING_HEAVY, 1);
+    routing_result r = run(&a, ROUTER_MINCOST, ROUTING_HEAVY, 1), same = run(&b, ROUTER_MINCOST, ROUTING_HEAVY, 1);
+    routing_result late = run(&a, ROUTER_MINCOST, ROUTING_EXPONENTIAL, 1);
+    routing_result elsewhere = run(&other, ROUTER_MINCOST, ROUTING_HEAVY, 1);
     assert_true(r.hash == same.hash);
     assert_true(r.hash != late.hash && r.hash != elsewhere.hash);
     routing_result_close(&r);
@@ -235,7 +235,7 @@ static void check_change(uint64_t seed, routing_delay delay, bool join) {
     assert_int_equal(routing_optimum_find(&less, 1, &rest, &error), BRAID_OK);
     const routing_optimum *first = join ? &rest : &all, *then = join ? &all : &rest;
     routing_settings settings = {
-        .algorithm = ROUTER_BRAID, .delay = delay, .slack = ROUTING_SLACK, .gather = true, .limit_rounds = 16000};
+        .algorithm = ROUTER_MINCOST, .delay = delay, .slack = ROUTING_SLACK, .gather = true, .limit_rounds = 16000};
     uint64_t hash[2];
     for (int i = 0; i < 2; i++) {
         routing_result before, after;

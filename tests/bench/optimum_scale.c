@@ -110,7 +110,7 @@ static void test_a_run_fills_the_swarm_and_comes_near(void **state) {
     int64_t units;
     make(200, 16, 2, &i);
     int64_t cost = best_of(&i, &units);
-    routing_settings settings = {.algorithm = ROUTER_BRAID, .slack = ROUTING_SCALE / 20, .path_limit = 24,
+    routing_settings settings = {.algorithm = ROUTER_MINCOST, .slack = ROUTING_SCALE / 20, .path_limit = 24,
                                  .near_cost = cost + cost / 20, .seldom = true, .limit_rounds = 2000};
     routing_result r;
     braid_error error = {0};

@@ -69,7 +69,7 @@ static uint64_t churn(bool join, uint64_t listing) {
     good(routing_f7_make(1, SEED, ROUTING_EQUAL, listing, &i, &error), &error);
     const uint32_t peer[] = {3, 30};
     routing_change change = {.peer = peer, .count = 2, .join = join};
-    routing_settings settings = settings_of(ROUTER_BRAID, ROUTING_UNIFORM);
+    routing_settings settings = settings_of(ROUTER_MINCOST, ROUTING_UNIFORM);
     routing_result before, after;
     good(routing_run_change(&i, &settings, &change, i.problem.peer[0].capacity, i.problem.peer[0].capacity, &before,
                             &after, &error), &error);
@@ -82,7 +82,7 @@ static uint64_t churn(bool join, uint64_t listing) {
 
 static uint64_t run_briefly(const routing_instance *i, routing_delay delay, bool plan_first) {
     braid_error error = {0};
-    routing_settings settings = settings_of(ROUTER_BRAID, delay);
+    routing_settings settings = settings_of(ROUTER_MINCOST, delay);
     settings.seldom = true;
     settings.path_limit = 24;
     settings.limit_rounds = 150;
@@ -135,7 +135,7 @@ static uint64_t t6(bool dtfm, pipeline_link link) {
         t6_arrange_traded(&world, stage);
     routing_instance i;
     good(t6_instance(&world, stage, &i, of, &error), &error);
-    routing_settings run = settings_of(ROUTER_BRAID, ROUTING_LOCKSTEP);
+    routing_settings run = settings_of(ROUTER_MINCOST, ROUTING_LOCKSTEP);
     routing_result r;
     good(routing_run(&i, &run, 3 * T6_DATA, &r, &error), &error);
     t6_time took;
@@ -151,14 +151,14 @@ static void print_all(void) {
         for (int a = 0; a < ROUTER_ALGORITHMS; a++)
             printf("f7 test %u, algorithm %d: %016" PRIx64 "\n", test, a, f7(test, (router_algorithm)a, ROUTER_SUM, 0));
     for (uint32_t test = 1; test <= ROUTING_TESTS; test += 2)
-        for (int a = ROUTER_BRAID; a <= ROUTER_GWTF; a++)
+        for (int a = ROUTER_MINCOST; a <= ROUTER_GWTF; a++)
             printf("f7 test %u for the heaviest link, algorithm %d: %016" PRIx64 "\n", test, a,
-                   f7(test, (router_algorithm)a, ROUTER_WORST, 0));
+                   f7(test, (router_algorithm)a, ROUTER_BOTTLENECK, 0));
     for (int join = 0; join < 2; join++) printf("churn, join %d: %016" PRIx64 "\n", join, churn(join != 0, 0));
     for (int delay = 0; delay < ROUTING_DELAYS; delay++)
         printf("scale, %s: %016" PRIx64 ", planned %016" PRIx64 "\n", routing_delay_name((routing_delay)delay), scale(99, (routing_delay)delay, false), scale(160, (routing_delay)delay, true));
     for (uint32_t test = 1; test <= ROUTING_TESTS; test++)
-        printf("f7 test %u, planned: %016" PRIx64 "\n", test, f7_planned(test, ROUTER_BRAID, ROUTER_SUM, 0, true));
+        printf("f7 test %u, planned: %016" PRIx64 "\n", test, f7_planned(test, ROUTER_MINCOST, ROUTER_SUM, 0, true));
     for (int costs = 0; costs < VIEWS_COSTS; costs++)
         printf("views, %s: %016" PRIx64 "\n", views_costs_name((views_costs)costs), views((views_costs)costs));
     for (int dtfm = 0; dtfm < 2; dtfm++)
@@ -173,13 +173,13 @@ static void test_f7_does_not_depend_on_the_listing(void **state) {
             for (uint64_t listing = 1; listing <= LISTINGS; listing++)
                 assert_true(f7(test, (router_algorithm)a, ROUTER_SUM, listing) == f7(test, (router_algorithm)a, ROUTER_SUM, 0));
     for (uint64_t listing = 1; listing <= LISTINGS; listing++)
-        assert_true(f7(3, ROUTER_BRAID, ROUTER_WORST, listing) == f7(3, ROUTER_BRAID, ROUTER_WORST, 0));
+        assert_true(f7(3, ROUTER_MINCOST, ROUTER_BOTTLENECK, listing) == f7(3, ROUTER_MINCOST, ROUTER_BOTTLENECK, 0));
     for (uint32_t test = 1; test <= 5; test += 2)
         for (uint64_t listing = 1; listing <= LISTINGS; listing++)
-            assert_true(f7_planned(test, ROUTER_BRAID, ROUTER_SUM, listing, true) == f7_planned(test, ROUTER_BRAID, ROUTER_SUM, 0, true));
-    assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(2, ROUTER_BRAID, ROUTER_SUM, 0));
-    assert_true(f7(1, ROUTER_BRAID, ROUTER_SUM, 0) != f7(1, ROUTER_BRAID, ROUTER_WORST, 0));
-    assert_true(f7(1, ROUTER_GWTF, ROUTER_SUM, 0) != f7(1, ROUTER_GWTF, ROUTER_WORST, 0));
+            assert_true(f7_planned(test, ROUTER_MINCOST, ROUTER_SUM, listing, true) == f7_planned(test, ROUTER_MINCOST, ROUTER_SUM, 0, true));
+    assert_true(f7(1, ROUTER_MINCOST, ROUTER_SUM, 0) != f7(2, ROUTER_MINCOST, ROUTER_SUM, 0));
+    assert_true(f7(1, ROUTER_MINCOST, ROUTER_SUM, 0) != f7(1, ROUTER_MINCOST, ROUTER_BOTTLENECK, 0));
+    assert_true(f7(1, ROUTER_GWTF, ROUTER_SUM, 0) != f7(1, ROUTER_GWTF, ROUTER_BOTTLENECK, 0));
 }
 
 static void test_churn_does_not_depend_on_the_listing(void **state) {

@@ -10,8 +10,7 @@ import sys
 SOURCE = os.environ["SOURCE"]
 OWN = os.path.join(os.path.dirname(os.environ["BRAID"]), "tests", "bench_training_traces")
 PARTS = [
-    "src/base/err.c", "src/flow/router.c", "src/flow/braid*.c", "src/flow/gwtf*.c", "src/flow/view*.c", "src/flow/ways.c", "src/flow/lone*.c",
-    "src/flow/measure.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/sim/queue.c", "src/sim/places.c", "bench/baselines/*.c",
+    "src/base/err.c", "src/routing/*.c", "src/routing/*/*.c", "src/plan/min_cost.c", "src/plan/problem.c", "src/sim/queue.c", "src/sim/places.c", "bench/baselines/*.c",
     "bench/routing/blocks.c", "bench/routing/routing_[!d]*.c", "bench/routing/scale*.c", "bench/routing/views*.c",
     "bench/training/pipeline.c", "bench/training/t6.c", "tests/bench/training_traces.c",
 ]

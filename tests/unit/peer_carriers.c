@@ -15,7 +15,7 @@ static void beat(world *w, uint32_t relays) {
 static void send_one(uint32_t relays, bool falls, world *w) {
     *w = (world){.run = run_of(2, 1, 1), .forward_held = 1};
     w->run.activation_bytes = 4 << 20;
-    w->run.routing = ROUTER_BRAID;
+    w->run.routing = ROUTER_MINCOST;
     open_world(w, 2, MEMBER_DATA);
     for (uint32_t i = 1; i <= 2; i++) admit(w, i, MEMBER_DATA, 0);
     for (uint32_t i = 3; i < 3 + relays; i++) admit(w, i, MEMBER_RELAY, 1);

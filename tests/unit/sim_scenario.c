@@ -323,7 +323,7 @@ static void test_run_description(void **state) {
     assert_int_equal(s->activation_bytes, 3 * 32 * 64 * 4);
     assert_false(s->reproducible);
     assert_int_equal(s->routing, ROUTING_GWTF);
-    assert_int_equal(s->objective, ROUTER_WORST);
+    assert_int_equal(s->objective, ROUTER_BOTTLENECK);
     scenario_free(s);
     write_file(in_folder("run.yaml"), "model: {dim: wide, layers: 6, heads: 4}\n");
     assert_int_equal(scenario_load(in_folder("s.yaml"), &s, &error), BRAID_CONFIG);
