@@ -1,7 +1,7 @@
 // Tables, JSON and the drawing of braid bench repair.
 #include "cli/bench_repair_inside.h"
 #include "cli/figures.h"
-#include "peer/timing.h"
+#include "protocol/core/timing.h"
 
 #include <string.h>
 

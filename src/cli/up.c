@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/up_swarm.h"
-#include "peer/peer.h"
+#include "protocol/peer.h"
 #include "train/run.h"
 
 #include <math.h>

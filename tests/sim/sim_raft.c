@@ -4,7 +4,7 @@
 //     sim_sim_raft                                       the tests
 //     sim_sim_raft --seeds FROM:COUNT [--mutant BIT] [--trace]
 #include "base/bitset.h"
-#include "peer/raft.h"
+#include "raft/raft.h"
 #include "seed.h"
 #include "sim/queue.h"
 #include "wire/codec.h"

@@ -1,0 +1,492 @@
+// A joiner's state, without a snapshot: every block carries its version, and is brought forward with the results of the
+// iterations between (docs/protocol.md, Members and state). First the names of the blocks at the present version, whose root
+// the log or the leader vouches for; then what lies here already; then the rest, in chunks from all members that have the
+// state, each as fast as it gives. What is not what its name says is fetched from another one.
+#include "protocol/internal.h"
+
+#include <string.h>
+
+enum {
+    CHUNK_BLOCKS = 2,   // moved by one GET: 1.5 MiB
+    DONOR_CHUNKS = 4,   // under way from one donor
+    STATE_PULLS = 16,   // under way from all, or waiting to be stored: 24 MiB
+    KEEP_BLOCKS = 8,    // looked at by one job
+};
+
+static const uint64_t REST_NS = 100 * TIMING_MS;       // who does not have it is asked again after this
+static const uint64_t LIAR_REST_NS = 10 * TIMING_S;    // and who sent something else, when there is nobody else
+static const uint64_t HEDGE_NS = 500 * TIMING_MS;      // what is late is asked of an idle donor, too, when so late and twice as long
+
+// What I left is what FINAL says that everybody had before it: the results of that iteration bring it forward.
+static void take_up(peer *p) {
+    const log_final *final = &p->final.u.final;
+    uint64_t version = p->fetching.own_version;
+    bool fits = p->has_final && version == p->root_version && version == final->iteration && version + 1 == p->iteration;
+    if (!fits || !hash_equal(&p->state_root, &final->state_root[p->stage])) return;
+    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = version;
+    reduce_blocks_changed(p);
+    p->state_lies = 1u + p->stage;
+    reduce_apply(p);
+}
+
+void fetch_reset(peer *p) {
+    memset(&p->fetching, 0, sizeof p->fetching);
+    p->fetching.keeps = p->config.has_checkpoint || p->state_lies == 1u + p->stage;
+    p->fetching.own_version = p->state_lies == 1u + p->stage ? p->lies_version : UINT64_MAX;
+    p->state_lies = 0;
+    take_up(p);
+}
+
+static contact *contact_of(peer *p, member_id id) {
+    const member *m = member_find(p, id);
+    return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+}
+
+// ---- the root that names must have ---------------------------------------------------------------------------------
+
+static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
+    const fetching *f = &p->fetching;
+    const stage_round *r = peer_is_leader(p) ? &p->leader.round[p->stage] : NULL;
+    if (p->has_final && p->final.u.final.iteration == version) *root = p->final.u.final.state_root[p->stage];
+    else if (rollback_root(p, version, root)) return true;
+    else if (version == p->iteration && r != NULL && r->state_agreed) *root = r->agreed_state;
+    else if (f->vouched && f->vouched_version == version) *root = f->vouched_root;
+    else return false;
+    return true;
+}
+
+void fetch_vouched(peer *p, uint32_t from, const message *msg) {
+    const message_state *body = &msg->u.state;
+    if (p->me == 0 || from == NO_CONTACT || !id_equal(&p->contacts[from].id, &p->lead.id) || body->stage != p->stage) return;
+    p->fetching.vouched = true;
+    p->fetching.vouched_version = body->version;
+    p->fetching.vouched_root = body->state_root;
+}
+
+void fetch_vouch(peer *p) {
+    leader *l = &p->leader;
+    if (p->now < l->vouch_ns) return;
+    l->vouch_ns = p->now + REST_NS;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        const stage_round *r = &l->round[m->keeps];
+        contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
+        peer_wake_at(p, l->vouch_ns);
+        if (c->vouched_version == p->iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
+        message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
+        state->stage = m->keeps;
+        state->version = p->iteration;
+        state->state_root = r->state_agreed ? r->agreed_state : r->kept_root;
+        if (!peer_send(p, m->contact, 0)) continue;
+        c->vouched_version = p->iteration;
+        c->vouched_ns = p->now;
+    }
+}
+
+// ---- donors -------------------------------------------------------------------------------------------------------
+
+static bool is_mine(const peer *p, const pull *q) { return q->used && q->what == GET_STATE && q->stage == p->stage; }
+
+static uint32_t open_pulls(const peer *p, member_id from) {
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) open += is_mine(p, &p->pulls[i]) && (from == 0 || p->pulls[i].from == from);
+    return open;
+}
+
+static bool says_that_it_has_the_start(const peer *p, const member *m) {
+    const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+    return c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id);
+}
+
+// Who has the state of every stage, while none has gone further: a data peer that says that it has the checkpoint from which the run goes on,
+// each in turn; until one has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
+static member_id start_holder(const peer *p) {
+    uint32_t first = contact_find(p, &p->config.leader_id);
+    if (p->iteration != p->run.start_version || rollback_holds(p)) return 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
+        if (says_that_it_has_the_start(p, m)) return m->id;
+    }
+    return p->past.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
+}
+
+// Whether it can be asked now; else when.
+static bool rests(peer *p, const contact *c) {
+    if (c->donor.rest_ns <= p->now) return false;
+    peer_wake_at(p, c->donor.rest_ns);
+    return true;
+}
+
+// Of those with the whole state at this version the one that would be done first; those who have not been tried before all,
+// those who have lied after all, then who has the state of the start. `busy`: who has so much under way already is
+// not asked. 0: nobody just now.
+static member_id choose_donor(peer *p, uint32_t busy) {
+    member_id best = 0;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
+        if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
+        const contact *c = &p->contacts[m->contact];
+        if (c->link != LINK_UP || c->beat.ready != p->iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
+        uint32_t open = open_pulls(p, m->id);
+        if (open >= (c->donor.paced && busy > 1 ? 1 : busy)) continue;
+        uint64_t until = (open + 1) * c->donor.block_ns;
+        if (c->donor.lied) until = UINT64_MAX - 1;
+        if (until >= least) continue;
+        least = until;
+        best = m->id;
+    }
+    p->fetching.next_donor++;
+    if (best != 0) return best;
+    const contact *c = contact_of(p, start_holder(p));
+    return c == NULL || !member_answers(p, c->member) || rests(p, c) || open_pulls(p, c->member) >= busy ? 0 : c->member;
+}
+
+static void measure_donor(peer *p, contact *c, const pull *q) {
+    uint64_t since = c->donor.came_ns > q->asked_ns ? c->donor.came_ns : q->asked_ns;
+    c->donor.block_ns = timing_smooth(c->donor.block_ns, (p->now - since) / q->count + 1);
+}
+
+void fetch_overdue(peer *p, const pull *q) {
+    contact *c = is_mine(p, q) ? contact_of(p, q->from) : NULL;
+    if (c != NULL && c->donor.block_ns < (p->now - q->asked_ns) / q->count) c->donor.block_ns = (p->now - q->asked_ns) / q->count;
+}
+
+void fetch_denied(peer *p, const pull *q, const message_deny *deny) {
+    contact *c = q->stage == p->stage && (q->what == GET_STATE || q->what == GET_NAMES) ? contact_of(p, q->from) : NULL;
+    if (c == NULL) return;
+    uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
+    bool waits = deny->reason == DENY_FULL && wait_ms > 0;
+    c->donor.paced |= waits;
+    c->donor.rest_ns = p->now + (waits ? wait_ms * TIMING_MS : REST_NS);
+}
+
+void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
+    contact *c = &p->contacts[index];
+    c->donor.lied = true;
+    c->donor.rest_ns = p->now + LIAR_REST_NS;
+    tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->iteration};
+    peer_tell(p, &say);
+}
+
+// ---- what is missing ----------------------------------------------------------------------------------------------
+
+// A block that the results at hand, or under way, will bring forward need not be fetched again. When they were given up, those of the
+// next iteration may have taken their place meanwhile.
+static bool block_missing(const peer *p, uint32_t b) {
+    uint64_t version = p->block_version[b];
+    if (version == p->iteration) return false;
+    bool next = p->has_final && version == p->final.u.final.iteration && version + 1 == p->iteration;
+    bool skipped = next && p->final.u.final.skip;
+    return !next || (!skipped && p->aggregation.results != version) || (p->aggregation.given_up && p->aggregation.results == version);
+}
+
+static bool meets(const task *t, uint32_t first, uint32_t count) {
+    return t->work.kind == JOB_STATE_PUT && first < t->work.first + t->work.count && t->work.first < first + count;
+}
+
+// Some of it has come and is about to be stored.
+static bool put_waits(const peer *p, uint32_t first, uint32_t count) {
+    if (p->running.work.id != 0 && meets(&p->running, first, count)) return true;
+    for (uint32_t i = 0; i < p->task_count; i++)
+        if (meets(&p->tasks[(p->task_first + i) % PEER_MAX_TASKS], first, count)) return true;
+    return false;
+}
+
+// What is missing of the chunk that begins at `first`.
+static uint32_t chunk(const peer *p, uint32_t *first) {
+    uint32_t end = *first + CHUNK_BLOCKS < p->blocks ? *first + CHUNK_BLOCKS : p->blocks;
+    while (*first < end && !block_missing(p, *first)) ++*first;
+    while (*first < end && !block_missing(p, end - 1)) end--;
+    return end - *first;
+}
+
+static bool something_missing(const peer *p) {
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (block_missing(p, b)) return true;
+    return false;
+}
+
+// ---- names --------------------------------------------------------------------------------------------------------
+
+static bool names_known(const peer *p, uint64_t version) {
+    return p->fetching.names[version % 2].known && p->fetching.names[version % 2].version == version;
+}
+
+static void ask_names(peer *p) {
+    fetching *f = &p->fetching;
+    braid_hash root;
+    if (f->naming) return;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
+        if (pull_overlaps(&p->pulls[i], GET_NAMES, p->stage, 0, p->blocks)) return;
+    if (f->names_ns != 0 && p->now < f->names_ns + REST_NS) {
+        peer_wake_at(p, f->names_ns + REST_NS);
+        return;
+    }
+    f->names_ns = p->now;
+    peer_wake_at(p, p->now + REST_NS);
+    bool vouched = root_of(p, p->iteration, &root);
+    member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
+    if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
+    pull *q = from == 0 ? NULL : pull_start(p, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
+    if (q != NULL) pull_send(p, q);
+}
+
+// ---- the state that I had when I was expelled ------------------------------------------------------------------------
+// Perhaps nobody else has it any more. So the leader is told its root, as by any member; what it then tells to those who fetch says
+// whether the names of my blocks are those of the version.
+
+void fetch_own_root(peer *p, const task *t, const job_result *r) {
+    fetching *f = &p->fetching;
+    if (t->work.version != f->own_version) return;
+    f->own_known = true;
+    f->own_root = r->hash;
+}
+
+static void tell_own_root(peer *p) {
+    fetching *f = &p->fetching;
+    uint64_t due = f->own_told_ns + TIMING_REPEAT_NS;
+    if (f->own_told_ns == 0 || p->now >= due) {
+        message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
+        state->stage = p->stage;
+        state->version = f->own_version;
+        state->state_root = f->own_root;
+        peer_send_leader(p);
+        f->own_told_ns = p->now;
+        due = p->now + TIMING_REPEAT_NS;
+    }
+    peer_wake_at(p, due);
+}
+
+static void own_names(peer *p) {
+    fetching *f = &p->fetching;
+    braid_hash root;
+    if (f->own_version != p->iteration || f->naming) return;
+    if (!f->own_asked) {
+        task *t = task_add(p, JOB_STATE_ROOT);
+        if (t != NULL) t->work.version = f->own_version;
+        f->own_asked = t != NULL;
+        return;
+    }
+    if (!f->own_known) return;
+    if (!root_of(p, f->own_version, &root)) {
+        tell_own_root(p);
+        return;
+    }
+    bool same = hash_equal(&root, &f->own_root);
+    task *t = same ? task_add(p, JOB_NAMES_GET) : NULL;
+    if (t != NULL) t->work.version = f->own_version;
+    f->naming = t != NULL;
+    if (t != NULL || !same) f->own_version = UINT64_MAX;
+}
+
+void fetch_own_names(peer *p, const task *t, const job_result *r) {
+    blob_id out = r->out;
+    task *put = p->fetching.naming && out != 0 ? task_add(p, JOB_NAMES_PUT) : NULL;
+    if (put == NULL) {
+        p->fetching.naming = false;
+        peer_release(p, &out);
+        return;
+    }
+    put->work.version = t->work.version;
+    put->work.in = out;
+}
+
+static void names_put_done(peer *p, const task *t, const job_result *r) {
+    fetching *f = &p->fetching;
+    uint64_t version = t->work.version;
+    braid_hash root;
+    f->naming = false;
+    f->names[version % 2].known = false;
+    const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
+    bool told = root_of(p, version, &root);
+    bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
+    if (!told && (version != p->iteration || !begins)) return;
+    if (r->failed || (told && !hash_equal(&root, &r->hash))) {
+        if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
+        return;
+    }
+    f->names[version % 2].known = true;
+    f->names[version % 2].version = version;
+    f->keep_next = 0;
+}
+
+// ---- what lies here -----------------------------------------------------------------------------------------------
+
+bool fetch_finds_its_own(const peer *p) {
+    const fetching *f = &p->fetching;
+    bool looks = f->keeping || (f->keeps && names_known(p, p->iteration) && f->keep_next < p->blocks);
+    return p->me != 0 && !p->ready && (f->own_version == p->iteration || f->naming || looks);
+}
+
+// False: there is nothing more to look at.
+static bool keep_some(peer *p) {
+    fetching *f = &p->fetching;
+    if (!f->keeps || f->keep_next >= p->blocks) return false;
+    task *t = f->keeping ? NULL : task_add(p, JOB_STATE_KEEP);
+    if (t == NULL) return true;
+    t->work.first = f->keep_next;
+    t->work.count = p->blocks - f->keep_next < KEEP_BLOCKS ? p->blocks - f->keep_next : KEEP_BLOCKS;
+    t->work.version = p->iteration;
+    f->keep_next += t->work.count;
+    f->keeping = true;
+    return true;
+}
+
+static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
+    uint32_t there = 0;
+    for (uint32_t i = 0; i < KEEP_BLOCKS; i++) {
+        uint64_t *at = &p->block_version[first + i];
+        if ((blocks >> i & 1) && (*at == UINT64_MAX || *at < version)) *at = version;
+    }
+    reduce_blocks_changed(p);
+    for (uint32_t b = 0; b < p->blocks; b++) there += p->block_version[b] != UINT64_MAX;
+    p->state_lies = 1u + p->stage;
+    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->iteration};
+    peer_tell(p, &say);
+    reduce_apply(p);
+    transfer_check_ready(p);
+}
+
+static void keep_done(peer *p, const task *t, const job_result *r) {
+    p->fetching.keeping = false;
+    uint64_t kept = r->hash64 & (((uint64_t)1 << t->work.count) - 1);
+    if (!r->failed && kept != 0) stored(p, t->work.first, kept, r->version);
+}
+
+// ---- what others have ---------------------------------------------------------------------------------------------
+
+static uint32_t chunks_held(const peer *p) {
+    uint32_t chunks = open_pulls(p, 0);
+    for (uint32_t i = 0; i < p->task_count; i++) chunks += p->tasks[(p->task_first + i) % PEER_MAX_TASKS].work.kind == JOB_STATE_PUT;
+    return chunks;
+}
+
+static bool under_way(const peer *p, uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
+        if (pull_overlaps(&p->pulls[i], GET_STATE, p->stage, first, count)) return true;
+    return put_waits(p, first, count);
+}
+
+static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
+    pull *q = pull_start(p, GET_STATE, p->stage, from, first, count, p->iteration);
+    if (q != NULL) pull_send(p, q);
+    return q != NULL;
+}
+
+// Everything was asked for, and somebody idle would be done twice before the slowest: it is asked as well.
+static void hedge(peer *p) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        const pull *late = &p->pulls[i];
+        uint32_t asked = 0;
+        for (uint32_t j = 0; j < PEER_MAX_PULLS && is_mine(p, late); j++) asked += pull_overlaps(&p->pulls[j], GET_STATE, p->stage, late->first, late->count);
+        if (asked != 1) continue;
+        member_id idle = choose_donor(p, 1);
+        const contact *c = contact_of(p, idle);
+        if (c == NULL || c->donor.block_ns == 0 || c->donor.lied) return;
+        uint64_t due_ns = late->asked_ns + 2 * c->donor.block_ns * late->count + HEDGE_NS;
+        if (p->now >= due_ns) ask(p, idle, late->first, late->count);
+        else peer_wake_at(p, due_ns);
+    }
+}
+
+static void fetch(peer *p) {
+    uint32_t open = chunks_held(p);
+    for (uint32_t at = 0; at < p->blocks && open < STATE_PULLS; at += CHUNK_BLOCKS) {
+        uint32_t first = at, count = chunk(p, &first);
+        if (count == 0 || under_way(p, first, count)) continue;
+        member_id from = choose_donor(p, DONOR_CHUNKS);
+        if (from == 0) {
+            peer_wake_at(p, p->now + REST_NS);
+            return;
+        }
+        if (!ask(p, from, first, count)) return;
+        open++;
+    }
+    if (open < STATE_PULLS && !peer_breaks(p, PEER_MUTANT_WAITS_FOR_THE_DEAD)) hedge(p);
+}
+
+void fetch_tick(peer *p) {
+    if (!something_missing(p)) return;
+    bool known = names_known(p, p->iteration);
+    if (!known) own_names(p);
+    if (!known) ask_names(p);
+    else if (!keep_some(p)) fetch(p);
+}
+
+// Of these blocks none is here at that version, nor brought forward meanwhile.
+static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t version) {
+    for (uint32_t b = first; b < first + count; b++)
+        if (p->block_version[b] != UINT64_MAX && p->block_version[b] >= version) return false;
+    return true;
+}
+
+// What waited to be stored, while the same was found to lie here and brought forward: the host would take it back.
+bool fetch_counts(const peer *p, const task *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
+
+static bool wanted(const peer *p, const message_get *get) {
+    bool useful = get->version == p->iteration || get->version + 1 == p->iteration;
+    if (p->ready || !useful || !names_known(p, get->version) || get->count > PEER_SEGMENT_BLOCKS || put_waits(p, get->first, get->count)) return false;
+    return is_news(p, get->first, get->count, get->version);
+}
+
+// Bytes that were given up and come late are as good as any.
+static bool take_state(peer *p, const message *msg, blob_id blob) {
+    const message_get *get = &msg->u.data.get;
+    task *t = wanted(p, get) ? task_add(p, JOB_STATE_PUT) : NULL;
+    if (t == NULL) return false;
+    t->work.first = get->first;
+    t->work.count = get->count;
+    t->work.version = get->version;
+    t->work.in = blob;
+    t->work.expected = msg->u.data.hash;
+    t->work.named = !peer_breaks(p, PEER_MUTANT_TRUSTS_DONORS);
+    t->contact = member_find(p, msg->sender)->contact;
+    return true;
+}
+
+static bool take_names(peer *p, const message *msg, blob_id blob) {
+    const message_get *get = &msg->u.data.get;
+    task *t = p->ready || p->fetching.naming || get->count != p->blocks ? NULL : task_add(p, JOB_NAMES_PUT);
+    if (t == NULL) return false;
+    t->work.version = get->version;
+    t->work.in = blob;
+    t->contact = member_find(p, msg->sender)->contact;
+    p->fetching.naming = true;
+    return true;
+}
+
+void fetch_data(peer *p, const message *msg, blob_id blob) {
+    const message_get *get = &msg->u.data.get;
+    contact *c = contact_of(p, msg->sender);
+    bool asked = false;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        pull *q = &p->pulls[i];
+        if (q->from != msg->sender || !pull_overlaps(q, get->what, p->stage, get->first, get->count)) continue;
+        asked |= q->version == get->version;
+        if (c != NULL && get->what == GET_STATE) measure_donor(p, c, q);
+        q->used = false;
+    }
+    if (c != NULL) c->donor.came_ns = p->now;
+    bool taken = c != NULL && (get->what == GET_STATE ? take_state(p, msg, blob) : asked && take_names(p, msg, blob));
+    if (!taken) peer_release(p, &blob);
+    for (uint32_t i = 0; taken && i < PEER_MAX_PULLS; i++)  // whomever else it was asked of
+        if (pull_overlaps(&p->pulls[i], get->what, p->stage, get->first, get->count)) p->pulls[i].used = false;
+}
+
+static void put_done(peer *p, const task *t, const job_result *r) {
+    if (r->failed) fetch_note_lie(p, t->contact, t->work.stage);
+    else stored(p, t->work.first, ((uint64_t)1 << t->work.count) - 1, r->version);
+}
+
+void fetch_job_done(peer *p, const task *t, const job_result *r) {
+    blob_id in = t->work.in;
+    peer_release(p, &in);
+    if (p->me == 0 || t->work.stage != p->stage) return;
+    switch (t->work.kind) {
+    case JOB_NAMES_PUT: names_put_done(p, t, r); break;
+    case JOB_STATE_KEEP: keep_done(p, t, r); break;
+    default: put_done(p, t, r); break;
+    }
+}

@@ -1,0 +1,647 @@
+// The reduction at a member (docs/protocol.md, Aggregation): pulls, not a ring. Whoever owns a range of blocks gets every
+// part of it, adds, and announces; the others get the result from anyone who has it. Blocks move in segments.
+#include "protocol/internal.h"
+
+#include <string.h>
+
+uint64_t set_digest(const message_set *set) {
+    uint64_t digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
+    return digest;
+}
+
+uint32_t segment_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
+
+uint32_t segment_count(const peer *p, uint32_t segment_index) {
+    uint32_t left = p->blocks - segment_first(segment_index);
+    return left < PEER_SEGMENT_BLOCKS ? left : PEER_SEGMENT_BLOCKS;
+}
+
+static void segment_drop(peer *p, uint32_t index) {
+    aggregation *a = &p->aggregation;
+    for (uint64_t left = a->segment[index].arrived; left != 0; left &= left - 1) peer_release(p, &a->part[index][__builtin_ctzll(left)]);
+    a->segment[index].arrived = 0;
+}
+
+static void drop_results(peer *p) {
+    aggregation *a = &p->aggregation;
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment_drop(p, i);
+        a->segment[i] = (segment){0};
+    }
+    a->done = 0;
+    a->normed = a->norm_asked = false;
+}
+
+void reduce_reset(peer *p) {
+    aggregation *a = &p->aggregation;
+    drop_results(p);
+    pulls_drop(p, GET_PART);
+    pulls_drop(p, GET_RESULT);
+    segment *segments = a->segment;
+    blob_id(*parts)[WIRE_MAX_STAGE_MEMBERS] = a->part;
+    memset(a, 0, sizeof *a);
+    a->segment = segments;
+    a->part = parts;
+    a->results = UINT64_MAX;
+}
+
+// My membership has ended. Results that are whole stay: FINAL may say that they bring forward what lies here.
+void reduce_leave(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (reduce_left(p) == 0) {
+        reduce_reset(p);
+        return;
+    }
+    pulls_drop(p, GET_PART);
+    pulls_drop(p, GET_RESULT);
+    for (uint32_t i = 0; i < p->segments; i++) a->segment[i] = (segment){.state = SEGMENT_DONE};
+    *a = (aggregation){.results = a->results, .normed = true, .done = a->done, .reduced = a->reduced, .segment = a->segment, .part = a->part};
+}
+
+// ... and another one has begun.
+void reduce_enter(peer *p) {
+    const aggregation *a = &p->aggregation;
+    const log_final *final = &p->final.u.final;
+    bool wanted = reduce_left(p) != 0 && p->has_final && a->results == final->iteration && p->iteration == final->iteration + 1;
+    if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
+}
+
+// FINAL: nobody adds anything up any more. Results may still be wanted, and whoever skips wants none.
+void reduce_final(peer *p, const log_final *final) {
+    const aggregation *a = &p->aggregation;
+    pulls_drop(p, GET_PART);
+    for (uint32_t i = 0; i < p->segments; i++) segment_drop(p, i);
+    if (p->run.reproducible || a->results != final->iteration || a->begin.round == final->round[p->stage]) return;
+    if (a->normed && hash_equal(&a->reduced.root, &final->result_root[p->stage])) return;
+    drop_results(p);  // of an older round: some of these and some of that one are no sum
+    pulls_drop(p, GET_RESULT);
+}
+
+// Results of `iteration` are what is collected from now on.
+void reduce_want(peer *p, uint64_t iteration) {
+    if (p->aggregation.results == iteration) return;
+    reduce_reset(p);
+    p->aggregation.results = iteration;
+}
+
+uint64_t reduce_close(const peer *p) {
+    uint64_t results = p->aggregation.results;
+    if (results == p->iteration) return p->has_close ? p->close_index : 0;
+    return p->has_final && results == p->final.u.final.iteration ? p->final.u.final.close_index : 0;
+}
+
+// The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
+uint64_t reduce_round(const peer *p) {
+    const aggregation *a = &p->aggregation;
+    bool decided = p->has_final && a->results == p->final.u.final.iteration;
+    return decided ? p->final.u.final.round[p->stage] : a->begin.round;
+}
+
+bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
+
+void reduce_blocks_changed(peer *p) {
+    uint64_t oldest = UINT64_MAX, newest = 0;
+    for (uint32_t b = 0; b < p->blocks; b++) {
+        uint64_t v = p->block_version[b];
+        if (v < oldest) oldest = v;
+        if (v > newest) newest = v;
+    }
+    p->oldest_block = oldest;
+    p->newest_block = newest;
+}
+
+bool reduce_reaches(const peer *p, uint64_t *version) {
+    uint64_t oldest = p->oldest_block, newest = p->newest_block;
+    if (newest == UINT64_MAX) return false;
+    bool skipped = p->has_final && p->final.u.final.skip && p->final.u.final.iteration == oldest;
+    bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
+    *version = oldest + further;
+    return p->me != 0 && newest <= *version;
+}
+
+uint64_t reduce_left(const peer *p) {
+    const aggregation *a = &p->aggregation;
+    return a->normed && reduce_complete(p) ? a->results + 1 : 0;
+}
+
+static bool behind(const peer *p, uint64_t version) {
+    if (version < p->oldest_block || version > p->newest_block) return false;
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (p->block_version[b] == version) return true;
+    return false;
+}
+
+// ---- rounds -------------------------------------------------------------------------------------------------------
+
+// False while the results of the iteration before are still being fetched: whoever asks says it again.
+static bool results_begin(peer *p, uint64_t iteration) {
+    const aggregation *a = &p->aggregation;
+    if (a->results != iteration && a->results + 1 == iteration && behind(p, a->results) && !a->given_up) return false;
+    reduce_want(p, iteration);
+    return true;
+}
+
+void on_begin(peer *p, const message *msg) {
+    const message_begin *body = &msg->u.begin;
+    aggregation *a = &p->aggregation;
+    if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
+    if (p->has_close && body->close_index < p->close_index) return;  // on an older CLOSE
+    if (!results_begin(p, msg->iteration)) return;
+    bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
+    if (!newer) {
+        if (body->round == a->begin.round) a->reduced_ns = 0;  // the leader asks again
+        return;
+    }
+    bool other_close = a->begun && a->begin.close_index != body->close_index;
+    if ((!p->run.reproducible && !peer_breaks(p, PEER_MUTANT_OLD_RESULTS)) || other_close) {  // fp32 sums depend on the order of the parts
+        drop_results(p);
+        pulls_drop(p, GET_RESULT);
+    }
+    a->begin = *body;
+    a->begun = true;
+    a->begun_ns = p->now;
+    a->adopted = false;
+    pulls_drop(p, GET_PART);
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment *g = &a->segment[i];
+        g->mine = false;
+        if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING) continue;
+        segment_drop(p, i);
+        g->state = SEGMENT_MISSING;
+    }
+}
+
+void reduce_open(peer *p) {
+    p->aggregation.adopted = false;
+    p->aggregation.mismatch_ns = p->now;
+}
+
+static const message_part *my_part(const peer *p) {
+    const message_begin *b = &p->aggregation.begin;
+    for (uint16_t i = 0; i < b->parts; i++)
+        if (b->part[i].member == p->me) return &b->part[i];
+    return NULL;
+}
+
+static void send_mismatch(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (p->now < a->mismatch_ns + TIMING_REPEAT_NS && a->mismatch_ns != 0) return;
+    a->mismatch_ns = p->now;
+    message_mismatch *body = &peer_compose(p, MESSAGE_MISMATCH)->u.mismatch;
+    body->stage = p->stage;
+    body->term = a->begin.term;
+    body->round = a->begin.round;
+    body->set = p->k;
+    peer_send_leader(p);
+}
+
+bool weights_pending(const peer *p) {
+    EACH_HELD(p, m)
+        if (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING) return true;
+    return false;
+}
+
+static void announce(peer *p, uint32_t g) {
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *to = &p->members[i];
+        if (to->keeps != p->stage || to->contact == NO_CONTACT) continue;
+        message_result *body = &peer_compose(p, MESSAGE_RESULT)->u.result;
+        body->stage = p->stage;
+        body->term = p->aggregation.begin.term;
+        body->round = p->aggregation.begin.round;
+        body->first = segment_first(g);
+        body->count = segment_count(p, g);
+        peer_send(p, to->contact, 0);
+    }
+}
+
+// Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
+static void adopt(peer *p) {
+    aggregation *a = &p->aggregation;
+    bool read = p->log_position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
+    if (!a->begun || a->adopted || !read || a->results != p->iteration) return;
+    const message_part *part = my_part(p);
+    message_set none = {{0}};
+    const message_set *set = part == NULL ? &none : &part->set;
+    if (weights_pending(p) || memcmp(set, &p->k, sizeof *set) != 0) {
+        send_mismatch(p);
+        return;
+    }
+    a->adopted = true;
+    for (uint16_t i = 0; i < a->begin.owners; i++) {
+        const message_block_owner *o = &a->begin.owner[i];
+        for (uint32_t g = 0; g < p->segments; g++) {
+            if (segment_first(g) < o->first || segment_first(g) >= o->first + o->count) continue;
+            a->segment[g].mine = o->member == p->me;
+            if (a->segment[g].mine && a->segment[g].state == SEGMENT_DONE) announce(p, g);
+        }
+    }
+}
+
+// ---- segments that I add up ---------------------------------------------------------------------------------------
+
+static bool part_pull_under_way(const peer *p, uint32_t first, uint32_t part) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        const pull *q = &p->pulls[i];
+        if (q->used && q->what == GET_PART && q->first == first && q->part == part) return true;
+    }
+    return false;
+}
+
+static void start_reduce(peer *p, uint32_t g) {
+    aggregation *a = &p->aggregation;
+    task *t = task_add(p, JOB_REDUCE);
+    if (t == NULL) return;
+    t->work.first = segment_first(g);
+    t->work.count = segment_count(p, g);
+    t->work.tokens = a->begin.tokens;
+    t->work.version = a->begin.round;
+    t->close = reduce_close(p);
+    for (uint16_t i = 0; i < a->begin.parts; i++) {
+        t->work.input[t->work.inputs++] = a->begin.part[i].member == p->me ? JOB_OWN_SUM : a->part[g][i];
+        a->part[g][i] = 0;  // the task's now
+    }
+    a->segment[g].state = SEGMENT_WORKING;
+}
+
+void reduce_stir(peer *p) { p->aggregation.calm_until_ns = 0; }
+
+// As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
+// holder.
+static bool answers(peer *p, member_id id) {
+    aggregation *a = &p->aggregation;
+    if (id == 0) return false;
+    if (id == a->asked_of) return a->it_answers;
+    uint64_t until = member_answers_until(p, id);
+    if (until < a->calm_until_ns) a->calm_until_ns = until;
+    a->asked_of = id;
+    a->it_answers = member_answers(p, id);
+    return a->it_answers;
+}
+
+// All at once they would share the line and all be late; and who is asked for the first ranges would be the only one whose lines are used. NULL: enough
+// are under way.
+static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uint64_t version) {
+    aggregation *a = &p->aggregation;
+    bool straight = a->segment[g].straight;
+    bypass_choice way;
+    if (a->full == from) return NULL;
+    if (!bypass_choose(p, from, straight, &way)) {
+        if (!straight) a->full = from;
+        return NULL;
+    }
+    pull *q = pull_start(p, what, p->stage, from, segment_first(g), segment_count(p, g), version);
+    if (q != NULL) bypass_take(p, q, &way);
+    return q;
+}
+
+static void collect_parts(peer *p, uint32_t g) {
+    aggregation *a = &p->aggregation;
+    bool all = true;
+    for (uint16_t i = 0; i < a->begin.parts; i++) {
+        const message_part *part = &a->begin.part[i];
+        if (part->member == p->me || ((a->segment[g].arrived >> i) & 1)) continue;
+        all = false;
+        if (part_pull_under_way(p, segment_first(g), i)) continue;
+        if (!answers(p, part->member)) {  // it would answer every question when it wakes
+            peer_wake_at(p, p->now + TIMING_REPEAT_NS / 10);
+            reduce_stir(p);
+            continue;
+        }
+        pull *q = pull_segment(p, GET_PART, part->member, g, p->iteration);
+        if (q == NULL) return;
+        reduce_stir(p);
+        q->part = i;
+        q->round = a->begin.round;
+        q->digest = set_digest(&part->set);
+        pull_send(p, q);
+    }
+    if (!all) return;
+    reduce_stir(p);
+    start_reduce(p, g);
+}
+
+// ---- segments that others add up ----------------------------------------------------------------------------------
+
+void on_result(peer *p, const message *msg) {
+    const message_result *body = &msg->u.result;
+    aggregation *a = &p->aggregation;
+    const member *from = member_find(p, msg->sender);
+    if (p->me == 0 || from == NULL || body->stage != p->stage || from->stage != p->stage || body->first % PEER_SEGMENT_BLOCKS != 0) return;
+    uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
+    if (g >= p->segments || body->count != segment_count(p, g)) return;
+    // its announcer may have heard BEGIN before me, and says it once
+    if (a->results != msg->iteration && (msg->iteration != p->iteration || !results_begin(p, msg->iteration))) return;
+    bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
+    if (!any_round && body->round != reduce_round(p)) return;
+    a->segment[g].holder = msg->sender;
+}
+
+static bool askable(const peer *p, const member *m) {
+    return m->contact != NO_CONTACT && p->contacts[m->contact].link == LINK_UP && member_answers(p, m->id);
+}
+
+static void list_candidates(peer *p, bool shadows) {
+    aggregation *a = &p->aggregation;
+    for (uint32_t i = 0; i < p->member_count && a->candidates < WIRE_MAX_STAGE_MEMBERS; i++) {
+        const member *m = &p->members[i];
+        if ((shadows ? m->keeps : m->stage) == p->stage && askable(p, m)) a->candidate[a->candidates++] = m->id;
+    }
+}
+
+// Whom to ask when nobody announced it or the announcer is gone: members of the stage in turn, and where all of them died its
+// shadows.
+static member_id somebody(peer *p, segment *g) {
+    aggregation *a = &p->aggregation;
+    if (!a->candidates_known) {
+        a->candidates = 0;
+        list_candidates(p, false);
+        if (a->candidates == 0) list_candidates(p, true);
+    }
+    a->candidates_known = true;
+    return a->candidates == 0 ? 0 : a->candidate[g->asked++ % a->candidates];
+}
+
+static void fetch_result(peer *p, uint32_t index) {
+    aggregation *a = &p->aggregation;
+    segment *g = &a->segment[index];
+    bool decided = p->has_final && p->final.u.final.iteration == a->results;
+    member_id from = g->holder;
+    if (!answers(p, from)) {
+        // before FINAL most will announce it by themselves
+        uint64_t since = g->asked_ns > a->begun_ns ? g->asked_ns : a->begun_ns;
+        uint64_t due = since + (decided ? TIMING_REPEAT_NS / 10 : TIMING_REPEAT_NS / 5);
+        if (p->now < due) {
+            peer_wake_at(p, due);
+            return;
+        }
+        reduce_stir(p);
+        g->asked_ns = p->now;
+        from = somebody(p, g);
+    }
+    if (from == 0) return;
+    pull *q = pull_segment(p, GET_RESULT, from, index, a->results);
+    if (q == NULL) return;
+    reduce_stir(p);
+    q->round = reduce_round(p);
+    q->digest = reduce_close(p);
+    g->state = SEGMENT_PULLING;
+    pull_send(p, q);
+}
+
+void reduce_again(peer *p, pull *q) {
+    segment *g = &p->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
+    g->straight = true;
+    if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    pull_end(p, q);
+    reduce_stir(p);
+    peer_wake_at(p, p->now);
+}
+
+// Should a state come that is older after all, it is asked for again.
+void reduce_needless(peer *p, pull *q) {
+    aggregation *a = &p->aggregation;
+    segment *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
+    if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    pull_end(p, q);
+    reduce_stir(p);
+}
+
+void reduce_denied(peer *p, pull *q) {
+    pull was = *q;
+    pull_end(p, q);
+    reduce_stir(p);
+    if (was.what == GET_STATE || was.what == GET_NAMES) {
+        save_denied(p, &was);
+        return;
+    }
+    segment *g = &p->aggregation.segment[was.first / PEER_SEGMENT_BLOCKS];
+    if (was.what == GET_PART) {
+        g->asked_ns = p->now;
+        return;
+    }
+    if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+    if (g->holder == was.from) g->holder = 0;  // somebody else may have announced it meanwhile
+    bool decided = p->has_final && p->final.u.final.iteration == p->aggregation.results;
+    if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
+}
+
+void reduce_data(peer *p, const message *msg, blob_id blob) {
+    const message_get *get = &msg->u.data.get;
+    aggregation *a = &p->aggregation;
+    uint32_t index = get->first / PEER_SEGMENT_BLOCKS;
+    segment *g = &a->segment[index];
+    pull *q = NULL;
+    for (uint32_t i = 0; i < PEER_MAX_PULLS && q == NULL; i++) {
+        pull *c = &p->pulls[i];
+        if (c->used && c->what == get->what && c->from == msg->sender && c->first == get->first && c->count == get->count && c->version == get->version && c->round == get->round) q = c;
+    }
+    if (q == NULL || q->digest != get->digest || get->version != a->results) {
+        peer_release(p, &blob);
+        return;
+    }
+    uint32_t part = q->part;
+    pull_end(p, q);
+    if (get->what == GET_PART) {
+        if (g->state == SEGMENT_DONE || g->state == SEGMENT_WORKING || (g->arrived >> part) & 1) {
+            peer_release(p, &blob);
+            return;
+        }
+        a->part[index][part] = blob;
+        g->arrived |= (uint64_t)1 << part;
+        return;
+    }
+    task *t = g->state == SEGMENT_PULLING ? task_add(p, JOB_RESULT_PUT) : NULL;
+    if (t == NULL) {
+        peer_release(p, &blob);
+        if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
+        return;
+    }
+    t->work.first = get->first;
+    t->work.count = get->count;
+    t->work.in = blob;
+    t->work.iteration = a->results;
+    t->work.version = reduce_round(p);
+    t->close = reduce_close(p);
+    g->state = SEGMENT_WORKING;
+}
+
+// ---- done ---------------------------------------------------------------------------------------------------------
+
+static void reduce_job_failed(peer *p, const task *t) {
+    uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
+    segment *g = &p->aggregation.segment[index];
+    segment_drop(p, index);
+    g->state = SEGMENT_MISSING;
+    g->holder = 0;
+}
+
+bool reduce_counts(const peer *p, const task *t) { return p->aggregation.results == t->work.iteration && t->close == reduce_close(p); }
+
+static void segment_finished(peer *p, const task *t, const job_result *r) {
+    aggregation *a = &p->aggregation;
+    blob_id in = t->work.in, out = r->out;
+    peer_release(p, &in);
+    peer_release(p, &out);
+    for (uint32_t i = 0; i < t->work.inputs; i++) {
+        blob_id part = t->work.input[i];
+        peer_release(p, &part);
+    }
+    uint32_t index = t->work.first / PEER_SEGMENT_BLOCKS;
+    if (p->me == 0 || index >= p->segments || !reduce_counts(p, t)) return;
+    segment *g = &a->segment[index];
+    bool other_round = !p->run.reproducible && t->work.version != reduce_round(p);
+    if (g->state != SEGMENT_WORKING) return;
+    if (r->failed || other_round) {
+        reduce_job_failed(p, t);
+        return;
+    }
+    segment_drop(p, index);
+    g->state = SEGMENT_DONE;
+    a->done++;
+    if (t->work.kind == JOB_REDUCE) announce(p, index);
+}
+
+static void norm_finished(peer *p, const task *t, const job_result *r) {
+    aggregation *a = &p->aggregation;
+    if (p->me == 0 || a->results != t->work.iteration || !reduce_complete(p)) return;
+    a->norm_asked = false;
+    a->normed = true;
+    a->reduced_ns = 0;
+    a->reduced.stage = p->stage;
+    a->reduced.overflow = r->overflow;
+    a->reduced.root = r->hash;
+    a->reduced.tensors = r->norms < WIRE_MAX_STAGE_TENSORS ? r->norms : WIRE_MAX_STAGE_TENSORS;
+    memcpy(a->reduced.norm2, r->norm2, a->reduced.tensors * sizeof(double));
+    bool decided = p->has_final && p->final.u.final.iteration == a->results;
+    if (decided && !hash_equal(&r->hash, &p->final.u.final.result_root[p->stage])) {
+        drop_results(p);  // not what was agreed: get it again
+        return;
+    }
+    reduce_apply(p);
+}
+
+static void applied(peer *p, const task *t) {
+    p->applying = false;
+    for (uint32_t b = 0; b < p->blocks; b++)
+        if (p->block_version[b] == t->work.iteration || peer_breaks(p, PEER_MUTANT_FORWARDS_ANYTHING)) p->block_version[b] = t->work.iteration + 1;
+    reduce_blocks_changed(p);
+    reduce_apply(p);  // the next FINAL may have come meanwhile
+    transfer_check_ready(p);
+}
+
+void reduce_job_done(peer *p, const task *t, const job_result *r) {
+    if (t->work.kind == JOB_APPLY) {
+        if (p->me != 0) applied(p, t);
+    } else if (t->work.kind == JOB_NORM) norm_finished(p, t, r);
+    else segment_finished(p, t, r);
+}
+
+void reduce_apply(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (!p->has_final || p->applying || p->me == 0) return;
+    const log_final *final = &p->final.u.final;
+    if (final->iteration + 1 != p->iteration || !behind(p, final->iteration)) return;
+    if (!final->skip) {
+        reduce_want(p, final->iteration);
+        if (!a->normed || a->results != final->iteration) return;
+        if (!hash_equal(&a->reduced.root, &final->result_root[p->stage])) {
+            drop_results(p);
+            return;
+        }
+    }
+    task *t = task_add(p, JOB_APPLY);
+    if (t == NULL) return;
+    t->work.iteration = final->iteration;
+    t->work.skip = final->skip;
+    t->work.clip = final->clip;
+    t->work.learning_rate = final->learning_rate;
+    t->work.bias1 = final->bias1;
+    t->work.bias2 = final->bias2;
+    p->applying = true;
+}
+
+static void send_reduced(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (a->results != p->iteration || !a->normed || !a->begun) return;
+    if (a->reduced_ns != 0 && p->now < a->reduced_ns + TIMING_REPEAT_NS) {
+        peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    reduce_stir(p);
+    a->reduced_ns = p->now;
+    message *msg = peer_compose(p, MESSAGE_REDUCED);
+    msg->u.reduced = a->reduced;
+    msg->u.reduced.term = a->begin.term;
+    msg->u.reduced.round = a->begin.round;
+    peer_send_leader(p);
+}
+
+static void collect_when_due(peer *p, uint32_t index) {
+    const segment *g = &p->aggregation.segment[index];
+    uint64_t due = g->asked_ns == 0 ? 0 : g->asked_ns + TIMING_REPEAT_NS / 10;
+    if (p->now >= due) collect_parts(p, index);
+    else peer_wake_at(p, due);
+}
+
+// How many segments are collected at once: parts of quick members lie here until those of the slowest have come, and he is not waited for
+// less when there are more of them. What a line can have under way fits in.
+static uint32_t collected_at_once(const peer *p) {
+    uint32_t parts = p->aggregation.begin.parts, share = parts == 0 ? 0 : PEER_WAITING_PARTS / parts;
+    return share > PEER_LEAST_COLLECTED ? share : PEER_LEAST_COLLECTED;
+}
+
+static void segments_tick(peer *p) {
+    aggregation *a = &p->aggregation;
+    uint32_t collecting = 0, most = collected_at_once(p);
+    for (uint32_t i = 0; i < p->segments; i++) {
+        segment *g = &a->segment[i];
+        if (g->state != SEGMENT_MISSING) continue;
+        bool mine = g->mine && a->adopted && a->results == p->iteration;
+        if (!mine) fetch_result(p, i);
+        else if (collecting < most) collect_when_due(p, i);
+        collecting += mine && g->state == SEGMENT_MISSING;
+    }
+}
+
+// False: it would be another thing at the next step, though nothing comes.
+static bool reduce(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (a->begun && !a->adopted && a->results == p->iteration) {
+        adopt(p);
+        if (!a->adopted) {
+            peer_wake_at(p, p->now + TIMING_REPEAT_NS);
+            return false;
+        }
+    }
+    bool decided = p->has_final && a->results == p->final.u.final.iteration && a->results + 1 == p->iteration;
+    bool wanted = (a->adopted && a->results == p->iteration) || (decided && behind(p, a->results) && !a->given_up);
+    if (!wanted) return true;
+    if (!reduce_complete(p)) segments_tick(p);
+    bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;
+    task *t = norm ? task_add(p, JOB_NORM) : NULL;
+    if (t != NULL) {
+        t->work.iteration = a->results;
+        a->norm_asked = true;
+    }
+    send_reduced(p);
+    return !norm;
+}
+
+// Most steps are about other things, and a stage has many segments: what is not yet due is not looked at again.
+void reduce_tick(peer *p) {
+    aggregation *a = &p->aggregation;
+    if (p->me == 0) return;
+    if (p->now >= a->calm_until_ns) {
+        uint64_t deadline = p->deadline;
+        p->deadline = a->calm_until_ns = UINT64_MAX;
+        a->asked_of = a->full = 0;
+        a->candidates_known = false;
+        if (!reduce(p)) reduce_stir(p);
+        a->calm_wake_ns = p->deadline;
+        if (a->calm_wake_ns < a->calm_until_ns) a->calm_until_ns = a->calm_wake_ns;
+        p->deadline = deadline;
+    }
+    peer_wake_at(p, a->calm_wake_ns);
+}

@@ -1,0 +1,203 @@
+// Which job the host runs next, and where its answer goes. Order: what others wait for (blocks, state), loss and B,
+// repairs, F, W, roots (which somebody may wait for); but W before F when no slot is free, since only W frees slots.
+#include "protocol/internal.h"
+
+#include <string.h>
+
+// Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
+static bool is_bulk(job_kind kind) {
+    return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT ||
+           kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP || kind == JOB_JOIN;
+}
+
+task *task_add(peer *p, job_kind kind) {
+    uint32_t room = is_bulk(kind) ? PEER_MAX_TASKS - PEER_KEPT_TASKS : PEER_MAX_TASKS;
+    if (p->task_count >= room) return NULL;
+    task *t = &p->tasks[(p->task_first + p->task_count++) % PEER_MAX_TASKS];
+    memset(t, 0, sizeof *t);
+    t->work.kind = kind;
+    t->work.stage = p->stage;
+    t->work.iteration = p->iteration;
+    t->member = p->me;
+    t->contact = NO_CONTACT;
+    t->fence = p->past.fence;
+    return t;
+}
+
+static void release_inputs(peer *p, const task *t) {
+    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE_NAMES || t->work.kind == JOB_SAVE;
+    blob_id in = own_in ? t->work.in : 0;
+    peer_release(p, &in);
+    for (uint32_t i = 0; i < t->work.inputs; i++) {
+        blob_id part = t->work.input[i];
+        peer_release(p, &part);
+    }
+}
+
+void tasks_drop(peer *p) {
+    p->past.looking = false;
+    for (; p->task_count > 0; p->task_count--) {
+        p->sum_dirty |= p->tasks[p->task_first].work.kind == JOB_SUM_CLEAR;
+        release_inputs(p, &p->tasks[p->task_first]);
+        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
+    }
+}
+
+static void start(peer *p, const task *t) {
+    p->running = *t;
+    p->running.work.id = ++p->next_job;
+    effect *e = peer_effect(p, EFFECT_JOB);
+    BRAID_ASSERT(e != NULL);
+    e->job = &p->running.work;
+}
+
+static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
+    const held *h = &p->held[m];
+    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
+    t.work.kind = kind;
+    t.work.stage = p->stage;
+    t.work.iteration = p->iteration;
+    t.work.m = m;
+    t.work.slot = h->slot;
+    return t;
+}
+
+static bool start_loss(peer *p, uint32_t m) {
+    if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || p->held[m].forward != WORK_DONE) return false;
+    task t = for_microbatch(p, m, JOB_LOSS);
+    t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
+    start(p, &t);
+    return true;
+}
+
+static bool start_backward(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->backward != WORK_QUEUED) return false;
+    task t = for_microbatch(p, m, JOB_BACKWARD);
+    t.work.in = h->dy;
+    h->backward = WORK_RUNNING;
+    start(p, &t);
+    return true;
+}
+
+static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
+    held *h = &p->held[m];
+    if (h->forward != WORK_QUEUED || (repairs_only && !h->repair) || !hold_claim(p, m)) return false;
+    task t = for_microbatch(p, m, JOB_FORWARD);
+    t.work.in = h->x;
+    h->forward = WORK_RUNNING;
+    start(p, &t);
+    return true;
+}
+
+static bool start_weight(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->weight != WORK_QUEUED) return false;
+    task t = for_microbatch(p, m, JOB_WEIGHT);
+    t.work.minus = h->taking_back;
+    h->weight = WORK_RUNNING;
+    p->sum_dirty = true;
+    start(p, &t);
+    return true;
+}
+
+static bool start_microbatch(peer *p) {
+    EACH_HELD(p, m)
+        if (start_loss(p, m) || start_backward(p, m)) return true;
+    EACH_HELD(p, m)
+        if (start_forward(p, m, true)) return true;
+    if (p->slots_used == p->config.capacity)
+        EACH_HELD(p, m)
+            if (start_weight(p, m)) return true;
+    EACH_HELD(p, m)
+        if (start_forward(p, m, false)) return true;
+    EACH_HELD(p, m)
+        if (start_weight(p, m)) return true;
+    return false;
+}
+
+static bool start_state_root(peer *p) {
+    if (!p->ready || p->state_asked || p->version != p->iteration) return false;
+    p->state_asked = true;
+    task t = {.member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
+    t.work.kind = JOB_STATE_ROOT;
+    t.work.stage = p->stage;
+    t.work.iteration = t.work.version = p->version;
+    start(p, &t);
+    return true;
+}
+
+// Somebody waits for the names of my blocks, or fetches my stage's state, whose names only the root vouches for: one that always has
+// something to compute would not come to it before the iteration's end.
+static bool root_is_urgent(const peer *p) {
+    if (p->root_wanted || p->state_asked) return p->root_wanted;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        if (m->keeps == p->stage && c != NULL && c->link == LINK_UP && !m->was_ready && c->beat.ready == 0) return true;
+    }
+    return false;
+}
+
+void work_next(peer *p) {
+    if (p->running.work.id != 0) return;
+    while (p->task_count > 0) {
+        task t = p->tasks[p->task_first];
+        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
+        p->task_count--;
+        bool counts = t.work.kind == JOB_REDUCE ? reduce_counts(p, &t) : t.work.kind != JOB_STATE_PUT || fetch_counts(p, &t);
+        if (counts) {
+            start(p, &t);
+            return;
+        }
+        release_inputs(p, &t);
+    }
+    if (p->me == 0 || (root_is_urgent(p) && start_state_root(p))) return;
+    if (!start_microbatch(p)) start_state_root(p);
+}
+
+static void state_root_done(peer *p, const task *t, const job_result *r) {
+    if (t->of_start) {
+        transfer_start_compared(p, t->work.version, &r->hash);
+        return;
+    }
+    if (!p->ready) fetch_own_root(p, t, r);
+    if (!p->ready || t->work.version != p->version) return;
+    p->state_known = true;
+    p->root_wanted = false;
+    p->state_root = r->hash;
+    p->root_version = p->version;
+    p->state_sent_ns = 0;
+}
+
+void work_done(peer *p, const job_result *r) {
+    BRAID_ASSERT(p->running.work.id != 0 && r->id == p->running.work.id);
+    task t = p->running;
+    p->running.work.id = 0;
+    p->progress++;
+    if (r->out != 0) p->blobs_held++;
+    bool of_another = t.member != p->me || t.fence != p->past.fence;
+    bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
+    if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {
+        blob_id out = r->out;
+        release_inputs(p, &t);
+        peer_release(p, &out);
+        return;
+    }
+    switch (t.work.kind) {
+    case JOB_FORWARD: held_forward_done(p, &t, r); break;
+    case JOB_LOSS: own_loss_done(p, &t, r); break;
+    case JOB_BACKWARD: held_backward_done(p, &t, r); break;
+    case JOB_WEIGHT: held_weight_done(p, &t, r); break;
+    case JOB_REDUCE: case JOB_RESULT_PUT: case JOB_NORM: case JOB_APPLY: reduce_job_done(p, &t, r); break;
+    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: case JOB_NAMES_GET: serve_done(p, &t, r); break;
+    case JOB_STATE_INIT: transfer_init_done(p, r); break;
+    case JOB_STATE_PUT: case JOB_NAMES_PUT: case JOB_STATE_KEEP: fetch_job_done(p, &t, r); break;
+    case JOB_STATE_ROOT: state_root_done(p, &t, r); break;
+    case JOB_DECIDE: leader_decided(p, &t, r); break;
+    case JOB_JOIN: (t.get.count > 0 ? bypass_joined : parcel_joined)(p, &t, r); break;
+    case JOB_SAVE_NAMES: case JOB_SAVE: case JOB_SAVE_END: save_job_done(p, &t, r); break;
+    case JOB_SAVE_FIND: rollback_found(p, &t, r); break;
+    default: break;
+    }
+}

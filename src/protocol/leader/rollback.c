@@ -1,0 +1,366 @@
+// A stage whose state nobody has any more: all go back to one version that is still somewhere, in a new generation, and go on from
+// there (docs/protocol.md, Going back).
+#include "protocol/internal.h"
+
+#include <string.h>
+
+// ---- what the log says ---------------------------------------------------------------------------------------------
+
+// What the run began from lies at its host.
+static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
+
+// Whatever becomes of later ones, its host goes on from that: 1 + its version; 0: it has none.
+static uint64_t saved_at_least(const peer *p) { return has_start(p) && p->past.first > 0 ? p->past.first + 1 : 0; }
+
+void rollback_open(peer *p) {
+    p->past.first = p->run.start_version;
+    p->past.began_ns = p->now;
+    p->past.saved = saved_at_least(p);
+}
+
+static void forget_checkpoint(rollback *b, uint32_t at) {
+    memmove(&b->checkpoint[at], &b->checkpoint[at + 1], (--b->checkpoints - at) * sizeof b->checkpoint[0]);
+}
+
+void rollback_checkpoint(peer *p, const log_entry *entry) {
+    rollback *b = &p->past;
+    if (entry->index < b->fence && entry->u.checkpoint.version > b->run.start_version) return;  // the run went back behind it
+    // read once more: known, or there is a newer one of its version, or there are enough newer ones
+    if (b->checkpoints > 0 && entry->index <= b->checkpoint[b->checkpoints - 1].index) return;
+    for (uint32_t i = 0; i < b->checkpoints; i++)
+        if (b->checkpoint[i].said.version == entry->u.checkpoint.version) forget_checkpoint(b, i--);
+    if (b->checkpoints == PEER_KEPT_CHECKPOINTS) forget_checkpoint(b, 0);
+    b->checkpoint[b->checkpoints].index = entry->index;
+    b->checkpoint[b->checkpoints++].said = entry->u.checkpoint;
+    b->looked = 0;
+}
+
+bool rollback_root(const peer *p, uint64_t version, braid_hash *root) {
+    for (uint32_t i = 0; i < p->past.checkpoints; i++) {
+        const log_checkpoint *said = &p->past.checkpoint[i].said;
+        if (said->version != version || p->stage >= said->stages) continue;
+        *root = said->state_root[p->stage];
+        return true;
+    }
+    return false;
+}
+
+bool rollback_compares(const peer *p, uint64_t version, braid_hash *root) { return p->past.fence != 0 && version > 0 && rollback_root(p, version, root); }
+
+static void tell_rolled_back(peer *p, const log_run *run) {
+    tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
+    t.total = run->reached > run->start_version ? run->reached - run->start_version : 0;
+    peer_tell(p, &t);
+}
+
+// The state, what was computed and what was asked for: all of it is of a time that never was.
+static void forget_work(peer *p) {
+    bool keeps = peer_breaks(p, PEER_MUTANT_KEEPS_THE_PAST);
+    p->ready = p->can_take = p->initialised = p->applying = false;  // first: slots that become free are not taken
+    if (!keeps) hold_free_all(p);
+    own_free_all(p);
+    takeover_drop(p);
+    tasks_drop(p);
+    reduce_reset(p);
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->pulls[i]);
+    p->state_asked = p->state_known = p->root_wanted = false;
+    p->can_take_sent = p->state_sent_ns = p->upload.bytes = 0;
+    if (!p->sum_dirty || keeps) return;
+    task *clear = task_add(p, JOB_SUM_CLEAR);
+    BRAID_ASSERT(clear != NULL);
+    p->sum_dirty = false;
+}
+
+// Nobody has what he said that he has.
+static void forget_words(peer *p) {
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        uint64_t saved = c->beat.saved;
+        memset(&c->beat, 0, sizeof c->beat);
+        c->beat.saved = saved;  // a file is what it was
+        c->beat_position = c->vouched_ns = c->donor.rest_ns = 0;
+        c->sent_ns = 0;  // and I say at once what I have
+    }
+    contacts_touch(p);
+}
+
+void rollback_run(peer *p, const log_entry *entry) {
+    const log_run *run = &entry->u.run;
+    rollback *b = &p->past;
+    if (run->generation > b->run.generation && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
+    b->run = *run;
+    b->fence = entry->index;
+    b->began_ns = p->now;
+    memset(b->lost_ns, 0, sizeof b->lost_ns);
+    for (uint32_t i = 0; i < b->checkpoints; i++)
+        if (b->checkpoint[i].said.version > run->start_version) forget_checkpoint(b, i--);
+    if (b->saved > run->start_version + 1) {
+        b->saved = saved_at_least(p);
+        b->looked = 0;
+    }
+    p->run.start_version = p->iteration = p->version = run->start_version;
+    p->has_final = p->has_close = false;
+    forget_work(p);
+    forget_words(p);
+    p->lies_version = UINT64_MAX;
+    memset(p->former, 0, sizeof p->former);
+    if (p->me != 0) {
+        for (uint32_t i = 0; i < p->blocks; i++) p->block_version[i] = UINT64_MAX;
+        reduce_blocks_changed(p);
+        fetch_reset(p);
+    }
+    p->routing.stale = true;
+    member_refresh_flow(p);
+}
+
+// Words about what is computed. What log, votes and routes say does not go back.
+static bool speaks_of_work(uint8_t kind) {
+    switch (kind) {
+    case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_ROUTE: case MESSAGE_VIEW:
+        return false;
+    default:
+        return kind < MESSAGE_VOTE;
+    }
+}
+
+bool rollback_is_past(const peer *p, const message *msg) { return msg->log_position < p->past.fence && !peer_breaks(p, PEER_MUTANT_HEARS_THE_PAST); }
+
+bool rollback_outdates(const peer *p, const message *msg) { return rollback_is_past(p, msg) && speaks_of_work(msg->kind); }
+
+// ---- the state to go on from ---------------------------------------------------------------------------------------
+
+bool rollback_holds(const peer *p) {
+    return p->past.fence == 0 ? has_start(p) : p->run.start_version > 0 && p->past.saved == p->run.start_version + 1;
+}
+
+void rollback_unreadable(peer *p) {
+    rollback *b = &p->past;
+    if (b->fence == 0) return;
+    b->saved = p->run.start_version > b->first ? saved_at_least(p) : 0;
+    for (uint32_t i = 0; i < b->checkpoints; i++)  // an older one may be whole
+        if (b->checkpoint[i].said.version == p->run.start_version) b->looked = b->checkpoints - i;
+}
+
+// Whichever peer wrote it: the newest checkpoint that lies here.
+void rollback_tick(peer *p) {
+    rollback *b = &p->past;
+    if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= b->checkpoints) return;
+    task *t = task_add(p, JOB_SAVE_FIND);
+    if (t == NULL) return;
+    const log_checkpoint *said = &b->checkpoint[b->checkpoints - 1 - b->looked].said;
+    t->work.version = said->version;
+    t->work.weights = said->weights;
+    b->looking = true;
+}
+
+void rollback_found(peer *p, const task *t, const job_result *r) {
+    rollback *b = &p->past;
+    b->looking = false;
+    if (b->looked >= b->checkpoints || b->checkpoint[b->checkpoints - 1 - b->looked].said.version != t->work.version) return;  // it goes back no more
+    if (r->failed) {
+        b->looked++;
+        if (b->looked == b->checkpoints) b->saved = saved_at_least(p);
+        return;
+    }
+    b->looked = b->checkpoints;
+    b->saved = t->work.version + 1;
+    contacts_touch(p);
+    for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].sent_ns = 0;
+    if (b->fence != 0 && rollback_holds(p) && !p->ready && !p->applying) p->initialised = false;
+}
+
+// ---- the leader ----------------------------------------------------------------------------------------------------
+
+// Somebody who is here can read the checkpoint of this version.
+static bool readable(const peer *p, uint64_t version) {
+    if (p->me != 0 && p->past.saved == version + 1) return true;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->contact == NO_CONTACT || m->expelling || m->kind != MEMBER_DATA) continue;
+        const contact *c = &p->contacts[m->contact];
+        if (c->link == LINK_UP && member_answers(p, m->id) && c->beat.saved == version + 1) return true;
+    }
+    return false;
+}
+
+// What the run began from, or went back to.
+bool rollback_to_be_had(const peer *p) {
+    return p->run.start_version == 0 || rollback_holds(p) || (p->past.fence != 0 && readable(p, p->run.start_version));
+}
+
+static bool is_fetched(const peer *p, uint16_t stage) {
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].keeps == stage && member_is_whole(p, &p->members[i])) return true;
+    return false;
+}
+
+bool rollback_needs(const peer *p, const member *m) {
+    uint64_t version = p->run.start_version;
+    bool reads = m->contact != NO_CONTACT && p->contacts[m->contact].beat.saved == version + 1;
+    if (version == 0 || p->iteration != version || !reads || readable(p, version)) return false;
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (!is_fetched(p, s)) return true;
+    return false;
+}
+
+// The newest version that every stage's state is still to be had of.
+static bool back_to(const peer *p, uint64_t *version) {
+    const rollback *b = &p->past;
+    for (uint32_t i = b->checkpoints; i-- > 0;) {
+        *version = b->checkpoint[i].said.version;
+        if (*version <= p->iteration && readable(p, *version)) return true;
+    }
+    *version = b->first;
+    return b->first == 0 || readable(p, b->first);
+}
+
+bool rollback_is_given(const peer *p) {
+    if (p->iteration != p->run.start_version) return false;
+    return p->run.start_version == 0 || p->past.fence == 0 || readable(p, p->run.start_version);
+}
+
+// What computing again from `version` to `from` takes: so long is waited for who may spare us that.
+static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
+    double cost_ns = (double)(from - version) * (double)p->past.iteration_ns;
+    if (cost_ns < (double)TIMING_EXPEL_SILENCE_NS) return TIMING_EXPEL_SILENCE_NS;
+    return cost_ns < (double)TIMING_BACK_MOST_NS ? (uint64_t)cost_ns : TIMING_BACK_MOST_NS;
+}
+
+static bool may_have(peer *p, const member *m, uint64_t patience) {
+    uint64_t reaches, newest = p->has_final ? p->final.index : 0;
+    if (m->contact == NO_CONTACT) {
+        bool finds = fetch_finds_its_own(p) && p->now < p->past.lead_ns + patience;
+        if (finds) peer_wake_at(p, p->past.lead_ns + patience);
+        return finds || (reduce_reaches(p, &reaches) && reaches >= p->iteration);
+    }
+    const contact *c = &p->contacts[m->contact];
+    if (newest < p->past.fence) newest = p->past.fence;
+    bool known = c->beat_position >= newest && c->beat_position != 0;
+    if (known && c->beat.reaches <= p->iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
+    uint64_t until = contact_awaited_until(p, c, p->past.lead_ns, patience);
+    if (p->now >= until) return false;
+    peer_wake_at(p, until);
+    return true;
+}
+
+static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
+    bool one = peer_breaks(p, PEER_MUTANT_GOES_BACK_FOR_ONE);
+    for (uint32_t i = 0; i < p->member_count; i++)
+        if (p->members[i].keeps == stage && may_have(p, &p->members[i], patience) != one) return one;
+    return !one;
+}
+
+// The checkpoint under way has all of it: soon there is that to go back to, or the run is over.
+static bool is_read(const peer *p, uint16_t stage) {
+    const leader *l = &p->leader;
+    return l->saving && l->save_version == p->iteration && stage < l->save_stage;
+}
+
+static uint64_t newest_checkpoint(const peer *p) {
+    uint64_t newest = p->past.first;
+    for (uint32_t i = 0; i < p->past.checkpoints; i++)
+        if (p->past.checkpoint[i].said.version > newest) newest = p->past.checkpoint[i].said.version;
+    return newest;
+}
+
+uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->iteration, newest_checkpoint(p)); }
+
+static void go_back(peer *p, uint64_t version, uint16_t lost) {
+    log_entry entry = {.kind = LOG_RUN};
+    entry.u.run = (log_run){.description = p->run.description, .generation = p->past.run.generation + 1, .start_version = version, .reached = p->iteration, .lost = lost};
+    if (log_append(p, &entry)) p->past.decided = p->raft.last;
+}
+
+bool rollback_under_way(const peer *p) { return p->past.decided > p->log_position; }
+
+// Whom this leader could not hear before it led is waited for from now on.
+void rollback_lead_begin(peer *p) {
+    rollback *b = &p->past;
+    b->decided = 0;
+    b->lead_ns = p->now;
+    memset(b->lost_ns, 0, sizeof b->lost_ns);
+}
+
+void rollback_forgive(peer *p, uint64_t late_ns) {
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (p->past.lost_ns[s] != 0) p->past.lost_ns[s] += late_ns;
+}
+
+bool rollback_nears(const peer *p) {
+    for (uint16_t s = 0; s < p->run.stages; s++)
+        if (p->past.lost_ns[s] != 0) return true;
+    return false;
+}
+
+// One that works alone, whose work a shadow could take. Who was a shadow itself comes back as one, which the empty stage may not need.
+static bool has_stand_in(const peer *p, const member *m, uint16_t empty) {
+    return shadow_could_work(p, m->stage) && (m->promoted == 0 || !shadow_keeps(p, empty));
+}
+
+// But for who leads, the newest relay of the stage that has most of them, if it has two; else one with a stand-in.
+static member_id most_easily_spared(const peer *p, uint16_t empty) {
+    uint32_t most = 1;
+    member_id newest = 0;
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->kind != MEMBER_RELAY || m->stage == 0 || m->expelling || m->contact == NO_CONTACT) continue;
+        uint32_t count = member_count_stage(p, m->stage);
+        if (count < most || (count == 1 && !has_stand_in(p, m, empty))) continue;
+        most = count;
+        newest = m->id;
+    }
+    return newest;
+}
+
+// Nobody has anything yet that could not be had elsewhere as well: who works where others do goes where nobody does.
+static void fill_the_empty(peer *p) {
+    rollback *b = &p->past;
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        if (stage_has_workers(p, s)) {
+            b->lost_ns[s] = 0;
+            continue;
+        }
+        if (b->lost_ns[s] == 0) b->lost_ns[s] = p->now;
+        peer_wake_at(p, b->lost_ns[s] + TIMING_LOST_NS);
+        if (p->now < b->lost_ns[s] + TIMING_LOST_NS) continue;
+        b->lost_ns[s] = p->now;
+        leader_expel(p, most_easily_spared(p, s), EXPEL_MOVED);
+        return;
+    }
+}
+
+// Entries under way may change who is there, so they come first.
+void rollback_lead(peer *p) {
+    rollback *b = &p->past;
+    uint64_t version;
+    if (!p->run_started || p->raft.last != p->log_position) return;
+    if (rollback_is_given(p)) {
+        fill_the_empty(p);
+        return;
+    }
+    bool to_be_had = back_to(p, &version);  // else by whoever comes, who is let in for it (rollback_nears)
+    // who has a newer checkpoint may be on the way in
+    uint64_t newest = newest_checkpoint(p), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        if (is_read(p, s) || !is_lost(p, s, patience_ns(p, p->iteration, version))) {
+            b->lost_ns[s] = 0;
+            continue;
+        }
+        if (b->lost_ns[s] == 0 || !to_be_had) b->lost_ns[s] = p->now;
+        if (!to_be_had) continue;
+        if (p->now < b->lost_ns[s] + due) {
+            peer_wake_at(p, b->lost_ns[s] + due);
+            continue;
+        }
+        go_back(p, version, s);
+        return;
+    }
+}
+
+// What a leader knew of the iteration is of another one now.
+void rollback_lead_again(peer *p) {
+    leader *l = &p->leader;
+    l->saving = l->save_ending = l->checkpoint_due = false;
+    l->vouch_ns = 0;
+    leader_begin_iteration(p);
+}

@@ -1,0 +1,623 @@
+// A microbatch at a member: x -> F -> y, dy -> B -> dx, COMMIT -> W -> counted (docs/protocol.md, The life of a microbatch).
+#include "protocol/internal.h"
+
+#include <string.h>
+
+// ---- slots and entries --------------------------------------------------------------------------------------------
+
+bool hold_slot(peer *p, held *h) {
+    for (uint32_t s = 0; s < p->config.capacity; s++) {
+        if (p->slot_taken[s]) continue;
+        p->slot_taken[s] = 1;
+        p->slots_used++;
+        h->slot = s;
+        return true;
+    }
+    return false;
+}
+
+// It was accepted, and waits for a slot.
+static bool waits_for_slot(const held *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
+
+// Where lines are slow one microbatch may come before there is a slot for it: else each slot would stay empty for as long as a tensor is on
+// its way. (And in tests that have tensors carried.)
+static uint32_t waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
+
+static bool slot_is_awaited(const peer *p) {
+    EACH_HELD(p, m)
+        if (waits_for_slot(&p->held[m])) return true;
+    return false;
+}
+
+// Repairs that wait for one, other than of `but`.
+static uint32_t repairs_waiting(const peer *p, uint32_t but) {
+    uint32_t count = 0;
+    EACH_HELD(p, m) count += m != but && p->held[m].repair && waits_for_slot(&p->held[m]);
+    return count;
+}
+
+// A weight gradient frees one, and nothing that it waits for is elsewhere; and other repairs do not wait for all of these.
+static bool slot_is_due(const peer *p, uint32_t for_m) {
+    uint32_t due = p->config.capacity - p->slots_used;
+    EACH_HELD(p, m) {
+        const held *h = &p->held[m];
+        due += h->slot != NO_SLOT && (h->weight == WORK_QUEUED || h->weight == WORK_RUNNING);
+    }
+    return due > repairs_waiting(p, for_m);
+}
+
+// A free slot would go to one that comes, and is what microbatches wait for that came before it: some of them hold slots elsewhere.
+static bool passes_by(const peer *p, uint32_t m, bool repair) {
+    uint32_t room = p->config.capacity - p->slots_used;
+    return repair ? room > 0 && room <= repairs_waiting(p, m) : slot_is_awaited(p);
+}
+
+uint32_t hold_room(const peer *p) {
+    uint32_t waiting = 0, places = p->config.capacity + waiting_places(p);
+    EACH_HELD(p, m) waiting += waits_for_slot(&p->held[m]);
+    return p->slots_used + waiting < places ? places - p->slots_used - waiting : 0;
+}
+
+static void slot_free(peer *p, held *h) {
+    if (h->slot == NO_SLOT) return;
+    p->slot_taken[h->slot] = 0;
+    p->slots_used--;
+    h->slot = NO_SLOT;
+    // senders count down what they know of my slots; only this, or the next heartbeat, counts up again
+    can_take_update(p, true);
+}
+
+held *hold_open(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    uint32_t serial = h->serial, refused = h->refused_rev;
+    memset(h, 0, sizeof *h);
+    h->used = true;
+    bitset_add(p->held_set, m);
+    h->serial = serial;
+    h->refused_rev = refused;
+    h->owner_term = p->owner_term[m % p->run.slots];
+    h->owner = p->owner[m % p->run.slots];
+    h->slot = NO_SLOT;
+    h->path.stages = p->run.stages;
+    h->touched_ns = p->now;
+    return h;
+}
+
+void hold_free(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (!h->used) return;
+    bool waited = waits_for_slot(h);
+    if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no more
+        p->useful_ns += h->spent_ns;
+    } else {
+        p->wasted_ns += h->spent_ns;  // since it was counted, if it was
+        p->wasted += h->spent_ns > 0;
+    }
+    peer_release(p, &h->x);
+    peer_release(p, &h->y);
+    peer_release(p, &h->dy);
+    peer_release(p, &h->dx);
+    h->used = false;
+    bitset_remove(p->held_set, m);
+    h->serial++;
+    slot_free(p, h);
+    if (waited) can_take_update(p, true);
+}
+
+void hold_free_all(peer *p) {
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        hold_free(p, m);
+        p->held[m].refused_rev = 0;
+    }
+    memset(&p->k, 0, sizeof p->k);
+    p->counted = 0;
+}
+
+void hold_uncount(peer *p, uint32_t m) {
+    bitset_remove(p->k.words, m);
+    p->counted--;
+    p->held[m].counted = false;
+    hold_free(p, m);
+}
+
+void hold_drop(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
+    else hold_free(p, m);
+}
+
+// The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
+static held *entry_of(peer *p, const task *t, const job_result *r) {
+    held *h = &p->held[t->work.m];
+    if (h->used && h->serial == t->serial) {
+        h->spent_ns += r->cost_ns;
+        h->touched_ns = p->now;
+        return h;
+    }
+    p->wasted_ns += r->cost_ns;
+    return NULL;
+}
+
+// ---- answers ------------------------------------------------------------------------------------------------------
+
+static message_subject subject_here(const peer *p, uint32_t m, const held *h) {
+    return (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
+}
+
+static void deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev) {
+    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
+    deny->subject = *subject;
+    deny->phase = phase;
+    deny->reason = reason;
+    deny->rev = rev;
+    peer_send_member(p, to, 0);
+}
+
+static void answer_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
+    deny_rev(p, to, subject, phase, reason, 0);
+}
+
+// Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
+uint64_t hold_eta(const peer *p, uint8_t phase) {
+    uint64_t forward = 0, backward = 0, weight = 0;
+    EACH_HELD(p, m) {
+        const held *h = &p->held[m];
+        forward += h->forward == WORK_QUEUED || h->forward == WORK_RUNNING;
+        backward += h->backward == WORK_QUEUED || h->backward == WORK_RUNNING;
+        weight += h->weight == WORK_QUEUED || h->weight == WORK_RUNNING;
+    }
+    uint64_t eta = (backward + 1) * p->backward_ns + weight * p->weight_ns;
+    return phase == PHASE_FORWARD ? eta + (forward + 1) * p->forward_ns : eta + p->forward_ns;
+}
+
+// Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
+static uint64_t forward_eta(const peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    bool long_wait = waits_for_slot(h) && !(h->repair && slot_is_due(p, m));
+    return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
+}
+
+static void answer_accept(peer *p, member_id to, const message_subject *subject, uint8_t phase) {
+    message_accept *accept = &peer_compose(p, MESSAGE_ACCEPT)->u.accept;
+    accept->subject = *subject;
+    accept->phase = phase;
+    accept->eta_ns = phase == PHASE_FORWARD ? forward_eta(p, subject->m) : hold_eta(p, phase);
+    peer_send_member(p, to, 0);
+}
+
+static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, uint64_t cost_ns) {
+    const held *h = &p->held[m];
+    message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
+    complete->subject = subject_here(p, m, h);
+    complete->phase = phase;
+    complete->hash = phase == PHASE_FORWARD ? h->y_hash : h->dx_hash;
+    complete->compute_ns = cost_ns;
+    peer_send_member(p, to, 0);
+}
+
+void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next) {
+    held *h = &p->held[m];
+    if (p->stage == 0) return;  // the owner knows
+    h->touched_ns = p->now;
+    message_trace *trace = &peer_compose(p, MESSAGE_TRACE)->u.trace;
+    trace->subject = subject_here(p, m, h);
+    trace->phase = phase;
+    trace->eta_ns = eta_ns;
+    trace->next = next;
+    peer_send_member(p, h->owner, 0);
+}
+
+// ---- FORWARD ------------------------------------------------------------------------------------------------------
+
+// A forward that was not home yet leaves the last stage open. What was home to an older owner must go home to the heir, and may wait for a slot there.
+static bool was_home(const peer *p, uint32_t m) {
+    const message_path *path = &p->held[m].path;
+    return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
+}
+
+static bool gradient_came(const held *h) { return h->dy != 0 || h->backward != WORK_NONE; }
+
+// Gives up the least advanced uncommitted microbatch, whose slot a repair takes: a waiting forward before one that is past
+// home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
+static bool evict(peer *p, uint32_t for_m, bool for_home) {
+    if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
+    uint32_t victim = UINT32_MAX;
+    bool victim_backward = true;
+    EACH_HELD(p, m) {
+        const held *h = &p->held[m];
+        bool counts = h->weight != WORK_NONE && !(h->weight == WORK_QUEUED && peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED));
+        if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
+        if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
+        bool backward = was_home(p, m) && (h->repair || gradient_came(h));
+        if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
+        if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
+            victim = m;
+            victim_backward = backward;
+        }
+    }
+    if (victim == UINT32_MAX) return false;
+    held *h = &p->held[victim];
+    message_subject subject = subject_here(p, victim, h);
+    answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
+    if (h->forward == WORK_QUEUED) answer_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // who sent it would wait until it is late
+    p->held[for_m].slot = h->slot;  // nobody hears of a slot that is not free
+    h->slot = NO_SLOT;
+    hold_free(p, victim);
+    return true;
+}
+
+bool hold_claim(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
+    bool may = (h->repair && !slot_is_due(p, m)) || peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED);
+    return may && evict(p, m, was_home(p, m));
+}
+
+static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
+    if (msg->iteration != p->iteration || !p->ready || !p->run_started || p->shadow) return DENY_VERSION;
+    if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
+    // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
+    if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;
+    if (private_orphan(p, subject->m)) return DENY_STALE;
+    if (p->has_close) return DENY_CLOSED;
+    return DENY_REASONS;
+}
+
+// Where its gradient came it was home, and what was sent before that does not know all of the way.
+static void take_path(held *h, const message_path *path) {
+    const message_path known = h->path;
+    h->path = *path;
+    for (uint16_t s = 0; gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
+        if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
+}
+
+// A second copy: what was answered is answered again, nothing is computed twice.
+static void forward_again(peer *p, const message_forward *body, member_id sender) {
+    uint32_t m = body->subject.m;
+    held *h = &p->held[m];
+    h->upstream = sender;
+    h->cancelled = false;  // it was let go while that was computed, and is wanted again
+    if (body->repair && waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
+        h->repair = true;
+        take_path(h, &body->path);
+    }
+    if (h->forward != WORK_DONE) {
+        answer_accept(p, sender, &body->subject, PHASE_FORWARD);
+        return;
+    }
+    answer_complete(p, sender, m, PHASE_FORWARD, 0);
+    if (body->forward_to > p->stage && body->forward_to > h->forward_to) {
+        h->path = body->path;
+        h->forward_to = body->forward_to;
+        send_forward(p, m);
+    } else if (h->on.state == SEND_LOST) {
+        h->path = body->path;
+        send_forward(p, m);
+    }
+}
+
+// Where it was to come to somebody else, nobody is named who carries it to me or on from me.
+static void take_plan(const peer *p, held *h, const message_forward *body, member_id sender) {
+    bool mine = body->ahead_count > 0 && body->ahead[0].member == p->me;
+    h->ahead_count = body->ahead_count > 0 ? body->ahead_count - 1 : 0;
+    memcpy(h->ahead, body->ahead + 1, h->ahead_count * sizeof *h->ahead);
+    h->back_from = sender;
+    h->back_by = mine ? body->ahead[0].back_by : 0;
+    if (!mine && h->ahead_count > 0) h->ahead[0].by = h->ahead[0].back_by = 0;
+}
+
+void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_forward *body = &msg->u.forward;
+    if (parcel_announced(p, msg)) return;
+    if (body->home) {
+        if (bytes == p->run.activation_bytes) own_home(p, msg, blob);
+        else peer_release(p, &blob);
+        return;
+    }
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    // a repair after CLOSE replays what a dead member had counted
+    if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
+    if (reason != DENY_REASONS || p->stage == 0) {
+        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
+        peer_release(p, &blob);
+        return;
+    }
+    held *h = &p->held[body->subject.m];
+    if (!h->used) hold_open(p, body->subject.m);
+    if (h->forward != WORK_NONE) {
+        peer_release(p, &blob);
+        forward_again(p, body, msg->sender);
+        return;
+    }
+    take_path(h, &body->path);
+    h->repair = body->repair || h->dy != 0;
+    bool may_wait = h->repair ? waiting_places(p) > 0 || slot_is_due(p, body->subject.m) : hold_room(p) > 0;
+    bool claimed = !passes_by(p, body->subject.m, h->repair) && hold_claim(p, body->subject.m);
+    if (!claimed && !may_wait) {
+        if (h->dy == 0) hold_free(p, body->subject.m);
+        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
+        peer_release(p, &blob);
+        return;
+    }
+    h->x = blob;
+    h->forward_to = body->forward_to;
+    take_plan(p, h, body, msg->sender);
+    h->upstream = msg->sender;
+    h->forward = WORK_QUEUED;
+    answer_accept(p, msg->sender, &body->subject, PHASE_FORWARD);
+    hold_trace(p, body->subject.m, TRACE_ACCEPTED, forward_eta(p, body->subject.m), 0);
+}
+
+// Its F is done, and in stage 0, which the gradient may reach before the end of the way, the loss too.
+static bool backward_may_start(const peer *p, uint32_t m) {
+    return p->held[m].forward == WORK_DONE && (p->stage > 0 || p->owned[m].phase == OWNED_BACKWARD);
+}
+
+// What it was made of stays while it may have to be taken back.
+static bool keeps_inputs(const peer *p) { return private_elastic(p) && p->stage > 0; }
+
+void held_forward_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = entry_of(p, t, r);
+    p->forward_ns = timing_smooth(p->forward_ns, r->cost_ns);
+    if (h == NULL) {
+        peer_release(p, &out);
+        return;
+    }
+    if (h->taking_back) {
+        peer_release(p, &out);
+        h->forward = WORK_DONE;
+        h->backward = WORK_QUEUED;
+        return;
+    }
+    if (!keeps_inputs(p)) peer_release(p, &h->x);
+    h->y = out;
+    h->y_hash = r->hash64;
+    h->forward = WORK_DONE;
+    if (h->cancelled) {
+        hold_free(p, m);
+        return;
+    }
+    if (p->stage > 0) answer_complete(p, h->upstream, m, PHASE_FORWARD, r->cost_ns);
+    if (h->dy != 0 && backward_may_start(p, m)) h->backward = WORK_QUEUED;
+    send_forward(p, m);
+    if (h->used) hold_trace(p, m, TRACE_FORWARD_DONE, 0, h->on.to);
+}
+
+// ---- BACKWARD -----------------------------------------------------------------------------------------------------
+
+static void backward_again(peer *p, const message_backward *body, member_id sender) {
+    uint32_t m = body->subject.m;
+    held *h = &p->held[m];
+    h->downstream = sender;
+    bool waits_at_home = p->stage == 0 && h->backward == WORK_NONE;
+    if (h->backward != WORK_DONE && !waits_at_home) {
+        answer_accept(p, sender, &body->subject, PHASE_BACKWARD);
+        return;
+    }
+    answer_complete(p, sender, m, PHASE_BACKWARD, 0);
+    bool further = body->back_to < h->back_to && p->stage > body->back_to;
+    if (p->stage == 0 || (!further && h->back.state != SEND_LOST)) return;
+    h->path = body->path;
+    h->back_to = body->back_to;
+    send_backward(p, m);
+}
+
+void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    if (parcel_announced(p, msg)) return;
+    const message_backward *body = &msg->u.backward;
+    uint32_t m = body->subject.m;
+    uint8_t reason = refusal(p, msg, bytes, &body->subject);
+    if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
+    held *h = reason == DENY_REASONS ? &p->held[m] : NULL;
+    if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
+    if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
+    if (reason != DENY_REASONS) {
+        answer_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
+        peer_release(p, &blob);
+        return;
+    }
+    // in a repair the gradient may come before the activation
+    if (!h->used) h = hold_open(p, m);
+    h->cancelled = false;
+    // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
+    if (waits_for_slot(h)) h->repair = true;
+    send_forward_proven(p, m, msg->sender);
+    if (h->dy != 0 || h->backward != WORK_NONE) {
+        peer_release(p, &blob);
+        backward_again(p, body, msg->sender);
+        return;
+    }
+    h->dy = blob;
+    h->path = body->path;
+    h->back_to = body->back_to;
+    h->downstream = msg->sender;
+    if (backward_may_start(p, m)) h->backward = WORK_QUEUED;
+    if (p->stage == 0 && h->backward == WORK_NONE) answer_complete(p, msg->sender, m, PHASE_BACKWARD, 0);  // it is home, and waits for its loss
+    else answer_accept(p, msg->sender, &body->subject, PHASE_BACKWARD);
+    hold_trace(p, m, TRACE_RETURNING, hold_eta(p, PHASE_BACKWARD), 0);
+}
+
+void held_backward_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = entry_of(p, t, r);
+    p->backward_ns = timing_smooth(p->backward_ns, r->cost_ns);
+    if (h == NULL) {
+        peer_release(p, &out);
+        return;
+    }
+    if (h->taking_back) {
+        peer_release(p, &out);
+        h->backward = WORK_DONE;
+        h->weight = WORK_QUEUED;
+        return;
+    }
+    if (!keeps_inputs(p)) peer_release(p, &h->dy);
+    h->dx = out;
+    h->dx_hash = r->hash64;
+    h->backward = WORK_DONE;
+    if (h->cancelled) {
+        hold_free(p, m);
+        return;
+    }
+    if (h->downstream != p->me) answer_complete(p, h->downstream, m, PHASE_BACKWARD, r->cost_ns);
+    if (p->stage == 0) {
+        own_backward_done(p, m, r->finite);
+        return;
+    }
+    hold_trace(p, m, TRACE_BACKWARD_DONE, 0, 0);
+    send_backward(p, m);
+}
+
+// ---- COMMIT -------------------------------------------------------------------------------------------------------
+
+static void answer_counted(peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    message_counted *counted = &peer_compose(p, MESSAGE_COUNTED)->u.counted;
+    counted->subject = subject_here(p, m, h);
+    counted->rev = h->rev;
+    counted->overflow = h->overflow;
+    peer_send_member(p, h->owner, 0);
+}
+
+void on_commit(peer *p, const message *msg) {
+    const message_commit *body = &msg->u.commit;
+    held *h = &p->held[body->subject.m];
+    if (body->subject.stage != p->stage || !p->ready) return;
+    if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
+    if (private_closed_out(p, body->subject.m)) {
+        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
+        return;
+    }
+    bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
+    bool possible = h->used && !stale && h->backward == WORK_DONE && !h->cancelled && body->rev > h->refused_rev;
+    if (!possible && !(h->used && h->counted)) {
+        if (body->rev > h->refused_rev) h->refused_rev = body->rev;
+        if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
+        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
+        return;
+    }
+    if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;
+    h->commit_term = body->subject.owner_term;
+    bool again = peer_breaks(p, PEER_MUTANT_COMMITS_TWICE);
+    if (h->counted && !again) {
+        answer_counted(p, body->subject.m);
+        return;
+    }
+    if (h->weight != WORK_NONE && !again) return;
+    reduce_open(p);
+    h->weight = WORK_QUEUED;
+    h->touched_ns = p->now;
+    if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->slot_taken[h->slot] = 0;
+}
+
+void held_weight_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    held *h = entry_of(p, t, r);
+    p->weight_ns = timing_smooth(p->weight_ns, r->cost_ns);
+    if (h == NULL) return;
+    if (h->taking_back) {
+        hold_uncount(p, m);
+        return;
+    }
+    h->weight = WORK_DONE;
+    h->counted = true;
+    h->overflow = r->overflow;
+    bitset_add(p->k.words, m);
+    p->counted++;
+    p->useful_ns += h->spent_ns;
+    h->spent_ns = 0;
+    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) slot_free(p, h);
+    answer_counted(p, m);
+    if (p->stage == 0) own_launch(p);
+}
+
+// ---- CANCEL, PROBE, RESUME ----------------------------------------------------------------------------------------
+
+void on_cancel(peer *p, const message *msg) {
+    const message_subject *s = &msg->u.cancel.subject;
+    held *h = &p->held[s->m];
+    if (!h->used || p->stage == 0 || h->counted || h->weight != WORK_NONE) return;
+    if (s->owner_term >= h->owner_term) hold_drop(p, s->m);
+}
+
+void on_probe(peer *p, const message *msg) {
+    const message_probe *body = &msg->u.probe;
+    uint32_t m = body->subject.m;
+    const held *h = &p->held[m];
+    message_status *status = &peer_compose(p, MESSAGE_STATUS)->u.status;
+    status->subject = body->subject;
+    status->subject.stage = p->stage;
+    status->nonce = body->nonce;
+    if (h->used && !h->cancelled) {
+        status->has_x = h->x != 0;
+        status->has_y = h->forward == WORK_DONE && (h->slot != NO_SLOT || h->counted);
+        status->has_dy = h->dy != 0;
+        status->has_dx = h->backward == WORK_DONE;
+        status->forward_done = h->forward == WORK_DONE;
+        status->backward_done = h->backward == WORK_DONE;
+        status->forwarding = h->forward == WORK_QUEUED || h->forward == WORK_RUNNING || send_pending(&h->on);
+        status->working = status->forwarding || h->backward == WORK_QUEUED || h->backward == WORK_RUNNING || h->weight == WORK_QUEUED ||
+                          h->weight == WORK_RUNNING || send_pending(&h->back);
+        status->counted = h->counted;
+        status->rev = h->rev;
+        status->eta_ns = hold_eta(p, PHASE_BACKWARD);
+    }
+    peer_send_member(p, msg->sender, 0);
+}
+
+// What is under way already says all that is to be said.
+static bool says_the_same(const peer *p, const held *h, uint8_t phase, uint16_t until, const message_path *path) {
+    bool forward = phase == PHASE_FORWARD;
+    for (uint16_t s = 0; s < (forward ? p->run.stages : p->stage); s++)
+        if (s != p->stage && path->member[s] != h->path.member[s]) return false;  // that I am on it goes without saying
+    return forward ? until == h->forward_to : until >= h->back_to;
+}
+
+void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const message_path *path) {
+    held *h = &p->held[m];
+    sending *s = phase == PHASE_FORWARD ? &h->on : &h->back;
+    if (says_the_same(p, h, phase, until, path) && send_is_under_way(p, s, s->to)) return;
+    take_path(h, path);
+    h->touched_ns = p->now;
+    if (phase == PHASE_FORWARD) {
+        h->forward_to = until;
+        if (until < p->run.stages && waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
+        h->on = (sending){0};
+        if (h->forward == WORK_DONE) send_forward(p, m);
+    } else {
+        h->back_to = until;
+        h->repair = true;  // the receiver may still be waiting for its activation
+        h->back = (sending){0};
+        if (h->backward == WORK_DONE) send_backward(p, m);
+    }
+}
+
+void on_resume(peer *p, const message *msg) {
+    const message_resume *body = &msg->u.resume;
+    uint32_t m = body->subject.m;
+    const held *h = &p->held[m];
+    bool forward = body->phase == PHASE_FORWARD;
+    bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
+    if (holds) hold_resend(p, m, body->phase, body->until, &body->path);
+    else answer_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
+}
+
+// A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).
+void hold_tick(peer *p) {
+    if (p->stage == 0 || p->me == 0 || peer_breaks(p, PEER_MUTANT_KEEPS_LOSERS)) return;
+    EACH_HELD(p, m) {
+        held *h = &p->held[m];
+        if (h->counted) continue;
+        if (p->now >= h->touched_ns + TIMING_TRACE_NS) {
+            uint8_t phase = h->backward == WORK_DONE ? TRACE_BACKWARD_DONE
+                          : h->dy != 0               ? TRACE_RETURNING
+                          : h->forward == WORK_DONE  ? TRACE_FORWARD_DONE
+                                                     : TRACE_ACCEPTED;
+            hold_trace(p, m, phase, hold_eta(p, PHASE_BACKWARD), h->on.to);
+        }
+        peer_wake_at(p, h->touched_ns + TIMING_TRACE_NS);
+    }
+}

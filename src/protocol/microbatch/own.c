@@ -1,0 +1,465 @@
+// A microbatch at its owner: launch, home, loss, gradient, commit, settled. The owner is the only one who changes a path
+// once the forward is home, so no two repairs race.
+#include "protocol/internal.h"
+
+#include <string.h>
+
+bool owns(const peer *p, uint32_t m) {
+    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started || m >= p->microbatches) return false;
+    return p->owner[m % p->run.slots] == p->me;
+}
+
+static bool is_eval(const peer *p, uint32_t m) { return m >= p->run.microbatches; }
+
+// Held-out microbatches are run in the first iteration of every eval_every, and in the last.
+bool microbatch_planned(const peer *p, uint32_t m) {
+    if (!is_eval(p, m)) return true;
+    return p->run.eval_every != 0 && (p->iteration % p->run.eval_every == 0 || p->iteration + 1 == p->run.iterations);
+}
+
+bool run_is_complete(const peer *p) { return p->end_index != 0 || (p->has_final && p->final.u.final.last); }
+
+bool run_goes_on(const peer *p) { return p->run_started && !run_is_complete(p); }
+
+void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
+    owned *o = &p->owned[m];
+    uint64_t step = p->forward_ns + p->backward_ns;
+    o->deadline_ns = p->now + timing_owner_limit(eta_ns > step ? eta_ns : step) * (1 + o->patience);
+    peer_wake_at(p, o->deadline_ns);
+}
+
+static void owned_clear(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    owned_stage *stages = o->stage;
+    peer_release(p, &o->home);
+    peer_release(p, &o->gradient);
+    memset(stages, 0, p->run.stages * sizeof *stages);
+    *o = (owned){.stage = stages, .nonce = o->nonce};
+}
+
+// Of an iteration that is closed only what counts is needed any more, and that to the end.
+static bool wanted(const peer *p, uint32_t m) {
+    if (!owns(p, m) || takeover_pending(p, m) || p->owned[m].phase != OWNED_IDLE || p->held[m].used) return false;
+    if (p->has_close) return !is_eval(p, m) && bitset_has(p->close.counted.words, m);
+    return microbatch_planned(p, m);
+}
+
+// The furthest stage that has computed it; what the last stage took home once is further than any. Where that stage has lost it since,
+// it must go home like others, and wait for a slot there that others may hold, though a repair has brought the gradient already.
+static uint32_t front_of(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    uint32_t front = 0;
+    bool past = o->phase > OWNED_FORWARD;
+    for (uint16_t s = 1; s < p->run.stages && !past; s++) {
+        const owned_stage *st = &o->stage[s];
+        bool done = st->committed || st->backward_done, computed = done || st->forward_done;
+        if (computed) front = s;
+        past = (done || (computed && st->returning)) && s + 1 == p->run.stages;
+    }
+    return past ? p->run.stages : front;
+}
+
+// What is taken over holds slots of others, so it comes first, the furthest before all.
+static uint32_t next_to_launch(const peer *p) {
+    uint32_t best = UINT32_MAX, best_front = 0;
+    for (uint32_t m = 0; m < p->microbatches; m++) {
+        if (!wanted(p, m)) continue;
+        uint32_t front = p->owned[m].adopted ? 1 + front_of(p, m) : 0;
+        if (best != UINT32_MAX && front <= best_front) continue;
+        best = m;
+        best_front = front;
+    }
+    return best;
+}
+
+void own_restart(peer *p, uint32_t m) {
+    own_cancel_path(p, m);
+    owned_clear(p, m);
+    hold_free(p, m);  // a free slot launches the next
+}
+
+// When no slot became free for long, what waits in others' slots may wait for this one's: the least advanced of those that
+// are not home begins again later.
+static void give_up_one(peer *p, uint32_t for_m) {
+    uint32_t victim = UINT32_MAX, least = front_of(p, for_m);
+    for (uint32_t m = p->microbatches; m-- > 0;) {
+        const held *h = &p->held[m];
+        if (!h->used || p->owned[m].phase != OWNED_FORWARD || h->forward == WORK_RUNNING) continue;
+        uint32_t front = front_of(p, m);
+        if (front > least || (front == least && (victim != UINT32_MAX || m < for_m))) continue;
+        victim = m;
+        least = front;
+    }
+    if (victim == UINT32_MAX) return;
+    owned *o = &p->owned[victim];
+    if (o->adopted) {  // its members keep what they have, and who was told to count must not be forgotten
+        o->phase = OWNED_IDLE;
+        o->probe_ns = 0;
+        hold_free(p, victim);  // a free slot launches the next
+    } else {
+        own_restart(p, victim);
+    }
+}
+
+static void starve(peer *p, uint32_t m) {
+    if (!p->owned[m].adopted) return;
+    if (p->starved_ns == 0) p->starved_ns = p->now;
+    if (p->now >= p->starved_ns + TIMING_STARVED_NS) {
+        p->starved_ns = p->now;
+        give_up_one(p, m);
+    }
+    if (p->starved_ns != 0) peer_wake_at(p, p->starved_ns + TIMING_STARVED_NS);
+}
+
+static bool launch(peer *p, uint32_t m) {
+    held *h = hold_open(p, m);
+    if (!hold_slot(p, h)) {
+        hold_free(p, m);
+        starve(p, m);
+        return false;
+    }
+    p->starved_ns = 0;
+    owned *o = &p->owned[m];
+    h->forward_to = o->adopted ? 0 : p->run.stages;  // others have computed with y0 already
+    h->forward = WORK_QUEUED;
+    h->path.member[0] = p->me;
+    o->phase = OWNED_FORWARD;
+    for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].rev = 1;
+    o->stage[0].rev = 1;
+    o->stage[0].member = p->me;
+    own_touch(p, m, hold_eta(p, PHASE_FORWARD));
+    if (o->adopted) repair_begin(p, m);
+    return true;
+}
+
+void own_launch(peer *p) {
+    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->iteration || !run_goes_on(p)) return;
+    uint32_t m = next_to_launch(p);
+    while (m != UINT32_MAX && launch(p, m)) m = next_to_launch(p);
+}
+
+void own_cancel(peer *p, uint32_t m, member_id who) {
+    const member *at = who == p->me ? NULL : member_find(p, who);
+    if (at == NULL || member_is_shadow(at)) return;
+    message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
+    cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->owner_term[m % p->run.slots]};
+    peer_send_member(p, who, 0);
+}
+
+void own_cancel_path(peer *p, uint32_t m) {
+    for (uint16_t s = 1; s < p->run.stages; s++) own_cancel(p, m, p->owned[m].stage[s].member);
+}
+
+void own_free_all(peer *p) {
+    if (p->config.kind != MEMBER_DATA) return;
+    for (uint32_t m = 0; m < p->microbatches; m++) owned_clear(p, m);
+}
+
+// ---- home ---------------------------------------------------------------------------------------------------------
+
+static void answer_home(peer *p, const message *msg, bool accepted) {
+    if (msg->sender == p->me) return;
+    if (accepted) {
+        message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
+        complete->subject = msg->u.forward.subject;
+        complete->phase = PHASE_FORWARD;
+    } else {
+        message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
+        deny->subject = msg->u.forward.subject;
+        deny->phase = PHASE_FORWARD;
+        deny->reason = DENY_STALE;
+    }
+    peer_send_member(p, msg->sender, 0);
+}
+
+// The path that brought it home is the path, but for members that died since and were replaced.
+static void adopt_path(peer *p, uint32_t m, const message_path *path) {
+    owned *o = &p->owned[m];
+    for (uint16_t s = 1; s < p->run.stages; s++) {
+        owned_stage *st = &o->stage[s];
+        member_id came = path->member[s];
+        if (st->committed && member_live(p, st->member)) continue;
+        if (!member_at(p, came, s)) {
+            if (!member_live(p, st->member)) *st = (owned_stage){.member = member_live(p, came) ? 0 : came, .rev = st->rev};
+            continue;
+        }
+        if (st->member != came) {
+            own_cancel(p, m, st->member);
+            *st = (owned_stage){.member = came, .rev = st->rev};
+        }
+        st->forward_done = true;
+    }
+}
+
+void own_home(peer *p, const message *msg, blob_id x) {
+    const message_forward *body = &msg->u.forward;
+    uint32_t m = body->subject.m;
+    held *h = m < p->microbatches ? &p->held[m] : NULL;
+    bool mine = h != NULL && owns(p, m) && msg->iteration == p->iteration && h->used;
+    bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
+    if (!last || body->path.stages != p->run.stages) {
+        answer_home(p, msg, false);
+        peer_release(p, &x);
+        return;
+    }
+    answer_home(p, msg, true);
+    owned *o = &p->owned[m];
+    if (o->phase != OWNED_FORWARD) {  // a second copy: who is not on the chosen path lets it go
+        if (o->stage[p->run.stages - 1].member != msg->sender) own_cancel(p, m, msg->sender);
+        peer_release(p, &x);
+        return;
+    }
+    adopt_path(p, m, &body->path);
+    o->phase = OWNED_LOSS;
+    o->home = x;
+    o->patience = 0;
+    own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+}
+
+static bool was_told_to_count(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    bool told = p->has_close && bitset_has(p->close.counted.words, m);  // whoever was told may be dead
+    for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
+    return told;
+}
+
+void own_loss_done(peer *p, const task *t, const job_result *r) {
+    uint32_t m = t->work.m;
+    blob_id out = r->out;
+    held *h = &p->held[m];
+    owned *o = &p->owned[m];
+    if (!h->used || h->serial != t->serial || o->phase != OWNED_LOSS) {
+        peer_release(p, &out);
+        p->wasted_ns += r->cost_ns;
+        return;
+    }
+    h->spent_ns += r->cost_ns;
+    peer_release(p, &o->home);
+    o->loss = r->loss;
+    o->tokens = r->tokens;
+    // in a fast run an heir's kernels may be others than those of the owner whose loss was finite: then the iteration is skipped
+    bool counts = !is_eval(p, m) && (r->finite || was_told_to_count(p, m));
+    o->overflow |= counts && !r->finite;
+    if (!counts) {
+        peer_release(p, &out);
+        o->is_void = !is_eval(p, m);
+        if (is_eval(p, m)) {
+            p->useful_ns += h->spent_ns;
+            h->spent_ns = 0;
+        }
+        own_cancel_path(p, m);
+        hold_free(p, m);
+        own_settle(p, m);
+        own_launch(p);
+        return;
+    }
+    o->gradient = out;
+    o->gradient_hash = r->hash64;
+    o->phase = OWNED_BACKWARD;
+    own_touch(p, m, 0);
+    if (h->dy != 0) h->backward = WORK_QUEUED;
+    if (p->run.stages > 1) {
+        const owned_stage *last = &o->stage[p->run.stages - 1];
+        bool past = o->adopted && member_live(p, last->member) && last->backward_done;
+        if (past) repair_begin(p, m);  // it went home to the older owner
+        else own_send_gradient(p, m);
+        return;
+    }
+    h->dy = o->gradient;
+    h->downstream = p->me;
+    o->gradient = 0;
+    h->backward = WORK_QUEUED;
+}
+
+// ---- commit -------------------------------------------------------------------------------------------------------
+
+static void send_commit(peer *p, uint32_t m, uint16_t s) {
+    owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    message_commit *commit = &peer_compose(p, MESSAGE_COMMIT)->u.commit;
+    commit->subject = (message_subject){.m = m, .stage = s, .owner_term = h->owner_term};
+    commit->rev = o->stage[s].rev;
+    commit->tokens = o->tokens;
+    commit->path.stages = p->run.stages;
+    for (uint16_t i = 0; i < p->run.stages; i++) commit->path.member[i] = o->stage[i].member;
+    o->stage[s].committed = true;
+    peer_send_member(p, o->stage[s].member, 0);
+}
+
+// Whatever becomes of its way, what was home with a finite loss counts: who has its gradient need not keep its slot until all others have
+// theirs. But what may begin again, or be left out, is committed as a whole.
+static bool commits(const peer *p, const owned *o) {
+    return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && !p->run.restarts && !private_elastic(p));
+}
+
+// COMMIT to every holder whose input gradient is done; said again until COUNTED comes.
+void own_commit(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        const owned_stage *st = &o->stage[s];
+        if (st->member != 0 && st->backward_done && !st->counted) send_commit(p, m, s);
+    }
+}
+
+// In any phase, even an heir's that is not home yet: who was told may have begun to count, and takes nothing more from it than that it may.
+void own_commit_again(peer *p, uint32_t m, member_id who) {
+    const owned *o = &p->owned[m];
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (o->stage[s].member == who && o->stage[s].committed && !o->stage[s].counted) send_commit(p, m, s);
+}
+
+void own_backward_done(peer *p, uint32_t m, bool finite) {
+    owned *o = &p->owned[m];
+    if (o->phase != OWNED_BACKWARD) return;
+    o->overflow |= !finite;  // too late to leave it out: others may have counted it
+    o->phase = OWNED_COMMITTED;
+    o->patience = 0;
+    // a gradient reaches home only through every stage; an heir's may have before some lost what they had
+    for (uint16_t s = 0; s < p->run.stages && !o->adopted; s++) o->stage[s].backward_done |= o->stage[s].member != 0 && o->stage[s].rev == 1;
+    o->stage[0].backward_done = true;
+    own_touch(p, m, p->weight_ns);
+    own_commit(p, m);
+}
+
+void on_counted(peer *p, const message *msg) {
+    const message_counted *body = &msg->u.counted;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!owns(p, m) || s >= p->run.stages) return;
+    owned *o = &p->owned[m];
+    owned_stage *st = &o->stage[s];
+    bool may_count = o->phase == OWNED_COMMITTED || o->phase == OWNED_BACKWARD;
+    if (!may_count || st->member != msg->sender || body->rev != st->rev) return;
+    st->counted = true;
+    o->overflow |= body->overflow;
+    if (o->phase == OWNED_BACKWARD) return;
+    o->patience = 0;
+    own_touch(p, m, p->weight_ns);
+    for (s = 0; s < p->run.stages; s++)
+        if (!o->stage[s].counted) return;
+    own_settle(p, m);
+}
+
+void own_settle(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    o->phase = OWNED_SETTLED;
+    o->settled_ns = p->now;
+    message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
+    settled_body->subject = (message_subject){.m = m, .owner_term = p->owner_term[m % p->run.slots]};
+    settled_body->is_void = o->is_void;
+    settled_body->overflow = o->overflow;
+    settled_body->tokens = o->is_void ? 0 : o->tokens;
+    settled_body->loss = o->is_void ? 0 : o->loss;
+    settled_body->path.stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) {
+        settled_body->rev[s] = o->stage[s].rev;
+        settled_body->path.member[s] = o->stage[s].member;
+    }
+    peer_send_leader(p);
+}
+
+// ---- what is heard of the way -------------------------------------------------------------------------------------
+
+// In a repair the gradient may come before the activation.
+static bool says_forward(const message_trace *body) { return body->phase == TRACE_FORWARD_DONE || body->phase == TRACE_BACKWARD_DONE; }
+
+// Of two copies the one that is further is the stage's: if each took the other's place whenever it speaks, their waiting would pass
+// for progress, and nobody would look for what is lost behind them.
+static bool trace_further(const owned_stage *st, const message_trace *body) {
+    bool forward = says_forward(body), returning = body->phase == TRACE_RETURNING || body->phase == TRACE_BACKWARD_DONE;
+    if (st->backward_done || st->committed) return false;
+    return (forward && !st->forward_done) || (returning && !st->returning);
+}
+
+// True when it tells something new: a stash that only waits repeats its TRACE, and that is no progress.
+static bool trace_progress(owned_stage *st, const message_trace *body) {
+    bool forward = says_forward(body), backward = body->phase == TRACE_BACKWARD_DONE;
+    bool news = st->eta_ns == 0 || (forward && !st->forward_done) || (backward && !st->backward_done) || (body->phase == TRACE_RETURNING && !st->returning);
+    st->forward_done |= forward;
+    st->backward_done |= backward;
+    st->returning |= body->phase == TRACE_RETURNING;
+    st->eta_ns = body->eta_ns + 1;
+    return news;
+}
+
+// Whoever speaks while a probe is open has what it speaks of; one that was not known when the probe began is not asked.
+static void trace_answers(owned_stage *st, const message_trace *body) {
+    if (!st->answered) st->forwarding = st->working = true;
+    st->answered = true;
+    st->has_x |= body->phase == TRACE_ACCEPTED;
+    st->has_y |= st->forward_done || says_forward(body);
+    st->has_dy |= body->phase == TRACE_RETURNING;
+    st->has_dx |= body->phase == TRACE_BACKWARD_DONE;
+}
+
+void on_trace(peer *p, const message *msg) {
+    const message_trace *body = &msg->u.trace;
+    uint32_t m = body->subject.m;
+    uint16_t s = body->subject.stage;
+    if (!owns(p, m) || s == 0 || s >= p->run.stages || !member_at(p, msg->sender, s)) return;
+    owned *o = &p->owned[m];
+    owned_stage *st = &o->stage[s];
+    bool chosen = st->member == msg->sender;
+    bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
+    bool open = waits || o->phase == OWNED_FORWARD;
+    if (!open && (!chosen || o->is_void || is_eval(p, m) || o->phase == OWNED_IDLE)) {
+        own_cancel(p, m, msg->sender);
+        return;
+    }
+    if (takeover_pending(p, m) && !chosen && member_live(p, st->member)) return;  // its HOLDINGS says which of them is further
+    if (open && !chosen && member_live(p, st->member) && st->rev > 1) {
+        own_cancel(p, m, msg->sender);  // a repair has chosen another one
+        return;
+    }
+    if (!chosen && member_live(p, st->member) && member_answers(p, st->member) && !trace_further(st, body)) return;
+    if (!chosen) *st = (owned_stage){.member = msg->sender, .rev = st->rev};
+    if (s == 1 && says_forward(body)) send_forward_proven(p, m, msg->sender);
+    if (o->probe_ns != 0) trace_answers(st, body);
+    if (trace_progress(st, body) && !waits && o->phase < OWNED_SETTLED) {
+        o->patience = 0;
+        own_touch(p, m, body->eta_ns);
+    }
+    if (commits(p, o) && st->backward_done && !st->counted) send_commit(p, m, s);
+}
+
+// ---- time ---------------------------------------------------------------------------------------------------------
+
+// The others have counted it, and its gradient is here: however long this peer's own work takes, nobody needs to be asked.
+static bool only_mine_is_left(const peer *p, uint32_t m) {
+    const owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    for (uint16_t s = 1; s < p->run.stages; s++)
+        if (!o->stage[s].counted) return false;
+    return o->phase == OWNED_COMMITTED || (o->phase == OWNED_BACKWARD && h->used && h->dy != 0);
+}
+
+static void own_one_tick(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    if (o->phase == OWNED_IDLE) return;
+    if (o->phase == OWNED_SETTLED) {
+        if (p->now >= o->settled_ns + TIMING_REPEAT_NS) own_settle(p, m);
+        peer_wake_at(p, o->settled_ns + TIMING_REPEAT_NS);
+        return;
+    }
+    sending *back = &o->back;
+    bool pending = back->state != SEND_NONE && back->state != SEND_DONE;
+    if (pending && back->deadline_ns <= p->now && !send_waits_on(p, back)) {
+        back->state = SEND_NONE;
+        repair_begin(p, m);
+    }
+    if (pending && back->state != SEND_NONE) peer_wake_at(p, back->deadline_ns);
+    repair_tick(p, m);
+    if (o->probe_ns == 0 && o->deadline_ns <= p->now) {
+        if (o->phase == OWNED_COMMITTED) own_commit(p, m);
+        if (only_mine_is_left(p, m)) own_touch(p, m, hold_eta(p, PHASE_BACKWARD));
+        else repair_begin(p, m);
+    }
+    if (o->probe_ns == 0) peer_wake_at(p, o->deadline_ns);
+}
+
+void own_tick(peer *p) {
+    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started) return;
+    own_launch(p);
+    for (uint32_t m = 0; m < p->microbatches; m++)
+        if (owns(p, m)) own_one_tick(p, m);
+}

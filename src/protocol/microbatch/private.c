@@ -1,0 +1,203 @@
+// Data that only one peer has: a share of the microbatches belongs to it, in each of its lives, and waits while it is gone
+// (docs/protocol.md, Private data).
+#include "protocol/internal.h"
+
+#include <string.h>
+
+static uint16_t share_of(const peer *p, uint16_t slot) { return (uint16_t)(slot % p->run.shares); }
+static uint16_t share_of_microbatch(const peer *p, uint32_t m) { return share_of(p, (uint16_t)(m % p->run.slots)); }
+
+static member_id member_of(const peer *p, const share_state *s) {
+    if (s->index == 0) return 0;
+    if (id_equal(&s->entry.peer, &p->config.self)) return p->me;
+    uint32_t at = contact_find(p, &s->entry.peer);
+    const member *m = at == NO_CONTACT ? NULL : member_find(p, p->contacts[at].member);
+    return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
+}
+
+bool private_elastic(const peer *p) { return p->run.shares > 0 && p->run.elastic; }
+
+// As far as its heartbeats say, or I know myself.
+static bool has_newest_state(const peer *p, member_id who) {
+    const member *m = member_find(p, who);
+    if (m == NULL) return false;
+    return m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready == p->iteration + 1;
+}
+
+// Elastic, who comes back gets its slots when it can do something, and not in an iteration that waits no longer.
+member_id private_owner(const peer *p, uint16_t slot) {
+    const share_state *s = &p->share[share_of(p, slot)];
+    member_id who = member_of(p, s);
+    bool in_time = !private_elastic(p) || !p->run_started || (!s->left_out && has_newest_state(p, who));
+    return in_time ? who : 0;
+}
+
+void private_share(peer *p, const log_entry *entry) {
+    const log_share *body = &entry->u.share;
+    if (body->share >= p->run.shares) return;
+    for (uint16_t s = 0; s < p->run.shares; s++)
+        if (id_equal(&p->share[s].entry.peer, &body->peer)) p->share[s] = (share_state){0};  // before the start it may choose anew
+    p->share[body->share] = (share_state){.index = entry->index, .entry = *body};
+}
+
+// ---- the leader ---------------------------------------------------------------------------------------------------
+
+static bool is_its(const share_state *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
+
+// Before the run begins, a share is nobody's again when its peer is gone.
+static bool is_free(const peer *p, const share_state *s, const braid_id *who) {
+    return s->index == 0 || (!p->run_started && (is_its(s, who) || member_of(p, s) == 0));
+}
+
+static join_refusal admit_again(const share_state *s, uint16_t number, uint16_t wish, const braid_hash *text) {
+    if (wish != 0 && wish != number) return REFUSAL_OTHER_SHARE;
+    return hash_equal(&s->entry.text, text) ? REFUSAL_NONE : REFUSAL_OTHER_TEXT;
+}
+
+join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, log_entry *entry) {
+    const braid_hash none = {{0}};
+    memset(entry, 0, sizeof *entry);
+    if (hash_equal(text, &none)) return REFUSAL_NO_TEXT;
+    for (uint16_t s = 0; s < p->run.shares && p->run_started; s++)
+        if (is_its(&p->share[s], who)) return admit_again(&p->share[s], (uint16_t)(s + 1), wish, text);
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        if ((wish != 0 && wish != s + 1) || !is_free(p, &p->share[s], who)) continue;
+        entry->kind = LOG_SHARE;
+        entry->u.share = (log_share){.share = s, .peer = *who, .text = *text};
+        return REFUSAL_NONE;
+    }
+    return wish != 0 && wish <= p->run.shares ? REFUSAL_TAKEN : REFUSAL_NO_SHARE;
+}
+
+bool private_gathered(const peer *p) {
+    for (uint16_t s = 0; s < p->run.shares; s++)
+        if (member_of(p, &p->share[s]) == 0) return false;
+    return true;
+}
+
+// ---- the leader, elastic: how long an iteration waits -------------------------------------------------------------
+
+bool private_left_out(const peer *p, uint32_t m) { return private_elastic(p) && p->share[share_of_microbatch(p, m)].left_out; }
+
+void private_lead_begin(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        p->share[s].left_out = false;
+        p->share[s].missed_ns = 0;
+    }
+}
+
+// It had the state of the iteration that is over: it needs no more than all others for the next one.
+static bool keeps_up(const peer *p, member_id who) {
+    const member *m = member_find(p, who);
+    if (m == NULL) return false;
+    if (m->contact != NO_CONTACT) return p->contacts[m->contact].beat.ready >= p->iteration;
+    return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->iteration;
+}
+
+// Who is back by now, with its state, is waited for again.
+void private_next_iteration(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        if (!p->share[s].left_out || !keeps_up(p, member_of(p, &p->share[s]))) continue;
+        p->share[s].left_out = false;
+        p->share[s].missed_ns = p->now;
+    }
+}
+
+void private_lead(peer *p) {
+    for (uint16_t s = 0; s < p->run.shares && private_elastic(p); s++) {
+        share_state *its = &p->share[s];
+        if (member_live(p, p->owner[s])) {
+            its->missed_ns = 0;
+            continue;
+        }
+        if (its->missed_ns == 0) its->missed_ns = p->now;
+        uint64_t until = its->missed_ns + p->run.patience_ns;
+        if (p->now < until) peer_wake_at(p, until);
+        else its->left_out |= p->raft.last == p->log_position;  // its slots may be on their way to it
+    }
+}
+
+// ---- members, elastic ---------------------------------------------------------------------------------------------
+
+bool private_orphan(const peer *p, uint32_t m) { return private_elastic(p) && !member_live(p, p->owner[m % p->run.slots]); }
+
+// Others may need the slots, and nobody would carry it on.
+void private_gone(peer *p, member_id gone) {
+    if (!private_elastic(p)) return;
+    EACH_HELD(p, m)
+        if (p->owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
+}
+
+bool private_closed_out(const peer *p, uint32_t m) { return private_elastic(p) && p->has_close && m < p->run.microbatches && !bitset_has(p->close.counted.words, m); }
+
+// What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
+static void take_back(peer *p, uint32_t m) {
+    held *h = &p->held[m];
+    if (h->weight == WORK_RUNNING) return;
+    if (!h->counted) {
+        hold_drop(p, m);
+        return;
+    }
+    if (peer_breaks(p, PEER_MUTANT_KEEPS_LEFT_OUT)) {
+        hold_uncount(p, m);
+        return;
+    }
+    if (!h->taking_back) reduce_open(p);
+    h->taking_back = true;
+    if (h->slot != NO_SLOT || !hold_slot(p, h)) return;
+    h->on = h->back = (sending){0};  // whoever has not said that he has it needs it no more
+    h->forward = WORK_QUEUED;
+    h->backward = h->weight = WORK_NONE;
+}
+
+static void take_all_back(peer *p) {
+    if (!private_elastic(p) || !p->has_close || p->me == 0) return;
+    EACH_HELD(p, m)
+        if (private_closed_out(p, m)) take_back(p, m);
+}
+
+// ---- everybody: who is awaited ------------------------------------------------------------------------------------
+
+static void tell_share(peer *p, uint16_t s, tell_kind kind) {
+    tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer};
+    if (kind == TELL_AWAITED && p->run.elastic) t.total = p->run.patience_ns;
+    if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
+    for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of_microbatch(p, m) == s;
+    peer_tell(p, &t);
+}
+
+void private_tick(peer *p) {
+    take_all_back(p);
+    if (!p->run_started || p->me == 0) return;
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        share_state *its = &p->share[s];
+        bool gone = its->index != 0 && member_of(p, its) == 0;
+        if (gone == its->awaited) continue;
+        its->awaited = gone;
+        if (gone) its->awaited_ns = p->now;
+        tell_share(p, s, gone ? TELL_AWAITED : TELL_BACK);
+    }
+}
+
+void private_forgive(peer *p, uint64_t late_ns) {
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        share_state *its = &p->share[s];
+        if (its->missed_ns != 0) its->missed_ns += late_ns;
+        if (its->awaited) its->awaited_ns += late_ns;
+    }
+}
+
+// ---- the leader, strict: the run is to end, and an iteration waits for somebody who does not come ---------------------
+
+static bool is_given_up(peer *p, const share_state *s) {
+    uint64_t until = (s->awaited_ns > p->leader.drain_ns ? s->awaited_ns : p->leader.drain_ns) + TIMING_AWAITED_NS;
+    if (!s->awaited) return false;
+    if (p->now < until) peer_wake_at(p, until);
+    return p->now >= until;
+}
+
+bool private_given_up(peer *p, uint32_t m) {
+    return p->run.shares > 0 && !p->run.elastic && p->leader.drain_ns != 0 && is_given_up(p, &p->share[share_of_microbatch(p, m)]);
+}
+
+void private_tell_unfinished(peer *p, uint32_t m) { tell_share(p, share_of_microbatch(p, m), TELL_UNFINISHED); }

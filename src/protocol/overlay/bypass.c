@@ -1,0 +1,284 @@
+// Blocks of a reduction that come by way of somebody else (docs/protocol.md, Aggregation). Who pulls them spreads his GETs over his own
+// line and those of carriers; the answer comes straight and says what hash the bytes must have, which come by way of the carrier. Nothing is kept of
+// it at who answers and who carries: whatever goes wrong, who pulls asks again, straight.
+#include "flow/detour.h"
+#include "protocol/internal.h"
+
+#include <string.h>
+
+enum {
+    OF_ONE_WAY = 4,        // GETs under way on the quickest way from one member
+    MOST_OF_ONE_WAY = 12,  // ... where the time of a round trip is that of more of them
+    HOPED = 66,            // the next three as for tensors (route_lines.c)
+    HARDLY_LESS = 95,
+    MOST_PERCENT = 180,
+    PATIENCE = 6,            // times what it should take, and floor_ns, until what is carried is taken for lost
+    BLOCK_BYTES = 4 << 16,  // about
+};
+static const uint64_t look_ns = 500 * TIMING_MS;  // how often ways are looked for
+static const uint64_t floor_ns = 5 * TIMING_S;
+static const uint64_t rest_ns = 60 * TIMING_S;       // for which a carrier who failed is not asked
+static const uint64_t straight_ns = 600 * TIMING_S;  // ... and one by whom it was hardly quicker
+
+// ---- which way ----------------------------------------------------------------------------------------------------
+
+static bypass_rest *rest_of(peer *p, member_id by) {
+    for (uint32_t i = 0; i < PEER_RESTING_CARRIERS; i++)
+        if (p->bypass.rest[i].by == by) return &p->bypass.rest[i];
+    return NULL;
+}
+
+static void let_rest(peer *p, member_id by, uint64_t for_ns) {
+    bypass_rest *r = rest_of(p, by);
+    if (r == NULL) r = &p->bypass.rest[p->bypass.next_rest++ % PEER_RESTING_CARRIERS];
+    *r = (bypass_rest){by, p->now + for_ns};
+}
+
+static bool may_carry(peer *p, member_id by) {
+    const bypass_rest *r = rest_of(p, by);
+    return (r == NULL || p->now >= r->until_ns) && member_answers(p, by);
+}
+
+static bypass_ways *ways_known(peer *p, member_id from) {
+    for (uint32_t i = 0; i < PEER_KNOWN_BYPASSES; i++)
+        if (p->bypass.known[i].from == from) return &p->bypass.known[i];
+    return NULL;
+}
+
+static void ways_look(peer *p, bypass_ways *w) {
+    const bypass_ways before = *w;
+    route_detour found[PEER_BYPASSES];
+    int64_t straight_us = 0;
+    uint32_t count = route_ways_from(p, w->from, &straight_us, found, PEER_BYPASSES);
+    w->until_ns = p->now + look_ns;
+    w->count = 1;
+    w->way[0] = (bypass_way){.us = (uint64_t)straight_us};
+    for (uint32_t i = 0; i < count; i++) {
+        bypass_way *way = &w->way[w->count++];
+        *way = (bypass_way){.by = found[i].by, .us = (uint64_t)found[i].us};
+        for (uint32_t k = 1; k < before.count; k++)
+            if (before.way[k].by == way->by)
+                *way = (bypass_way){way->by, way->us, before.way[k].percent, before.way[k].came_ns};
+    }
+}
+
+static bypass_ways *ways_of(peer *p, member_id from) {
+    bypass_ways *w = ways_known(p, from);
+    if (w == NULL) {
+        w = &p->bypass.known[p->bypass.next_known++ % PEER_KNOWN_BYPASSES];
+        *w = (bypass_ways){.from = from};
+    }
+    if (p->now >= w->until_ns) ways_look(p, w);
+    return w;
+}
+
+// A tensor takes `us` that way, so many bytes their part of it.
+static uint64_t bytes_ns(const peer *p, uint64_t us, uint64_t bytes) {
+    double tensor = (double)(p->run.activation_bytes > 0 ? p->run.activation_bytes : 1);
+    return (uint64_t)((double)us * 1000 * (double)bytes / tensor);
+}
+
+static uint64_t blocks_ns(const peer *p, uint64_t us, uint32_t blocks) {
+    return bytes_ns(p, us, (uint64_t)blocks * BLOCK_BYTES);
+}
+
+// On slower ways fewer are under way, for the last of all is not to be waited for; where what somebody carries is there sooner than the question for it, more.
+static uint32_t most_on(const peer *p, const bypass_ways *w, const bypass_way *way, uint64_t quickest_us) {
+    if (w->count == 1 || way->us == 0) return OF_ONE_WAY;
+    uint64_t share = (OF_ONE_WAY * quickest_us + way->us - 1) / way->us;
+    if (way->by != 0) share += 2 * route_round_trip(p, w->from) / (blocks_ns(p, way->us, PEER_SEGMENT_BLOCKS) + 1);
+    return share < MOST_OF_ONE_WAY ? (uint32_t)share : MOST_OF_ONE_WAY;
+}
+
+static void count_open(const peer *p, const bypass_ways *w, uint32_t open[1 + PEER_BYPASSES]) {
+    memset(open, 0, (1 + PEER_BYPASSES) * sizeof *open);
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        const pull *q = &p->pulls[i];
+        if (!q->used || q->from != w->from || (q->what != GET_PART && q->what != GET_RESULT)) continue;
+        uint32_t k = w->count - 1;
+        while (k > 0 && w->way[k].by != q->by) k--;  // none of these ways: it counts as straight
+        open[k]++;
+    }
+}
+
+bool bypass_choose(peer *p, member_id from, bool straight, bypass_choice *out) {
+    const bypass_ways *w = ways_of(p, from);
+    uint64_t quickest_us = w->way[0].us, least = UINT64_MAX;
+    uint32_t ways = straight || p->shadow ? 1 : w->count, open[1 + PEER_BYPASSES];
+    count_open(p, w, open);
+    for (uint32_t i = 1; i < ways; i++)
+        if (w->way[i].us < quickest_us) quickest_us = w->way[i].us;
+    for (uint32_t i = 0; i < ways; i++) {
+        const bypass_way *way = &w->way[i];
+        uint64_t until = (open[i] + 1) * (way->us > 0 ? way->us : 1);
+        if (open[i] >= most_on(p, w, way, quickest_us) || until >= least || (way->by != 0 && !may_carry(p, way->by)))
+            continue;
+        least = until;
+        *out = (bypass_choice){way->by, until};
+    }
+    if (least == UINT64_MAX) return false;
+    bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
+    if (forced) *out = (bypass_choice){.by = parcel_anybody(p, from)};
+    return true;
+}
+
+void bypass_take(peer *p, pull *q, const bypass_choice *way) {
+    if (way->by == 0) return;
+    q->by = way->by;
+    q->serial = (uint32_t)rng_next(&p->random) | 1;
+    q->patience_ns = floor_ns + PATIENCE * blocks_ns(p, way->us, q->count);
+}
+
+// ---- who answers --------------------------------------------------------------------------------------------------
+
+bool bypass_send(peer *p, const task *t, blob_id out) {
+    const message_get *get = &t->get;
+    const member *by = get->by == 0 || get->by == p->me ? NULL : member_find(p, get->by);
+    member_id to = p->contacts[t->contact].member;
+    if (by == NULL || to == 0 || to == by->id || member_is_shadow(by) || !member_answers(p, by->id)) return false;
+    peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me,
+                                                              .to = to,
+                                                              .serial = get->serial,
+                                                              .count = 1,
+                                                              .what = get->what,
+                                                              .stage = get->stage,
+                                                              .blocks = (uint16_t)get->count};
+    return peer_send_member(p, by->id, out);
+}
+
+// ---- who pulls ----------------------------------------------------------------------------------------------------
+
+static pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {
+        pull *q = &p->pulls[i];
+        if (q->used && q->by != 0 && q->by == by && q->serial == serial && (from == 0 || q->from == from)) return q;
+    }
+    return NULL;
+}
+
+static void failed(peer *p, pull *q) {
+    let_rest(p, q->by, rest_ns);
+    reduce_again(p, q);
+}
+
+static void join_if_whole(peer *p, pull *q) {
+    if (!q->announced || q->piece == 0) return;
+    task *t = task_add(p, JOB_JOIN);
+    if (t == NULL) return;  // bypass_goes_on asks again
+    t->work.m = (uint32_t)(q - p->pulls);
+    t->work.first = q->first;
+    t->work.count = q->count;
+    t->serial = q->serial;
+    t->get = (message_get){.what = q->what,
+                           .stage = q->stage,
+                           .round = q->round,
+                           .version = q->version,
+                           .first = q->first,
+                           .count = q->count,
+                           .digest = q->digest};
+    t->work.input[t->work.inputs++] = q->piece;
+    q->piece = 0;
+    q->joining = true;
+}
+
+void bypass_piece(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry *piece = &msg->u.carry;
+    pull *q = pull_of(p, piece->origin, msg->sender, piece->serial);
+    bool fits = bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES;
+    if (q == NULL || q->piece != 0 || q->joining || q->count != piece->blocks || !fits) {
+        peer_release(p, &blob);
+        return;
+    }
+    q->piece = blob;
+    q->bytes = bytes;
+    join_if_whole(p, q);
+}
+
+void bypass_announced(peer *p, const message *msg) {
+    const message_get *get = &msg->u.data.get;
+    pull *q = pull_of(p, msg->sender, get->by, get->serial);
+    bool same = q != NULL && !q->announced && q->what == get->what && q->stage == get->stage &&
+                q->first == get->first && q->count == get->count && q->version == get->version &&
+                q->round == get->round && q->digest == get->digest;
+    if (!same) return;
+    q->announced = true;
+    q->hash = msg->u.data.hash;
+    join_if_whole(p, q);
+}
+
+void bypass_refused(peer *p, member_id by, uint32_t serial) {
+    pull *q = pull_of(p, 0, by, serial);
+    if (q != NULL) failed(p, q);
+}
+
+// What had not come by a link that fell is lost with it, and nobody was slow.
+void bypass_link_lost(peer *p, pull *q, member_id to) {
+    bool here = q->piece != 0 || q->joining;
+    if ((to == q->by && !here) || (to == q->from && !q->announced)) reduce_again(p, q);
+}
+
+// My state may have come in another way meanwhile.
+static bool is_over(const peer *p, const pull *q) {
+    return q->what == GET_RESULT && q->version < p->iteration && q->version < p->oldest_block;
+}
+
+bool bypass_goes_on(peer *p, pull *q) {
+    if (is_over(p, q)) reduce_needless(p, q);
+    if (!q->used || q->joining) return false;
+    if (q->deadline_ns <= p->now || (q->piece == 0 && !member_answers(p, q->by))) {
+        if (!q->announced && member_answers(p, q->by))
+            reduce_again(p, q);  // who was asked has not even said what it is
+        else
+            failed(p, q);
+        return false;
+    }
+    join_if_whole(p, q);
+    return !q->joining;
+}
+
+// How long this way needed for it, while it had something to do: no longer than the straight line would have, which may wait as long for the question, or
+// half as long again as it should where it is no wider. Where several share what is narrow, all are slow; so one of them rests, and what is asked for then says
+// whether the others are quick enough without him.
+static void note_came(peer *p, const pull *q) {
+    bypass_ways *w = ways_known(p, q->from);
+    for (uint32_t i = 1; w != NULL && i < w->count; i++) {
+        bypass_way *way = &w->way[i];
+        if (way->by != q->by) continue;
+        uint64_t since = way->came_ns > q->asked_ns ? way->came_ns : q->asked_ns;
+        uint64_t most_us = detour_pays((int64_t)way->us, (int64_t)w->way[0].us, true) ? w->way[0].us
+                                                                                      : way->us + way->us / 2;
+        uint64_t most_ns = bytes_ns(p, most_us, q->bytes) + 2 * route_round_trip(p, q->from);
+        uint64_t percent = (p->now - since) / (most_ns / 100 + 1);
+        way->came_ns = p->now;
+        if (q->asked_ns < w->fewer_ns) return;
+        way->percent = (3 * (way->percent == 0 ? HOPED : way->percent) +
+                        (uint32_t)(percent < MOST_PERCENT ? percent : MOST_PERCENT)) /
+                       4;
+        if (way->percent < HARDLY_LESS) return;
+        let_rest(p, q->by, straight_ns);
+        w->fewer_ns = p->now;
+        for (uint32_t k = 1; k < w->count; k++) w->way[k].percent = 0;
+        return;
+    }
+}
+
+void bypass_joined(peer *p, const task *t, const job_result *r) {
+    pull *q = &p->pulls[t->work.m];
+    blob_id out = r->out, piece = t->work.input[0];
+    peer_release(p, &piece);
+    if (!q->used || !q->joining || q->serial != t->serial) {
+        peer_release(p, &out);
+        return;
+    }
+    q->joining = false;
+    if (out == 0 || r->failed || r->hash64 != q->hash) {
+        peer_release(p, &out);
+        failed(p, q);
+        return;
+    }
+    note_came(p, q);
+    message *msg = &p->received;
+    *msg = (message){
+        .kind = MESSAGE_DATA, .iteration = p->iteration, .sender = q->from, .u.data = {.get = t->get, .hash = q->hash}};
+    reduce_data(p, msg, out);
+}

@@ -1,0 +1,484 @@
+// The replicated log: what it means, how its voters store it (src/raft/raft.h), and how everybody else learns of it (LOG).
+#include "protocol/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    LOG_BATCH = 32,       // entries sent at once to somebody who is behind
+    STORE_ENTRIES = 512,  // after so many, and as many as STORE_STATES states have, a store is made shorter
+    STORE_STATES = 4,
+};
+
+// ---- applying -----------------------------------------------------------------------------------------------------
+
+static void tell_iteration(peer *p, const log_final *f) {
+    double tokens = (double)p->close.tokens;
+    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->close.tokens, .skip = f->skip};
+    t.loss = tokens > 0 ? p->close.loss / tokens : 0;
+    t.norm = sqrt(f->norm2);
+    t.learning_rate = (double)f->learning_rate;
+    t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
+    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->close.voided.words, WIRE_SET_WORDS);
+    t.wasted = p->wasted;
+    t.wasted_ns = p->wasted_ns;
+    t.useful_ns = p->useful_ns;
+    t.carried = p->carried;
+    t.carried_bytes = p->carried_bytes;
+    peer_tell(p, &t);
+}
+
+static void apply_final(peer *p, const log_entry *entry) {
+    const log_final *final = &entry->u.final;
+    if (final->iteration < p->iteration && p->has_final) return;
+    // what the iteration needed is not needed any more: FINAL is the boundary
+    bool was_ready = p->ready && p->version == final->iteration;
+    p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
+    p->past.iteration_ns = p->now - p->past.began_ns;
+    p->past.began_ns = p->now;
+    hold_free_all(p);
+    own_free_all(p);
+    takeover_drop(p);
+    reduce_final(p, final);
+    p->final = *entry;
+    p->has_final = true;
+    if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
+    p->has_close = false;
+    p->iteration = final->iteration + 1;
+    p->iteration_ns = p->now;
+    p->state_asked = p->state_known = false;
+    if (p->sum_dirty) {
+        task *clear = task_add(p, JOB_SUM_CLEAR);
+        BRAID_ASSERT(clear != NULL);
+        p->sum_dirty = false;
+    }
+    if (was_ready || p->initialised) reduce_apply(p);
+    member_refresh_flow(p);
+}
+
+static void apply_run(peer *p, const log_entry *entry) {
+    bool again = p->run_started && entry->u.run.generation > 1;
+    p->run_started = true;
+    if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
+    p->routing.stale = true;
+    if (entry->index <= p->past.fence) return;  // read once more, in a state or behind one: all that it undid is undone
+    p->run_index = entry->index;
+    if (entry->u.run.generation > 1) rollback_run(p, entry);
+    else p->past.run = entry->u.run;
+    if (again) return;
+    tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
+    peer_tell(p, &t);
+    can_take_update(p, false);
+}
+
+// All that the log made up to here is known.
+static void reach(peer *p, const log_entry *entry) {
+    p->log_position = entry->index;
+    raft_applied(&p->raft, entry->index, entry->term);
+}
+
+// Read once more, of a store or a state, after the run went back behind it.
+static bool is_undone(const peer *p, const log_entry *entry) { return entry->index < p->past.fence; }
+
+static void apply(peer *p, const log_entry *entry) {
+    effect *e = peer_effect(p, EFFECT_APPLIED);
+    if (e != NULL) e->entry = entry;
+    switch (entry->kind) {
+    case LOG_RUN: apply_run(p, entry); break;
+    case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
+    case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
+    case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
+    case LOG_OWNER:
+        if (entry->u.owner.slot >= p->run.slots) break;
+        takeover_owner(p, entry);
+        break;
+    case LOG_CLOSE:
+        if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
+        // it counts less than the one before, unless it is read again
+        if (p->has_close && p->close_index != entry->index && p->aggregation.results == p->iteration) reduce_reset(p);
+        p->has_close = true;
+        p->close_index = entry->index;
+        p->close = entry->u.close;
+        break;
+    case LOG_FINAL:
+        if (!is_undone(p, entry)) apply_final(p, entry);
+        break;
+    case LOG_SHARE: private_share(p, entry); break;
+    case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
+    case LOG_END:
+        if (!is_undone(p, entry)) p->end_index = entry->index;
+        break;
+    case LOG_VOTERS:
+        p->voters = entry->u.voters;
+        p->voters_index = entry->index;
+        contacts_touch(p);
+        break;
+    default: break;
+    }
+    reach(p, entry);
+    if (peer_is_leader(p)) leader_applied(p, entry);
+}
+
+// ---- the leader's side --------------------------------------------------------------------------------------------
+
+uint32_t log_room(const peer *p) {
+    uint32_t step = PEER_MAX_APPENDS - PEER_KEPT_APPENDS, room = raft_room(&p->raft);
+    if (!peer_is_leader(p) || p->step_appends >= step) return 0;
+    return room < step - p->step_appends ? room : step - p->step_appends;
+}
+
+bool log_append(peer *p, const log_entry *entry) {
+    if (log_room(p) == 0) return false;
+    log_entry kept = *entry;
+    raft_append(&p->raft, p->now, &kept);
+    return true;
+}
+
+static void send_entry(peer *p, uint32_t contact_index, const log_entry *entry, uint64_t previous, bool reset) {
+    message_log *body = &peer_compose(p, MESSAGE_LOG)->u.log;
+    body->reset = reset;
+    body->previous = previous;
+    body->entry = *entry;
+    peer_send(p, contact_index, 0);
+}
+
+static void announce(peer *p, const log_entry *entry) {
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        // those who are behind get theirs in order, from log_tick
+        if (!c->used || c->link != LINK_UP || c->member == 0) continue;
+        send_entry(p, i, entry, entry->index - 1, false);
+        c->log_sent_ns = p->now;
+    }
+}
+
+// The next entry after `after` that still matters and lies before the ring: the start, live members, owners.
+static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_entry *out) {
+    uint64_t best = before;
+    memset(out, 0, sizeof *out);  // of its term nothing is said
+    if (p->run_index > after && p->run_index < best) {
+        best = p->run_index;
+        out->kind = LOG_RUN;
+        out->u.run = p->past.run;
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->id <= after || m->id >= best) continue;
+        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
+        best = m->id;
+        out->kind = LOG_MEMBER;
+        memset(&out->u, 0, sizeof out->u);
+        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->keeps, .kind = m->promoted != 0 ? MEMBER_SHADOW : m->kind, .capacity = m->capacity,
+                                     .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store, .host = c == NULL ? p->config.host : c->host};
+        memcpy(out->u.member.address, c == NULL ? p->config.address : c->entered, WIRE_MAX_ADDRESS);
+    }
+    for (uint32_t i = 0; i < p->member_count; i++) {
+        const member *m = &p->members[i];
+        if (m->promoted <= after || m->promoted >= best) continue;
+        best = m->promoted;
+        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = m->id};
+    }
+    if (p->before.index > after && p->before.index < best) {  // of myself, whom others know still
+        best = p->before.index;
+        *out = (log_entry){.kind = LOG_MEMBER, .u.member = p->before.entry};
+    }
+    if (p->before.promoted > after && p->before.promoted < best) {
+        best = p->before.promoted;
+        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = p->before.index};
+    }
+    for (uint16_t s = 0; s < p->run.slots; s++) {
+        if (p->owner_term[s] <= after || p->owner_term[s] >= best) continue;
+        best = p->owner_term[s];
+        out->kind = LOG_OWNER;
+        memset(&out->u, 0, sizeof out->u);
+        out->u.owner = (log_owner){.slot = s, .member = p->owner[s]};
+    }
+    if (p->has_final && p->final.index > after && p->final.index < best) {
+        best = p->final.index;
+        *out = p->final;
+    }
+    for (uint16_t s = 0; s < p->run.shares; s++) {
+        const share_state *its = &p->share[s];
+        if (its->index <= after || its->index >= best) continue;
+        best = its->index;
+        *out = (log_entry){.kind = LOG_SHARE, .u.share = its->entry};
+    }
+    for (uint32_t i = 0; i < p->past.checkpoints; i++) {
+        if (p->past.checkpoint[i].index <= after || p->past.checkpoint[i].index >= best) continue;
+        best = p->past.checkpoint[i].index;
+        *out = (log_entry){.kind = LOG_CHECKPOINT, .u.checkpoint = p->past.checkpoint[i].said};
+    }
+    if (p->end_index > after && p->end_index < best) {
+        best = p->end_index;
+        *out = (log_entry){.kind = LOG_END};
+    }
+    if (p->voters_index > after && p->voters_index < best) {
+        best = p->voters_index;
+        *out = (log_entry){.kind = LOG_VOTERS, .u.voters = p->voters};
+    }
+    if (p->has_close && p->close_index > after && p->close_index < best) {
+        best = p->close_index;
+        *out = (log_entry){.kind = LOG_CLOSE, .u.close = p->close};
+    }
+    out->index = best;
+    return best < before;
+}
+
+bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snapshot_next(p, after, UINT64_MAX, out); }
+
+// What the log made, as entries up to `until`, and then that this is all of it: what stood last may have left nothing, and a voter
+// that does not know how far its state goes cannot go on from there. From somebody who does not lead it is of use to a
+// voter that comes back while nobody leads: where the other voters are now, without whom nobody will.
+bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
+    if (!raft_has_state(&p->raft)) return false;  // half of another's state would pass for all of it
+    log_entry entry;
+    uint64_t previous = 0;
+    while (snapshot_next(p, previous, until + 1, &entry)) {
+        send_entry(p, contact_index, &entry, previous, previous == 0);
+        previous = entry.index;
+    }
+    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->voters;  // who never voted has heard of them
+    if (previous == until || voters->count == 0) return true;
+    bool known = until >= p->raft.base && until <= p->raft.committed;
+    entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = *voters};
+    send_entry(p, contact_index, &entry, previous, previous == 0);
+    return true;
+}
+
+// For a voter that comes back while nobody leads, and has the log: only where the voters are may be news. An entry that claims to
+// follow itself is applied by nobody.
+void log_send_addresses(peer *p, uint32_t contact_index) {
+    log_entry entry = {.index = p->voters_index, .kind = LOG_VOTERS, .u.voters = p->voters};
+    lead_renew_addresses(p, &entry.u.voters);
+    if (p->voters.count > 0) send_entry(p, contact_index, &entry, entry.index, false);
+}
+
+void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
+    uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
+    if (from < first) {
+        previous = p->raft.base;
+        if (!log_send_snapshot(p, contact_index, previous)) return;
+        from = first;
+    }
+    // a joiner gets all at once, so that it does not fetch state for a version long gone
+    uint64_t until = from == first ? newest : from + LOG_BATCH - 1;
+    for (uint64_t i = from; i <= newest && i <= until; i++) {
+        const log_entry *entry = raft_entry(&p->raft, i);
+        if (entry == NULL) break;
+        send_entry(p, contact_index, entry, previous, false);
+        previous = i;
+    }
+    p->contacts[contact_index].log_sent_ns = p->now;
+}
+
+// Who was elected and is not in charge yet says what holds as well: its voters may lack it, and without them it will never be.
+void on_get_log(peer *p, uint32_t from, const message *msg) {
+    if (from == NO_CONTACT || msg->u.get_log.from == 0) return;
+    if (!peer_is_leader(p) && !raft_leads(&p->raft)) send_leader(p, from);
+    else log_send_from(p, from, msg->u.get_log.from);
+}
+
+// Whoever does not say the newest position in its own words is sent what it lacks.
+void log_tick(peer *p) {
+    if (!peer_is_leader(p)) return;
+    for (uint32_t i = 0; i < p->contact_high; i++) {
+        contact *c = &p->contacts[i];
+        if (!c->used || c->link != LINK_UP || c->member == 0 || !c->log_known) continue;
+        if (c->log_position >= p->log_position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
+        log_send_from(p, i, c->log_position + 1);
+    }
+}
+
+// ---- the voters' side ---------------------------------------------------------------------------------------------
+
+static message *compose(void *context, message_kind kind) { return peer_compose(context, kind); }
+
+static void send_to(void *context, const braid_id *to) {
+    peer *p = context;
+    uint32_t at = contact_find(p, to);
+    if (at != NO_CONTACT) peer_send(p, at, 0);
+}
+
+// A store that has many entries more than the state with which it begins is begun anew.
+static void store_begins(peer *p, uint64_t index, uint32_t entries) {
+    uint64_t most = STORE_ENTRIES > STORE_STATES * entries ? STORE_ENTRIES : STORE_STATES * entries;
+    p->store_until = index + (p->config.store_entries != 0 ? p->config.store_entries : most);
+}
+
+static void store(void *context, const log_entry *record) {
+    peer *p = context;
+    effect *e = peer_effect(p, EFFECT_APPEND);
+    BRAID_ASSERT(e != NULL && p->step_appends < PEER_MAX_APPENDS);
+    log_entry *kept = &p->ring->append[p->step_appends++];
+    *kept = *record;
+    e->entry = kept;
+    if (record->kind != LOG_BASE) return;
+    log_entry each;
+    kept->u.base.applied = p->log_position;
+    for (uint64_t after = 0; peer_snapshot(p, after, &each); after = each.index) kept->u.base.entries++;
+    store_begins(p, record->index, kept->u.base.entries);
+}
+
+// Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
+static void store_shorten(peer *p) {
+    if (p->raft.last <= p->store_until || p->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
+    if (p->log_position == p->raft.last) raft_shorten(&p->raft);
+}
+
+void log_open(peer *p) {
+    const raft_host host = {p, compose, send_to, store};
+    const peer_config *c = &p->config;
+    raft_init(&p->raft, &host, &c->self, c->store != 0 ? c->store : c->random_seed, rng_seed(c->random_seed, 9), p->ring->entry, RAFT_WINDOW, p->now);
+    p->raft.reluctant = c->kind != MEMBER_DATA;  // a data peer can do all that a leader does
+}
+
+// A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
+static bool begins_afresh(peer *p) {
+    if (p->log_position > p->afresh.floor || p->now >= p->afresh.until_ns) return false;
+    peer_wake_at(p, p->afresh.until_ns);
+    return true;
+}
+
+static void apply_committed(peer *p) {
+    const log_entry *entry;
+    if (begins_afresh(p)) return;
+    while (p->log_position < p->raft.committed && (entry = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+        if (peer_is_leader(p)) announce(p, entry);
+        p->afresh.as_of = 0;
+        apply(p, entry);
+    }
+}
+
+void log_progress(peer *p) {
+    const raft *r = &p->raft;
+    if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
+    if (p->leader.active && (!raft_leads(r) || r->term != p->leader.term)) leader_end(p);
+    apply_committed(p);
+    if (!p->leader.active && raft_in_charge(r) && p->log_position == r->committed) leader_begin(p);
+    if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
+    if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
+    store_shorten(p);
+}
+
+void log_stored(peer *p, const log_entry *entry) { raft_stored(&p->raft, p->now, entry); }
+
+static bool hears_leader(const peer *p) {
+    uint32_t at = contact_find(p, &p->lead.id);
+    return at != NO_CONTACT && p->contacts[at].link == LINK_UP;
+}
+
+// Who wants to lead, and could hear who does, looks for that one where it is no more.
+void log_vote_message(peer *p, uint32_t from, const message *msg) {
+    if (from == NO_CONTACT) return;
+    raft_receive(&p->raft, p->now, &p->contacts[from].id, msg);
+    if (msg->kind == MESSAGE_VOTE && hears_leader(p)) send_leader(p, from);
+}
+
+// Where somebody was last, whether or not the entry holds. Who was named to be asked now may be where the user says.
+static void recall_addresses(peer *p, const log_entry *record) {
+    const log_member *m = &record->u.member;
+    if (record->kind == LOG_MEMBER && contact_find(p, &m->peer) != NO_CONTACT) contact_add(p, &m->peer, m->address);
+    for (uint32_t i = 0; record->kind == LOG_VOTERS && i < record->u.voters.count; i++) {
+        const log_voter *v = &record->u.voters.voter[i];
+        if (!id_equal(&v->id, &p->config.self)) contact_add(p, &v->id, v->address);
+    }
+    contacts_add_named(p);
+}
+
+static void recall_up_to(peer *p, uint64_t committed) {
+    const log_entry *next;
+    while (p->log_position < committed && (next = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+        apply(p, next);
+        p->effect_count = 0;  // of what was long ago nobody needs to hear
+    }
+    raft_applied(&p->raft, p->log_position, 0);
+}
+
+bool peer_recall(peer *p, const log_entry *record) {
+    bool good = true;
+    if (p->recall_entries > 0) {
+        apply(p, record);
+        if (--p->recall_entries == 0) p->log_position = p->recall_position;
+    } else {
+        recall_up_to(p, raft_proves(&p->raft, record));
+        good = raft_recall(&p->raft, record);
+        if (record->kind == LOG_BASE) {
+            store_begins(p, record->index, record->u.base.entries);
+            p->recall_entries = record->u.base.entries;
+            p->recall_position = record->u.base.applied;
+            if (p->recall_entries == 0) p->log_position = p->recall_position;
+        }
+    }
+    recall_addresses(p, record);
+    raft_applied(&p->raft, p->log_position, 0);
+    p->effect_count = 0;
+    return good;
+}
+
+// ---- the others' side ---------------------------------------------------------------------------------------------
+
+static void ask_for_log(peer *p) {
+    if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
+    p->log_asked_ns = p->now;
+    peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+    peer_send_leader(p);
+}
+
+// The leader sends its log to members only: who was expelled while it could not be reached learns it by asking.
+void log_compare(peer *p, uint64_t newest) {
+    if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->log_position) ask_for_log(p);
+}
+
+static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
+    // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
+    p->stands_again |= p->me != 0 && p->ready && !p->shadow;
+    members_forget(p);
+    p->afresh.floor = p->log_position;
+    p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
+    p->afresh.from = from;
+    p->afresh.as_of = as_of;
+    p->before.index = p->before.promoted = 0;
+    p->log_position = 0;
+    raft_afresh(&p->raft);
+}
+
+// Whom no link leads to may be elsewhere by now.
+static void take_addresses(peer *p, const log_voters *voters) {
+    for (uint32_t i = 0; i < voters->count; i++) {
+        const log_voter *v = &voters->voter[i];
+        uint32_t at = contact_find(p, &v->id);
+        bool stranger = at == NO_CONTACT || id_equal(&v->id, &p->config.self) || !lead_is_voter(p, &v->id);
+        if (stranger || p->contacts[at].link != LINK_NONE || memcmp(p->contacts[at].address, v->address, WIRE_MAX_ADDRESS) == 0) continue;
+        contact_add(p, &v->id, v->address);
+        p->contacts[at].redial_ns = p->now;
+        contact_touch(p, at);
+    }
+}
+
+// What a state leaves out meant nothing any more when that was told, and may mean something to one of another time.
+static bool follows(peer *p, uint32_t from, const message *msg) {
+    const message_log *body = &msg->u.log;
+    if (body->previous != p->log_position) return false;
+    if (p->afresh.as_of != 0 && from == p->afresh.from && msg->log_position == p->afresh.as_of) return true;
+    if (body->entry.kind == LOG_BASE || body->entry.index != p->log_position + 1) return false;
+    p->afresh.as_of = 0;
+    return true;
+}
+
+void on_log(peer *p, uint32_t from, const message *msg) {
+    const message_log *body = &msg->u.log;
+    if (body->entry.kind == LOG_VOTERS && body->previous == body->entry.index) {
+        take_addresses(p, &body->entry.u.voters);
+        return;
+    }
+    // of a state the first entries are older than what is known here, the last ones are not
+    if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
+    if (body->reset) start_afresh(p, from, msg->log_position);
+    // a state names only who is left: behind another state of mine its entries would leave the dead among the living
+    if (!follows(p, from, msg)) {
+        ask_for_log(p);
+        return;
+    }
+    if (body->entry.kind == LOG_BASE) reach(p, &body->entry);
+    else apply(p, &body->entry);
+}
