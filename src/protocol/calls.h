@@ -13,6 +13,10 @@ void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
 void peer_tell(peer *p, const tell *what);
 void peer_wake_at(peer *p, uint64_t when_ns);
+void core_report(peer *p, const core_change *c);
+effect *core_send_effect(peer *p);
+size_t core_encode(peer *p, const uint8_t **bytes);
+bool core_send_local(peer *p, blob_id blob);
 bool peer_is_leader(const peer *p);
 bool peer_breaks(const peer *p, peer_mutant rule);  // tests only
 
@@ -30,6 +34,8 @@ uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns
 void contact_touch(peer *p, uint32_t index);  // its link, member or times changed: contacts_tick looks at it again
 void contacts_touch(peer *p);
 void contacts_tick(peer *p);
+void contact_forget(peer *p, contact *c);
+bool contact_answers(const peer *p, const contact *c);
 void contacts_forgive(peer *p, uint64_t late_ns);  // silence of so long was not theirs
 member *member_find(const peer *p, member_id id);
 bool member_live(const peer *p, member_id id);
@@ -44,9 +50,9 @@ void member_remove(peer *p, member_id id, uint8_t reason);
 void members_forget(peer *p);
 static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
 void member_refresh_flow(peer *p);
+void send_heartbeat(peer *p, uint32_t index);
 void on_heartbeat(peer *p, uint32_t from, const message *msg);
 void on_can_take(peer *p, const message *msg);
-void on_suspect(peer *p, const message *msg);
 void can_take_update(peer *p, bool again);
 
 // ---- log.c --------------------------------------------------------------------------------------------------------
@@ -186,7 +192,10 @@ void private_tick(peer *p);
 // ---- work.c -------------------------------------------------------------------------------------------------------
 task *task_add(peer *p, job_kind kind);  // NULL: too many wait
 void tasks_drop(peer *p);               // those that have not begun
+void task_release_inputs(peer *p, const task *t);
+void task_start(peer *p, const task *t);
 void work_next(peer *p);
+void events_handle(peer *p, const core_change *c);
 void work_done(peer *p, const job_result *r);
 
 // ---- reduce.c -----------------------------------------------------------------------------------------------------
@@ -327,6 +336,9 @@ void lead_renew_addresses(const peer *p, log_voters *v);  // where they are now;
 void lead_tick(peer *p);
 bool lead_is_voter(const peer *p, const braid_id *id);
 void lead_ask(peer *p);
+void lead_tell_all_again(peer *p);
+bool lead_among(const log_voters *voters, const braid_id *id);
+void lead_ask_where(peer *p);
 void lead_strange(peer *p);  // a stranger speaks as one that leads
 bool lead_may_be_in(const peer *p, uint64_t term);
 bool lead_may_come_from(const peer *p, uint32_t contact_index);

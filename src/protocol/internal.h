@@ -4,6 +4,7 @@
 
 #include "base/bitset.h"
 #include "base/rng.h"
+#include "protocol/core/change.h"
 #include "protocol/peer.h"
 #include "raft/raft.h"
 #include "protocol/route/routing.h"
@@ -412,14 +413,11 @@ typedef struct stage_round {
 typedef enum leader_phase { LEADER_GATHERING, LEADER_RUNNING, LEADER_CLOSING, LEADER_REDUCING, LEADER_DECIDING, LEADER_DECIDED, LEADER_FINISHING, LEADER_SAVING_LAST, LEADER_OVER } leader_phase;
 
 typedef struct leader {
-    bool active;
     uint8_t phase;
     uint64_t term;
-    bool admitted;          // its own MEMBER entry is on its way into the log
     uint32_t decisions;     // JOB_DECIDE asked for
     uint64_t begun_ns;      // when the present iteration began, as far as it knows
     uint64_t handed_ns;     // when it last asked another one to lead
-    bool hears_most;        // of the other members: who of the rest is silent is so by its own fault
     uint32_t appends;       // on their way into the log
     uint64_t drain_ns;      // when it was said that the run is to end, 0: it was not
     settled *settled;       // [microbatches + eval]
@@ -487,6 +485,7 @@ typedef struct local_message {
 struct peer {
     peer_run run;
     peer_config config;
+    core_change_handler *on_change;
     uint64_t now;
     uint64_t woke_ns;       // when I last did after I had stood still
     rng random;
@@ -546,6 +545,9 @@ struct peer {
         uint64_t strange_ns;  // since when only strangers speak as if they led; 0: whom I know may
         uint64_t farewell;    // the newest entry that one of these had read who said goodbye: who has read more himself does not believe it
     } lead;                 // who leads, as far as this peer knows
+    bool leads;             // and it is this peer
+    bool admitted;          // ... whose own MEMBER entry is on its way into the log
+    bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
     bool run_started;
     uint64_t run_index;
     bool has_final;

@@ -297,7 +297,7 @@ static void decide(peer *p) {
 
 void leader_decided(peer *p, const task *t, const job_result *r) {
     leader *l = &p->leader;
-    if (!l->active || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
+    if (!p->leads || l->phase != LEADER_DECIDING || t->serial != l->decisions) return;
     memset(&l->final, 0, sizeof l->final);
     l->final.kind = LOG_FINAL;
     log_final *f = &l->final.u.final;

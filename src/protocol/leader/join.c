@@ -121,7 +121,7 @@ static void leader_admits_itself(peer *p) {
     const message_join wish = {.kind = (uint8_t)p->config.kind, .stage = p->config.stage};
     uint16_t stage;
     join_refusal why;
-    if (p->leader.admitted) return;
+    if (p->admitted) return;
     if (!place(p, NO_CONTACT, &wish, &stage)) {
         leader_takes_leave_of_itself(p);
         return;
@@ -134,7 +134,7 @@ static void leader_admits_itself(peer *p) {
     entry.u.member = (log_member){.peer = p->config.self, .stage = stage, .kind = (uint8_t)p->config.kind, .capacity = p->config.capacity,
                                   .incarnation = p->config.random_seed, .store = p->raft.store};
     memcpy(entry.u.member.address, p->config.address, WIRE_MAX_ADDRESS);
-    p->leader.admitted = log_append(p, &entry);
+    p->admitted = log_append(p, &entry);
 }
 
 // A voter stays until it is replaced: without it the others might be too few to do that.

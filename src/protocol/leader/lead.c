@@ -6,128 +6,8 @@
 
 #define UNLED_NS (10000 * TIMING_MS)         // until it is told that nobody leads,
 #define UNLED_AGAIN_NS (120000 * TIMING_MS)  // and again
-#define ASK_WHERE_NS (5 * TIMING_S)          // no link to who leads: until others are asked, and between two
-
-static bool among(const log_voters *voters, const braid_id *id) {
-    for (uint32_t i = 0; i < voters->count; i++)
-        if (id_equal(&voters->voter[i].id, id)) return true;
-    return false;
-}
-
-bool lead_is_voter(const peer *p, const braid_id *id) { return among(&p->voters, id) || among(&p->raft.voters, id); }
-
-// Who may say what the log holds and who leads: those in the log. Who is not in it himself knows nobody, and
-// whom he was told to join may be gone.
-bool lead_may_come_from(const peer *p, uint32_t from) {
-    if (from == NO_CONTACT || p->me == 0) return true;
-    const contact *c = &p->contacts[from];
-    return c->member != 0 || id_equal(&c->id, &p->lead.id) || is_named(p, &c->id) || lead_is_voter(p, &c->id);
-}
-
-// A stranger speaks as one that leads: I may have missed so much that I know none of the voters any more. One of those whom I
-// know says who leads (on_get_log), each time another one.
-void lead_ask(peer *p) {
-    if (p->member_count == 0 || p->now < p->lead.asked_ns + TIMING_REPEAT_NS) return;
-    p->lead.asked_ns = p->now;
-    for (uint32_t tries = 0; tries < p->member_count; tries++) {
-        const member *m = &p->members[p->lead.asked++ % p->member_count];
-        if (m->contact == NO_CONTACT || p->contacts[m->contact].link != LINK_UP) continue;
-        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
-        peer_send(p, m->contact, 0);
-        return;
-    }
-}
-
-static bool somebody_may_lead(const peer *p, const braid_id *id) {
-    uint32_t at = contact_find(p, id);
-    const contact *c = at == NO_CONTACT ? NULL : &p->contacts[at];
-    if (c == NULL || (c->asks_in_ns != 0 && p->now < c->asks_in_ns + TIMING_HOME_NS)) return false;  // its next life, which knows less than I do
-    return p->now < contact_awaited_until(p, c, 0, TIMING_HOME_NS);
-}
-
-static bool nobody_known_leads(const peer *p) {
-    if (p->me == 0 || raft_leads(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
-    for (uint32_t i = 0; i < p->raft.voters.count; i++)
-        if (raft_votes(&p->raft) && somebody_may_lead(p, &p->raft.voters.voter[i].id)) return false;
-    for (uint32_t i = 0; i < p->voters.count; i++)
-        if (somebody_may_lead(p, &p->voters.voter[i].id)) return false;
-    return true;
-}
-
-// All who voted may have been replaced while I was cut off, and then died: whoever is left knows no more than I do. When that has gone on for
-// long I am nobody's member any more, and let in like anybody: a joiner believes whoever leads.
-void lead_strange(peer *p) {
-    lead_ask(p);
-    if (p->lead.strange_ns == 0) p->lead.strange_ns = p->now;
-    if (p->now - p->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
-    p->lead.strange_ns = 0;
-    member_remove(p, p->me, p->leaving ? EXPEL_LEFT : EXPEL_DEAD);
-}
-
-bool lead_may_be_in(const peer *p, uint64_t term) { return term <= p->lead.term + RAFT_TERM_STEP; }
 
 // ---- hearing of it ------------------------------------------------------------------------------------------------
-
-// What a leader must hear from everybody, said at once.
-static void tell_all_again(peer *p) {
-    for (uint32_t m = 0; p->config.kind == MEMBER_DATA && m < p->microbatches; m++)
-        if (p->owned[m].phase == OWNED_SETTLED) p->owned[m].settled_ns = 0;
-    p->aggregation.reduced_ns = p->aggregation.mismatch_ns = 0;
-    p->state_sent_ns = p->join_sent_ns = 0;
-    reduce_stir(p);
-    contacts_touch(p);
-    if (p->lead.term <= 1) return;  // the first one is no news
-    for (uint32_t i = 0; i < p->contact_high; i++)  // who waits to be let in may know an older one
-        if (p->contacts[i].used && p->contacts[i].link == LINK_UP && p->contacts[i].member == 0) send_leader(p, i);
-    uint32_t at = contact_find(p, &p->lead.id);
-    tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
-    peer_tell(p, &t);
-}
-
-// `by_itself`: it says so, and so has everything that was decided before.
-void lead_heard(peer *p, const braid_id *id, uint64_t term, bool by_itself) {
-    bool newer = term > p->lead.term;
-    if (p->leader.active || (!newer && (term < p->lead.term || !id_equal(id, &p->lead.id)))) return;
-    p->lead.strange_ns = 0;
-    if (newer) {
-        contact_add(p, id, NULL);
-        p->lead.heard = false;
-        p->lead.term = term;
-        p->lead.id = *id;
-        p->join_sent_ns = 0;
-        contacts_touch(p);
-    }
-    if (!by_itself || p->lead.heard) return;
-    p->lead.heard = true;
-    tell_all_again(p);
-}
-
-// Where it is it knows itself. Others may have heard of where an earlier life of it was, or know more than the log that I have read.
-static void take_leader_address(peer *p, uint32_t from, const message_leader *body) {
-    bool itself = from != NO_CONTACT && from == contact_find(p, &body->id);
-    if (itself) contact_add(p, &body->id, body->address);
-    else contact_may_be_at(p, &body->id, body->address);
-}
-
-void on_leader(peer *p, uint32_t from, const message *msg) {
-    const message_leader *body = &msg->u.leader;
-    bool known = body->term == p->lead.term && id_equal(&body->id, &p->lead.id);
-    bool newer = body->term > p->lead.term && lead_may_be_in(p, body->term);
-    if ((!known && !newer) || p->leader.active || id_equal(&body->id, &p->config.self)) return;
-    take_leader_address(p, from, body);
-    if (newer) lead_heard(p, &body->id, body->term, false);
-}
-
-// For whoever knows an older one, or none.
-void send_leader(peer *p, uint32_t contact_index) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    if (p->lead.term <= 1 || (!p->leader.active && at == NO_CONTACT)) return;
-    message_leader *body = &peer_compose(p, MESSAGE_LEADER)->u.leader;
-    body->term = p->lead.term;
-    body->id = p->lead.id;
-    memcpy(body->address, p->leader.active ? p->config.address : p->contacts[at].address, WIRE_MAX_ADDRESS);
-    peer_send(p, contact_index, 0);
-}
 
 // Behind END there is no checkpoint that somebody would be waited for. A stranger may be wrong.
 static uint64_t patience_ns(const peer *p) {
@@ -157,7 +37,7 @@ static bool gone_home(const peer *p, const log_voter *v) {
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leader.active || (!run_is_complete(p) && p->lead.farewell <= p->log_position)) return false;
+    if (p->leads || (!run_is_complete(p) && p->lead.farewell <= p->log_position)) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
     if (p->voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
@@ -189,9 +69,9 @@ static void resume_iteration(peer *p) {
 // Everything that was decided is in the log that it has; all else is said again or asked for.
 void leader_begin(peer *p) {
     leader *l = &p->leader;
-    l->active = true;
+    p->leads = true;
     l->term = p->raft.term;
-    l->admitted = l->saving = l->checkpoint_due = false;
+    p->admitted = l->saving = l->checkpoint_due = false;
     l->handed_ns = p->now;
     private_lead_begin(p);
     rollback_lead_begin(p);
@@ -207,13 +87,13 @@ void leader_begin(peer *p) {
     for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
     if (p->end_index != 0) {
         l->phase = LEADER_OVER;
-        tell_all_again(p);         // who is no member obeys only whom it knows to lead
+        lead_tell_all_again(p);         // who is no member obeys only whom it knows to lead
         leader_dismiss(p, false);  // whoever led before may have begun to
         return;
     }
     if (p->run_started) resume_iteration(p);
     else l->phase = LEADER_GATHERING;
-    tell_all_again(p);
+    lead_tell_all_again(p);
 }
 
 // Where no process is any more its port refuses. Who is only silent, or cut off, may have another leader by now.
@@ -228,8 +108,8 @@ static bool too_few_live(const peer *p) {
 
 void leader_end(peer *p) {
     leader *l = &p->leader;
-    bool over = l->active && l->phase == LEADER_OVER && p->raft.term == l->term;
-    l->active = l->saving = l->save_ending = false;
+    bool over = p->leads && l->phase == LEADER_OVER && p->raft.term == l->term;
+    p->leads = l->saving = l->save_ending = false;
     for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].joining = false;
     if (over && too_few_live(p)) leader_dismiss(p, false);  // to agree on what is written already
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
@@ -436,14 +316,6 @@ static bool would_hold(const peer *p, const log_voters *v) {
 // off now: they may come back when this leader leads no more, and what it has not taken back by then nobody else can.
 static bool may_go_back_to(const peer *p, const log_voters *before) { return before->count % 2 != 0 || would_hold(p, before); }
 
-void lead_renew_addresses(const peer *p, log_voters *v) {
-    for (uint32_t i = 0; i < v->count; i++) {
-        uint32_t at = contact_find(p, &v->voter[i].id);
-        const char *address = id_equal(&v->voter[i].id, &p->config.self) ? p->config.address : at != NO_CONTACT ? p->contacts[at].address : NULL;
-        if (address != NULL && address[0] != '\0') memcpy(v->voter[i].address, address, WIRE_MAX_ADDRESS);
-    }
-}
-
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     bool over = p->leader.phase == LEADER_OVER && leads_for_good(p);  // all that is left to write is written; who votes goes home
@@ -493,16 +365,9 @@ static void tell_unled(peer *p) {
     peer_tell(p, &t);
 }
 
-// Where who leads was has nobody by now, or who leads is another one, and I was not there when that was said.
-static void ask_where(peer *p) {
-    uint32_t at = contact_find(p, &p->lead.id);
-    bool linked = at != NO_CONTACT && (p->contacts[at].link == LINK_UP || p->now < p->contacts[at].down_ns + ASK_WHERE_NS);
-    if (p->me != 0 && !p->leader.active && !linked && p->now >= p->lead.asked_ns + ASK_WHERE_NS) lead_ask(p);
-}
-
 void lead_tick(peer *p) {
     tell_unled(p);
-    ask_where(p);
+    lead_ask_where(p);
     // the very first step of a new run; a store that was recalled says that it is not
     if (p->config.leader && p->raft.term == 0 && p->raft.voters.count == 0) raft_found(&p->raft, p->config.address, p->now);
     if (p->now >= raft_deadline(&p->raft)) raft_tick(&p->raft, p->now);
@@ -514,8 +379,8 @@ void lead_tick(peer *p) {
             if (raft_votes(&p->raft) && !known) contact_add(p, &v->id, v->address);
         }
     }
-    if (!p->leader.active && id_equal(&p->lead.id, &p->config.self)) lead_ask(p);  // I led: who does now may have told me too early
-    if (!p->leader.active) return;
+    if (!p->leads && id_equal(&p->lead.id, &p->config.self)) lead_ask(p);  // I led: who does now may have told me too early
+    if (!p->leads) return;
     choose_voters(p);
     hand_on(p);
 }

@@ -60,6 +60,7 @@ static void forget_work(peer *p) {
     if (!keeps) hold_free_all(p);
     own_free_all(p);
     takeover_drop(p);
+    p->past.looking = false;
     tasks_drop(p);
     reduce_reset(p);
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) pull_end(p, &p->pulls[i]);

@@ -507,7 +507,7 @@ void on_commit(peer *p, const message *msg) {
         return;
     }
     if (h->weight != WORK_NONE && !again) return;
-    reduce_open(p);
+    core_report(p, &(core_change){.kind = CHANGE_SUM});
     h->weight = WORK_QUEUED;
     h->touched_ns = p->now;
     if (peer_breaks(p, PEER_MUTANT_FREES_AT_COMMIT) && h->slot != NO_SLOT) p->slot_taken[h->slot] = 0;

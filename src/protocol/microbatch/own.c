@@ -17,10 +17,6 @@ bool microbatch_planned(const peer *p, uint32_t m) {
     return p->run.eval_every != 0 && (p->iteration % p->run.eval_every == 0 || p->iteration + 1 == p->run.iterations);
 }
 
-bool run_is_complete(const peer *p) { return p->end_index != 0 || (p->has_final && p->final.u.final.last); }
-
-bool run_goes_on(const peer *p) { return p->run_started && !run_is_complete(p); }
-
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
     owned *o = &p->owned[m];
     uint64_t step = p->forward_ns + p->backward_ns;

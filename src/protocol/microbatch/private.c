@@ -142,7 +142,7 @@ static void take_back(peer *p, uint32_t m) {
         hold_uncount(p, m);
         return;
     }
-    if (!h->taking_back) reduce_open(p);
+    if (!h->taking_back) core_report(p, &(core_change){.kind = CHANGE_SUM});
     h->taking_back = true;
     if (h->slot != NO_SLOT || !hold_slot(p, h)) return;
     h->on = h->back = (sending){0};  // whoever has not said that he has it needs it no more

@@ -1,7 +1,6 @@
 // The replicated log: what it means, how its voters store it (src/raft/raft.h), and how everybody else learns of it (LOG).
 #include "protocol/internal.h"
 
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -12,111 +11,18 @@ enum {
 
 // ---- applying -----------------------------------------------------------------------------------------------------
 
-static void tell_iteration(peer *p, const log_final *f) {
-    double tokens = (double)p->close.tokens;
-    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->close.tokens, .skip = f->skip};
-    t.loss = tokens > 0 ? p->close.loss / tokens : 0;
-    t.norm = sqrt(f->norm2);
-    t.learning_rate = (double)f->learning_rate;
-    t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
-    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->close.voided.words, WIRE_SET_WORDS);
-    t.wasted = p->wasted;
-    t.wasted_ns = p->wasted_ns;
-    t.useful_ns = p->useful_ns;
-    t.carried = p->carried;
-    t.carried_bytes = p->carried_bytes;
-    peer_tell(p, &t);
-}
-
-static void apply_final(peer *p, const log_entry *entry) {
-    const log_final *final = &entry->u.final;
-    if (final->iteration < p->iteration && p->has_final) return;
-    // what the iteration needed is not needed any more: FINAL is the boundary
-    bool was_ready = p->ready && p->version == final->iteration;
-    p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
-    p->past.iteration_ns = p->now - p->past.began_ns;
-    p->past.began_ns = p->now;
-    hold_free_all(p);
-    own_free_all(p);
-    takeover_drop(p);
-    reduce_final(p, final);
-    p->final = *entry;
-    p->has_final = true;
-    if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
-    p->has_close = false;
-    p->iteration = final->iteration + 1;
-    p->iteration_ns = p->now;
-    p->state_asked = p->state_known = false;
-    if (p->sum_dirty) {
-        task *clear = task_add(p, JOB_SUM_CLEAR);
-        BRAID_ASSERT(clear != NULL);
-        p->sum_dirty = false;
-    }
-    if (was_ready || p->initialised) reduce_apply(p);
-    member_refresh_flow(p);
-}
-
-static void apply_run(peer *p, const log_entry *entry) {
-    bool again = p->run_started && entry->u.run.generation > 1;
-    p->run_started = true;
-    if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
-    p->routing.stale = true;
-    if (entry->index <= p->past.fence) return;  // read once more, in a state or behind one: all that it undid is undone
-    p->run_index = entry->index;
-    if (entry->u.run.generation > 1) rollback_run(p, entry);
-    else p->past.run = entry->u.run;
-    if (again) return;
-    tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
-    peer_tell(p, &t);
-    can_take_update(p, false);
-}
-
 // All that the log made up to here is known.
 static void reach(peer *p, const log_entry *entry) {
     p->log_position = entry->index;
     raft_applied(&p->raft, entry->index, entry->term);
 }
 
-// Read once more, of a store or a state, after the run went back behind it.
-static bool is_undone(const peer *p, const log_entry *entry) { return entry->index < p->past.fence; }
-
 static void apply(peer *p, const log_entry *entry) {
     effect *e = peer_effect(p, EFFECT_APPLIED);
     if (e != NULL) e->entry = entry;
-    switch (entry->kind) {
-    case LOG_RUN: apply_run(p, entry); break;
-    case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
-    case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
-    case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
-    case LOG_OWNER:
-        if (entry->u.owner.slot >= p->run.slots) break;
-        takeover_owner(p, entry);
-        break;
-    case LOG_CLOSE:
-        if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
-        // it counts less than the one before, unless it is read again
-        if (p->has_close && p->close_index != entry->index && p->aggregation.results == p->iteration) reduce_reset(p);
-        p->has_close = true;
-        p->close_index = entry->index;
-        p->close = entry->u.close;
-        break;
-    case LOG_FINAL:
-        if (!is_undone(p, entry)) apply_final(p, entry);
-        break;
-    case LOG_SHARE: private_share(p, entry); break;
-    case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
-    case LOG_END:
-        if (!is_undone(p, entry)) p->end_index = entry->index;
-        break;
-    case LOG_VOTERS:
-        p->voters = entry->u.voters;
-        p->voters_index = entry->index;
-        contacts_touch(p);
-        break;
-    default: break;
-    }
+    core_report(p, &(core_change){.kind = CHANGE_ENTRY, .entry = entry});
     reach(p, entry);
-    if (peer_is_leader(p)) leader_applied(p, entry);
+    core_report(p, &(core_change){.kind = CHANGE_ENTRY_DONE, .entry = entry});
 }
 
 // ---- the leader's side --------------------------------------------------------------------------------------------
@@ -352,9 +258,9 @@ static void apply_committed(peer *p) {
 void log_progress(peer *p) {
     const raft *r = &p->raft;
     if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
-    if (p->leader.active && (!raft_leads(r) || r->term != p->leader.term)) leader_end(p);
+    if (p->leads && (!raft_leads(r) || r->term != p->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
     apply_committed(p);
-    if (!p->leader.active && raft_in_charge(r) && p->log_position == r->committed) leader_begin(p);
+    if (!p->leads && raft_in_charge(r) && p->log_position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
     if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
     if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
     store_shorten(p);

@@ -4,53 +4,6 @@
 
 #include <string.h>
 
-// Bulk may wait and be asked for again; what an iteration cannot do without finds room always.
-static bool is_bulk(job_kind kind) {
-    return kind == JOB_PACK || kind == JOB_REDUCE || kind == JOB_RESULT_PUT || kind == JOB_RESULT_GET || kind == JOB_STATE_GET || kind == JOB_STATE_PUT ||
-           kind == JOB_NAMES_GET || kind == JOB_NAMES_PUT || kind == JOB_STATE_KEEP || kind == JOB_JOIN;
-}
-
-task *task_add(peer *p, job_kind kind) {
-    uint32_t room = is_bulk(kind) ? PEER_MAX_TASKS - PEER_KEPT_TASKS : PEER_MAX_TASKS;
-    if (p->task_count >= room) return NULL;
-    task *t = &p->tasks[(p->task_first + p->task_count++) % PEER_MAX_TASKS];
-    memset(t, 0, sizeof *t);
-    t->work.kind = kind;
-    t->work.stage = p->stage;
-    t->work.iteration = p->iteration;
-    t->member = p->me;
-    t->contact = NO_CONTACT;
-    t->fence = p->past.fence;
-    return t;
-}
-
-static void release_inputs(peer *p, const task *t) {
-    bool own_in = t->work.kind == JOB_RESULT_PUT || t->work.kind == JOB_STATE_PUT || t->work.kind == JOB_NAMES_PUT || t->work.kind == JOB_SAVE_NAMES || t->work.kind == JOB_SAVE;
-    blob_id in = own_in ? t->work.in : 0;
-    peer_release(p, &in);
-    for (uint32_t i = 0; i < t->work.inputs; i++) {
-        blob_id part = t->work.input[i];
-        peer_release(p, &part);
-    }
-}
-
-void tasks_drop(peer *p) {
-    p->past.looking = false;
-    for (; p->task_count > 0; p->task_count--) {
-        p->sum_dirty |= p->tasks[p->task_first].work.kind == JOB_SUM_CLEAR;
-        release_inputs(p, &p->tasks[p->task_first]);
-        p->task_first = (p->task_first + 1) % PEER_MAX_TASKS;
-    }
-}
-
-static void start(peer *p, const task *t) {
-    p->running = *t;
-    p->running.work.id = ++p->next_job;
-    effect *e = peer_effect(p, EFFECT_JOB);
-    BRAID_ASSERT(e != NULL);
-    e->job = &p->running.work;
-}
-
 static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
     const held *h = &p->held[m];
     task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
@@ -66,7 +19,7 @@ static bool start_loss(peer *p, uint32_t m) {
     if (p->config.kind != MEMBER_DATA || p->owned[m].phase != OWNED_LOSS || p->held[m].forward != WORK_DONE) return false;
     task t = for_microbatch(p, m, JOB_LOSS);
     t.work.in = p->owned[m].home != 0 ? p->owned[m].home : p->held[m].y;
-    start(p, &t);
+    task_start(p, &t);
     return true;
 }
 
@@ -76,7 +29,7 @@ static bool start_backward(peer *p, uint32_t m) {
     task t = for_microbatch(p, m, JOB_BACKWARD);
     t.work.in = h->dy;
     h->backward = WORK_RUNNING;
-    start(p, &t);
+    task_start(p, &t);
     return true;
 }
 
@@ -86,7 +39,7 @@ static bool start_forward(peer *p, uint32_t m, bool repairs_only) {
     task t = for_microbatch(p, m, JOB_FORWARD);
     t.work.in = h->x;
     h->forward = WORK_RUNNING;
-    start(p, &t);
+    task_start(p, &t);
     return true;
 }
 
@@ -97,7 +50,7 @@ static bool start_weight(peer *p, uint32_t m) {
     t.work.minus = h->taking_back;
     h->weight = WORK_RUNNING;
     p->sum_dirty = true;
-    start(p, &t);
+    task_start(p, &t);
     return true;
 }
 
@@ -123,7 +76,7 @@ static bool start_state_root(peer *p) {
     t.work.kind = JOB_STATE_ROOT;
     t.work.stage = p->stage;
     t.work.iteration = t.work.version = p->version;
-    start(p, &t);
+    task_start(p, &t);
     return true;
 }
 
@@ -147,10 +100,10 @@ void work_next(peer *p) {
         p->task_count--;
         bool counts = t.work.kind == JOB_REDUCE ? reduce_counts(p, &t) : t.work.kind != JOB_STATE_PUT || fetch_counts(p, &t);
         if (counts) {
-            start(p, &t);
+            task_start(p, &t);
             return;
         }
-        release_inputs(p, &t);
+        task_release_inputs(p, &t);
     }
     if (p->me == 0 || (root_is_urgent(p) && start_state_root(p))) return;
     if (!start_microbatch(p)) start_state_root(p);
@@ -180,7 +133,7 @@ void work_done(peer *p, const job_result *r) {
     bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
     if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {
         blob_id out = r->out;
-        release_inputs(p, &t);
+        task_release_inputs(p, &t);
         peer_release(p, &out);
         return;
     }

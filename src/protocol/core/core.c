@@ -1,0 +1,81 @@
+// What every part of the protocol stands on: effects, the outbox, messages to oneself, the deadline, reports of changes.
+#include "protocol/internal.h"
+
+#include <string.h>
+
+bool peer_breaks(const peer *p, peer_mutant rule) { return (p->config.mutants >> rule & 1) != 0; }
+
+effect *peer_effect(peer *p, effect_kind kind) {
+    if (p->effect_count == PEER_MAX_EFFECTS) return NULL;
+    effect *e = &p->effects[p->effect_count++];
+    memset(e, 0, sizeof *e);
+    e->kind = kind;
+    return e;
+}
+
+// Sends are the only effects that may be lost, so they leave room for the others.
+effect *core_send_effect(peer *p) {
+    if (p->effect_count >= PEER_MAX_EFFECTS / 2) return NULL;
+    return peer_effect(p, EFFECT_SEND);
+}
+
+void peer_release(peer *p, blob_id *blob) {
+    if (*blob == 0) return;
+    effect *e = peer_effect(p, EFFECT_RELEASE);
+    BRAID_ASSERT(e != NULL && p->blobs_held > 0);
+    e->blob = *blob;
+    *blob = 0;
+    p->blobs_held--;
+}
+
+void peer_tell(peer *p, const tell *what) {
+    effect *e = peer_effect(p, EFFECT_TELL);
+    if (e != NULL) e->tell = *what;
+}
+
+void peer_wake_at(peer *p, uint64_t when_ns) {
+    if (when_ns < p->deadline) p->deadline = when_ns;
+}
+
+message *peer_compose(peer *p, message_kind kind) {
+    memset(&p->scratch, 0, offsetof(message, u) + message_body_bytes((uint8_t)kind));
+    p->scratch.kind = (uint8_t)kind;
+    return &p->scratch;
+}
+
+// Encodes p->scratch into the outbox; 0: no room left in this step.
+size_t core_encode(peer *p, const uint8_t **bytes) {
+    p->scratch.iteration = p->iteration;
+    p->scratch.sender = p->me;
+    p->scratch.log_position = p->log_position;
+    size_t room = PEER_OUTBOX_BYTES - p->outbox_bytes;
+    size_t count = message_encode(&p->scratch, p->outbox + p->outbox_bytes, room);
+    *bytes = p->outbox + p->outbox_bytes;
+    p->outbox_bytes += count;
+    BRAID_ASSERT(count != 0 || room < WIRE_MAX_CONTROL_BYTES);
+    if (count == 0) p->dropped_sends++;
+    return count;
+}
+
+bool core_send_local(peer *p, blob_id blob) {
+    BRAID_ASSERT(blob == 0);  // tensors to oneself are handed over directly
+    const uint8_t *bytes;
+    uint32_t room = sizeof p->local / sizeof p->local[0];
+    if (p->local_count == room) return false;
+    size_t count = core_encode(p, &bytes);
+    if (count == 0) return false;
+    local_message *l = &p->local[(p->local_first + p->local_count++) % room];
+    l->offset = (size_t)(bytes - p->outbox);
+    l->bytes = count;
+    return true;
+}
+
+bool peer_next_effect(peer *p, effect *out) {
+    if (p->effect_next == p->effect_count) return false;
+    *out = p->effects[p->effect_next++];
+    return true;
+}
+
+uint64_t peer_deadline(const peer *p) { return p->deadline; }
+
+void core_report(peer *p, const core_change *c) { p->on_change(p, c); }

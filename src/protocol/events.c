@@ -1,0 +1,212 @@
+// What follows from a change that a lower part reports: the parts that have to do with it, in order.
+#include "protocol/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+// The version of all my blocks, if no job is about to change some.
+static uint64_t whole_version(const peer *p) {
+    bool changes = p->running.work.id != 0 && (p->running.work.kind == JOB_APPLY || p->running.work.kind == JOB_STATE_INIT);
+    if (!p->initialised || changes) return UINT64_MAX;
+    for (uint32_t b = 1; b < p->blocks; b++)
+        if (p->block_version[b] != p->block_version[0]) return UINT64_MAX;
+    return p->block_version[0];
+}
+
+// I was expelled: what I summed is replayed by others, so it must go; the state stays until the next admission. That is over for good: somebody
+// whose log ends before may send me his.
+static void forget_membership(peer *p) {
+    p->join_floor = p->me;
+    p->lies_version = whole_version(p);
+    p->ready = p->can_take = false;
+    if (!peer_breaks(p, PEER_MUTANT_KEEPS_ITS_SUM)) hold_free_all(p);
+    own_free_all(p);
+    takeover_drop(p);
+    reduce_leave(p);
+    p->me = 0;
+    p->initialised = false;
+    p->state_asked = p->state_known = p->applying = false;
+    p->can_take_sent = 0;
+    p->join_sent_ns = 0;
+    p->past.looking = false;
+    tasks_drop(p);
+    task *clear = task_add(p, JOB_SUM_CLEAR);
+    BRAID_ASSERT(clear != NULL);
+    p->sum_dirty = false;
+}
+
+static void tell_iteration(peer *p, const log_final *f) {
+    double tokens = (double)p->close.tokens;
+    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->close.tokens, .skip = f->skip};
+    t.loss = tokens > 0 ? p->close.loss / tokens : 0;
+    t.norm = sqrt(f->norm2);
+    t.learning_rate = (double)f->learning_rate;
+    t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
+    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->close.voided.words, WIRE_SET_WORDS);
+    t.wasted = p->wasted;
+    t.wasted_ns = p->wasted_ns;
+    t.useful_ns = p->useful_ns;
+    t.carried = p->carried;
+    t.carried_bytes = p->carried_bytes;
+    peer_tell(p, &t);
+}
+
+static void apply_final(peer *p, const log_entry *entry) {
+    const log_final *final = &entry->u.final;
+    if (final->iteration < p->iteration && p->has_final) return;
+    // what the iteration needed is not needed any more: FINAL is the boundary
+    bool was_ready = p->ready && p->version == final->iteration;
+    p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
+    p->past.iteration_ns = p->now - p->past.began_ns;
+    p->past.began_ns = p->now;
+    hold_free_all(p);
+    own_free_all(p);
+    takeover_drop(p);
+    reduce_final(p, final);
+    p->final = *entry;
+    p->has_final = true;
+    if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
+    p->has_close = false;
+    p->iteration = final->iteration + 1;
+    p->iteration_ns = p->now;
+    p->state_asked = p->state_known = false;
+    if (p->sum_dirty) {
+        task *clear = task_add(p, JOB_SUM_CLEAR);
+        BRAID_ASSERT(clear != NULL);
+        p->sum_dirty = false;
+    }
+    if (was_ready || p->initialised) reduce_apply(p);
+    member_refresh_flow(p);
+}
+
+static void apply_run(peer *p, const log_entry *entry) {
+    bool again = p->run_started && entry->u.run.generation > 1;
+    p->run_started = true;
+    if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
+    p->routing.stale = true;
+    if (entry->index <= p->past.fence) return;  // read once more, in a state or behind one: all that it undid is undone
+    p->run_index = entry->index;
+    if (entry->u.run.generation > 1) rollback_run(p, entry);
+    else p->past.run = entry->u.run;
+    if (again) return;
+    tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
+    peer_tell(p, &t);
+    can_take_update(p, false);
+}
+
+// ---- entries of the log -------------------------------------------------------------------------------------------
+
+// Read once more, of a store or a state, after the run went back behind it.
+static bool is_undone(const peer *p, const log_entry *entry) { return entry->index < p->past.fence; }
+
+static void entry_applies(peer *p, const log_entry *entry) {
+    switch (entry->kind) {
+    case LOG_RUN: apply_run(p, entry); break;
+    case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
+    case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
+    case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
+    case LOG_OWNER:
+        if (entry->u.owner.slot >= p->run.slots) break;
+        takeover_owner(p, entry);
+        break;
+    case LOG_CLOSE:
+        if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
+        // it counts less than the one before, unless it is read again
+        if (p->has_close && p->close_index != entry->index && p->aggregation.results == p->iteration) reduce_reset(p);
+        p->has_close = true;
+        p->close_index = entry->index;
+        p->close = entry->u.close;
+        break;
+    case LOG_FINAL:
+        if (!is_undone(p, entry)) apply_final(p, entry);
+        break;
+    case LOG_SHARE: private_share(p, entry); break;
+    case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
+    case LOG_END:
+        if (!is_undone(p, entry)) p->end_index = entry->index;
+        break;
+    case LOG_VOTERS:
+        p->voters = entry->u.voters;
+        p->voters_index = entry->index;
+        contacts_touch(p);
+        break;
+    default: break;
+    }
+}
+
+// ---- the report of each change ------------------------------------------------------------------------------------
+
+static void members_changed(peer *p) {
+    p->routing.stale = true;
+    member_refresh_flow(p);
+}
+
+static void link_is_up(peer *p, uint32_t index) {
+    const contact *c = &p->contacts[index];
+    p->join_sent_ns = 0;
+    p->routing.stale = true;
+    send_leader(p, index);
+    member_refresh_flow(p);
+    if (c->member != 0) send_link_back(p, c->member);
+    send_retry_waiting(p);
+}
+
+static void link_is_down(peer *p, uint32_t index, bool refused) {
+    const contact *c = &p->contacts[index];
+    members_changed(p);
+    if (refused) raft_lost(&p->raft, p->now, &c->id);
+    if (c->member != 0) pulls_link_lost(p, c->member);
+    if (c->member != 0) send_link_lost(p, c->member);
+    if (refused && c->member != 0) send_member_gone(p, c->member);
+    if (refused && c->member != 0) repair_member_gone(p, c->member, false);
+}
+
+static void admitted(peer *p) {
+    p->rest_until_ns = 0;
+    p->blocks = p->run.blocks[p->stage];
+    p->segments = (p->blocks + PEER_SEGMENT_BLOCKS - 1) / PEER_SEGMENT_BLOCKS;
+    for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = UINT64_MAX;
+    reduce_blocks_changed(p);
+    reduce_enter(p);
+    fetch_reset(p);
+}
+
+static void member_is_gone(peer *p, member_id gone) {
+    send_member_gone(p, gone);
+    private_gone(p, gone);
+    repair_member_gone(p, gone, true);
+    close_member_gone(p, gone);
+}
+
+// State reports to resend immediately to a new leader.
+static void leader_is_another(peer *p) {
+    for (uint32_t m = 0; p->config.kind == MEMBER_DATA && m < p->microbatches; m++)
+        if (p->owned[m].phase == OWNED_SETTLED) p->owned[m].settled_ns = 0;
+    p->aggregation.reduced_ns = p->aggregation.mismatch_ns = 0;
+    p->state_sent_ns = p->join_sent_ns = 0;
+    reduce_stir(p);
+}
+
+void events_handle(peer *p, const core_change *c) {
+    switch (c->kind) {
+    case CHANGE_LINK_UP: link_is_up(p, c->contact); break;
+    case CHANGE_LINK_DOWN: link_is_down(p, c->contact, c->refused); break;
+    case CHANGE_MEMBERS: members_changed(p); break;
+    case CHANGE_ADMITTED: admitted(p); break;
+    case CHANGE_DISMISSED:
+        forget_membership(p);
+        if (c->reason == EXPEL_LEFT) leave_when_free(p);
+        break;
+    case CHANGE_MEMBER_GONE: member_is_gone(p, c->member); break;
+    case CHANGE_MEMBER_DEAD: leader_lose(p, c->member); break;
+    case CHANGE_HEARTBEAT_DUE: send_heartbeat(p, c->contact); break;
+    case CHANGE_LEADER: leader_is_another(p); break;
+    case CHANGE_LEADS: leader_begin(p); break;
+    case CHANGE_LEADS_NO_MORE: leader_end(p); break;
+    case CHANGE_ENTRY: entry_applies(p, c->entry); break;
+    case CHANGE_ENTRY_DONE:
+        if (peer_is_leader(p)) leader_applied(p, c->entry);
+        break;
+    case CHANGE_SUM: reduce_open(p); break;
+    }
+}

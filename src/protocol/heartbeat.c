@@ -1,0 +1,47 @@
+// Heartbeats: what a peer says of itself, and what it takes from others' heartbeats.
+#include "protocol/internal.h"
+
+void send_heartbeat(peer *p, uint32_t index) {
+    uint64_t reaches;
+    message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
+    beat->ready = p->ready ? p->version + 1 : 0;
+    beat->can_take = p->can_take ? p->iteration + 1 : 0;
+    beat->free_slots = hold_room(p);
+    beat->queued = p->slots_used;
+    beat->progress = p->progress;
+    beat->forward_ns = p->forward_ns;
+    beat->backward_ns = p->backward_ns;
+    beat->leads = p->leads ? p->leader.term : 0;
+    beat->reaches = reduce_reaches(p, &reaches) ? reaches + 1 : 0;
+    beat->saved = p->past.saved;
+    if (peer_send(p, index, 0)) p->contacts[index].beat_sent_ns = p->now;
+}
+
+void on_heartbeat(peer *p, uint32_t from, const message *msg) {
+    if (from == NO_CONTACT) return;
+    contact *c = &p->contacts[from];
+    const message_heartbeat *beat = &msg->u.heartbeat;
+    if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
+    else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
+    if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
+    if (msg->sender != c->member || c->member == 0 || rollback_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
+    if (beat->progress != c->beat.progress) c->progress_ns = p->now;
+    bool comes = beat->ready == p->iteration + 1 && c->beat.ready != beat->ready;
+    c->beat = *beat;
+    c->beat_position = msg->log_position;
+    member *m = member_find(p, c->member);
+    m->was_ready |= beat->ready != 0;
+    if (comes) repair_stage_filled(p, m->stage);
+    if (m->stage != p->stage + 1) {
+        if (m->stage == p->stage) can_take_update(p, false);
+        return;
+    }
+    flow_peer *f = flow_add(&p->flow, m->id);
+    if (f == NULL) return;
+    bool more = beat->free_slots > f->free_slots;
+    f->free_slots = beat->free_slots <= m->capacity ? beat->free_slots : m->capacity + 1;  // one may wait for a slot
+    f->queued = beat->queued < m->capacity ? beat->queued : m->capacity;
+    member_refresh_flow(p);
+    can_take_update(p, false);
+    if (more) send_retry_waiting(p);
+}
