@@ -85,6 +85,15 @@ held *hold_open(peer *p, uint32_t m);
 bool hold_slot(peer *p, held *h);  // false: none free
 bool hold_claim(peer *p, uint32_t m);  // it has a slot, or gets one, in a repair somebody else's
 uint32_t hold_room(const peer *p);     // how many more may come
+bool hold_waits_for_slot(const held *h);
+uint32_t hold_waiting_places(const peer *p);
+bool hold_slot_is_due(const peer *p, uint32_t for_m);
+bool hold_passes_by(const peer *p, uint32_t m, bool repair);
+void hold_slot_free(peer *p, held *h);
+bool hold_gradient_came(const held *h);
+message_subject hold_subject(const peer *p, uint32_t m, const held *h);
+void hold_deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev);
+void hold_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason);
 void hold_free(peer *p, uint32_t m);
 void hold_free_all(peer *p);
 void hold_uncount(peer *p, uint32_t m);  // it is in K no more
@@ -104,6 +113,13 @@ void send_backward(peer *p, uint32_t m);
 bool send_is_under_way(peer *p, sending *s, member_id to);
 void send_forward_again(peer *p, uint32_t m);  // to whom it went
 void send_forward_proven(peer *p, uint32_t m, member_id by);  // it has computed what I sent, whether or not its COMPLETE comes
+void send_tell_owner_lost(peer *p, uint32_t m, uint8_t phase, member_id who);
+void send_add_tried(sending *s, member_id who);
+void send_forward_routed(peer *p, uint32_t m);
+uint32_t send_links_of(const peer *p, member_id id);
+timing_link *send_link_of(peer *p, member_id id);
+bool send_tensor(peer *p, sending *s, member_id to, blob_id blob, member_id planned);
+bool send_waits_at(const sending *s, member_id to);
 void send_retry_waiting(peer *p);
 void send_link_back(peer *p, member_id to);    // a link came up: what went to it over the one before and was not answered goes again
 void send_link_lost(peer *p, member_id to);    // one fell: who was trusted to have a tensor on the line is so for a second more
@@ -121,13 +137,20 @@ bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id plan
 // The tensor of that FORWARD or BACKWARD comes in pieces.
 bool parcel_announced(peer *p, const message *msg);
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes);
-void on_uncarried(peer *p, uint32_t from, const message *msg);
+void parcel_refused(peer *p, uint32_t serial);  // by its forwarder
 void parcel_joined(peer *p, const task *t, const job_result *r);
 void parcels_tick(peer *p);
-member_id parcel_anybody(peer *p, member_id to);  // for tests: who might carry something there
+member_id forward_anybody(peer *p, member_id to);  // for tests: who might carry something there
+
+// ---- forward.c: the forwarder
+void forward_refuse(peer *p, member_id origin, uint32_t serial);
+void forward_pass_on(peer *p, const message *msg, blob_id blob, uint64_t bytes);
+void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes);
 
 // ---- own.c, repair.c: a microbatch at its owner -------------------------------------------------------------------
 bool owns(const peer *p, uint32_t m);
+bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
+uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
 bool run_is_complete(const peer *p);  // no iteration will end any more
 bool run_goes_on(const peer *p);
@@ -207,18 +230,16 @@ void reduce_reset(peer *p);
 void reduce_leave(peer *p);
 void reduce_enter(peer *p);
 void reduce_final(peer *p, const log_final *final);
-void reduce_stir(peer *p);           // something came that it may have to do with
-void reduce_data(peer *p, const message *msg, blob_id blob);
+// Something came that the aggregation may have to do with.
+static inline void reduce_stir(peer *p) { p->aggregation.calm_until_ns = 0; }
 void reduce_job_done(peer *p, const task *t, const job_result *r);
 bool reduce_counts(const peer *p, const task *t);  // blocks of what is collected now, not of an older iteration or CLOSE
-void reduce_denied(peer *p, pull *q);
-void reduce_again(peer *p, pull *q);   // it was not carried here: it is asked for once more, straight
-void reduce_needless(peer *p, pull *q);  // its state came in another way
 bool weights_pending(const peer *p);  // a committed microbatch is still to be added
 // Which version I can have without asking anybody; false: none whole.
 bool reduce_reaches(const peer *p, uint64_t *version);
 uint64_t reduce_left(const peer *p);  // 1 + the iteration of results that are whole; 0: they are not
 void reduce_blocks_changed(peer *p);
+bool reduce_behind(const peer *p, uint64_t version);
 bool reduce_complete(const peer *p); // all result blocks of p->aggregation.results are here
 void reduce_apply(peer *p);          // FINAL is known: apply as soon as the results are here
 void reduce_want(peer *p, uint64_t iteration);
@@ -244,15 +265,14 @@ void fetch_own_root(peer *p, const task *t, const job_result *r);
 void fetch_own_names(peer *p, const task *t, const job_result *r);
 bool fetch_finds_its_own(const peer *p);  // what I had when I was expelled may be what is needed, and is being looked at
 void fetch_tick(peer *p);
-void fetch_data(peer *p, const message *msg, blob_id blob);
+void fetch_open(peer *p);
 bool fetch_counts(const peer *p, const task *t);
 void fetch_job_done(peer *p, const task *t, const job_result *r);
-void fetch_denied(peer *p, const pull *q, const message_deny *deny);
-void fetch_overdue(peer *p, const pull *q);
 void fetch_note_lie(peer *p, uint32_t contact_index, uint16_t stage);
 void fetch_vouched(peer *p, uint32_t from, const message *msg);  // the leader's word on the root of my stage's state
 void fetch_vouch(peer *p);                        // the leader's part: tells those who fetch
-pull *pull_start(peer *p, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
+void pulls_denied(peer *p, const message *msg);
+pull *pull_start(peer *p, const pull_client *client, uint8_t what, uint16_t stage, member_id from, uint32_t first, uint32_t count, uint64_t version);
 void pull_send(peer *p, pull *q);
 void pulls_tick(peer *p);
 void pulls_drop(peer *p, uint8_t what);
@@ -291,6 +311,8 @@ void shadow_state(peer *p, const message *msg);
 
 // ---- rollback.c: when a stage's state is lost ----------------------------------------------------------------------------
 void rollback_open(peer *p);
+uint64_t saved_at_least(const peer *p);
+void saved_forget(rollback *b, uint32_t at);
 void rollback_run(peer *p, const log_entry *entry);         // RUN of a generation after the first
 void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
 // The root of my stage's state in a checkpoint of the log.
@@ -357,8 +379,7 @@ void close_tick(peer *p);
 void close_member_gone(peer *p, member_id gone);
 void save_begin(peer *p, uint64_t version);
 void save_tick(peer *p);
-void save_data(peer *p, const message *msg, blob_id blob);
-void save_denied(peer *p, const pull *q);
+void save_drop_pulls(peer *p);
 void save_job_done(peer *p, const task *t, const job_result *r);
 
 #endif

@@ -187,6 +187,14 @@ static void leader_is_another(peer *p) {
     reduce_stir(p);
 }
 
+static void is_home(peer *p, uint32_t m) {
+    const held *h = &p->held[m];
+    message msg = {.kind = MESSAGE_FORWARD, .iteration = p->iteration, .sender = p->me};
+    msg.u.forward = (message_forward){.subject = {.m = m, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
+    msg.u.forward.path.member[0] = p->me;
+    own_home(p, &msg, 0);
+}
+
 void events_handle(peer *p, const core_change *c) {
     switch (c->kind) {
     case CHANGE_LINK_UP: link_is_up(p, c->contact); break;
@@ -208,5 +216,7 @@ void events_handle(peer *p, const core_change *c) {
         if (peer_is_leader(p)) leader_applied(p, c->entry);
         break;
     case CHANGE_SUM: reduce_open(p); break;
+    case CHANGE_HOME: is_home(p, c->m); break;
+    case CHANGE_MAY_LAUNCH: own_launch(p); break;
     }
 }

@@ -266,8 +266,21 @@ typedef struct task {
 
 // ---- pulling blocks -----------------------------------------------------------------------------------------------
 
-typedef struct pull {
+typedef struct pull pull;
+
+// What pulled chunks are for. Each client has its own; functions that it does not need are NULL.
+typedef struct pull_client {
+    void (*refused)(peer *p, const pull *q, const message_deny *deny);  // before `failed`: the source said why
+    void (*overdue)(peer *p, const pull *q);                            // before `failed`: it has not answered in time
+    void (*failed)(peer *p, const pull *was);                           // it ended without its chunks
+    void (*data)(peer *p, const message *msg, blob_id blob);            // DATA that answers a pull of this client; takes the blob
+    void (*again)(peer *p, pull *q);      // the forwarder failed: ask once more, without one
+    void (*needless)(peer *p, pull *q);   // its chunks are not needed any more
+} pull_client;
+
+struct pull {
     bool used;
+    const pull_client *client;
     uint8_t what;
     uint16_t stage;
     member_id from;
@@ -283,7 +296,7 @@ typedef struct pull {
     blob_id piece;          // the bytes, so many
     uint64_t bytes;
     uint64_t patience_ns;   // it is waited for so long
-} pull;
+};
 
 // By which ways a member's blocks may come to me. The first one is straight.
 typedef struct bypass_way {
@@ -610,6 +623,7 @@ struct peer {
     uint64_t starved_ns;    // since when what I took over finds no slot, 0: nothing does
     aggregation aggregation;
     pull pulls[PEER_MAX_PULLS];
+    const pull_client *late_state;  // takes state whose pull is over
     struct {
         bypass_ways known[PEER_KNOWN_BYPASSES];
         bypass_rest rest[PEER_RESTING_CARRIERS];

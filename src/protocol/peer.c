@@ -106,6 +106,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->iteration_ns = now_ns;
     reduce_blocks_changed(p);
     rollback_open(p);
+    fetch_open(p);
     p->lead.heard = true;
     p->lead.term = 1;
     p->lead.id = config->leader_id;

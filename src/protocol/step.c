@@ -39,7 +39,7 @@ static void dispatch_microbatch(peer *p, const message *msg) {
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
-    case MESSAGE_DENY: on_deny(p, msg); break;
+    case MESSAGE_DENY: (about_get ? pulls_denied : on_deny)(p, msg); break;
     case MESSAGE_TRACE: on_trace(p, msg); break;
     case MESSAGE_CANCEL: on_cancel(p, msg); break;
     case MESSAGE_PROBE: on_probe(p, msg); break;
@@ -122,7 +122,7 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_FORWARD: on_forward(p, msg, blob, bytes); return;
     case MESSAGE_BACKWARD: on_backward(p, msg, blob, bytes); return;
     case MESSAGE_DATA: on_data(p, msg, blob); return;
-    case MESSAGE_CARRY: on_carry(p, msg, blob, bytes); return;
+    case MESSAGE_CARRY: (msg->u.carry.blocks > 0 ? on_carry_blocks : on_carry)(p, msg, blob, bytes); return;
     default: break;
     }
     peer_release(p, &blob);
@@ -141,7 +141,10 @@ static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, u
     case MESSAGE_LINES: on_lines(p, msg); break;
     case MESSAGE_SOUND: on_sound(p, msg); break;
     case MESSAGE_SOUNDED: on_sounded(p, msg); break;
-    case MESSAGE_UNCARRIED: on_uncarried(p, from, msg); break;
+    case MESSAGE_UNCARRIED:
+        parcel_refused(p, msg->u.uncarried.serial);
+        bypass_refused(p, from == NO_CONTACT ? p->me : p->contacts[from].member, msg->u.uncarried.serial);
+        break;
     case MESSAGE_SURVEY: on_survey(p, msg); break;
     case MESSAGE_HOLDINGS: on_holdings(p, msg); break;
     case MESSAGE_GET_LOG: on_get_log(p, from, msg); break;

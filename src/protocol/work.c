@@ -143,7 +143,10 @@ void work_done(peer *p, const job_result *r) {
     case JOB_BACKWARD: held_backward_done(p, &t, r); break;
     case JOB_WEIGHT: held_weight_done(p, &t, r); break;
     case JOB_REDUCE: case JOB_RESULT_PUT: case JOB_NORM: case JOB_APPLY: reduce_job_done(p, &t, r); break;
-    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: case JOB_NAMES_GET: serve_done(p, &t, r); break;
+    case JOB_PACK: case JOB_RESULT_GET: case JOB_STATE_GET: case JOB_NAMES_GET:
+        if (t.contact != NO_CONTACT) serve_done(p, &t, r);
+        else (t.work.kind == JOB_NAMES_GET ? fetch_own_names : save_job_done)(p, &t, r);
+        break;
     case JOB_STATE_INIT: transfer_init_done(p, r); break;
     case JOB_STATE_PUT: case JOB_NAMES_PUT: case JOB_STATE_KEEP: fetch_job_done(p, &t, r); break;
     case JOB_STATE_ROOT: state_root_done(p, &t, r); break;

@@ -42,6 +42,16 @@ static contact *contact_of(peer *p, member_id id) {
     return m == NULL || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
 }
 
+static void pull_overdue(peer *p, const pull *q);
+static void pull_refused(peer *p, const pull *q, const message_deny *deny);
+static void pull_data(peer *p, const message *msg, blob_id blob);
+static void pull_failed(peer *p, const pull *was) { (void)p, (void)was; }  // fetch_tick asks again
+
+// Names and chunks of this peer's own state.
+static const pull_client state_pulls = {.refused = pull_refused, .overdue = pull_overdue, .failed = pull_failed, .data = pull_data};
+
+void fetch_open(peer *p) { p->late_state = &state_pulls; }
+
 // ---- the root that names must have ---------------------------------------------------------------------------------
 
 static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
@@ -148,12 +158,12 @@ static void measure_donor(peer *p, contact *c, const pull *q) {
     c->donor.block_ns = timing_smooth(c->donor.block_ns, (p->now - since) / q->count + 1);
 }
 
-void fetch_overdue(peer *p, const pull *q) {
+static void pull_overdue(peer *p, const pull *q) {
     contact *c = is_mine(p, q) ? contact_of(p, q->from) : NULL;
     if (c != NULL && c->donor.block_ns < (p->now - q->asked_ns) / q->count) c->donor.block_ns = (p->now - q->asked_ns) / q->count;
 }
 
-void fetch_denied(peer *p, const pull *q, const message_deny *deny) {
+static void pull_refused(peer *p, const pull *q, const message_deny *deny) {
     contact *c = q->stage == p->stage && (q->what == GET_STATE || q->what == GET_NAMES) ? contact_of(p, q->from) : NULL;
     if (c == NULL) return;
     uint64_t most_ms = TIMING_EXPEL_SILENCE_NS / TIMING_MS, wait_ms = deny->rev < most_ms ? deny->rev : most_ms;
@@ -229,7 +239,7 @@ static void ask_names(peer *p) {
     bool vouched = root_of(p, p->iteration, &root);
     member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
     if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
-    pull *q = from == 0 ? NULL : pull_start(p, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
+    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
     if (q != NULL) pull_send(p, q);
 }
 
@@ -370,7 +380,7 @@ static bool under_way(const peer *p, uint32_t first, uint32_t count) {
 }
 
 static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
-    pull *q = pull_start(p, GET_STATE, p->stage, from, first, count, p->iteration);
+    pull *q = pull_start(p, &state_pulls, GET_STATE, p->stage, from, first, count, p->iteration);
     if (q != NULL) pull_send(p, q);
     return q != NULL;
 }
@@ -457,8 +467,12 @@ static bool take_names(peer *p, const message *msg, blob_id blob) {
     return true;
 }
 
-void fetch_data(peer *p, const message *msg, blob_id blob) {
+static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
+    if (get->stage != p->stage) {  // asked for by an earlier membership in another stage
+        peer_release(p, &blob);
+        return;
+    }
     contact *c = contact_of(p, msg->sender);
     bool asked = false;
     for (uint32_t i = 0; i < PEER_MAX_PULLS; i++) {

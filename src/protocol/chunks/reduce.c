@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-uint64_t set_digest(const message_set *set) {
-    uint64_t digest = 0x6272616964;
-    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
-    return digest;
-}
-
 uint32_t segment_first(uint32_t segment_index) { return segment_index * PEER_SEGMENT_BLOCKS; }
 
 uint32_t segment_count(const peer *p, uint32_t segment_index) {
@@ -98,46 +92,20 @@ uint64_t reduce_round(const peer *p) {
     return decided ? p->final.u.final.round[p->stage] : a->begin.round;
 }
 
-bool reduce_complete(const peer *p) { return p->aggregation.done == p->segments; }
+static void pull_failed(peer *p, const pull *was);
+static void pull_again(peer *p, pull *q);
+static void pull_needless(peer *p, pull *q);
+static void pull_data(peer *p, const message *msg, blob_id blob);
 
-void reduce_blocks_changed(peer *p) {
-    uint64_t oldest = UINT64_MAX, newest = 0;
-    for (uint32_t b = 0; b < p->blocks; b++) {
-        uint64_t v = p->block_version[b];
-        if (v < oldest) oldest = v;
-        if (v > newest) newest = v;
-    }
-    p->oldest_block = oldest;
-    p->newest_block = newest;
-}
-
-bool reduce_reaches(const peer *p, uint64_t *version) {
-    uint64_t oldest = p->oldest_block, newest = p->newest_block;
-    if (newest == UINT64_MAX) return false;
-    bool skipped = p->has_final && p->final.u.final.skip && p->final.u.final.iteration == oldest;
-    bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
-    *version = oldest + further;
-    return p->me != 0 && newest <= *version;
-}
-
-uint64_t reduce_left(const peer *p) {
-    const aggregation *a = &p->aggregation;
-    return a->normed && reduce_complete(p) ? a->results + 1 : 0;
-}
-
-static bool behind(const peer *p, uint64_t version) {
-    if (version < p->oldest_block || version > p->newest_block) return false;
-    for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] == version) return true;
-    return false;
-}
+// Parts of the sum, and results.
+static const pull_client result_pulls = {.failed = pull_failed, .data = pull_data, .again = pull_again, .needless = pull_needless};
 
 // ---- rounds -------------------------------------------------------------------------------------------------------
 
 // False while the results of the iteration before are still being fetched: whoever asks says it again.
 static bool results_begin(peer *p, uint64_t iteration) {
     const aggregation *a = &p->aggregation;
-    if (a->results != iteration && a->results + 1 == iteration && behind(p, a->results) && !a->given_up) return false;
+    if (a->results != iteration && a->results + 1 == iteration && reduce_behind(p, a->results) && !a->given_up) return false;
     reduce_want(p, iteration);
     return true;
 }
@@ -194,12 +162,6 @@ static void send_mismatch(peer *p) {
     body->round = a->begin.round;
     body->set = p->k;
     peer_send_leader(p);
-}
-
-bool weights_pending(const peer *p) {
-    EACH_HELD(p, m)
-        if (p->held[m].weight == WORK_QUEUED || p->held[m].weight == WORK_RUNNING) return true;
-    return false;
 }
 
 static void announce(peer *p, uint32_t g) {
@@ -265,8 +227,6 @@ static void start_reduce(peer *p, uint32_t g) {
     a->segment[g].state = SEGMENT_WORKING;
 }
 
-void reduce_stir(peer *p) { p->aggregation.calm_until_ns = 0; }
-
 // As member_answers; what is done by it is good for as long as the answer is. Segments that follow each other often have one
 // holder.
 static bool answers(peer *p, member_id id) {
@@ -291,7 +251,7 @@ static pull *pull_segment(peer *p, uint8_t what, member_id from, uint32_t g, uin
         if (!straight) a->full = from;
         return NULL;
     }
-    pull *q = pull_start(p, what, p->stage, from, segment_first(g), segment_count(p, g), version);
+    pull *q = pull_start(p, &result_pulls, what, p->stage, from, segment_first(g), segment_count(p, g), version);
     if (q != NULL) bypass_take(p, q, &way);
     return q;
 }
@@ -390,7 +350,7 @@ static void fetch_result(peer *p, uint32_t index) {
     pull_send(p, q);
 }
 
-void reduce_again(peer *p, pull *q) {
+static void pull_again(peer *p, pull *q) {
     segment *g = &p->aggregation.segment[q->first / PEER_SEGMENT_BLOCKS];
     g->straight = true;
     if (q->what == GET_RESULT && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
@@ -400,7 +360,7 @@ void reduce_again(peer *p, pull *q) {
 }
 
 // Should a state come that is older after all, it is asked for again.
-void reduce_needless(peer *p, pull *q) {
+static void pull_needless(peer *p, pull *q) {
     aggregation *a = &p->aggregation;
     segment *g = &a->segment[q->first / PEER_SEGMENT_BLOCKS];
     if (q->version == a->results && g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
@@ -408,26 +368,19 @@ void reduce_needless(peer *p, pull *q) {
     reduce_stir(p);
 }
 
-void reduce_denied(peer *p, pull *q) {
-    pull was = *q;
-    pull_end(p, q);
-    reduce_stir(p);
-    if (was.what == GET_STATE || was.what == GET_NAMES) {
-        save_denied(p, &was);
-        return;
-    }
-    segment *g = &p->aggregation.segment[was.first / PEER_SEGMENT_BLOCKS];
-    if (was.what == GET_PART) {
+static void pull_failed(peer *p, const pull *was) {
+    segment *g = &p->aggregation.segment[was->first / PEER_SEGMENT_BLOCKS];
+    if (was->what == GET_PART) {
         g->asked_ns = p->now;
         return;
     }
     if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
-    if (g->holder == was.from) g->holder = 0;  // somebody else may have announced it meanwhile
+    if (g->holder == was->from) g->holder = 0;  // somebody else may have announced it meanwhile
     bool decided = p->has_final && p->final.u.final.iteration == p->aggregation.results;
     if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
 }
 
-void reduce_data(peer *p, const message *msg, blob_id blob) {
+static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     aggregation *a = &p->aggregation;
     uint32_t index = get->first / PEER_SEGMENT_BLOCKS;
@@ -542,7 +495,7 @@ void reduce_apply(peer *p) {
     aggregation *a = &p->aggregation;
     if (!p->has_final || p->applying || p->me == 0) return;
     const log_final *final = &p->final.u.final;
-    if (final->iteration + 1 != p->iteration || !behind(p, final->iteration)) return;
+    if (final->iteration + 1 != p->iteration || !reduce_behind(p, final->iteration)) return;
     if (!final->skip) {
         reduce_want(p, final->iteration);
         if (!a->normed || a->results != final->iteration) return;
@@ -616,7 +569,7 @@ static bool reduce(peer *p) {
         }
     }
     bool decided = p->has_final && a->results == p->final.u.final.iteration && a->results + 1 == p->iteration;
-    bool wanted = (a->adopted && a->results == p->iteration) || (decided && behind(p, a->results) && !a->given_up);
+    bool wanted = (a->adopted && a->results == p->iteration) || (decided && reduce_behind(p, a->results) && !a->given_up);
     if (!wanted) return true;
     if (!reduce_complete(p)) segments_tick(p);
     bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;

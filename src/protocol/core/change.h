@@ -20,12 +20,15 @@ typedef enum core_change_kind {
     CHANGE_ENTRY,          // `entry` of the log is applied
     CHANGE_ENTRY_DONE,     // ... and the log position has moved behind it
     CHANGE_SUM,            // the sum of weight gradients here is about to change
+    CHANGE_HOME,           // of a run with one stage: the forward pass of microbatch `m` is complete at its owner
+    CHANGE_MAY_LAUNCH,     // an owner may have a free slot
 } core_change_kind;
 
 typedef struct core_change {
     core_change_kind kind;
     uint32_t contact;
     member_id member;
+    uint32_t m;
     bool refused;
     uint8_t reason;
     const log_entry *entry;

@@ -79,3 +79,9 @@ bool peer_next_effect(peer *p, effect *out) {
 uint64_t peer_deadline(const peer *p) { return p->deadline; }
 
 void core_report(peer *p, const core_change *c) { p->on_change(p, c); }
+
+uint64_t set_digest(const message_set *set) {
+    uint64_t digest = 0x6272616964;
+    for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
+    return digest;
+}

@@ -112,8 +112,7 @@ void leader_end(peer *p) {
     p->leads = l->saving = l->save_ending = false;
     for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].joining = false;
     if (over && too_few_live(p)) leader_dismiss(p, false);  // to agree on what is written already
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if ((p->pulls[i].what == GET_STATE || p->pulls[i].what == GET_NAMES) && p->pulls[i].stage != p->stage) p->pulls[i].used = false;
+    save_drop_pulls(p);
     p->leaving |= l->drain_ns != 0;
     contacts_touch(p);
 }

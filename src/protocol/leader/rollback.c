@@ -6,47 +6,6 @@
 
 // ---- what the log says ---------------------------------------------------------------------------------------------
 
-// What the run began from lies at its host.
-static bool has_start(const peer *p) { return p->config.leader && !p->config.lacks_start; }
-
-// Whatever becomes of later ones, its host goes on from that: 1 + its version; 0: it has none.
-static uint64_t saved_at_least(const peer *p) { return has_start(p) && p->past.first > 0 ? p->past.first + 1 : 0; }
-
-void rollback_open(peer *p) {
-    p->past.first = p->run.start_version;
-    p->past.began_ns = p->now;
-    p->past.saved = saved_at_least(p);
-}
-
-static void forget_checkpoint(rollback *b, uint32_t at) {
-    memmove(&b->checkpoint[at], &b->checkpoint[at + 1], (--b->checkpoints - at) * sizeof b->checkpoint[0]);
-}
-
-void rollback_checkpoint(peer *p, const log_entry *entry) {
-    rollback *b = &p->past;
-    if (entry->index < b->fence && entry->u.checkpoint.version > b->run.start_version) return;  // the run went back behind it
-    // read once more: known, or there is a newer one of its version, or there are enough newer ones
-    if (b->checkpoints > 0 && entry->index <= b->checkpoint[b->checkpoints - 1].index) return;
-    for (uint32_t i = 0; i < b->checkpoints; i++)
-        if (b->checkpoint[i].said.version == entry->u.checkpoint.version) forget_checkpoint(b, i--);
-    if (b->checkpoints == PEER_KEPT_CHECKPOINTS) forget_checkpoint(b, 0);
-    b->checkpoint[b->checkpoints].index = entry->index;
-    b->checkpoint[b->checkpoints++].said = entry->u.checkpoint;
-    b->looked = 0;
-}
-
-bool rollback_root(const peer *p, uint64_t version, braid_hash *root) {
-    for (uint32_t i = 0; i < p->past.checkpoints; i++) {
-        const log_checkpoint *said = &p->past.checkpoint[i].said;
-        if (said->version != version || p->stage >= said->stages) continue;
-        *root = said->state_root[p->stage];
-        return true;
-    }
-    return false;
-}
-
-bool rollback_compares(const peer *p, uint64_t version, braid_hash *root) { return p->past.fence != 0 && version > 0 && rollback_root(p, version, root); }
-
 static void tell_rolled_back(peer *p, const log_run *run) {
     tell t = {.kind = TELL_ROLLED_BACK, .iteration = run->start_version, .stage = run->lost, .generation = run->generation};
     t.total = run->reached > run->start_version ? run->reached - run->start_version : 0;
@@ -94,7 +53,7 @@ void rollback_run(peer *p, const log_entry *entry) {
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
     for (uint32_t i = 0; i < b->checkpoints; i++)
-        if (b->checkpoint[i].said.version > run->start_version) forget_checkpoint(b, i--);
+        if (b->checkpoint[i].said.version > run->start_version) saved_forget(b, i--);
     if (b->saved > run->start_version + 1) {
         b->saved = saved_at_least(p);
         b->looked = 0;
@@ -112,62 +71,6 @@ void rollback_run(peer *p, const log_entry *entry) {
     }
     p->routing.stale = true;
     member_refresh_flow(p);
-}
-
-// Words about what is computed. What log, votes and routes say does not go back.
-static bool speaks_of_work(uint8_t kind) {
-    switch (kind) {
-    case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_ROUTE: case MESSAGE_VIEW:
-        return false;
-    default:
-        return kind < MESSAGE_VOTE;
-    }
-}
-
-bool rollback_is_past(const peer *p, const message *msg) { return msg->log_position < p->past.fence && !peer_breaks(p, PEER_MUTANT_HEARS_THE_PAST); }
-
-bool rollback_outdates(const peer *p, const message *msg) { return rollback_is_past(p, msg) && speaks_of_work(msg->kind); }
-
-// ---- the state to go on from ---------------------------------------------------------------------------------------
-
-bool rollback_holds(const peer *p) {
-    return p->past.fence == 0 ? has_start(p) : p->run.start_version > 0 && p->past.saved == p->run.start_version + 1;
-}
-
-void rollback_unreadable(peer *p) {
-    rollback *b = &p->past;
-    if (b->fence == 0) return;
-    b->saved = p->run.start_version > b->first ? saved_at_least(p) : 0;
-    for (uint32_t i = 0; i < b->checkpoints; i++)  // an older one may be whole
-        if (b->checkpoint[i].said.version == p->run.start_version) b->looked = b->checkpoints - i;
-}
-
-// Whichever peer wrote it: the newest checkpoint that lies here.
-void rollback_tick(peer *p) {
-    rollback *b = &p->past;
-    if (p->config.kind != MEMBER_DATA || b->looking || b->looked >= b->checkpoints) return;
-    task *t = task_add(p, JOB_SAVE_FIND);
-    if (t == NULL) return;
-    const log_checkpoint *said = &b->checkpoint[b->checkpoints - 1 - b->looked].said;
-    t->work.version = said->version;
-    t->work.weights = said->weights;
-    b->looking = true;
-}
-
-void rollback_found(peer *p, const task *t, const job_result *r) {
-    rollback *b = &p->past;
-    b->looking = false;
-    if (b->looked >= b->checkpoints || b->checkpoint[b->checkpoints - 1 - b->looked].said.version != t->work.version) return;  // it goes back no more
-    if (r->failed) {
-        b->looked++;
-        if (b->looked == b->checkpoints) b->saved = saved_at_least(p);
-        return;
-    }
-    b->looked = b->checkpoints;
-    b->saved = t->work.version + 1;
-    contacts_touch(p);
-    for (uint32_t i = 0; i < p->contact_high; i++) p->contacts[i].sent_ns = 0;
-    if (b->fence != 0 && rollback_holds(p) && !p->ready && !p->applying) p->initialised = false;
 }
 
 // ---- the leader ----------------------------------------------------------------------------------------------------

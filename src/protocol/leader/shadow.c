@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-    LINE_SHARE = 4,  // a shadow pulls in one of so many parts of the time
     PATIENCE = 10,   // FINAL waits for shadows at most this part of what the iteration has taken, or TIMING_SHADOW_NS
 };
 
@@ -29,22 +28,6 @@ void shadow_promote(peer *p, uint64_t index, member_id who) {
     p->shadow = false;
     p->state_sent_ns = 0;
     can_take_update(p, false);
-}
-
-// ---- the shadow ---------------------------------------------------------------------------------------------------
-
-// One pull at a time, and three times as long as it took nothing: the line is those who work.
-bool shadow_may_pull(peer *p) {
-    if (!p->shadow) return true;
-    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
-        if (p->pulls[i].used) return false;
-    if (p->now >= p->rest_until_ns) return true;
-    peer_wake_at(p, p->rest_until_ns);
-    return false;
-}
-
-void shadow_pulled(peer *p, uint64_t took_ns) {
-    if (p->shadow) p->rest_until_ns = p->now + (LINE_SHARE - 1) * took_ns;
 }
 
 // ---- the leader: who keeps what -----------------------------------------------------------------------------------

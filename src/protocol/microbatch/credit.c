@@ -36,7 +36,7 @@ void can_take_update(peer *p, bool again) {
     if (!news && !(may && again)) return;
     p->can_take_sent = p->iteration + 1;
     if (p->stage == 0) {
-        own_launch(p);
+        core_report(p, &(core_change){.kind = CHANGE_MAY_LAUNCH});
         return;
     }
     for (uint32_t i = 0; i < p->member_count; i++) {
@@ -64,5 +64,5 @@ void on_can_take(peer *p, const message *msg) {
     member_refresh_flow(p);
     can_take_update(p, false);
     send_retry_waiting(p);
-    own_launch(p);
+    core_report(p, &(core_change){.kind = CHANGE_MAY_LAUNCH});
 }

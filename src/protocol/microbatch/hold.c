@@ -5,127 +5,6 @@
 
 // ---- slots and entries --------------------------------------------------------------------------------------------
 
-bool hold_slot(peer *p, held *h) {
-    for (uint32_t s = 0; s < p->config.capacity; s++) {
-        if (p->slot_taken[s]) continue;
-        p->slot_taken[s] = 1;
-        p->slots_used++;
-        h->slot = s;
-        return true;
-    }
-    return false;
-}
-
-// It was accepted, and waits for a slot.
-static bool waits_for_slot(const held *h) { return h->used && h->slot == NO_SLOT && h->forward == WORK_QUEUED && !h->taking_back; }
-
-// Where lines are slow one microbatch may come before there is a slot for it: else each slot would stay empty for as long as a tensor is on
-// its way. (And in tests that have tensors carried.)
-static uint32_t waiting_places(const peer *p) { return p->stage > 0 && (route_by_time(p) || p->config.carried_percent != 0) ? 1 : 0; }
-
-static bool slot_is_awaited(const peer *p) {
-    EACH_HELD(p, m)
-        if (waits_for_slot(&p->held[m])) return true;
-    return false;
-}
-
-// Repairs that wait for one, other than of `but`.
-static uint32_t repairs_waiting(const peer *p, uint32_t but) {
-    uint32_t count = 0;
-    EACH_HELD(p, m) count += m != but && p->held[m].repair && waits_for_slot(&p->held[m]);
-    return count;
-}
-
-// A weight gradient frees one, and nothing that it waits for is elsewhere; and other repairs do not wait for all of these.
-static bool slot_is_due(const peer *p, uint32_t for_m) {
-    uint32_t due = p->config.capacity - p->slots_used;
-    EACH_HELD(p, m) {
-        const held *h = &p->held[m];
-        due += h->slot != NO_SLOT && (h->weight == WORK_QUEUED || h->weight == WORK_RUNNING);
-    }
-    return due > repairs_waiting(p, for_m);
-}
-
-// A free slot would go to one that comes, and is what microbatches wait for that came before it: some of them hold slots elsewhere.
-static bool passes_by(const peer *p, uint32_t m, bool repair) {
-    uint32_t room = p->config.capacity - p->slots_used;
-    return repair ? room > 0 && room <= repairs_waiting(p, m) : slot_is_awaited(p);
-}
-
-uint32_t hold_room(const peer *p) {
-    uint32_t waiting = 0, places = p->config.capacity + waiting_places(p);
-    EACH_HELD(p, m) waiting += waits_for_slot(&p->held[m]);
-    return p->slots_used + waiting < places ? places - p->slots_used - waiting : 0;
-}
-
-static void slot_free(peer *p, held *h) {
-    if (h->slot == NO_SLOT) return;
-    p->slot_taken[h->slot] = 0;
-    p->slots_used--;
-    h->slot = NO_SLOT;
-    // senders count down what they know of my slots; only this, or the next heartbeat, counts up again
-    can_take_update(p, true);
-}
-
-held *hold_open(peer *p, uint32_t m) {
-    held *h = &p->held[m];
-    uint32_t serial = h->serial, refused = h->refused_rev;
-    memset(h, 0, sizeof *h);
-    h->used = true;
-    bitset_add(p->held_set, m);
-    h->serial = serial;
-    h->refused_rev = refused;
-    h->owner_term = p->owner_term[m % p->run.slots];
-    h->owner = p->owner[m % p->run.slots];
-    h->slot = NO_SLOT;
-    h->path.stages = p->run.stages;
-    h->touched_ns = p->now;
-    return h;
-}
-
-void hold_free(peer *p, uint32_t m) {
-    held *h = &p->held[m];
-    if (!h->used) return;
-    bool waited = waits_for_slot(h);
-    if (m >= p->run.microbatches && h->forward == WORK_DONE) {  // held-out text needs no more
-        p->useful_ns += h->spent_ns;
-    } else {
-        p->wasted_ns += h->spent_ns;  // since it was counted, if it was
-        p->wasted += h->spent_ns > 0;
-    }
-    peer_release(p, &h->x);
-    peer_release(p, &h->y);
-    peer_release(p, &h->dy);
-    peer_release(p, &h->dx);
-    h->used = false;
-    bitset_remove(p->held_set, m);
-    h->serial++;
-    slot_free(p, h);
-    if (waited) can_take_update(p, true);
-}
-
-void hold_free_all(peer *p) {
-    for (uint32_t m = 0; m < p->microbatches; m++) {
-        hold_free(p, m);
-        p->held[m].refused_rev = 0;
-    }
-    memset(&p->k, 0, sizeof p->k);
-    p->counted = 0;
-}
-
-void hold_uncount(peer *p, uint32_t m) {
-    bitset_remove(p->k.words, m);
-    p->counted--;
-    p->held[m].counted = false;
-    hold_free(p, m);
-}
-
-void hold_drop(peer *p, uint32_t m) {
-    held *h = &p->held[m];
-    if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) h->cancelled = true;
-    else hold_free(p, m);
-}
-
 // The entry a finished job worked on, or NULL when it is gone; then the work was wasted.
 static held *entry_of(peer *p, const task *t, const job_result *r) {
     held *h = &p->held[t->work.m];
@@ -140,40 +19,10 @@ static held *entry_of(peer *p, const task *t, const job_result *r) {
 
 // ---- answers ------------------------------------------------------------------------------------------------------
 
-static message_subject subject_here(const peer *p, uint32_t m, const held *h) {
-    return (message_subject){.m = m, .stage = p->stage, .owner_term = h->owner_term};
-}
-
-static void deny_rev(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason, uint32_t rev) {
-    message_deny *deny = &peer_compose(p, MESSAGE_DENY)->u.deny;
-    deny->subject = *subject;
-    deny->phase = phase;
-    deny->reason = reason;
-    deny->rev = rev;
-    peer_send_member(p, to, 0);
-}
-
-static void answer_deny(peer *p, member_id to, const message_subject *subject, uint8_t phase, uint8_t reason) {
-    deny_rev(p, to, subject, phase, reason, 0);
-}
-
-// Time until a microbatch that comes now would be through `phase`: what is queued before it, at measured cost.
-uint64_t hold_eta(const peer *p, uint8_t phase) {
-    uint64_t forward = 0, backward = 0, weight = 0;
-    EACH_HELD(p, m) {
-        const held *h = &p->held[m];
-        forward += h->forward == WORK_QUEUED || h->forward == WORK_RUNNING;
-        backward += h->backward == WORK_QUEUED || h->backward == WORK_RUNNING;
-        weight += h->weight == WORK_QUEUED || h->weight == WORK_RUNNING;
-    }
-    uint64_t eta = (backward + 1) * p->backward_ns + weight * p->weight_ns;
-    return phase == PHASE_FORWARD ? eta + (forward + 1) * p->forward_ns : eta + p->forward_ns;
-}
-
 // Who waits for a slot waits as long as others are on their way; a repair no longer than for a weight gradient, if there is one.
 static uint64_t forward_eta(const peer *p, uint32_t m) {
     const held *h = &p->held[m];
-    bool long_wait = waits_for_slot(h) && !(h->repair && slot_is_due(p, m));
+    bool long_wait = hold_waits_for_slot(h) && !(h->repair && hold_slot_is_due(p, m));
     return hold_eta(p, PHASE_FORWARD) + (long_wait ? TIMING_FILL_MOST_NS : 0);
 }
 
@@ -188,70 +37,14 @@ static void answer_accept(peer *p, member_id to, const message_subject *subject,
 static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, uint64_t cost_ns) {
     const held *h = &p->held[m];
     message_complete *complete = &peer_compose(p, MESSAGE_COMPLETE)->u.complete;
-    complete->subject = subject_here(p, m, h);
+    complete->subject = hold_subject(p, m, h);
     complete->phase = phase;
     complete->hash = phase == PHASE_FORWARD ? h->y_hash : h->dx_hash;
     complete->compute_ns = cost_ns;
     peer_send_member(p, to, 0);
 }
 
-void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id next) {
-    held *h = &p->held[m];
-    if (p->stage == 0) return;  // the owner knows
-    h->touched_ns = p->now;
-    message_trace *trace = &peer_compose(p, MESSAGE_TRACE)->u.trace;
-    trace->subject = subject_here(p, m, h);
-    trace->phase = phase;
-    trace->eta_ns = eta_ns;
-    trace->next = next;
-    peer_send_member(p, h->owner, 0);
-}
-
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
-
-// A forward that was not home yet leaves the last stage open. What was home to an older owner must go home to the heir, and may wait for a slot there.
-static bool was_home(const peer *p, uint32_t m) {
-    const message_path *path = &p->held[m].path;
-    return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
-}
-
-static bool gradient_came(const held *h) { return h->dy != 0 || h->backward != WORK_NONE; }
-
-// Gives up the least advanced uncommitted microbatch, whose slot a repair takes: a waiting forward before one that is past
-// home, then the larger index; never one that is more advanced than the repair. Its owner repairs it later.
-static bool evict(peer *p, uint32_t for_m, bool for_home) {
-    if (peer_breaks(p, PEER_MUTANT_NO_EVICTION)) return false;
-    uint32_t victim = UINT32_MAX;
-    bool victim_backward = true;
-    EACH_HELD(p, m) {
-        const held *h = &p->held[m];
-        bool counts = h->weight != WORK_NONE && !(h->weight == WORK_QUEUED && peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED));
-        if (h->slot == NO_SLOT || counts || h->taking_back || m == for_m) continue;
-        if (h->forward == WORK_RUNNING || h->backward == WORK_RUNNING) continue;
-        bool backward = was_home(p, m) && (h->repair || gradient_came(h));
-        if (backward && (m < for_m || !for_home)) continue;  // it is more advanced than the repair
-        if (victim == UINT32_MAX || (victim_backward && !backward) || (victim_backward == backward && m > victim)) {
-            victim = m;
-            victim_backward = backward;
-        }
-    }
-    if (victim == UINT32_MAX) return false;
-    held *h = &p->held[victim];
-    message_subject subject = subject_here(p, victim, h);
-    answer_deny(p, h->owner, &subject, PHASE_FORWARD, DENY_EVICTED);
-    if (h->forward == WORK_QUEUED) answer_deny(p, h->upstream, &subject, PHASE_FORWARD, DENY_FULL);  // who sent it would wait until it is late
-    p->held[for_m].slot = h->slot;  // nobody hears of a slot that is not free
-    h->slot = NO_SLOT;
-    hold_free(p, victim);
-    return true;
-}
-
-bool hold_claim(peer *p, uint32_t m) {
-    held *h = &p->held[m];
-    if (h->slot != NO_SLOT || hold_slot(p, h)) return true;
-    bool may = (h->repair && !slot_is_due(p, m)) || peer_breaks(p, PEER_MUTANT_EVICTS_COMMITTED);
-    return may && evict(p, m, was_home(p, m));
-}
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
     if (msg->iteration != p->iteration || !p->ready || !p->run_started || p->shadow) return DENY_VERSION;
@@ -267,7 +60,7 @@ static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const 
 static void take_path(held *h, const message_path *path) {
     const message_path known = h->path;
     h->path = *path;
-    for (uint16_t s = 0; gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
+    for (uint16_t s = 0; hold_gradient_came(h) && known.member[0] == path->member[0] && s < known.stages; s++)
         if (h->path.member[s] == 0) h->path.member[s] = known.member[s];
 }
 
@@ -277,7 +70,7 @@ static void forward_again(peer *p, const message_forward *body, member_id sender
     held *h = &p->held[m];
     h->upstream = sender;
     h->cancelled = false;  // it was let go while that was computed, and is wanted again
-    if (body->repair && waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
+    if (body->repair && hold_waits_for_slot(h)) {  // the others of its stage are gone: now it may evict
         h->repair = true;
         take_path(h, &body->path);
     }
@@ -318,7 +111,7 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     // a repair after CLOSE replays what a dead member had counted
     if (reason == DENY_CLOSED && body->repair) reason = DENY_REASONS;
     if (reason != DENY_REASONS || p->stage == 0) {
-        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
+        hold_deny(p, msg->sender, &body->subject, PHASE_FORWARD, reason == DENY_REASONS ? DENY_STALE : reason);
         peer_release(p, &blob);
         return;
     }
@@ -331,11 +124,11 @@ void on_forward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     }
     take_path(h, &body->path);
     h->repair = body->repair || h->dy != 0;
-    bool may_wait = h->repair ? waiting_places(p) > 0 || slot_is_due(p, body->subject.m) : hold_room(p) > 0;
-    bool claimed = !passes_by(p, body->subject.m, h->repair) && hold_claim(p, body->subject.m);
+    bool may_wait = h->repair ? hold_waiting_places(p) > 0 || hold_slot_is_due(p, body->subject.m) : hold_room(p) > 0;
+    bool claimed = !hold_passes_by(p, body->subject.m, h->repair) && hold_claim(p, body->subject.m);
     if (!claimed && !may_wait) {
         if (h->dy == 0) hold_free(p, body->subject.m);
-        answer_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
+        hold_deny(p, msg->sender, &body->subject, PHASE_FORWARD, DENY_FULL);
         peer_release(p, &blob);
         return;
     }
@@ -414,7 +207,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (h != NULL && !h->used && !body->repair) reason = DENY_MISSING;
     if (h != NULL && !h->used && p->stage == 0) reason = DENY_STALE;  // not begun here: its owner will ask for it
     if (reason != DENY_REASONS) {
-        answer_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
+        hold_deny(p, msg->sender, &body->subject, PHASE_BACKWARD, reason);
         peer_release(p, &blob);
         return;
     }
@@ -422,7 +215,7 @@ void on_backward(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     if (!h->used) h = hold_open(p, m);
     h->cancelled = false;
     // its activation came as planned, and waits behind one that may wait for what this one holds elsewhere
-    if (waits_for_slot(h)) h->repair = true;
+    if (hold_waits_for_slot(h)) h->repair = true;
     send_forward_proven(p, m, msg->sender);
     if (h->dy != 0 || h->backward != WORK_NONE) {
         peer_release(p, &blob);
@@ -476,7 +269,7 @@ void held_backward_done(peer *p, const task *t, const job_result *r) {
 static void answer_counted(peer *p, uint32_t m) {
     const held *h = &p->held[m];
     message_counted *counted = &peer_compose(p, MESSAGE_COUNTED)->u.counted;
-    counted->subject = subject_here(p, m, h);
+    counted->subject = hold_subject(p, m, h);
     counted->rev = h->rev;
     counted->overflow = h->overflow;
     peer_send_member(p, h->owner, 0);
@@ -488,7 +281,7 @@ void on_commit(peer *p, const message *msg) {
     if (body->subject.stage != p->stage || !p->ready) return;
     if (body->path.member[p->stage] != p->me) return;  // meant for an earlier life of mine
     if (private_closed_out(p, body->subject.m)) {
-        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
+        hold_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, DENY_CLOSED, body->rev);
         return;
     }
     bool stale = h->used && body->subject.owner_term < h->owner_term && !peer_breaks(p, PEER_MUTANT_OBEYS_OLDER_OWNER);
@@ -496,7 +289,7 @@ void on_commit(peer *p, const message *msg) {
     if (!possible && !(h->used && h->counted)) {
         if (body->rev > h->refused_rev) h->refused_rev = body->rev;
         if (peer_breaks(p, PEER_MUTANT_REFUSES_SILENTLY)) return;
-        deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
+        hold_deny_rev(p, msg->sender, &body->subject, PHASE_COMMIT, stale ? DENY_STALE : DENY_MISSING, body->rev);
         return;
     }
     if (body->rev > h->rev || body->subject.owner_term > h->commit_term) h->rev = body->rev;
@@ -529,7 +322,7 @@ void held_weight_done(peer *p, const task *t, const job_result *r) {
     p->counted++;
     p->useful_ns += h->spent_ns;
     h->spent_ns = 0;
-    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) slot_free(p, h);
+    if (!peer_breaks(p, PEER_MUTANT_FREES_AT_FINAL)) hold_slot_free(p, h);
     answer_counted(p, m);
     if (p->stage == 0) own_launch(p);
 }
@@ -584,7 +377,7 @@ void hold_resend(peer *p, uint32_t m, uint8_t phase, uint16_t until, const messa
     h->touched_ns = p->now;
     if (phase == PHASE_FORWARD) {
         h->forward_to = until;
-        if (until < p->run.stages && waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
+        if (until < p->run.stages && hold_waits_for_slot(h)) h->repair = true;  // it was home, and others wait for what it computes here
         h->on = (sending){0};
         if (h->forward == WORK_DONE) send_forward(p, m);
     } else {
@@ -602,7 +395,7 @@ void on_resume(peer *p, const message *msg) {
     bool forward = body->phase == PHASE_FORWARD;
     bool holds = h->used && !h->cancelled && body->subject.stage == p->stage && (forward ? h->forward != WORK_NONE : h->dy != 0 || h->dx != 0);
     if (holds) hold_resend(p, m, body->phase, body->until, &body->path);
-    else answer_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
+    else hold_deny(p, msg->sender, &body->subject, PHASE_RESUME, DENY_MISSING);
 }
 
 // A stash that has waited long tells its owner, who may have forgotten it (a lost CANCEL).

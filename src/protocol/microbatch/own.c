@@ -4,19 +4,6 @@
 
 #include <string.h>
 
-bool owns(const peer *p, uint32_t m) {
-    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started || m >= p->microbatches) return false;
-    return p->owner[m % p->run.slots] == p->me;
-}
-
-static bool is_eval(const peer *p, uint32_t m) { return m >= p->run.microbatches; }
-
-// Held-out microbatches are run in the first iteration of every eval_every, and in the last.
-bool microbatch_planned(const peer *p, uint32_t m) {
-    if (!is_eval(p, m)) return true;
-    return p->run.eval_every != 0 && (p->iteration % p->run.eval_every == 0 || p->iteration + 1 == p->run.iterations);
-}
-
 void own_touch(peer *p, uint32_t m, uint64_t eta_ns) {
     owned *o = &p->owned[m];
     uint64_t step = p->forward_ns + p->backward_ns;
@@ -36,7 +23,7 @@ static void owned_clear(peer *p, uint32_t m) {
 // Of an iteration that is closed only what counts is needed any more, and that to the end.
 static bool wanted(const peer *p, uint32_t m) {
     if (!owns(p, m) || takeover_pending(p, m) || p->owned[m].phase != OWNED_IDLE || p->held[m].used) return false;
-    if (p->has_close) return !is_eval(p, m) && bitset_has(p->close.counted.words, m);
+    if (p->has_close) return !microbatch_is_eval(p, m) && bitset_has(p->close.counted.words, m);
     return microbatch_planned(p, m);
 }
 
@@ -234,12 +221,12 @@ void own_loss_done(peer *p, const task *t, const job_result *r) {
     o->loss = r->loss;
     o->tokens = r->tokens;
     // in a fast run an heir's kernels may be others than those of the owner whose loss was finite: then the iteration is skipped
-    bool counts = !is_eval(p, m) && (r->finite || was_told_to_count(p, m));
+    bool counts = !microbatch_is_eval(p, m) && (r->finite || was_told_to_count(p, m));
     o->overflow |= counts && !r->finite;
     if (!counts) {
         peer_release(p, &out);
-        o->is_void = !is_eval(p, m);
-        if (is_eval(p, m)) {
+        o->is_void = !microbatch_is_eval(p, m);
+        if (microbatch_is_eval(p, m)) {
             p->useful_ns += h->spent_ns;
             h->spent_ns = 0;
         }
@@ -398,7 +385,7 @@ void on_trace(peer *p, const message *msg) {
     bool chosen = st->member == msg->sender;
     bool waits = o->phase == OWNED_IDLE && (o->adopted || takeover_pending(p, m));
     bool open = waits || o->phase == OWNED_FORWARD;
-    if (!open && (!chosen || o->is_void || is_eval(p, m) || o->phase == OWNED_IDLE)) {
+    if (!open && (!chosen || o->is_void || microbatch_is_eval(p, m) || o->phase == OWNED_IDLE)) {
         own_cancel(p, m, msg->sender);
         return;
     }
@@ -458,4 +445,24 @@ void own_tick(peer *p) {
     own_launch(p);
     for (uint32_t m = 0; m < p->microbatches; m++)
         if (owns(p, m)) own_one_tick(p, m);
+}
+
+// The owner's gradient to the last stage.
+void own_send_gradient(peer *p, uint32_t m) {
+    owned *o = &p->owned[m];
+    const held *h = &p->held[m];
+    uint16_t last = (uint16_t)(p->run.stages - 1);
+    member_id to = o->stage[last].member;
+    message_backward *body = &peer_compose(p, MESSAGE_BACKWARD)->u.backward;
+    body->subject = (message_subject){.m = m, .stage = last, .owner_term = h->owner_term};
+    body->owner = p->me;
+    body->back_to = 0;
+    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1 || p->has_close;
+    if (h->backward == WORK_DONE && last > 1 && o->stage[last - 1].backward_done) body->back_to = last;
+    body->hash = o->gradient_hash;
+    body->path.stages = p->run.stages;
+    for (uint16_t s = 0; s < p->run.stages; s++) body->path.member[s] = s == 0 ? p->me : o->stage[s].member;
+    if (member_at(p, to, last) && send_tensor(p, &o->back, to, o->gradient, route_plan_back(p, m, to))) return;
+    o->back.state = SEND_LOST;
+    o->back.deadline_ns = p->now + TIMING_REPEAT_NS;
 }

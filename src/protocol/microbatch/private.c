@@ -15,8 +15,6 @@ static member_id member_of(const peer *p, const share_state *s) {
     return m == NULL || m->kind != MEMBER_DATA ? 0 : m->id;
 }
 
-bool private_elastic(const peer *p) { return p->run.shares > 0 && p->run.elastic; }
-
 // As far as its heartbeats say, or I know myself.
 static bool has_newest_state(const peer *p, member_id who) {
     const member *m = member_find(p, who);
@@ -119,16 +117,12 @@ void private_lead(peer *p) {
 
 // ---- members, elastic ---------------------------------------------------------------------------------------------
 
-bool private_orphan(const peer *p, uint32_t m) { return private_elastic(p) && !member_live(p, p->owner[m % p->run.slots]); }
-
 // Others may need the slots, and nobody would carry it on.
 void private_gone(peer *p, member_id gone) {
     if (!private_elastic(p)) return;
     EACH_HELD(p, m)
         if (p->owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
 }
-
-bool private_closed_out(const peer *p, uint32_t m) { return private_elastic(p) && p->has_close && m < p->run.microbatches && !bitset_has(p->close.counted.words, m); }
 
 // What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
 static void take_back(peer *p, uint32_t m) {

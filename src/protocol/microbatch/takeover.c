@@ -4,10 +4,6 @@
 
 #include <string.h>
 
-static uint16_t slot_of(const peer *p, uint32_t m) { return (uint16_t)(m % p->run.slots); }
-
-bool takeover_pending(const peer *p, uint32_t m) { return p->takeover.open && p->takeover.slot[slot_of(p, m)]; }
-
 // ---- every member: OWNER is a fence -------------------------------------------------------------------------------
 
 // What is held does not depend on who owns it, so it stays. What was on its way to the older owner, and gradients, which may be
@@ -61,7 +57,7 @@ void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
     memset(out, 0, sizeof *out);
     for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
         const held *h = &p->held[m];
-        if (!h->used || h->cancelled || (owner != 0 && p->owner[slot_of(p, m)] != owner)) continue;
+        if (!h->used || h->cancelled || (owner != 0 && p->owner[microbatch_slot(p, m)] != owner)) continue;
         bitset_add(out->held.words, m);
         if (h->forward == WORK_DONE) bitset_add(out->forward.words, m);
         if (h->dy != 0 || h->backward != WORK_NONE) bitset_add(out->returning.words, m);

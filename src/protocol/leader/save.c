@@ -8,6 +8,17 @@
 
 enum { SAVE_UNDER_WAY = 3 };
 
+static void pull_failed(peer *p, const pull *q);
+static void pull_data(peer *p, const message *msg, blob_id blob);
+
+// Names and chunks of other stages' state, on their way into a checkpoint.
+static const pull_client checkpoint_pulls = {.failed = pull_failed, .data = pull_data};
+
+void save_drop_pulls(peer *p) {
+    for (uint32_t i = 0; i < PEER_MAX_PULLS; i++)
+        if (p->pulls[i].client == &checkpoint_pulls) p->pulls[i].used = false;
+}
+
 void save_begin(peer *p, uint64_t version) {
     leader *l = &p->leader;
     l->saving = true;
@@ -48,7 +59,7 @@ static bool ask_member(peer *p, uint8_t what, uint16_t stage, uint32_t first, ui
     for (uint32_t tries = 0; tries < p->member_count; tries++) {
         const member *m = &p->members[l->save_donor++ % p->member_count];
         if (!has_it(p, m, stage) || p->contacts[m->contact].donor.lied) continue;
-        pull *q = pull_start(p, what, stage, m->id, first, count, l->save_version);
+        pull *q = pull_start(p, &checkpoint_pulls, what, stage, m->id, first, count, l->save_version);
         if (q == NULL) return false;
         pull_send(p, q);
         return true;
@@ -218,12 +229,12 @@ static void ask_again(peer *p, uint16_t stage, uint32_t first) {
     }
 }
 
-void save_denied(peer *p, const pull *q) {
-    if (!peer_is_leader(p) || !p->leader.saving || q->stage == p->stage || q->what != GET_STATE) return;
+static void pull_failed(peer *p, const pull *q) {
+    if (!peer_is_leader(p) || !p->leader.saving || q->what != GET_STATE) return;
     ask_again(p, q->stage, q->first);
 }
 
-void save_data(peer *p, const message *msg, blob_id blob) {
+static void pull_data(peer *p, const message *msg, blob_id blob) {
     const message_get *get = &msg->u.data.get;
     for (uint32_t i = 0; peer_is_leader(p) && i < PEER_MAX_PULLS; i++) {
         pull *q = &p->pulls[i];

@@ -118,7 +118,7 @@ bool bypass_choose(peer *p, member_id from, bool straight, bypass_choice *out) {
     }
     if (least == UINT64_MAX) return false;
     bool forced = !straight && p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent;
-    if (forced) *out = (bypass_choice){.by = parcel_anybody(p, from)};
+    if (forced) *out = (bypass_choice){.by = forward_anybody(p, from)};
     return true;
 }
 
@@ -158,7 +158,7 @@ static pull *pull_of(peer *p, member_id from, member_id by, uint32_t serial) {
 
 static void failed(peer *p, pull *q) {
     let_rest(p, q->by, rest_ns);
-    reduce_again(p, q);
+    q->client->again(p, q);
 }
 
 static void join_if_whole(peer *p, pull *q) {
@@ -214,7 +214,7 @@ void bypass_refused(peer *p, member_id by, uint32_t serial) {
 // What had not come by a link that fell is lost with it, and nobody was slow.
 void bypass_link_lost(peer *p, pull *q, member_id to) {
     bool here = q->piece != 0 || q->joining;
-    if ((to == q->by && !here) || (to == q->from && !q->announced)) reduce_again(p, q);
+    if ((to == q->by && !here) || (to == q->from && !q->announced)) q->client->again(p, q);
 }
 
 // My state may have come in another way meanwhile.
@@ -223,11 +223,11 @@ static bool is_over(const peer *p, const pull *q) {
 }
 
 bool bypass_goes_on(peer *p, pull *q) {
-    if (is_over(p, q)) reduce_needless(p, q);
+    if (is_over(p, q)) q->client->needless(p, q);
     if (!q->used || q->joining) return false;
     if (q->deadline_ns <= p->now || (q->piece == 0 && !member_answers(p, q->by))) {
         if (!q->announced && member_answers(p, q->by))
-            reduce_again(p, q);  // who was asked has not even said what it is
+            q->client->again(p, q);  // who was asked has not even said what it is
         else
             failed(p, q);
         return false;
@@ -280,5 +280,15 @@ void bypass_joined(peer *p, const task *t, const job_result *r) {
     message *msg = &p->received;
     *msg = (message){
         .kind = MESSAGE_DATA, .iteration = p->iteration, .sender = q->from, .u.data = {.get = t->get, .hash = q->hash}};
-    reduce_data(p, msg, out);
+    q->client->data(p, msg, out);
+}
+
+void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
+    const message_carry *piece = &msg->u.carry;
+    if (piece->to == p->me) {
+        bypass_piece(p, msg, blob, bytes);
+        return;
+    }
+    if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES) forward_pass_on(p, msg, blob, bytes);
+    peer_release(p, &blob);
 }

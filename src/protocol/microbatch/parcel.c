@@ -5,55 +5,9 @@
 
 #include <string.h>
 
-static const uint64_t floor_ns = 5 * TIMING_S;  // until a carried tensor is taken for lost, and `patience` times what it should take
-static const uint64_t carrying_ns = 2 * TIMING_S;  // the line is taken for busy with a piece for so long
 static const uint64_t forget_ns = 60 * TIMING_S;  // pieces of which nothing more is heard for so long
-enum { PATIENCE = 6, MOST_FAILURES = 2 };
 
 // ---- at the sender ------------------------------------------------------------------------------------------------
-
-// For tests: somebody, however quick my own line is.
-member_id parcel_anybody(peer *p, member_id to) {
-    uint32_t start = (uint32_t)rng_below(&p->random, p->member_count);
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[(start + i) % p->member_count];
-        if (m->id != to && m->contact != NO_CONTACT && !member_is_shadow(m) && p->contacts[m->contact].link == LINK_UP) return m->id;
-    }
-    return 0;
-}
-
-// As it was planned, once.
-static route_detour carrier_for(peer *p, const sending *s, member_id to, member_id planned) {
-    route_detour d;
-    if (s->failures == MOST_FAILURES) return (route_detour){0};
-    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = parcel_anybody(p, to)};
-    return s->failed == 0 && route_carrier_planned(p, to, planned, &d) ? d : route_carrier(p, to, s->failed);
-}
-
-static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
-    uint64_t bytes = p->run.activation_bytes;
-    for (uint16_t i = 0; i < count; i++) {
-        peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me, .to = to, .serial = s->serial, .index = i, .count = count};
-        if (!peer_send_part(p, s->by, blob, message_piece_at(bytes, i, count), message_piece_bytes(bytes, i, count))) return false;
-    }
-    return true;
-}
-
-bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
-    bool forward = p->scratch.kind == MESSAGE_FORWARD;
-    if (s->to != to) s->failed = s->failures = 0;
-    route_detour d = carrier_for(p, s, to, planned);
-    s->by = d.by;
-    if (s->by == 0) return peer_send_member(p, to, blob);
-    s->serial = (uint32_t)rng_next(&p->random) | 1;
-    s->carried_ns = floor_ns + PATIENCE * (uint64_t)d.us * 1000;
-    s->straight_ns = (uint64_t)d.straight_us * 1000;
-    uint16_t pieces = route_pieces(p);
-    *(forward ? &p->scratch.u.forward.parcel : &p->scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
-    bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
-    p->carried += left;
-    return left;
-}
 
 static void send_otherwise(peer *p, uint32_t m, sending *s) {
     s->failures += member_answers(p, s->by);
@@ -79,32 +33,11 @@ static bool has_serial(const peer *p, const sending *s, uint64_t serial) {
 }
 
 // Whoever says so may not have read yet that it is the member that was to carry it.
-void on_uncarried(peer *p, uint32_t from, const message *msg) {
-    each_sending(p, has_serial, msg->u.uncarried.serial);
-    bypass_refused(p, from == NO_CONTACT ? p->me : p->contacts[from].member, msg->u.uncarried.serial);
-}
+void parcel_refused(peer *p, uint32_t serial) { each_sending(p, has_serial, serial); }
 
 static bool is_lost(const peer *p, const sending *s, uint64_t now) { return s->deadline_ns <= now || !member_answers(p, s->by); }
 
 // ---- at the carrier -----------------------------------------------------------------------------------------------
-
-static void refuse(peer *p, member_id origin, uint32_t serial) {
-    peer_compose(p, MESSAGE_UNCARRIED)->u.uncarried.serial = serial;
-    peer_send_member(p, origin, 0);
-}
-
-static void carry_on(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    const message_carry *piece = &msg->u.carry;
-    if (msg->sender != piece->origin) return;  // one carrier is enough
-    bool room = p->waiting_bytes + bytes <= PEER_MOST_CARRIED * p->run.activation_bytes;
-    peer_compose(p, MESSAGE_CARRY)->u.carry = *piece;
-    if (!room || p->config.carries_nothing || !peer_send_member(p, piece->to, blob)) {
-        refuse(p, piece->blocks > 0 ? piece->to : piece->origin, piece->serial);
-        return;
-    }
-    p->carried_bytes += bytes;
-    p->carried_until_ns = p->now + carrying_ns;
-}
 
 // ---- at the receiver ----------------------------------------------------------------------------------------------
 
@@ -153,30 +86,16 @@ static void join_if_whole(peer *p, arrival *a) {
     a->joining = true;
 }
 
-static void on_carry_blocks(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
-    const message_carry *piece = &msg->u.carry;
-    if (piece->to == p->me) {
-        bypass_piece(p, msg, blob, bytes);
-        return;
-    }
-    if (member_live(p, piece->origin) && bytes <= (uint64_t)piece->blocks * WIRE_CARRIED_BLOCK_BYTES) carry_on(p, msg, blob, bytes);
-    peer_release(p, &blob);
-}
-
 void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
-    if (piece->blocks > 0) {
-        on_carry_blocks(p, msg, blob, bytes);
-        return;
-    }
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
     bool fits = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count);
     arrival *a = alive && fits && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
     bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
     if (!taken) {
-        if (alive && fits && !mine) carry_on(p, msg, blob, bytes);
-        else if (alive && !twice && (mine ? run_goes_on(p) : msg->sender == piece->origin)) refuse(p, piece->origin, piece->serial);
+        if (alive && fits && !mine) forward_pass_on(p, msg, blob, bytes);
+        else if (alive && !twice && (mine ? run_goes_on(p) : msg->sender == piece->origin)) forward_refuse(p, piece->origin, piece->serial);
         peer_release(p, &blob);
         return;
     }
@@ -205,7 +124,7 @@ bool parcel_announced(peer *p, const message *msg) {
     if (parcel->pieces == 0) return false;
     arrival *a = arrival_of(p, msg->sender, parcel->serial);
     if (a == NULL || (a->count != 0 && a->count != parcel->pieces)) {
-        refuse(p, msg->sender, parcel->serial);
+        forward_refuse(p, msg->sender, parcel->serial);
         return true;
     }
     if (a->announced) return true;
@@ -242,7 +161,7 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
     bool good = out != 0 && !r->failed && r->hash64 == (forward ? msg->u.forward.hash : msg->u.backward.hash);
     if (!good) {
         peer_release(p, &out);
-        refuse(p, msg->sender, serial);
+        forward_refuse(p, msg->sender, serial);
         return;
     }
     if (forward) {
@@ -265,7 +184,7 @@ void parcels_tick(peer *p) {
     if (p->me != 0) each_sending(p, is_lost, p->now);
     EACH_ARRIVAL(p, a) {
         bool over = is_over(p, a), forgotten = !over && !a->joining && p->now >= a->touched_ns + forget_ns;
-        if (forgotten && a->announced) refuse(p, a->origin, a->serial);  // it may trust the line for longer
+        if (forgotten && a->announced) forward_refuse(p, a->origin, a->serial);  // it may trust the line for longer
         if (over || forgotten) arrival_clear(p, a);
         else if (a->announced && !a->joining && a->got == a->count) join_if_whole(p, a);
     }

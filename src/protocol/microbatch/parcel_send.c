@@ -1,0 +1,38 @@
+// A tensor leaves in pieces by way of a forwarder, or straight.
+#include "protocol/internal.h"
+
+static const uint64_t floor_ns = 5 * TIMING_S;  // until a forwarded tensor is taken for lost, and PATIENCE times what it should take
+enum { PATIENCE = 6, MOST_FAILURES = 2 };
+
+// As it was planned, once.
+static route_detour carrier_for(peer *p, const sending *s, member_id to, member_id planned) {
+    route_detour d;
+    if (s->failures == MOST_FAILURES) return (route_detour){0};
+    if (p->config.carried_percent != 0 && rng_below(&p->random, 100) < p->config.carried_percent) return (route_detour){.by = forward_anybody(p, to)};
+    return s->failed == 0 && route_carrier_planned(p, to, planned, &d) ? d : route_carrier(p, to, s->failed);
+}
+
+static bool send_pieces(peer *p, const sending *s, member_id to, blob_id blob, uint16_t count) {
+    uint64_t bytes = p->run.activation_bytes;
+    for (uint16_t i = 0; i < count; i++) {
+        peer_compose(p, MESSAGE_CARRY)->u.carry = (message_carry){.origin = p->me, .to = to, .serial = s->serial, .index = i, .count = count};
+        if (!peer_send_part(p, s->by, blob, message_piece_at(bytes, i, count), message_piece_bytes(bytes, i, count))) return false;
+    }
+    return true;
+}
+
+bool parcel_send(peer *p, sending *s, member_id to, blob_id blob, member_id planned) {
+    bool forward = p->scratch.kind == MESSAGE_FORWARD;
+    if (s->to != to) s->failed = s->failures = 0;
+    route_detour d = carrier_for(p, s, to, planned);
+    s->by = d.by;
+    if (s->by == 0) return peer_send_member(p, to, blob);
+    s->serial = (uint32_t)rng_next(&p->random) | 1;
+    s->carried_ns = floor_ns + PATIENCE * (uint64_t)d.us * 1000;
+    s->straight_ns = (uint64_t)d.straight_us * 1000;
+    uint16_t pieces = route_pieces(p);
+    *(forward ? &p->scratch.u.forward.parcel : &p->scratch.u.backward.parcel) = (message_parcel){s->serial, pieces};
+    bool left = peer_send_member(p, to, 0) && send_pieces(p, s, to, blob, pieces);
+    p->carried += left;
+    return left;
+}
