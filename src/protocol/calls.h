@@ -13,6 +13,9 @@ void peer_release(peer *p, blob_id *blob);
 effect *peer_effect(peer *p, effect_kind kind);  // NULL: too many
 void peer_tell(peer *p, const tell *what);
 void peer_wake_at(peer *p, uint64_t when_ns);
+// The sender had not read the newest RUN yet.
+bool core_is_past(const peer *p, const message *msg);
+bool core_outdates(const peer *p, const message *msg);  // ... and the message is about what was computed
 void core_report(peer *p, const core_change *c);
 effect *core_send_effect(peer *p);
 size_t core_encode(peer *p, const uint8_t **bytes);
@@ -47,6 +50,7 @@ uint64_t member_answers_until(const peer *p, member_id id);
 uint32_t member_count_stage(const peer *p, uint16_t stage);
 void member_add(peer *p, uint64_t index, const log_member *entry);
 void member_remove(peer *p, member_id id, uint8_t reason);
+member_id member_before(const peer *p);  // what an earlier incarnation of this peer still is in the log, 0: nothing
 void members_forget(peer *p);
 static inline bool member_is_shadow(const member *m) { return m->stage == NO_STAGE; }
 void member_refresh_flow(peer *p);
@@ -152,8 +156,6 @@ bool owns(const peer *p, uint32_t m);
 bool microbatch_is_eval(const peer *p, uint32_t m);  // held-out text
 uint16_t microbatch_slot(const peer *p, uint32_t m);
 bool microbatch_planned(const peer *p, uint32_t m);
-bool run_is_complete(const peer *p);  // no iteration will end any more
-bool run_goes_on(const peer *p);
 void own_launch(peer *p);
 void own_home(peer *p, const message *msg, blob_id x);
 void own_loss_done(peer *p, const task *t, const job_result *r);
@@ -180,7 +182,7 @@ void repair_holder_lost(peer *p, uint32_t m, uint16_t stage, member_id who);
 void repair_suspect(peer *p, const message *msg);
 
 // ---- takeover.c: owners that die -----------------------------------------------------------------------------------
-void takeover_owner(peer *p, const log_entry *entry);  // OWNER
+void takeover_owner(peer *p, uint16_t slot, member_id older);  // OWNER
 void takeover_drop(peer *p);
 void takeover_tick(peer *p);
 // m's slot is mine, and not all have told what they hold of it.
@@ -191,7 +193,7 @@ void takeover_lead(peer *p);  // the leader gives away slots without an owner
 bool takeover_has_heir(const peer *p, const member *of);
 
 // ---- private.c: data that only one peer has -------------------------------------------------------------------------
-void private_share(peer *p, const log_entry *entry);  // SHARE
+void private_share(peer *p, uint16_t share, uint16_t freed);  // SHARE
 // The member that a slot's data belong to; 0: it is not there.
 member_id private_owner(const peer *p, uint16_t slot);
 // The leader: whether the joiner gets a share, and its SHARE entry, of index 0 when that is in the log already.
@@ -312,15 +314,8 @@ void shadow_state(peer *p, const message *msg);
 // ---- rollback.c: when a stage's state is lost ----------------------------------------------------------------------------
 void rollback_open(peer *p);
 uint64_t saved_at_least(const peer *p);
-void saved_forget(rollback *b, uint32_t at);
-void rollback_run(peer *p, const log_entry *entry);         // RUN of a generation after the first
-void rollback_checkpoint(peer *p, const log_entry *entry);  // CHECKPOINT
-// The root of my stage's state in a checkpoint of the log.
-bool rollback_root(const peer *p, uint64_t version, braid_hash *root);
+void rollback_run(peer *p, const log_run *run, bool newer);  // RUN of a generation after the first
 bool rollback_compares(const peer *p, uint64_t version, braid_hash *root);  // ... which a state of my host's must have
-// Said by who had not read yet that the run went back.
-bool rollback_is_past(const peer *p, const message *msg);
-bool rollback_outdates(const peer *p, const message *msg);  // ... and it is about what was computed
 // Every stage's state, as of the version that the run began at or went back to, lies at my host.
 bool rollback_holds(const peer *p);
 void rollback_unreadable(peer *p);  // ... but cannot be read

@@ -36,13 +36,13 @@ static void forget_membership(peer *p) {
 }
 
 static void tell_iteration(peer *p, const log_final *f) {
-    double tokens = (double)p->close.tokens;
-    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->close.tokens, .skip = f->skip};
-    t.loss = tokens > 0 ? p->close.loss / tokens : 0;
+    double tokens = (double)p->state.close.tokens;
+    tell t = {.kind = TELL_ITERATION, .iteration = f->iteration, .tokens = p->state.close.tokens, .skip = f->skip};
+    t.loss = tokens > 0 ? p->state.close.loss / tokens : 0;
     t.norm = sqrt(f->norm2);
     t.learning_rate = (double)f->learning_rate;
-    t.microbatches = bitset_count(p->close.counted.words, WIRE_SET_WORDS);
-    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->close.voided.words, WIRE_SET_WORDS);
+    t.microbatches = bitset_count(p->state.close.counted.words, WIRE_SET_WORDS);
+    t.left_out = p->run.microbatches - t.microbatches - bitset_count(p->state.close.voided.words, WIRE_SET_WORDS);
     t.wasted = p->wasted;
     t.wasted_ns = p->wasted_ns;
     t.useful_ns = p->useful_ns;
@@ -51,9 +51,7 @@ static void tell_iteration(peer *p, const log_final *f) {
     peer_tell(p, &t);
 }
 
-static void apply_final(peer *p, const log_entry *entry) {
-    const log_final *final = &entry->u.final;
-    if (final->iteration < p->iteration && p->has_final) return;
+static void final_applied(peer *p, const log_final *final, const run_change *c) {
     // what the iteration needed is not needed any more: FINAL is the boundary
     bool was_ready = p->ready && p->version == final->iteration;
     p->can_take = p->ready = false;  // no slot that becomes free launches anything of it
@@ -63,11 +61,7 @@ static void apply_final(peer *p, const log_entry *entry) {
     own_free_all(p);
     takeover_drop(p);
     reduce_final(p, final);
-    p->final = *entry;
-    p->has_final = true;
-    if (p->has_close && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
-    p->has_close = false;
-    p->iteration = final->iteration + 1;
+    if (c->was_closed && p->me != 0) tell_iteration(p, final);  // a joiner's past is no news
     p->iteration_ns = p->now;
     p->state_asked = p->state_known = false;
     if (p->sum_dirty) {
@@ -79,57 +73,43 @@ static void apply_final(peer *p, const log_entry *entry) {
     member_refresh_flow(p);
 }
 
-static void apply_run(peer *p, const log_entry *entry) {
-    bool again = p->run_started && entry->u.run.generation > 1;
-    p->run_started = true;
+static void run_applied(peer *p, const log_run *run, const run_change *c) {
     if (p->me != 0) p->iteration_ns = p->now;  // members may have waited for it, each for another time
     p->routing.stale = true;
-    if (entry->index <= p->past.fence) return;  // read once more, in a state or behind one: all that it undid is undone
-    p->run_index = entry->index;
-    if (entry->u.run.generation > 1) rollback_run(p, entry);
-    else p->past.run = entry->u.run;
-    if (again) return;
-    tell t = {.kind = TELL_STARTED, .iteration = p->iteration};
+    if (!c->applied) return;
+    if (c->rolled_back) rollback_run(p, run, c->newer);
+    if (!c->first) return;
+    tell t = {.kind = TELL_STARTED, .iteration = p->state.iteration};
     peer_tell(p, &t);
     can_take_update(p, false);
 }
 
 // ---- entries of the log -------------------------------------------------------------------------------------------
 
-// Read once more, of a store or a state, after the run went back behind it.
-static bool is_undone(const peer *p, const log_entry *entry) { return entry->index < p->past.fence; }
-
 static void entry_applies(peer *p, const log_entry *entry) {
+    const run_change c = run_state_apply(&p->state, entry);
     switch (entry->kind) {
-    case LOG_RUN: apply_run(p, entry); break;
+    case LOG_RUN: run_applied(p, &entry->u.run, &c); break;
     case LOG_MEMBER: member_add(p, entry->index, &entry->u.member); break;
     case LOG_EXPEL: member_remove(p, entry->u.expel.member, entry->u.expel.reason); break;
     case LOG_PROMOTE: shadow_promote(p, entry->index, entry->u.promote.member); break;
     case LOG_OWNER:
-        if (entry->u.owner.slot >= p->run.slots) break;
-        takeover_owner(p, entry);
+        if (c.applied) takeover_owner(p, entry->u.owner.slot, c.older);
         break;
     case LOG_CLOSE:
-        if (entry->u.close.iteration != p->iteration || is_undone(p, entry)) break;
         // it counts less than the one before, unless it is read again
-        if (p->has_close && p->close_index != entry->index && p->aggregation.results == p->iteration) reduce_reset(p);
-        p->has_close = true;
-        p->close_index = entry->index;
-        p->close = entry->u.close;
+        if (c.recounted && p->aggregation.results == p->state.iteration) reduce_reset(p);
         break;
     case LOG_FINAL:
-        if (!is_undone(p, entry)) apply_final(p, entry);
+        if (c.applied) final_applied(p, &entry->u.final, &c);
         break;
-    case LOG_SHARE: private_share(p, entry); break;
-    case LOG_CHECKPOINT: rollback_checkpoint(p, entry); break;
-    case LOG_END:
-        if (!is_undone(p, entry)) p->end_index = entry->index;
+    case LOG_SHARE:
+        if (c.applied) private_share(p, entry->u.share.share, c.freed_share);
         break;
-    case LOG_VOTERS:
-        p->voters = entry->u.voters;
-        p->voters_index = entry->index;
-        contacts_touch(p);
+    case LOG_CHECKPOINT:
+        if (c.applied) p->past.looked = 0;
         break;
+    case LOG_VOTERS: contacts_touch(p); break;
     default: break;
     }
 }
@@ -189,7 +169,7 @@ static void leader_is_another(peer *p) {
 
 static void is_home(peer *p, uint32_t m) {
     const held *h = &p->held[m];
-    message msg = {.kind = MESSAGE_FORWARD, .iteration = p->iteration, .sender = p->me};
+    message msg = {.kind = MESSAGE_FORWARD, .iteration = p->state.iteration, .sender = p->me};
     msg.u.forward = (message_forward){.subject = {.m = m, .owner_term = h->owner_term}, .owner = p->me, .home = true, .path = h->path};
     msg.u.forward.path.member[0] = p->me;
     own_home(p, &msg, 0);

@@ -5,7 +5,7 @@ void send_heartbeat(peer *p, uint32_t index) {
     uint64_t reaches;
     message_heartbeat *beat = &peer_compose(p, MESSAGE_HEARTBEAT)->u.heartbeat;
     beat->ready = p->ready ? p->version + 1 : 0;
-    beat->can_take = p->can_take ? p->iteration + 1 : 0;
+    beat->can_take = p->can_take ? p->state.iteration + 1 : 0;
     beat->free_slots = hold_room(p);
     beat->queued = p->slots_used;
     beat->progress = p->progress;
@@ -24,9 +24,9 @@ void on_heartbeat(peer *p, uint32_t from, const message *msg) {
     if (beat->leads != 0 && !lead_may_come_from(p, from)) lead_strange(p);
     else if (beat->leads != 0 && lead_may_be_in(p, beat->leads)) lead_heard(p, &c->id, beat->leads, true);
     if (!peer_is_leader(p) && id_equal(&c->id, &p->lead.id)) log_compare(p, msg->log_position);
-    if (msg->sender != c->member || c->member == 0 || rollback_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
+    if (msg->sender != c->member || c->member == 0 || core_is_past(p, msg)) return;  // of an earlier life, or of before the run went back
     if (beat->progress != c->beat.progress) c->progress_ns = p->now;
-    bool comes = beat->ready == p->iteration + 1 && c->beat.ready != beat->ready;
+    bool comes = beat->ready == p->state.iteration + 1 && c->beat.ready != beat->ready;
     c->beat = *beat;
     c->beat_position = msg->log_position;
     member *m = member_find(p, c->member);

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "protocol/core/change.h"
 #include "protocol/peer.h"
+#include "protocol/state/run_state.h"
 #include "raft/raft.h"
 #include "protocol/route/routing.h"
 #include "protocol/core/timing.h"
@@ -34,7 +35,6 @@ enum {
     PEER_RESTING_CARRIERS = 16,     // who failed, or was no quicker, lately
     PEER_MAX_SHADOWS = 4,           // of one stage
     PEER_KEPT_FORMER = 64,
-    PEER_KEPT_CHECKPOINTS = 4,      // the newest that the log names
     NO_SLOT = UINT32_MAX,
     NO_CONTACT = UINT32_MAX,
     NO_STAGE = UINT16_MAX,          // whose work a shadow does
@@ -241,8 +241,6 @@ typedef struct takeover {
 
 // Private data: whose a share of the slots is, and whether it is there.
 typedef struct share_state {
-    uint64_t index;        // of its SHARE entry, 0: nobody's
-    log_share entry;
     bool awaited;          // told: its peer is no member
     uint64_t awaited_ns;   // since when
     // the leader, elastic
@@ -468,14 +466,6 @@ typedef struct log_ring {
 
 // Where the run began, where it can go back to, and how often it did.
 typedef struct rollback {
-    log_run run;            // the newest; generation 0: none
-    uint64_t fence;         // its index, when the run has gone back: what was said by who had not read it counts no more
-    uint64_t first;         // version at which the run began
-    uint32_t checkpoints;   // complete ones, the newest last
-    struct {
-        uint64_t index;
-        log_checkpoint said;
-    } checkpoint[PEER_KEPT_CHECKPOINTS];
     uint64_t saved;         // 1 + the version of the newest that lies here, 0: none
     uint32_t looked;        // the host was asked for so many of them, from the newest on
     bool looking;
@@ -523,17 +513,14 @@ struct peer {
     uint32_t member_count;
     former former[PEER_KEPT_FORMER];  // a ring
     uint32_t next_former;
-    member_id owner[WIRE_MAX_SLOTS];
-    uint64_t owner_term[WIRE_MAX_SLOTS];
+    run_state state;
     share_state share[WIRE_MAX_SLOTS];  // [run.shares]
 
     // log
-    uint64_t log_position, log_asked_ns;
+    uint64_t log_asked_ns;
     log_ring *ring;
     uint32_t step_appends;  // EFFECT_APPENDs in this step
     raft raft;
-    log_voters voters;      // as of the log; none: the first leader alone
-    uint64_t voters_index;
     uint64_t store_until;     // behind this entry the store is begun anew
     uint32_t recall_entries;  // of the state that a store begins with, still to come
     uint64_t recall_position;
@@ -542,11 +529,6 @@ struct peer {
         uint64_t as_of;     // 0: none comes
         uint32_t from;
     } afresh;               // a state comes, entry by entry, in place of what was known up to `floor`
-    struct {
-        uint64_t index;     // 0: there is none
-        uint64_t promoted;
-        log_member entry;
-    } before;               // what an earlier life of mine still is, as far as the log says
     struct {
         bool heard;         // it has said itself that it leads in this term
         uint64_t term;
@@ -561,15 +543,7 @@ struct peer {
     bool leads;             // and it is this peer
     bool admitted;          // ... whose own MEMBER entry is on its way into the log
     bool hears_most;        // ... and which hears most of the other members: the rest are unresponsive by their own fault
-    bool run_started;
-    uint64_t run_index;
-    bool has_final;
-    log_entry final;        // newest FINAL
-    uint64_t end_index;     // of END, 0: the run has not ended
     rollback past;
-    bool has_close;
-    uint64_t close_index;   // of the present iteration
-    log_close close;        // of the present iteration, when has_close
 
     // me
     member_id me;           // 0: not a member
@@ -582,7 +556,6 @@ struct peer {
     bool ready;             // whole state at `iteration`
     bool leaving, over;
     bool stands_again;      // it leaves, and its membership went with its log and not by the log: with what it has it comes in again, to be let go
-    uint64_t iteration;     // t: what FINAL says comes next
     uint64_t iteration_ns;  // when it began here
     uint64_t version;       // of my whole state, when ready
     uint64_t *block_version;  // [blocks of my stage], UINT64_MAX: not there. Whoever changes one calls reduce_blocks_changed

@@ -102,7 +102,7 @@ peer *peer_init(void *memory, const peer_run *run, const peer_config *config, ui
     p->on_change = events_handle;
     p->random.state = config->random_seed;
     p->microbatches = run->microbatches + run->eval_microbatches;
-    p->iteration = run->start_version;
+    run_state_open(&p->state, run->stages, run->slots, run->shares, run->start_version);
     p->iteration_ns = now_ns;
     reduce_blocks_changed(p);
     rollback_open(p);
@@ -126,13 +126,13 @@ void peer_look(const peer *p, peer_view *view) {
     view->stands_again = p->stands_again;
     view->ready = p->ready;
     view->version = p->version;
-    view->iteration = p->iteration;
-    view->generation = p->past.run.generation;
+    view->iteration = p->state.iteration;
+    view->generation = p->state.run.generation;
     view->slots_used = p->slots_used;
     view->capacity = p->config.capacity;
     view->counted = p->counted;
     view->k = p->k;
-    view->log_position = p->log_position;
+    view->log_position = p->state.position;
     view->leads = p->leads;
     view->term = p->lead.term;
     view->voters = raft_votes(&p->raft) ? p->raft.voters.count : 0;

@@ -34,8 +34,8 @@ static void dispatch_microbatch(peer *p, const message *msg) {
     // DENY of a block that was asked for has no microbatch
     bool about_get = msg->kind == MESSAGE_DENY && msg->u.deny.phase == PHASE_GET;
     if (!about_get && subject_of(msg)->m >= p->microbatches) return;
-    if (!about_get && msg->iteration != p->iteration) return;
-    if (is_order(msg->kind) && p->owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_anybody(p, msg->kind)) return;
+    if (!about_get && msg->iteration != p->state.iteration) return;
+    if (is_order(msg->kind) && p->state.owner[subject_of(msg)->m % p->run.slots] != msg->sender && !obeys_anybody(p, msg->kind)) return;
     switch (msg->kind) {
     case MESSAGE_ACCEPT: on_accept(p, msg); break;
     case MESSAGE_COMPLETE: on_complete(p, msg); break;
@@ -94,13 +94,13 @@ static void on_suspect(peer *p, const message *msg) {
         if (c->link == LINK_NONE) c->redial_ns = p->now;
         contact_touch(p, m->contact);
     }
-    if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->iteration) repair_suspect(p, msg);
+    if (body->has_subject && body->subject.m < p->microbatches && msg->iteration == p->state.iteration) repair_suspect(p, msg);
 }
 
 static void dispatch(peer *p, uint32_t from, const message *msg, blob_id blob, uint64_t bytes) {
     if (!is_trifle(msg->kind)) reduce_stir(p);
     if (blob != 0) p->blobs_held++;
-    if (rollback_outdates(p, msg)) {
+    if (core_outdates(p, msg)) {
         peer_release(p, &blob);
         return;
     }

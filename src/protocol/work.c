@@ -6,10 +6,10 @@
 
 static task for_microbatch(const peer *p, uint32_t m, job_kind kind) {
     const held *h = &p->held[m];
-    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
+    task t = {.serial = h->serial, .member = p->me, .contact = NO_CONTACT, .fence = p->state.fence};
     t.work.kind = kind;
     t.work.stage = p->stage;
-    t.work.iteration = p->iteration;
+    t.work.iteration = p->state.iteration;
     t.work.m = m;
     t.work.slot = h->slot;
     return t;
@@ -70,9 +70,9 @@ static bool start_microbatch(peer *p) {
 }
 
 static bool start_state_root(peer *p) {
-    if (!p->ready || p->state_asked || p->version != p->iteration) return false;
+    if (!p->ready || p->state_asked || p->version != p->state.iteration) return false;
     p->state_asked = true;
-    task t = {.member = p->me, .contact = NO_CONTACT, .fence = p->past.fence};
+    task t = {.member = p->me, .contact = NO_CONTACT, .fence = p->state.fence};
     t.work.kind = JOB_STATE_ROOT;
     t.work.stage = p->stage;
     t.work.iteration = t.work.version = p->version;
@@ -129,7 +129,7 @@ void work_done(peer *p, const job_result *r) {
     p->running.work.id = 0;
     p->progress++;
     if (r->out != 0) p->blobs_held++;
-    bool of_another = t.member != p->me || t.fence != p->past.fence;
+    bool of_another = t.member != p->me || t.fence != p->state.fence;
     bool asks_nobody = t.work.kind == JOB_SAVE_FIND || t.work.kind == JOB_DECIDE;  // who leads may become a member meanwhile
     if (of_another && t.work.kind > JOB_WEIGHT && !asks_nobody) {
         blob_id out = r->out;

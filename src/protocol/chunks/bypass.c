@@ -219,7 +219,7 @@ void bypass_link_lost(peer *p, pull *q, member_id to) {
 
 // My state may have come in another way meanwhile.
 static bool is_over(const peer *p, const pull *q) {
-    return q->what == GET_RESULT && q->version < p->iteration && q->version < p->oldest_block;
+    return q->what == GET_RESULT && q->version < p->state.iteration && q->version < p->oldest_block;
 }
 
 bool bypass_goes_on(peer *p, pull *q) {
@@ -279,7 +279,7 @@ void bypass_joined(peer *p, const task *t, const job_result *r) {
     note_came(p, q);
     message *msg = &p->received;
     *msg = (message){
-        .kind = MESSAGE_DATA, .iteration = p->iteration, .sender = q->from, .u.data = {.get = t->get, .hash = q->hash}};
+        .kind = MESSAGE_DATA, .iteration = p->state.iteration, .sender = q->from, .u.data = {.get = t->get, .hash = q->hash}};
     q->client->data(p, msg, out);
 }
 

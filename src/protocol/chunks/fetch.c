@@ -19,9 +19,9 @@ static const uint64_t HEDGE_NS = 500 * TIMING_MS;      // what is late is asked 
 
 // What I left is what FINAL says that everybody had before it: the results of that iteration bring it forward.
 static void take_up(peer *p) {
-    const log_final *final = &p->final.u.final;
+    const log_final *final = &p->state.final.u.final;
     uint64_t version = p->fetching.own_version;
-    bool fits = p->has_final && version == p->root_version && version == final->iteration && version + 1 == p->iteration;
+    bool fits = p->state.has_final && version == p->root_version && version == final->iteration && version + 1 == p->state.iteration;
     if (!fits || !hash_equal(&p->state_root, &final->state_root[p->stage])) return;
     for (uint32_t b = 0; b < p->blocks; b++) p->block_version[b] = version;
     reduce_blocks_changed(p);
@@ -57,9 +57,9 @@ void fetch_open(peer *p) { p->late_state = &state_pulls; }
 static bool root_of(const peer *p, uint64_t version, braid_hash *root) {
     const fetching *f = &p->fetching;
     const stage_round *r = peer_is_leader(p) ? &p->leader.round[p->stage] : NULL;
-    if (p->has_final && p->final.u.final.iteration == version) *root = p->final.u.final.state_root[p->stage];
-    else if (rollback_root(p, version, root)) return true;
-    else if (version == p->iteration && r != NULL && r->state_agreed) *root = r->agreed_state;
+    if (p->state.has_final && p->state.final.u.final.iteration == version) *root = p->state.final.u.final.state_root[p->stage];
+    else if (run_state_names_root(&p->state, version, p->stage, root)) return true;
+    else if (version == p->state.iteration && r != NULL && r->state_agreed) *root = r->agreed_state;
     else if (f->vouched && f->vouched_version == version) *root = f->vouched_root;
     else return false;
     return true;
@@ -83,13 +83,13 @@ void fetch_vouch(peer *p) {
         contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
         if (c == NULL || c->link != LINK_UP || c->beat.ready != 0 || (!r->state_agreed && !r->kept)) continue;
         peer_wake_at(p, l->vouch_ns);
-        if (c->vouched_version == p->iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
+        if (c->vouched_version == p->state.iteration && p->now < c->vouched_ns + TIMING_REPEAT_NS) continue;
         message_state *state = &peer_compose(p, MESSAGE_STATE)->u.state;
         state->stage = m->keeps;
-        state->version = p->iteration;
+        state->version = p->state.iteration;
         state->state_root = r->state_agreed ? r->agreed_state : r->kept_root;
         if (!peer_send(p, m->contact, 0)) continue;
-        c->vouched_version = p->iteration;
+        c->vouched_version = p->state.iteration;
         c->vouched_ns = p->now;
     }
 }
@@ -106,19 +106,19 @@ static uint32_t open_pulls(const peer *p, member_id from) {
 
 static bool says_that_it_has_the_start(const peer *p, const member *m) {
     const contact *c = m == NULL || m->kind != MEMBER_DATA || m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-    return c != NULL && c->link == LINK_UP && c->beat.saved == p->run.start_version + 1 && member_answers(p, m->id);
+    return c != NULL && c->link == LINK_UP && c->beat.saved == p->state.start_version + 1 && member_answers(p, m->id);
 }
 
 // Who has the state of every stage, while none has gone further: a data peer that says that it has the checkpoint from which the run goes on,
 // each in turn; until one has said it, whom I was told to lead, who mostly began the run. 0: nobody, or myself.
 static member_id start_holder(const peer *p) {
     uint32_t first = contact_find(p, &p->config.leader_id);
-    if (p->iteration != p->run.start_version || rollback_holds(p)) return 0;
+    if (p->state.iteration != p->state.start_version || rollback_holds(p)) return 0;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
         if (says_that_it_has_the_start(p, m)) return m->id;
     }
-    return p->past.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
+    return p->state.fence != 0 || first == NO_CONTACT ? 0 : p->contacts[first].member;
 }
 
 // Whether it can be asked now; else when.
@@ -138,7 +138,7 @@ static member_id choose_donor(peer *p, uint32_t busy) {
         const member *m = &p->members[(p->fetching.next_donor + i) % p->member_count];
         if (m->keeps != p->stage || m->contact == NO_CONTACT) continue;
         const contact *c = &p->contacts[m->contact];
-        if (c->link != LINK_UP || c->beat.ready != p->iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
+        if (c->link != LINK_UP || c->beat.ready != p->state.iteration + 1 || !member_answers(p, m->id) || rests(p, c)) continue;
         uint32_t open = open_pulls(p, m->id);
         if (open >= (c->donor.paced && busy > 1 ? 1 : busy)) continue;
         uint64_t until = (open + 1) * c->donor.block_ns;
@@ -176,7 +176,7 @@ void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
     contact *c = &p->contacts[index];
     c->donor.lied = true;
     c->donor.rest_ns = p->now + LIAR_REST_NS;
-    tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->iteration};
+    tell say = {.kind = TELL_LIED, .member = c->member, .id = c->id, .stage = stage, .iteration = p->state.iteration};
     peer_tell(p, &say);
 }
 
@@ -186,9 +186,9 @@ void fetch_note_lie(peer *p, uint32_t index, uint16_t stage) {
 // next iteration may have taken their place meanwhile.
 static bool block_missing(const peer *p, uint32_t b) {
     uint64_t version = p->block_version[b];
-    if (version == p->iteration) return false;
-    bool next = p->has_final && version == p->final.u.final.iteration && version + 1 == p->iteration;
-    bool skipped = next && p->final.u.final.skip;
+    if (version == p->state.iteration) return false;
+    bool next = p->state.has_final && version == p->state.final.u.final.iteration && version + 1 == p->state.iteration;
+    bool skipped = next && p->state.final.u.final.skip;
     return !next || (!skipped && p->aggregation.results != version) || (p->aggregation.given_up && p->aggregation.results == version);
 }
 
@@ -236,10 +236,10 @@ static void ask_names(peer *p) {
     }
     f->names_ns = p->now;
     peer_wake_at(p, p->now + REST_NS);
-    bool vouched = root_of(p, p->iteration, &root);
+    bool vouched = root_of(p, p->state.iteration, &root);
     member_id from = vouched ? choose_donor(p, STATE_PULLS) : start_holder(p);
     if (!vouched) f->next_donor++;  // who does not give them is not asked for ever
-    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->blocks, p->iteration);
+    pull *q = from == 0 ? NULL : pull_start(p, &state_pulls, GET_NAMES, p->stage, from, 0, p->blocks, p->state.iteration);
     if (q != NULL) pull_send(p, q);
 }
 
@@ -272,7 +272,7 @@ static void tell_own_root(peer *p) {
 static void own_names(peer *p) {
     fetching *f = &p->fetching;
     braid_hash root;
-    if (f->own_version != p->iteration || f->naming) return;
+    if (f->own_version != p->state.iteration || f->naming) return;
     if (!f->own_asked) {
         task *t = task_add(p, JOB_STATE_ROOT);
         if (t != NULL) t->work.version = f->own_version;
@@ -312,7 +312,7 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
     const contact *from = t->contact == NO_CONTACT ? NULL : &p->contacts[t->contact];  // none: they are of my own blocks
     bool told = root_of(p, version, &root);
     bool begins = from != NULL && from->member != 0 && (from->member == start_holder(p) || says_that_it_has_the_start(p, member_find(p, from->member)));
-    if (!told && (version != p->iteration || !begins)) return;
+    if (!told && (version != p->state.iteration || !begins)) return;
     if (r->failed || (told && !hash_equal(&root, &r->hash))) {
         if (from != NULL) fetch_note_lie(p, t->contact, t->work.stage);
         return;
@@ -326,8 +326,8 @@ static void names_put_done(peer *p, const task *t, const job_result *r) {
 
 bool fetch_finds_its_own(const peer *p) {
     const fetching *f = &p->fetching;
-    bool looks = f->keeping || (f->keeps && names_known(p, p->iteration) && f->keep_next < p->blocks);
-    return p->me != 0 && !p->ready && (f->own_version == p->iteration || f->naming || looks);
+    bool looks = f->keeping || (f->keeps && names_known(p, p->state.iteration) && f->keep_next < p->blocks);
+    return p->me != 0 && !p->ready && (f->own_version == p->state.iteration || f->naming || looks);
 }
 
 // False: there is nothing more to look at.
@@ -338,7 +338,7 @@ static bool keep_some(peer *p) {
     if (t == NULL) return true;
     t->work.first = f->keep_next;
     t->work.count = p->blocks - f->keep_next < KEEP_BLOCKS ? p->blocks - f->keep_next : KEEP_BLOCKS;
-    t->work.version = p->iteration;
+    t->work.version = p->state.iteration;
     f->keep_next += t->work.count;
     f->keeping = true;
     return true;
@@ -353,7 +353,7 @@ static void stored(peer *p, uint32_t first, uint64_t blocks, uint64_t version) {
     reduce_blocks_changed(p);
     for (uint32_t b = 0; b < p->blocks; b++) there += p->block_version[b] != UINT64_MAX;
     p->state_lies = 1u + p->stage;
-    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->iteration};
+    tell say = {.kind = TELL_TRANSFER, .stage = p->stage, .done = there, .total = p->blocks, .iteration = p->state.iteration};
     peer_tell(p, &say);
     reduce_apply(p);
     transfer_check_ready(p);
@@ -380,7 +380,7 @@ static bool under_way(const peer *p, uint32_t first, uint32_t count) {
 }
 
 static bool ask(peer *p, member_id from, uint32_t first, uint32_t count) {
-    pull *q = pull_start(p, &state_pulls, GET_STATE, p->stage, from, first, count, p->iteration);
+    pull *q = pull_start(p, &state_pulls, GET_STATE, p->stage, from, first, count, p->state.iteration);
     if (q != NULL) pull_send(p, q);
     return q != NULL;
 }
@@ -419,7 +419,7 @@ static void fetch(peer *p) {
 
 void fetch_tick(peer *p) {
     if (!something_missing(p)) return;
-    bool known = names_known(p, p->iteration);
+    bool known = names_known(p, p->state.iteration);
     if (!known) own_names(p);
     if (!known) ask_names(p);
     else if (!keep_some(p)) fetch(p);
@@ -436,7 +436,7 @@ static bool is_news(const peer *p, uint32_t first, uint32_t count, uint64_t vers
 bool fetch_counts(const peer *p, const task *t) { return is_news(p, t->work.first, t->work.count, t->work.version); }
 
 static bool wanted(const peer *p, const message_get *get) {
-    bool useful = get->version == p->iteration || get->version + 1 == p->iteration;
+    bool useful = get->version == p->state.iteration || get->version + 1 == p->state.iteration;
     if (p->ready || !useful || !names_known(p, get->version) || get->count > PEER_SEGMENT_BLOCKS || put_waits(p, get->first, get->count)) return false;
     return is_news(p, get->first, get->count, get->version);
 }

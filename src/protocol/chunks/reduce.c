@@ -56,8 +56,8 @@ void reduce_leave(peer *p) {
 // ... and another one has begun.
 void reduce_enter(peer *p) {
     const aggregation *a = &p->aggregation;
-    const log_final *final = &p->final.u.final;
-    bool wanted = reduce_left(p) != 0 && p->has_final && a->results == final->iteration && p->iteration == final->iteration + 1;
+    const log_final *final = &p->state.final.u.final;
+    bool wanted = reduce_left(p) != 0 && p->state.has_final && a->results == final->iteration && p->state.iteration == final->iteration + 1;
     if (!wanted || !hash_equal(&a->reduced.root, &final->result_root[p->stage])) reduce_reset(p);
 }
 
@@ -81,15 +81,15 @@ void reduce_want(peer *p, uint64_t iteration) {
 
 uint64_t reduce_close(const peer *p) {
     uint64_t results = p->aggregation.results;
-    if (results == p->iteration) return p->has_close ? p->close_index : 0;
-    return p->has_final && results == p->final.u.final.iteration ? p->final.u.final.close_index : 0;
+    if (results == p->state.iteration) return p->state.has_close ? p->state.close_index : 0;
+    return p->state.has_final && results == p->state.final.u.final.iteration ? p->state.final.u.final.close_index : 0;
 }
 
 // The round that the results are of, or are to be: the one that FINAL rests on, once it is there.
 uint64_t reduce_round(const peer *p) {
     const aggregation *a = &p->aggregation;
-    bool decided = p->has_final && a->results == p->final.u.final.iteration;
-    return decided ? p->final.u.final.round[p->stage] : a->begin.round;
+    bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration;
+    return decided ? p->state.final.u.final.round[p->stage] : a->begin.round;
 }
 
 static void pull_failed(peer *p, const pull *was);
@@ -113,8 +113,8 @@ static bool results_begin(peer *p, uint64_t iteration) {
 void on_begin(peer *p, const message *msg) {
     const message_begin *body = &msg->u.begin;
     aggregation *a = &p->aggregation;
-    if (body->stage != p->stage || msg->iteration != p->iteration || p->me == 0) return;
-    if (p->has_close && body->close_index < p->close_index) return;  // on an older CLOSE
+    if (body->stage != p->stage || msg->iteration != p->state.iteration || p->me == 0) return;
+    if (p->state.has_close && body->close_index < p->state.close_index) return;  // on an older CLOSE
     if (!results_begin(p, msg->iteration)) return;
     bool newer = !a->begun || body->term > a->begin.term || (body->term == a->begin.term && body->round > a->begin.round);
     if (!newer) {
@@ -181,8 +181,8 @@ static void announce(peer *p, uint32_t g) {
 // Freezes the part when it is what the round says. The log comes first: CLOSE must be known (Manifest).
 static void adopt(peer *p) {
     aggregation *a = &p->aggregation;
-    bool read = p->log_position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
-    if (!a->begun || a->adopted || !read || a->results != p->iteration) return;
+    bool read = p->state.position >= a->begin.close_index || peer_breaks(p, PEER_MUTANT_ROUND_BEFORE_CLOSE);
+    if (!a->begun || a->adopted || !read || a->results != p->state.iteration) return;
     const message_part *part = my_part(p);
     message_set none = {{0}};
     const message_set *set = part == NULL ? &none : &part->set;
@@ -269,7 +269,7 @@ static void collect_parts(peer *p, uint32_t g) {
             reduce_stir(p);
             continue;
         }
-        pull *q = pull_segment(p, GET_PART, part->member, g, p->iteration);
+        pull *q = pull_segment(p, GET_PART, part->member, g, p->state.iteration);
         if (q == NULL) return;
         reduce_stir(p);
         q->part = i;
@@ -292,7 +292,7 @@ void on_result(peer *p, const message *msg) {
     uint32_t g = body->first / PEER_SEGMENT_BLOCKS;
     if (g >= p->segments || body->count != segment_count(p, g)) return;
     // its announcer may have heard BEGIN before me, and says it once
-    if (a->results != msg->iteration && (msg->iteration != p->iteration || !results_begin(p, msg->iteration))) return;
+    if (a->results != msg->iteration && (msg->iteration != p->state.iteration || !results_begin(p, msg->iteration))) return;
     bool any_round = p->run.reproducible || peer_breaks(p, PEER_MUTANT_OLD_RESULTS);
     if (!any_round && body->round != reduce_round(p)) return;
     a->segment[g].holder = msg->sender;
@@ -326,7 +326,7 @@ static member_id somebody(peer *p, segment *g) {
 static void fetch_result(peer *p, uint32_t index) {
     aggregation *a = &p->aggregation;
     segment *g = &a->segment[index];
-    bool decided = p->has_final && p->final.u.final.iteration == a->results;
+    bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
     member_id from = g->holder;
     if (!answers(p, from)) {
         // before FINAL most will announce it by themselves
@@ -376,7 +376,7 @@ static void pull_failed(peer *p, const pull *was) {
     }
     if (g->state == SEGMENT_PULLING) g->state = SEGMENT_MISSING;
     if (g->holder == was->from) g->holder = 0;  // somebody else may have announced it meanwhile
-    bool decided = p->has_final && p->final.u.final.iteration == p->aggregation.results;
+    bool decided = p->state.has_final && p->state.final.u.final.iteration == p->aggregation.results;
     if (decided && ++p->aggregation.refusals > 4 * p->segments + 2 * member_count_stage(p, p->stage)) p->aggregation.given_up = true;
 }
 
@@ -467,8 +467,8 @@ static void norm_finished(peer *p, const task *t, const job_result *r) {
     a->reduced.root = r->hash;
     a->reduced.tensors = r->norms < WIRE_MAX_STAGE_TENSORS ? r->norms : WIRE_MAX_STAGE_TENSORS;
     memcpy(a->reduced.norm2, r->norm2, a->reduced.tensors * sizeof(double));
-    bool decided = p->has_final && p->final.u.final.iteration == a->results;
-    if (decided && !hash_equal(&r->hash, &p->final.u.final.result_root[p->stage])) {
+    bool decided = p->state.has_final && p->state.final.u.final.iteration == a->results;
+    if (decided && !hash_equal(&r->hash, &p->state.final.u.final.result_root[p->stage])) {
         drop_results(p);  // not what was agreed: get it again
         return;
     }
@@ -493,9 +493,9 @@ void reduce_job_done(peer *p, const task *t, const job_result *r) {
 
 void reduce_apply(peer *p) {
     aggregation *a = &p->aggregation;
-    if (!p->has_final || p->applying || p->me == 0) return;
-    const log_final *final = &p->final.u.final;
-    if (final->iteration + 1 != p->iteration || !reduce_behind(p, final->iteration)) return;
+    if (!p->state.has_final || p->applying || p->me == 0) return;
+    const log_final *final = &p->state.final.u.final;
+    if (final->iteration + 1 != p->state.iteration || !reduce_behind(p, final->iteration)) return;
     if (!final->skip) {
         reduce_want(p, final->iteration);
         if (!a->normed || a->results != final->iteration) return;
@@ -517,7 +517,7 @@ void reduce_apply(peer *p) {
 
 static void send_reduced(peer *p) {
     aggregation *a = &p->aggregation;
-    if (a->results != p->iteration || !a->normed || !a->begun) return;
+    if (a->results != p->state.iteration || !a->normed || !a->begun) return;
     if (a->reduced_ns != 0 && p->now < a->reduced_ns + TIMING_REPEAT_NS) {
         peer_wake_at(p, a->reduced_ns + TIMING_REPEAT_NS);
         return;
@@ -551,7 +551,7 @@ static void segments_tick(peer *p) {
     for (uint32_t i = 0; i < p->segments; i++) {
         segment *g = &a->segment[i];
         if (g->state != SEGMENT_MISSING) continue;
-        bool mine = g->mine && a->adopted && a->results == p->iteration;
+        bool mine = g->mine && a->adopted && a->results == p->state.iteration;
         if (!mine) fetch_result(p, i);
         else if (collecting < most) collect_when_due(p, i);
         collecting += mine && g->state == SEGMENT_MISSING;
@@ -561,15 +561,15 @@ static void segments_tick(peer *p) {
 // False: it would be another thing at the next step, though nothing comes.
 static bool reduce(peer *p) {
     aggregation *a = &p->aggregation;
-    if (a->begun && !a->adopted && a->results == p->iteration) {
+    if (a->begun && !a->adopted && a->results == p->state.iteration) {
         adopt(p);
         if (!a->adopted) {
             peer_wake_at(p, p->now + TIMING_REPEAT_NS);
             return false;
         }
     }
-    bool decided = p->has_final && a->results == p->final.u.final.iteration && a->results + 1 == p->iteration;
-    bool wanted = (a->adopted && a->results == p->iteration) || (decided && reduce_behind(p, a->results) && !a->given_up);
+    bool decided = p->state.has_final && a->results == p->state.final.u.final.iteration && a->results + 1 == p->state.iteration;
+    bool wanted = (a->adopted && a->results == p->state.iteration) || (decided && reduce_behind(p, a->results) && !a->given_up);
     if (!wanted) return true;
     if (!reduce_complete(p)) segments_tick(p);
     bool norm = reduce_complete(p) && !a->normed && !a->norm_asked;

@@ -18,7 +18,7 @@ static void refuse_get(peer *p, uint32_t to, const message_get *get, uint64_t wa
 
 // The digest names what is wanted, so it may be given before BEGIN has come here: jobs that were asked for run before W.
 static bool serves_part(const peer *p, const message_get *get) {
-    return get->stage == p->stage && get->version == p->iteration && (get->digest == set_digest(&p->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
+    return get->stage == p->stage && get->version == p->state.iteration && (get->digest == set_digest(&p->k) || peer_breaks(p, PEER_MUTANT_SAME_NAME)) && !weights_pending(p);
 }
 
 static bool serves_result(const peer *p, const message_get *get) {
@@ -32,7 +32,7 @@ static bool serves_result(const peer *p, const message_get *get) {
 
 // All blocks of the request at one version; the checkpoint's reader wants a certain one.
 static bool serves_state(const peer *p, const message_get *get) {
-    if (get->stage != p->stage) return rollback_holds(p) && p->iteration == p->run.start_version;
+    if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version;
     for (uint32_t b = get->first; b < get->first + get->count; b++)
         if (p->block_version[b] == UINT64_MAX || p->block_version[b] != p->block_version[get->first]) return false;
     return get->version == UINT64_MAX || p->block_version[get->first] == get->version;
@@ -40,7 +40,7 @@ static bool serves_state(const peer *p, const message_get *get) {
 
 // At the start somebody has those of every stage, from the checkpoint that the run goes on from.
 static bool serves_names(peer *p, const message_get *get) {
-    if (get->stage != p->stage) return rollback_holds(p) && p->iteration == p->run.start_version && get->version == p->iteration;
+    if (get->stage != p->stage) return rollback_holds(p) && p->state.iteration == p->state.start_version && get->version == p->state.iteration;
     if (!p->ready || get->version != p->version) return false;
     p->root_wanted = !p->state_known;
     return p->state_known;
@@ -71,7 +71,7 @@ static bool stage_is_short(const peer *p) {
 
 // For the iteration: by tensors, those that it carries for others among them, or by a reduction.
 static bool line_is_wanted(const peer *p) {
-    if (p->has_close || p->now < p->carried_until_ns) return true;
+    if (p->state.has_close || p->now < p->carried_until_ns) return true;
     EACH_HELD(p, m) {
         if (send_line(&p->held[m].on) != 0 || send_line(&p->held[m].back) != 0) return true;
         if (p->stage == 0 && send_line(&p->owned[m].back) != 0) return true;
@@ -84,7 +84,7 @@ static bool line_is_wanted(const peer *p) {
 // How long the last ones take is asked anew each time: a line that was silent when they went may carry again.
 static uint64_t upload_wait(peer *p, uint32_t from, const message_get *get) {
     const member *to = member_find(p, p->contacts[from].member);
-    bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->run_started;
+    bool capped = p->config.upload_percent > 0 && p->config.upload_percent < 100 && p->state.started;
     if (!capped || to == NULL || to->keeps != p->stage || get->stage != p->stage || stage_is_short(p)) return 0;
     if (!line_is_wanted(p)) return 0;
     uint64_t rate = line_rate(p) * p->config.upload_percent / 100;
@@ -133,7 +133,7 @@ void on_get(peer *p, uint32_t from, const message *msg) {
     t->work.first = get->first;
     t->work.count = get->count;
     t->work.version = get->version;
-    if (get->what == GET_STATE) t->work.version = get->stage == p->stage ? p->block_version[get->first] : p->run.start_version;
+    if (get->what == GET_STATE) t->work.version = get->stage == p->stage ? p->block_version[get->first] : p->state.start_version;
 }
 
 void serve_done(peer *p, const task *t, const job_result *r) {

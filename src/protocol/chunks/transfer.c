@@ -3,11 +3,11 @@
 
 static void initialise(peer *p) {
     p->initialised = true;
-    bool fresh = !p->has_final && (p->run.start_version == 0 || rollback_holds(p));
+    bool fresh = !p->state.has_final && (p->state.start_version == 0 || rollback_holds(p));
     if (!fresh) return;
     task *t = task_add(p, JOB_STATE_INIT);
     BRAID_ASSERT(t != NULL);
-    t->work.version = p->run.start_version;
+    t->work.version = p->state.start_version;
     p->applying = true;  // nothing else touches the state before it is there
 }
 

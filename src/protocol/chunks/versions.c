@@ -19,7 +19,7 @@ void reduce_blocks_changed(peer *p) {
 bool reduce_reaches(const peer *p, uint64_t *version) {
     uint64_t oldest = p->oldest_block, newest = p->newest_block;
     if (newest == UINT64_MAX) return false;
-    bool skipped = p->has_final && p->final.u.final.skip && p->final.u.final.iteration == oldest;
+    bool skipped = p->state.has_final && p->state.final.u.final.skip && p->state.final.u.final.iteration == oldest;
     bool further = skipped || (p->aggregation.results == oldest && reduce_complete(p));
     *version = oldest + further;
     return p->me != 0 && newest <= *version;
@@ -40,9 +40,9 @@ bool reduce_behind(const peer *p, uint64_t version) {
 void transfer_check_ready(peer *p) {
     if (p->me == 0 || p->ready) return;
     for (uint32_t b = 0; b < p->blocks; b++)
-        if (p->block_version[b] != p->iteration) return;
+        if (p->block_version[b] != p->state.iteration) return;
     p->ready = true;
-    p->version = p->iteration;
+    p->version = p->state.iteration;
     p->state_asked = p->state_known = false;
     can_take_update(p, false);
     // the others learn from the next heartbeat whom they may ask; let it come at once

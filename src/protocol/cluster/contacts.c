@@ -160,7 +160,7 @@ void contact_down(peer *p, const braid_id *id, bool refused) {
 // nobody is.
 uint64_t contact_awaited_until(const peer *p, const contact *c, uint64_t from_ns, uint64_t patience_ns) {
     uint64_t silent_ns = c->link == LINK_UP ? c->timing.heard_ns : c->down_ns;
-    bool ends = run_is_complete(p) && c->refused_ns == 0;
+    bool ends = run_state_is_complete(&p->state) && c->refused_ns == 0;
     if (silent_ns < from_ns) silent_ns = from_ns;
     return silent_ns + (ends && patience_ns < TIMING_HOME_NS ? TIMING_HOME_NS : patience_ns);
 }

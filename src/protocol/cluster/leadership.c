@@ -11,7 +11,7 @@ bool lead_among(const log_voters *voters, const braid_id *id) {
     return false;
 }
 
-bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->voters, id) || lead_among(&p->raft.voters, id); }
+bool lead_is_voter(const peer *p, const braid_id *id) { return lead_among(&p->state.voters, id) || lead_among(&p->raft.voters, id); }
 
 // Who may say what the log holds and who leads: those in the log. Who is not in it himself knows nobody, and
 // whom he was told to join may be gone.
@@ -29,7 +29,7 @@ void lead_ask(peer *p) {
     for (uint32_t tries = 0; tries < p->member_count; tries++) {
         const member *m = &p->members[p->lead.asked++ % p->member_count];
         if (m->contact == NO_CONTACT || p->contacts[m->contact].link != LINK_UP) continue;
-        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+        peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
         peer_send(p, m->contact, 0);
         return;
     }
@@ -46,8 +46,8 @@ static bool nobody_known_leads(const peer *p) {
     if (p->me == 0 || raft_leads(&p->raft) || somebody_may_lead(p, &p->lead.id)) return false;
     for (uint32_t i = 0; i < p->raft.voters.count; i++)
         if (raft_votes(&p->raft) && somebody_may_lead(p, &p->raft.voters.voter[i].id)) return false;
-    for (uint32_t i = 0; i < p->voters.count; i++)
-        if (somebody_may_lead(p, &p->voters.voter[i].id)) return false;
+    for (uint32_t i = 0; i < p->state.voters.count; i++)
+        if (somebody_may_lead(p, &p->state.voters.voter[i].id)) return false;
     return true;
 }
 
@@ -58,6 +58,7 @@ void lead_strange(peer *p) {
     if (p->lead.strange_ns == 0) p->lead.strange_ns = p->now;
     if (p->now - p->lead.strange_ns < TIMING_HOME_NS || !nobody_known_leads(p)) return;
     p->lead.strange_ns = 0;
+    run_state_forget_member(&p->state, p->me);
     member_remove(p, p->me, p->leaving ? EXPEL_LEFT : EXPEL_DEAD);
 }
 
@@ -71,7 +72,7 @@ void lead_tell_all_again(peer *p) {
     for (uint32_t i = 0; i < p->contact_high; i++)  // who waits to be let in may know an older one
         if (p->contacts[i].used && p->contacts[i].link == LINK_UP && p->contacts[i].member == 0) send_leader(p, i);
     uint32_t at = contact_find(p, &p->lead.id);
-    tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
+    tell t = {.kind = TELL_LEADER, .id = p->lead.id, .iteration = p->state.iteration, .text = at == NO_CONTACT ? p->config.address : p->contacts[at].address};
     peer_tell(p, &t);
 }
 

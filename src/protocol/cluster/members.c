@@ -41,15 +41,15 @@ uint32_t member_count_stage(const peer *p, uint16_t stage) {
     return count;
 }
 
+member_id member_before(const peer *p) {
+    const run_member *m = run_state_member_of(&p->state, &p->config.self);
+    return m == NULL || m->id == p->me ? 0 : m->id;
+}
+
 void member_add(peer *p, uint64_t index, const log_member *entry) {
     bool self = id_equal(&entry->peer, &p->config.self);
     if (entry->stage >= p->run.stages) return;
-    if (self) p->before.index = p->before.promoted = 0;
-    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) {
-        p->before.index = index;
-        p->before.entry = *entry;
-        return;
-    }
+    if (self && (entry->incarnation != p->config.random_seed || index <= p->join_floor)) return;  // member_before
     // MEMBER of a known peer id expels its older member
     uint32_t known = self ? NO_CONTACT : contact_find(p, &entry->peer);
     member_id older = self ? p->me : known == NO_CONTACT ? 0 : p->contacts[known].member;
@@ -63,7 +63,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
     contacts_touch(p);
     bool shadow = entry->kind == MEMBER_SHADOW;
     *m = (member){.id = index, .contact = c, .stage = shadow ? NO_STAGE : entry->stage, .keeps = entry->stage, .kind = entry->kind, .capacity = entry->capacity};
-    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .shadow = shadow, .iteration = p->iteration};
+    tell t = {.kind = self ? TELL_JOINED : TELL_MEMBER, .member = index, .id = entry->peer, .stage = entry->stage, .shadow = shadow, .iteration = p->state.iteration};
     peer_tell(p, &t);
     if (self) {
         p->me = index;
@@ -91,7 +91,7 @@ void member_add(peer *p, uint64_t index, const log_member *entry) {
 }
 
 static void tell_expelled(peer *p, const member *gone, uint8_t reason) {
-    tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->iteration};
+    tell t = {.kind = TELL_EXPELLED, .member = gone->id, .stage = gone->keeps, .shadow = member_is_shadow(gone), .reason = reason, .iteration = p->state.iteration};
     t.id = gone->contact == NO_CONTACT ? p->config.self : p->contacts[gone->contact].id;
     peer_tell(p, &t);
 }
@@ -121,7 +121,6 @@ static void drop(peer *p, member *m, uint8_t reason) {
 
 void member_remove(peer *p, member_id id, uint8_t reason) {
     member *m = member_find(p, id);
-    if (id == p->before.index) p->before.index = p->before.promoted = 0;
     if (m == NULL) return;
     tell_expelled(p, m, reason);
     drop(p, m, reason);

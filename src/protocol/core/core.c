@@ -45,9 +45,9 @@ message *peer_compose(peer *p, message_kind kind) {
 
 // Encodes p->scratch into the outbox; 0: no room left in this step.
 size_t core_encode(peer *p, const uint8_t **bytes) {
-    p->scratch.iteration = p->iteration;
+    p->scratch.iteration = p->state.iteration;
     p->scratch.sender = p->me;
-    p->scratch.log_position = p->log_position;
+    p->scratch.log_position = p->state.position;
     size_t room = PEER_OUTBOX_BYTES - p->outbox_bytes;
     size_t count = message_encode(&p->scratch, p->outbox + p->outbox_bytes, room);
     *bytes = p->outbox + p->outbox_bytes;
@@ -85,3 +85,17 @@ uint64_t set_digest(const message_set *set) {
     for (uint32_t i = 0; i < WIRE_SET_WORDS; i++) digest = rng_seed(digest, set->words[i]);
     return digest;
 }
+
+// Messages about what is computed. What log, votes and routes say is not rolled back.
+static bool is_about_work(uint8_t kind) {
+    switch (kind) {
+    case MESSAGE_HEARTBEAT: case MESSAGE_GET_LOG: case MESSAGE_LOG: case MESSAGE_JOIN: case MESSAGE_LEAVE: case MESSAGE_ROUTE: case MESSAGE_VIEW:
+        return false;
+    default:
+        return kind < MESSAGE_VOTE;
+    }
+}
+
+bool core_is_past(const peer *p, const message *msg) { return run_state_predates(&p->state, msg->log_position) && !peer_breaks(p, PEER_MUTANT_HEARS_THE_PAST); }
+
+bool core_outdates(const peer *p, const message *msg) { return core_is_past(p, msg) && is_about_work(msg->kind); }

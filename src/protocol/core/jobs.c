@@ -16,10 +16,10 @@ task *task_add(peer *p, job_kind kind) {
     memset(t, 0, sizeof *t);
     t->work.kind = kind;
     t->work.stage = p->stage;
-    t->work.iteration = p->iteration;
+    t->work.iteration = p->state.iteration;
     t->member = p->me;
     t->contact = NO_CONTACT;
-    t->fence = p->past.fence;
+    t->fence = p->state.fence;
     return t;
 }
 

@@ -10,7 +10,7 @@ void on_settled(peer *p, const message *msg) {
     const message_settled *body = &msg->u.settled;
     uint32_t m = body->subject.m;
     uint32_t slot = m % p->run.slots;
-    if (!peer_is_leader(p) || p->owner[slot] != msg->sender || p->owner_term[slot] != body->subject.owner_term || body->path.stages != p->run.stages) return;
+    if (!peer_is_leader(p) || p->state.owner[slot] != msg->sender || p->state.owner_term[slot] != body->subject.owner_term || body->path.stages != p->run.stages) return;
     uint32_t sum = 0;
     for (uint16_t s = 0; s < p->run.stages; s++) sum += body->rev[s];
     settled *known = &p->leader.settled[m];
@@ -30,19 +30,19 @@ static bool all_settled(const peer *p) {
 }
 
 // What the iteration plans, or what the CLOSE before counted, when this one leaves out more.
-static bool may_count(const peer *p, uint32_t m) { return !p->has_close || bitset_has(p->close.counted.words, m); }
+static bool may_count(const peer *p, uint32_t m) { return !p->state.has_close || bitset_has(p->state.close.counted.words, m); }
 
 static void append_close(peer *p) {
     leader *l = &p->leader;
     log_entry entry = {.kind = LOG_CLOSE};
     log_close *c = &entry.u.close;
-    c->iteration = p->iteration;
+    c->iteration = p->state.iteration;
     l->eval_loss = 0;
     l->eval_tokens = 0;
     for (uint32_t m = 0; m < p->microbatches; m++) {
         const message_settled *body = &l->settled[m].body;
         if (m >= p->run.microbatches) {
-            if (p->has_close) continue;  // told
+            if (p->state.has_close) continue;  // told
             l->eval_loss += body->loss;
             l->eval_tokens += body->tokens;
             continue;
@@ -56,7 +56,7 @@ static void append_close(peer *p) {
         c->tokens += body->tokens;
         c->loss += body->loss;  // in index order, as the one-process run does
     }
-    if (p->has_close) c->voided = p->close.voided;
+    if (p->state.has_close) c->voided = p->state.close.voided;
     if (!log_append(p, &entry)) return;
     l->close = *c;
     l->phase = LEADER_CLOSING;
@@ -87,9 +87,9 @@ static bool manifest_possible(const peer *p, uint16_t s) {
 }
 
 bool leader_sees_at_version(const peer *p, const member *m) {
-    if (m->contact == NO_CONTACT) return p->ready && p->version == p->iteration;
+    if (m->contact == NO_CONTACT) return p->ready && p->version == p->state.iteration;
     const contact *c = &p->contacts[m->contact];
-    return c->link == LINK_UP && c->beat.ready == p->iteration + 1;
+    return c->link == LINK_UP && c->beat.ready == p->state.iteration + 1;
 }
 
 static void deal_blocks(const peer *p, uint16_t s, message_begin *b) {
@@ -198,7 +198,7 @@ static bool speaks_for(const peer *p, member_id who, uint16_t stage) {
 
 void on_reduced(peer *p, const message *msg) {
     const message_reduced *body = &msg->u.reduced;
-    if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->iteration) return;
+    if (!peer_is_leader(p) || body->stage >= p->run.stages || msg->iteration != p->state.iteration) return;
     stage_round *r = &p->leader.round[body->stage];
     bool of_the_round = body->term == p->leader.term && (p->run.reproducible || body->round == r->round);
     if (shadow_of(p, msg->sender, body->stage) && (p->run.reproducible || of_the_round)) shadow_reduced(p, msg);
@@ -245,7 +245,7 @@ static bool stage_agrees(peer *p, uint16_t s) {
 void on_state(peer *p, uint32_t from, const message *msg) {
     const message_state *body = &msg->u.state;
     if (!peer_is_leader(p)) fetch_vouched(p, from, msg);
-    if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->iteration || msg->iteration != p->iteration) return;
+    if (!peer_is_leader(p) || body->stage >= p->run.stages || body->version != p->state.iteration || msg->iteration != p->state.iteration) return;
     if (shadow_of(p, msg->sender, body->stage)) shadow_state(p, msg);
     if (!speaks_for(p, msg->sender, body->stage)) return;
     stage_round *r = &p->leader.round[body->stage];
@@ -301,9 +301,9 @@ void leader_decided(peer *p, const task *t, const job_result *r) {
     memset(&l->final, 0, sizeof l->final);
     l->final.kind = LOG_FINAL;
     log_final *f = &l->final.u.final;
-    f->iteration = p->iteration;
+    f->iteration = p->state.iteration;
     f->skip = r->skip;
-    f->last = p->iteration + 1 >= p->run.iterations || l->drain_ns != 0;
+    f->last = p->state.iteration + 1 >= p->run.iterations || l->drain_ns != 0;
     f->close_index = l->close_index;
     f->norm2 = l->norm2;
     f->clip = r->clip;
@@ -352,13 +352,13 @@ static bool must_be_made(peer *p, uint32_t m) {
 static void end_unfinished(peer *p) {
     uint32_t m = 0;
     while (m < p->microbatches && !(private_given_up(p, m) && must_be_made(p, m))) m++;
-    bool may_come = p->raft.last != p->log_position;  // it may be about to be let in
+    bool may_come = p->raft.last != p->state.position;  // it may be about to be let in
     bool in_vain = p->leader.saving && p->leader.save_failed;  // what is given up is not the last one: that is begun anew
     if (m == p->microbatches || may_come || in_vain || p->config.kind != MEMBER_DATA) return;
     private_tell_unfinished(p, m);
     p->leader.phase = LEADER_SAVING_LAST;
     // begun already, it goes on: blocks that were asked for would come twice, and the first ones be taken for the second
-    if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->iteration);
+    if (!p->leader.saving || p->leader.save_ending) save_begin(p, p->state.iteration);
 }
 
 static bool stays(const peer *p, member_id id) {
@@ -405,7 +405,7 @@ void close_tick(peer *p) {
     leader *l = &p->leader;
     switch (l->phase) {
     case LEADER_RUNNING:
-        if (p->run_started && all_settled(p)) append_close(p);
+        if (p->state.started && all_settled(p)) append_close(p);
         else end_unfinished(p);
         break;
     case LEADER_REDUCING:
@@ -436,7 +436,7 @@ static void rounds_anew(peer *p) {
 static void tell_eval(peer *p) {
     leader *l = &p->leader;
     if (l->eval_tokens == 0) return;
-    tell e = {.kind = TELL_EVAL, .iteration = p->iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
+    tell e = {.kind = TELL_EVAL, .iteration = p->state.iteration, .tokens = l->eval_tokens, .loss = l->eval_loss / (double)l->eval_tokens};
     peer_tell(p, &e);
     l->eval_tokens = 0;
 }

@@ -28,7 +28,7 @@ static bool has_what_is_lost(const peer *p, uint32_t from, const message_join *j
     uint16_t was = stage_before(p, from, join);
     uint32_t count = 0;
     bool given = rollback_is_given(p) && rollback_to_be_had(p);
-    if (was == 0 || !p->run_started || (join->kind == MEMBER_RELAY && given)) return false;
+    if (was == 0 || !p->state.started || (join->kind == MEMBER_RELAY && given)) return false;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (m->keeps != was || m->contact == from) continue;
@@ -74,7 +74,7 @@ static bool place(const peer *p, uint32_t from, const message_join *join, uint16
             *stage = s;
         }
     }
-    if (wished && !(nobody && p->run_started)) *stage = join->stage;
+    if (wished && !(nobody && p->state.started)) *stage = join->stage;
     return *stage != 0;
 }
 
@@ -104,7 +104,7 @@ static void refuse_myself(peer *p, join_refusal why) {
 static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid_hash *text, join_refusal *why) {
     *why = REFUSAL_NONE;
     if (p->run.shares == 0) return true;
-    if (p->raft.last != p->log_position || log_room(p) < 2) return false;  // an entry under way may take the share
+    if (p->raft.last != p->state.position || log_room(p) < 2) return false;  // an entry under way may take the share
     log_entry entry;
     *why = private_admit(p, who, wish, text, &entry);
     if (*why != REFUSAL_NONE) return false;
@@ -113,8 +113,8 @@ static bool admit_share(peer *p, const braid_id *who, uint16_t wish, const braid
 
 // What it was before is a member to all others, and is no more: a shadow, say, that did the work of a stage, and is not needed as one now.
 static void leader_takes_leave_of_itself(peer *p) {
-    const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = p->before.index, .reason = EXPEL_RETURNED}};
-    if (p->before.index != 0 && p->raft.last == p->log_position) log_append(p, &entry);
+    const log_entry entry = {.kind = LOG_EXPEL, .u.expel = {.member = member_before(p), .reason = EXPEL_RETURNED}};
+    if (entry.u.expel.member != 0 && p->raft.last == p->state.position) log_append(p, &entry);
 }
 
 static void leader_admits_itself(peer *p) {
@@ -222,7 +222,7 @@ void on_join(peer *p, uint32_t from, const message *msg) {
         p->contacts[from].asks_in_ns = p->now;
         send_leader(p, from);
         if (!lead_is_voter(p, &p->contacts[from].id)) return;
-        if (msg->log_position < p->log_position) log_send_snapshot(p, from, p->log_position);
+        if (msg->log_position < p->state.position) log_send_snapshot(p, from, p->state.position);
         else log_send_addresses(p, from);
         return;
     }
@@ -272,9 +272,9 @@ void on_leave(peer *p, uint32_t from, const message *msg) {
         return;
     }
     // a voter may have led since something that I missed, and will not say so again
-    bool knows_more = p->me != 0 && msg->log_position > p->log_position && (c->member != 0 || lead_is_voter(p, &c->id));
+    bool knows_more = p->me != 0 && msg->log_position > p->state.position && (c->member != 0 || lead_is_voter(p, &c->id));
     if (peer_is_leader(p)) return;
-    if (!run_is_complete(p) && !knows_more && !id_equal(&c->id, &p->lead.id)) {
+    if (!run_state_is_complete(&p->state) && !knows_more && !id_equal(&c->id, &p->lead.id)) {
         if (p->me != 0 && msg->log_position > p->lead.farewell) p->lead.farewell = msg->log_position;
         return;
     }
@@ -298,12 +298,12 @@ void leader_expel(peer *p, member_id who, uint8_t reason) {
 static bool has_state(const peer *p, const member *m) {
     const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
     if (c != NULL && (c->link != LINK_UP || p->now - c->timing.heard_ns >= TIMING_FRESH_NS)) return false;
-    if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->iteration;  // at FINAL of the version before, as theirs is
-    return c->beat.ready != 0 && c->beat.ready >= p->iteration;
+    if (c == NULL) return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;  // at FINAL of the version before, as theirs is
+    return c->beat.ready != 0 && c->beat.ready >= p->state.iteration;
 }
 
 static bool is_up_to_date(const peer *p, const member *m) {
-    return m->contact == NO_CONTACT ? p->ready && p->version == p->iteration : p->contacts[m->contact].beat.ready > p->iteration;
+    return m->contact == NO_CONTACT ? p->ready && p->version == p->state.iteration : p->contacts[m->contact].beat.ready > p->state.iteration;
 }
 
 bool member_is_whole(const peer *p, const member *m) { return !m->expelling && has_state(p, m) && is_up_to_date(p, m); }
@@ -350,9 +350,9 @@ static bool makes_the_next(const peer *p, const member *m) {
 void leader_lose(peer *p, member_id who) {
     const member *m = member_find(p, who);
     bool refused = p->contacts[m->contact].refused_ns != 0;
-    bool at_start = p->iteration == p->run.start_version && rollback_to_be_had(p);
+    bool at_start = p->state.iteration == p->state.start_version && rollback_to_be_had(p);
     bool replaceable = (at_start && takeover_has_heir(p, m)) || (stage_has_another(p, m) && !rollback_needs(p, m));
-    if (refused || !p->run_started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
+    if (refused || !p->state.started || (replaceable && !makes_the_next(p, m))) leader_expel(p, who, EXPEL_DEAD);
 }
 
 void leader_dismiss(peer *p, bool failed) {
@@ -388,7 +388,7 @@ static void start_run(peer *p) {
         log_append(p, &entry);
     }
     log_entry entry = {.kind = LOG_RUN};
-    entry.u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->run.start_version};
+    entry.u.run = (log_run){.description = p->run.description, .generation = 1, .start_version = p->state.start_version};
     log_append(p, &entry);
     p->leader.phase = LEADER_RUNNING;
     p->leader.begun_ns = p->now;
@@ -399,8 +399,8 @@ void leader_let_go(peer *p) {
         const contact *c = &p->contacts[i];
         const member *m = c->used && c->departing ? member_find(p, c->member) : NULL;
         if (m == NULL || m->expelling) continue;
-        bool spared = stage_keeps(p, m, p->final.u.final.skip) && (member_is_shadow(m) || takeover_has_heir(p, m));
-        if (!p->run_started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
+        bool spared = stage_keeps(p, m, p->state.final.u.final.skip) && (member_is_shadow(m) || takeover_has_heir(p, m));
+        if (!p->state.started || spared || peer_breaks(p, PEER_MUTANT_LETS_THE_LAST_GO)) leader_expel(p, c->member, EXPEL_LEFT);
     }
 }
 

@@ -11,8 +11,8 @@
 
 // Behind END there is no checkpoint that somebody would be waited for. A stranger may be wrong.
 static uint64_t patience_ns(const peer *p) {
-    uint64_t patience = p->end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p);
-    return !run_is_complete(p) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
+    uint64_t patience = p->state.end_index != 0 ? TIMING_EXPEL_SILENCE_NS : rollback_patience_ns(p);
+    return !run_state_is_complete(&p->state) && patience < TIMING_HOME_NS ? TIMING_HOME_NS : patience;
 }
 
 // The voter, not only the peer: what a link leads to, or I myself, may be its next life, without its store.
@@ -37,9 +37,9 @@ static bool gone_home(const peer *p, const log_voter *v) {
 // is a last checkpoint, and need who has the state: waited for as long as to compute it again would take. Or a stranger said goodbye, who came
 // and led while I was cut off, and nobody is left who could contradict.
 bool lead_has_gone_home(const peer *p) {
-    if (p->leads || (!run_is_complete(p) && p->lead.farewell <= p->log_position)) return false;
+    if (p->leads || (!run_state_is_complete(&p->state) && p->lead.farewell <= p->state.position)) return false;
     uint32_t at = contact_find(p, &p->lead.id), here = 0;
-    if (p->voters.count <= 1) {
+    if (p->state.voters.count <= 1) {
         uint64_t since = at == NO_CONTACT ? 0 : p->contacts[at].refused_ns;
         return since != 0 && p->now - since >= patience_ns(p);
     }
@@ -47,8 +47,8 @@ bool lead_has_gone_home(const peer *p) {
     // it goes before me: a joiner may know nobody else who votes; what it read last is old, and says who voted when the run was complete once
     bool may_lead = c != NULL && c->link == LINK_UP && (c->beat.leads != 0 || c->beat_position == 0);
     if (may_lead && p->now < contact_awaited_until(p, c, 0, 0)) return false;
-    for (uint32_t i = 0; i < p->voters.count; i++) here += !gone_home(p, &p->voters.voter[i]);
-    return here < p->voters.count / 2u + 1;
+    for (uint32_t i = 0; i < p->state.voters.count; i++) here += !gone_home(p, &p->state.voters.voter[i]);
+    return here < p->state.voters.count / 2u + 1;
 }
 
 // ---- beginning and ending -----------------------------------------------------------------------------------------
@@ -56,14 +56,14 @@ bool lead_has_gone_home(const peer *p) {
 static void resume_iteration(peer *p) {
     leader *l = &p->leader;
     leader_begin_iteration(p);
-    bool last = p->has_final && p->final.u.final.last;
+    bool last = p->state.has_final && p->state.final.u.final.last;
     if (last) l->phase = LEADER_SAVING_LAST;
-    else if (p->has_close) l->phase = LEADER_REDUCING;
-    l->close = p->close;
-    l->close_index = p->close_index;
+    else if (p->state.has_close) l->phase = LEADER_REDUCING;
+    l->close = p->state.close;
+    l->close_index = p->state.close_index;
     // whether the one before had written it is not known, and it costs only time
-    bool due = p->run.save && p->run.checkpoint_every != 0 && p->has_final && p->iteration % p->run.checkpoint_every == 0;
-    if (last || due) save_begin(p, p->iteration);
+    bool due = p->run.save && p->run.checkpoint_every != 0 && p->state.has_final && p->state.iteration % p->run.checkpoint_every == 0;
+    if (last || due) save_begin(p, p->state.iteration);
 }
 
 // Everything that was decided is in the log that it has; all else is said again or asked for.
@@ -85,13 +85,13 @@ void leader_begin(peer *p) {
         if (c->used && c->link == LINK_UP) send_leader(p, i);  // where I am is known to them from others, or from an earlier life of me
     }
     for (uint32_t i = 0; i < p->member_count; i++) p->members[i].expelling = false;
-    if (p->end_index != 0) {
+    if (p->state.end_index != 0) {
         l->phase = LEADER_OVER;
         lead_tell_all_again(p);         // who is no member obeys only whom it knows to lead
         leader_dismiss(p, false);  // whoever led before may have begun to
         return;
     }
-    if (p->run_started) resume_iteration(p);
+    if (p->state.started) resume_iteration(p);
     else l->phase = LEADER_GATHERING;
     lead_tell_all_again(p);
 }
@@ -156,7 +156,7 @@ static bool leads_for_good(const peer *p) { return p->config.kind == MEMBER_DATA
 static bool is_silent(uint64_t silence) { return silence >= TIMING_EXPEL_SILENCE_NS / 2; }
 
 // It has read of the last change of voters. Who has not may be heard and hear nothing: as a voter it would be dropped as silent, and chosen again.
-static bool is_informed(const peer *p, const contact *c) { return c->log_position >= p->voters_index; }
+static bool is_informed(const peer *p, const contact *c) { return c->log_position >= p->state.voters_index; }
 
 // The best of those who answer and do not vote: data peers, then relays, each in the order in which they came.
 static const member *candidate(const peer *p, const log_voters *v, bool data_only) {
@@ -318,7 +318,7 @@ static bool may_go_back_to(const peer *p, const log_voters *before) { return bef
 static void choose_voters(peer *p) {
     log_entry entry = {.kind = LOG_VOTERS};
     bool over = p->leader.phase == LEADER_OVER && leads_for_good(p);  // all that is left to write is written; who votes goes home
-    if (p->config.voters <= 1 || !p->run_started) return;
+    if (p->config.voters <= 1 || !p->state.started) return;
     if (log_room(p) == 0) return;
     // somebody died in the very moment of a change, and too few are left for it
     if (raft_may_undo(&p->raft, &entry.u.voters) && !would_hold(p, &p->raft.voters) && may_go_back_to(p, &entry.u.voters)) log_append(p, &entry);
@@ -350,7 +350,7 @@ static void tell_unled(peer *p) {
     bool led = raft_leads(&p->raft) || !raft_votes(&p->raft) || p->raft.leader_known;
     if (led || p->lead.miss_ns == 0) p->lead.miss_ns = p->now + UNLED_NS;
     if (p->now < p->lead.miss_ns) return;
-    tell t = {.kind = TELL_UNLED, .iteration = p->iteration, .total = v->count};
+    tell t = {.kind = TELL_UNLED, .iteration = p->state.iteration, .total = v->count};
     for (uint32_t i = 0; i < v->count; i++) {
         // while nobody leads voters ask each other for votes again and again; a link alone may be that of its next life, which is no voter
         bool here = id_equal(&v->voter[i].id, &p->config.self) || raft_silence(&p->raft, p->now, &v->voter[i].id, v->voter[i].store) < UNLED_NS;

@@ -44,22 +44,16 @@ static void forget_words(peer *p) {
     contacts_touch(p);
 }
 
-void rollback_run(peer *p, const log_entry *entry) {
-    const log_run *run = &entry->u.run;
+void rollback_run(peer *p, const log_run *run, bool newer) {
     rollback *b = &p->past;
-    if (run->generation > b->run.generation && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
-    b->run = *run;
-    b->fence = entry->index;
+    if (newer && p->me != 0) tell_rolled_back(p, run);  // a joiner's past is no news
     b->began_ns = p->now;
     memset(b->lost_ns, 0, sizeof b->lost_ns);
-    for (uint32_t i = 0; i < b->checkpoints; i++)
-        if (b->checkpoint[i].said.version > run->start_version) saved_forget(b, i--);
     if (b->saved > run->start_version + 1) {
         b->saved = saved_at_least(p);
         b->looked = 0;
     }
-    p->run.start_version = p->iteration = p->version = run->start_version;
-    p->has_final = p->has_close = false;
+    p->version = run->start_version;
     forget_work(p);
     forget_words(p);
     p->lies_version = UINT64_MAX;
@@ -89,7 +83,7 @@ static bool readable(const peer *p, uint64_t version) {
 
 // What the run began from, or went back to.
 bool rollback_to_be_had(const peer *p) {
-    return p->run.start_version == 0 || rollback_holds(p) || (p->past.fence != 0 && readable(p, p->run.start_version));
+    return p->state.start_version == 0 || rollback_holds(p) || (p->state.fence != 0 && readable(p, p->state.start_version));
 }
 
 static bool is_fetched(const peer *p, uint16_t stage) {
@@ -99,9 +93,9 @@ static bool is_fetched(const peer *p, uint16_t stage) {
 }
 
 bool rollback_needs(const peer *p, const member *m) {
-    uint64_t version = p->run.start_version;
+    uint64_t version = p->state.start_version;
     bool reads = m->contact != NO_CONTACT && p->contacts[m->contact].beat.saved == version + 1;
-    if (version == 0 || p->iteration != version || !reads || readable(p, version)) return false;
+    if (version == 0 || p->state.iteration != version || !reads || readable(p, version)) return false;
     for (uint16_t s = 0; s < p->run.stages; s++)
         if (!is_fetched(p, s)) return true;
     return false;
@@ -109,18 +103,17 @@ bool rollback_needs(const peer *p, const member *m) {
 
 // The newest version that every stage's state is still to be had of.
 static bool back_to(const peer *p, uint64_t *version) {
-    const rollback *b = &p->past;
-    for (uint32_t i = b->checkpoints; i-- > 0;) {
-        *version = b->checkpoint[i].said.version;
-        if (*version <= p->iteration && readable(p, *version)) return true;
+    for (uint32_t i = p->state.checkpoint_count; i-- > 0;) {
+        *version = p->state.checkpoint[i].entry.version;
+        if (*version <= p->state.iteration && readable(p, *version)) return true;
     }
-    *version = b->first;
-    return b->first == 0 || readable(p, b->first);
+    *version = p->state.first_version;
+    return *version == 0 || readable(p, *version);
 }
 
 bool rollback_is_given(const peer *p) {
-    if (p->iteration != p->run.start_version) return false;
-    return p->run.start_version == 0 || p->past.fence == 0 || readable(p, p->run.start_version);
+    if (p->state.iteration != p->state.start_version) return false;
+    return p->state.start_version == 0 || p->state.fence == 0 || readable(p, p->state.start_version);
 }
 
 // What computing again from `version` to `from` takes: so long is waited for who may spare us that.
@@ -131,16 +124,16 @@ static uint64_t patience_ns(const peer *p, uint64_t from, uint64_t version) {
 }
 
 static bool may_have(peer *p, const member *m, uint64_t patience) {
-    uint64_t reaches, newest = p->has_final ? p->final.index : 0;
+    uint64_t reaches, newest = p->state.has_final ? p->state.final.index : 0;
     if (m->contact == NO_CONTACT) {
         bool finds = fetch_finds_its_own(p) && p->now < p->past.lead_ns + patience;
         if (finds) peer_wake_at(p, p->past.lead_ns + patience);
-        return finds || (reduce_reaches(p, &reaches) && reaches >= p->iteration);
+        return finds || (reduce_reaches(p, &reaches) && reaches >= p->state.iteration);
     }
     const contact *c = &p->contacts[m->contact];
-    if (newest < p->past.fence) newest = p->past.fence;
+    if (newest < p->state.fence) newest = p->state.fence;
     bool known = c->beat_position >= newest && c->beat_position != 0;
-    if (known && c->beat.reaches <= p->iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
+    if (known && c->beat.reaches <= p->state.iteration) return p->now - c->progress_ns < TIMING_BEAT_NS;  // it may find its own from before
     uint64_t until = contact_awaited_until(p, c, p->past.lead_ns, patience);
     if (p->now >= until) return false;
     peer_wake_at(p, until);
@@ -157,25 +150,18 @@ static bool is_lost(peer *p, uint16_t stage, uint64_t patience) {
 // The checkpoint under way has all of it: soon there is that to go back to, or the run is over.
 static bool is_read(const peer *p, uint16_t stage) {
     const leader *l = &p->leader;
-    return l->saving && l->save_version == p->iteration && stage < l->save_stage;
+    return l->saving && l->save_version == p->state.iteration && stage < l->save_stage;
 }
 
-static uint64_t newest_checkpoint(const peer *p) {
-    uint64_t newest = p->past.first;
-    for (uint32_t i = 0; i < p->past.checkpoints; i++)
-        if (p->past.checkpoint[i].said.version > newest) newest = p->past.checkpoint[i].said.version;
-    return newest;
-}
-
-uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->iteration, newest_checkpoint(p)); }
+uint64_t rollback_patience_ns(const peer *p) { return patience_ns(p, p->state.iteration, run_state_newest_checkpoint(&p->state)); }
 
 static void go_back(peer *p, uint64_t version, uint16_t lost) {
     log_entry entry = {.kind = LOG_RUN};
-    entry.u.run = (log_run){.description = p->run.description, .generation = p->past.run.generation + 1, .start_version = version, .reached = p->iteration, .lost = lost};
+    entry.u.run = (log_run){.description = p->run.description, .generation = p->state.run.generation + 1, .start_version = version, .reached = p->state.iteration, .lost = lost};
     if (log_append(p, &entry)) p->past.decided = p->raft.last;
 }
 
-bool rollback_under_way(const peer *p) { return p->past.decided > p->log_position; }
+bool rollback_under_way(const peer *p) { return p->past.decided > p->state.position; }
 
 // Whom this leader could not hear before it led is waited for from now on.
 void rollback_lead_begin(peer *p) {
@@ -237,16 +223,16 @@ static void fill_the_empty(peer *p) {
 void rollback_lead(peer *p) {
     rollback *b = &p->past;
     uint64_t version;
-    if (!p->run_started || p->raft.last != p->log_position) return;
+    if (!p->state.started || p->raft.last != p->state.position) return;
     if (rollback_is_given(p)) {
         fill_the_empty(p);
         return;
     }
     bool to_be_had = back_to(p, &version);  // else by whoever comes, who is let in for it (rollback_nears)
     // who has a newer checkpoint may be on the way in
-    uint64_t newest = newest_checkpoint(p), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
+    uint64_t newest = run_state_newest_checkpoint(&p->state), due = version < newest ? patience_ns(p, newest, version) : TIMING_LOST_NS;
     for (uint16_t s = 0; s < p->run.stages; s++) {
-        if (is_read(p, s) || !is_lost(p, s, patience_ns(p, p->iteration, version))) {
+        if (is_read(p, s) || !is_lost(p, s, patience_ns(p, p->state.iteration, version))) {
             b->lost_ns[s] = 0;
             continue;
         }

@@ -150,7 +150,7 @@ static uint16_t misnamed(const peer *p) {
 static void save_tell_log(peer *p) {
     leader *l = &p->leader;
     log_checkpoint *said = &l->checkpoint.u.checkpoint;
-    if (said->version != p->iteration) l->checkpoint_due = false;
+    if (said->version != p->state.iteration) l->checkpoint_due = false;
     for (uint16_t s = 0; s < p->run.stages && l->checkpoint_due; s++) {
         if (!l->round[s].state_agreed) return;
         said->state_root[s] = l->round[s].agreed_state;

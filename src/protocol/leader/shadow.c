@@ -12,14 +12,13 @@ enum {
 
 void shadow_promote(peer *p, uint64_t index, member_id who) {
     member *m = member_find(p, who);
-    if (who == p->before.index) p->before.promoted = index;
     if (m == NULL || !member_is_shadow(m)) return;
     m->stage = m->keeps;
     m->kind = MEMBER_RELAY;
     m->promoted = index;
     p->routing.stale = true;
     contacts_touch(p);
-    tell t = {.kind = TELL_PROMOTED, .member = who, .stage = m->stage, .iteration = p->iteration};
+    tell t = {.kind = TELL_PROMOTED, .member = who, .stage = m->stage, .iteration = p->state.iteration};
     t.id = m->contact == NO_CONTACT ? p->config.self : p->contacts[m->contact].id;
     peer_tell(p, &t);
     member_refresh_flow(p);
@@ -106,7 +105,7 @@ static bool shares_its_fate(const peer *p, const member *m) {
 
 // Entries under way may change who is there, so they come first, as does that I am not what I was: to the others that is a member still.
 void shadow_lead(peer *p) {
-    if (p->run.shadows == 0 || !p->run_started || p->raft.last != p->log_position || p->before.index != 0) return;
+    if (p->run.shadows == 0 || !p->state.started || p->raft.last != p->state.position || member_before(p) != 0) return;
     for (uint32_t i = 0; i < p->member_count; i++) {
         const member *m = &p->members[i];
         if (!could_work(p, m)) continue;

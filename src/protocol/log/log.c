@@ -13,7 +13,7 @@ enum {
 
 // All that the log made up to here is known.
 static void reach(peer *p, const log_entry *entry) {
-    p->log_position = entry->index;
+    p->state.position = entry->index;
     raft_applied(&p->raft, entry->index, entry->term);
 }
 
@@ -58,79 +58,7 @@ static void announce(peer *p, const log_entry *entry) {
     }
 }
 
-// The next entry after `after` that still matters and lies before the ring: the start, live members, owners.
-static bool snapshot_next(const peer *p, uint64_t after, uint64_t before, log_entry *out) {
-    uint64_t best = before;
-    memset(out, 0, sizeof *out);  // of its term nothing is said
-    if (p->run_index > after && p->run_index < best) {
-        best = p->run_index;
-        out->kind = LOG_RUN;
-        out->u.run = p->past.run;
-    }
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
-        if (m->id <= after || m->id >= best) continue;
-        const contact *c = m->contact == NO_CONTACT ? NULL : &p->contacts[m->contact];
-        best = m->id;
-        out->kind = LOG_MEMBER;
-        memset(&out->u, 0, sizeof out->u);
-        out->u.member = (log_member){.peer = c == NULL ? p->config.self : c->id, .stage = m->keeps, .kind = m->promoted != 0 ? MEMBER_SHADOW : m->kind, .capacity = m->capacity,
-                                     .incarnation = c == NULL ? p->config.random_seed : c->incarnation, .store = c == NULL ? p->raft.store : c->store, .host = c == NULL ? p->config.host : c->host};
-        memcpy(out->u.member.address, c == NULL ? p->config.address : c->entered, WIRE_MAX_ADDRESS);
-    }
-    for (uint32_t i = 0; i < p->member_count; i++) {
-        const member *m = &p->members[i];
-        if (m->promoted <= after || m->promoted >= best) continue;
-        best = m->promoted;
-        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = m->id};
-    }
-    if (p->before.index > after && p->before.index < best) {  // of myself, whom others know still
-        best = p->before.index;
-        *out = (log_entry){.kind = LOG_MEMBER, .u.member = p->before.entry};
-    }
-    if (p->before.promoted > after && p->before.promoted < best) {
-        best = p->before.promoted;
-        *out = (log_entry){.kind = LOG_PROMOTE, .u.promote.member = p->before.index};
-    }
-    for (uint16_t s = 0; s < p->run.slots; s++) {
-        if (p->owner_term[s] <= after || p->owner_term[s] >= best) continue;
-        best = p->owner_term[s];
-        out->kind = LOG_OWNER;
-        memset(&out->u, 0, sizeof out->u);
-        out->u.owner = (log_owner){.slot = s, .member = p->owner[s]};
-    }
-    if (p->has_final && p->final.index > after && p->final.index < best) {
-        best = p->final.index;
-        *out = p->final;
-    }
-    for (uint16_t s = 0; s < p->run.shares; s++) {
-        const share_state *its = &p->share[s];
-        if (its->index <= after || its->index >= best) continue;
-        best = its->index;
-        *out = (log_entry){.kind = LOG_SHARE, .u.share = its->entry};
-    }
-    for (uint32_t i = 0; i < p->past.checkpoints; i++) {
-        if (p->past.checkpoint[i].index <= after || p->past.checkpoint[i].index >= best) continue;
-        best = p->past.checkpoint[i].index;
-        *out = (log_entry){.kind = LOG_CHECKPOINT, .u.checkpoint = p->past.checkpoint[i].said};
-    }
-    if (p->end_index > after && p->end_index < best) {
-        best = p->end_index;
-        *out = (log_entry){.kind = LOG_END};
-    }
-    if (p->voters_index > after && p->voters_index < best) {
-        best = p->voters_index;
-        *out = (log_entry){.kind = LOG_VOTERS, .u.voters = p->voters};
-    }
-    if (p->has_close && p->close_index > after && p->close_index < best) {
-        best = p->close_index;
-        *out = (log_entry){.kind = LOG_CLOSE, .u.close = p->close};
-    }
-    out->index = best;
-    return best < before;
-}
-
-bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return snapshot_next(p, after, UINT64_MAX, out); }
+bool peer_snapshot(const peer *p, uint64_t after, log_entry *out) { return run_state_next(&p->state, after, UINT64_MAX, out); }
 
 // What the log made, as entries up to `until`, and then that this is all of it: what stood last may have left nothing, and a voter
 // that does not know how far its state goes cannot go on from there. From somebody who does not lead it is of use to a
@@ -139,11 +67,11 @@ bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
     if (!raft_has_state(&p->raft)) return false;  // half of another's state would pass for all of it
     log_entry entry;
     uint64_t previous = 0;
-    while (snapshot_next(p, previous, until + 1, &entry)) {
+    while (run_state_next(&p->state, previous, until + 1, &entry)) {
         send_entry(p, contact_index, &entry, previous, previous == 0);
         previous = entry.index;
     }
-    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->voters;  // who never voted has heard of them
+    const log_voters *voters = p->raft.voters.count > 0 ? &p->raft.voters : &p->state.voters;  // who never voted has heard of them
     if (previous == until || voters->count == 0) return true;
     bool known = until >= p->raft.base && until <= p->raft.committed;
     entry = (log_entry){.index = until, .term = known ? raft_term_of(&p->raft, until) : 0, .kind = LOG_BASE, .u.base.voters = *voters};
@@ -154,13 +82,13 @@ bool log_send_snapshot(peer *p, uint32_t contact_index, uint64_t until) {
 // For a voter that comes back while nobody leads, and has the log: only where the voters are may be news. An entry that claims to
 // follow itself is applied by nobody.
 void log_send_addresses(peer *p, uint32_t contact_index) {
-    log_entry entry = {.index = p->voters_index, .kind = LOG_VOTERS, .u.voters = p->voters};
+    log_entry entry = {.index = p->state.voters_index, .kind = LOG_VOTERS, .u.voters = p->state.voters};
     lead_renew_addresses(p, &entry.u.voters);
-    if (p->voters.count > 0) send_entry(p, contact_index, &entry, entry.index, false);
+    if (p->state.voters.count > 0) send_entry(p, contact_index, &entry, entry.index, false);
 }
 
 void log_send_from(peer *p, uint32_t contact_index, uint64_t from) {
-    uint64_t first = p->raft.base + 1, newest = p->log_position, previous = from - 1;
+    uint64_t first = p->raft.base + 1, newest = p->state.position, previous = from - 1;
     if (from < first) {
         previous = p->raft.base;
         if (!log_send_snapshot(p, contact_index, previous)) return;
@@ -190,7 +118,7 @@ void log_tick(peer *p) {
     for (uint32_t i = 0; i < p->contact_high; i++) {
         contact *c = &p->contacts[i];
         if (!c->used || c->link != LINK_UP || c->member == 0 || !c->log_known) continue;
-        if (c->log_position >= p->log_position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
+        if (c->log_position >= p->state.position || (c->log_sent_ns != 0 && p->now < c->log_sent_ns + TIMING_REPEAT_NS)) continue;
         log_send_from(p, i, c->log_position + 1);
     }
 }
@@ -220,7 +148,7 @@ static void store(void *context, const log_entry *record) {
     e->entry = kept;
     if (record->kind != LOG_BASE) return;
     log_entry each;
-    kept->u.base.applied = p->log_position;
+    kept->u.base.applied = p->state.position;
     for (uint64_t after = 0; peer_snapshot(p, after, &each); after = each.index) kept->u.base.entries++;
     store_begins(p, record->index, kept->u.base.entries);
 }
@@ -228,7 +156,7 @@ static void store(void *context, const log_entry *record) {
 // Between two decisions, which is most of the time: nothing is under way that would have to be stored again behind the state.
 static void store_shorten(peer *p) {
     if (p->raft.last <= p->store_until || p->step_appends >= PEER_MAX_APPENDS - PEER_KEPT_APPENDS || !raft_may_shorten(&p->raft)) return;
-    if (p->log_position == p->raft.last) raft_shorten(&p->raft);
+    if (p->state.position == p->raft.last) raft_shorten(&p->raft);
 }
 
 void log_open(peer *p) {
@@ -240,7 +168,7 @@ void log_open(peer *p) {
 
 // A state is on its way. What the store has besides goes on behind it, or in its place if no more of it comes.
 static bool begins_afresh(peer *p) {
-    if (p->log_position > p->afresh.floor || p->now >= p->afresh.until_ns) return false;
+    if (p->state.position > p->afresh.floor || p->now >= p->afresh.until_ns) return false;
     peer_wake_at(p, p->afresh.until_ns);
     return true;
 }
@@ -248,7 +176,7 @@ static bool begins_afresh(peer *p) {
 static void apply_committed(peer *p) {
     const log_entry *entry;
     if (begins_afresh(p)) return;
-    while (p->log_position < p->raft.committed && (entry = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+    while (p->state.position < p->raft.committed && (entry = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         if (peer_is_leader(p)) announce(p, entry);
         p->afresh.as_of = 0;
         apply(p, entry);
@@ -260,7 +188,7 @@ void log_progress(peer *p) {
     if (!raft_has_state(r) && !begins_afresh(p)) raft_yield(&p->raft, p->now);  // a state came in place of its own, and broke off
     if (p->leads && (!raft_leads(r) || r->term != p->lead.term)) core_report(p, &(core_change){.kind = CHANGE_LEADS_NO_MORE});
     apply_committed(p);
-    if (!p->leads && raft_in_charge(r) && p->log_position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
+    if (!p->leads && raft_in_charge(r) && p->state.position == r->committed) core_report(p, &(core_change){.kind = CHANGE_LEADS});
     if (!raft_leads(r) && r->leader_known) lead_heard(p, &r->leader, r->term, false);
     if (raft_deadline(r) != UINT64_MAX) peer_wake_at(p, raft_deadline(r));
     store_shorten(p);
@@ -293,18 +221,18 @@ static void recall_addresses(peer *p, const log_entry *record) {
 
 static void recall_up_to(peer *p, uint64_t committed) {
     const log_entry *next;
-    while (p->log_position < committed && (next = raft_entry(&p->raft, p->log_position + 1)) != NULL) {
+    while (p->state.position < committed && (next = raft_entry(&p->raft, p->state.position + 1)) != NULL) {
         apply(p, next);
         p->effect_count = 0;  // of what was long ago nobody needs to hear
     }
-    raft_applied(&p->raft, p->log_position, 0);
+    raft_applied(&p->raft, p->state.position, 0);
 }
 
 bool peer_recall(peer *p, const log_entry *record) {
     bool good = true;
     if (p->recall_entries > 0) {
         apply(p, record);
-        if (--p->recall_entries == 0) p->log_position = p->recall_position;
+        if (--p->recall_entries == 0) p->state.position = p->recall_position;
     } else {
         recall_up_to(p, raft_proves(&p->raft, record));
         good = raft_recall(&p->raft, record);
@@ -312,11 +240,11 @@ bool peer_recall(peer *p, const log_entry *record) {
             store_begins(p, record->index, record->u.base.entries);
             p->recall_entries = record->u.base.entries;
             p->recall_position = record->u.base.applied;
-            if (p->recall_entries == 0) p->log_position = p->recall_position;
+            if (p->recall_entries == 0) p->state.position = p->recall_position;
         }
     }
     recall_addresses(p, record);
-    raft_applied(&p->raft, p->log_position, 0);
+    raft_applied(&p->raft, p->state.position, 0);
     p->effect_count = 0;
     return good;
 }
@@ -326,25 +254,25 @@ bool peer_recall(peer *p, const log_entry *record) {
 static void ask_for_log(peer *p) {
     if (p->now < p->log_asked_ns + 100 * TIMING_MS) return;
     p->log_asked_ns = p->now;
-    peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->log_position + 1;
+    peer_compose(p, MESSAGE_GET_LOG)->u.get_log.from = p->state.position + 1;
     peer_send_leader(p);
 }
 
 // The leader sends its log to members only: who was expelled while it could not be reached learns it by asking.
 void log_compare(peer *p, uint64_t newest) {
-    if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->log_position) ask_for_log(p);
+    if ((p->me != 0 || (p->leaving && raft_votes(&p->raft))) && newest > p->state.position) ask_for_log(p);
 }
 
 static void start_afresh(peer *p, uint32_t from, uint64_t as_of) {
     // whoever counted on my sum may have moved on without my hearing of it: come back as a new member
     p->stands_again |= p->me != 0 && p->ready && !p->shadow;
+    run_state_forget_members(&p->state);
     members_forget(p);
-    p->afresh.floor = p->log_position;
+    p->afresh.floor = p->state.position;
     p->afresh.until_ns = p->now + TIMING_REPEAT_NS;
     p->afresh.from = from;
     p->afresh.as_of = as_of;
-    p->before.index = p->before.promoted = 0;
-    p->log_position = 0;
+    p->state.position = 0;
     raft_afresh(&p->raft);
 }
 
@@ -364,9 +292,9 @@ static void take_addresses(peer *p, const log_voters *voters) {
 // What a state leaves out meant nothing any more when that was told, and may mean something to one of another time.
 static bool follows(peer *p, uint32_t from, const message *msg) {
     const message_log *body = &msg->u.log;
-    if (body->previous != p->log_position) return false;
+    if (body->previous != p->state.position) return false;
     if (p->afresh.as_of != 0 && from == p->afresh.from && msg->log_position == p->afresh.as_of) return true;
-    if (body->entry.kind == LOG_BASE || body->entry.index != p->log_position + 1) return false;
+    if (body->entry.kind == LOG_BASE || body->entry.index != p->state.position + 1) return false;
     p->afresh.as_of = 0;
     return true;
 }
@@ -378,7 +306,7 @@ void on_log(peer *p, uint32_t from, const message *msg) {
         return;
     }
     // of a state the first entries are older than what is known here, the last ones are not
-    if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->log_position) return;
+    if (peer_is_leader(p) || body->entry.index == 0 || (body->reset ? msg->log_position : body->entry.index) <= p->state.position) return;
     if (body->reset) start_afresh(p, from, msg->log_position);
     // a state names only who is left: behind another state of mine its entries would leave the dead among the living
     if (!follows(p, from, msg)) {

@@ -16,7 +16,7 @@ void member_refresh_flow(peer *p) {
         if (f == NULL) return;
         const contact *c = &p->contacts[m->contact];
         f->reachable = c->link == LINK_UP && !timing_suspect(&c->timing, p->now);
-        f->can_take = c->beat.can_take == p->iteration + 1;
+        f->can_take = c->beat.can_take == p->state.iteration + 1;
         f->link_ns = c->timing.accept_ns;
         f->forward_ns = c->beat.forward_ns;
     }
@@ -25,16 +25,16 @@ void member_refresh_flow(peer *p) {
 // CAN TAKE(t): the last stage at version t says so, others once somebody of the next stage has. It is said again whenever
 // a slot becomes free.
 void can_take_update(peer *p, bool again) {
-    bool may = p->ready && p->me != 0 && !p->shadow && run_goes_on(p) && p->version == p->iteration;
+    bool may = p->ready && p->me != 0 && !p->shadow && run_state_goes_on(&p->state) && p->version == p->state.iteration;
     if (may && p->stage + 1 < p->run.stages && p->stage > 0) {
         may = false;
         for (uint32_t i = 0; i < p->flow.count; i++) may |= p->flow.peer[i].can_take;
         may |= p->can_take;  // once said for t, it stays true for t
     }
-    bool news = may && p->can_take_sent != p->iteration + 1;
+    bool news = may && p->can_take_sent != p->state.iteration + 1;
     p->can_take = may;
     if (!news && !(may && again)) return;
-    p->can_take_sent = p->iteration + 1;
+    p->can_take_sent = p->state.iteration + 1;
     if (p->stage == 0) {
         core_report(p, &(core_change){.kind = CHANGE_MAY_LAUNCH});
         return;
@@ -42,7 +42,7 @@ void can_take_update(peer *p, bool again) {
     for (uint32_t i = 0; i < p->member_count; i++) {
         if (p->members[i].stage + 1 != p->stage) continue;
         message_can_take *body = &peer_compose(p, MESSAGE_CAN_TAKE)->u.can_take;
-        body->iteration = p->iteration;
+        body->iteration = p->state.iteration;
         body->stage = p->stage;
         body->free_slots = hold_room(p);
         peer_send(p, p->members[i].contact, 0);
@@ -54,7 +54,7 @@ void on_can_take(peer *p, const message *msg) {
     const message_can_take *body = &msg->u.can_take;
     if (m == NULL || m->contact == NO_CONTACT || m->stage != p->stage + 1) return;
     contact *c = &p->contacts[m->contact];
-    bool comes = body->iteration == p->iteration && c->beat.ready != p->iteration + 1;
+    bool comes = body->iteration == p->state.iteration && c->beat.ready != p->state.iteration + 1;
     c->beat.can_take = body->iteration + 1;
     c->beat.ready = body->iteration + 1;
     if (comes) repair_stage_filled(p, m->stage);

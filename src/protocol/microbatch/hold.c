@@ -47,12 +47,12 @@ static void answer_complete(peer *p, member_id to, uint32_t m, uint8_t phase, ui
 // ---- FORWARD ------------------------------------------------------------------------------------------------------
 
 static uint8_t refusal(const peer *p, const message *msg, uint64_t bytes, const message_subject *subject) {
-    if (msg->iteration != p->iteration || !p->ready || !p->run_started || p->shadow) return DENY_VERSION;
+    if (msg->iteration != p->state.iteration || !p->ready || !p->state.started || p->shadow) return DENY_VERSION;
     if (subject->m >= p->microbatches || subject->stage != p->stage || bytes != p->run.activation_bytes) return DENY_STALE;
     // of an older owner: what a tensor is does not depend on that; of a newer one: here the log is behind
-    if (subject->owner_term > p->owner_term[subject->m % p->run.slots]) return DENY_VERSION;
+    if (subject->owner_term > p->state.owner_term[subject->m % p->run.slots]) return DENY_VERSION;
     if (private_orphan(p, subject->m)) return DENY_STALE;
-    if (p->has_close) return DENY_CLOSED;
+    if (p->state.has_close) return DENY_CLOSED;
     return DENY_REASONS;
 }
 

@@ -23,7 +23,7 @@ static void owned_clear(peer *p, uint32_t m) {
 // Of an iteration that is closed only what counts is needed any more, and that to the end.
 static bool wanted(const peer *p, uint32_t m) {
     if (!owns(p, m) || takeover_pending(p, m) || p->owned[m].phase != OWNED_IDLE || p->held[m].used) return false;
-    if (p->has_close) return !microbatch_is_eval(p, m) && bitset_has(p->close.counted.words, m);
+    if (p->state.has_close) return !microbatch_is_eval(p, m) && bitset_has(p->state.close.counted.words, m);
     return microbatch_planned(p, m);
 }
 
@@ -116,7 +116,7 @@ static bool launch(peer *p, uint32_t m) {
 }
 
 void own_launch(peer *p) {
-    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->iteration || !run_goes_on(p)) return;
+    if (!p->ready || p->me == 0 || p->config.kind != MEMBER_DATA || p->version != p->state.iteration || !run_state_goes_on(&p->state)) return;
     uint32_t m = next_to_launch(p);
     while (m != UINT32_MAX && launch(p, m)) m = next_to_launch(p);
 }
@@ -125,7 +125,7 @@ void own_cancel(peer *p, uint32_t m, member_id who) {
     const member *at = who == p->me ? NULL : member_find(p, who);
     if (at == NULL || member_is_shadow(at)) return;
     message_cancel *cancel = &peer_compose(p, MESSAGE_CANCEL)->u.cancel;
-    cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->owner_term[m % p->run.slots]};
+    cancel->subject = (message_subject){.m = m, .stage = at->stage, .owner_term = p->state.owner_term[m % p->run.slots]};
     peer_send_member(p, who, 0);
 }
 
@@ -178,7 +178,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
     const message_forward *body = &msg->u.forward;
     uint32_t m = body->subject.m;
     held *h = m < p->microbatches ? &p->held[m] : NULL;
-    bool mine = h != NULL && owns(p, m) && msg->iteration == p->iteration && h->used;
+    bool mine = h != NULL && owns(p, m) && msg->iteration == p->state.iteration && h->used;
     bool last = mine && (p->run.stages == 1 || body->path.member[p->run.stages - 1] == msg->sender);
     if (!last || body->path.stages != p->run.stages) {
         answer_home(p, msg, false);
@@ -201,7 +201,7 @@ void own_home(peer *p, const message *msg, blob_id x) {
 
 static bool was_told_to_count(const peer *p, uint32_t m) {
     const owned *o = &p->owned[m];
-    bool told = p->has_close && bitset_has(p->close.counted.words, m);  // whoever was told may be dead
+    bool told = p->state.has_close && bitset_has(p->state.close.counted.words, m);  // whoever was told may be dead
     for (uint16_t s = 1; s < p->run.stages; s++) told |= o->stage[s].committed || o->stage[s].counted;
     return told;
 }
@@ -328,7 +328,7 @@ void own_settle(peer *p, uint32_t m) {
     o->phase = OWNED_SETTLED;
     o->settled_ns = p->now;
     message_settled *settled_body = &peer_compose(p, MESSAGE_SETTLED)->u.settled;
-    settled_body->subject = (message_subject){.m = m, .owner_term = p->owner_term[m % p->run.slots]};
+    settled_body->subject = (message_subject){.m = m, .owner_term = p->state.owner_term[m % p->run.slots]};
     settled_body->is_void = o->is_void;
     settled_body->overflow = o->overflow;
     settled_body->tokens = o->is_void ? 0 : o->tokens;
@@ -441,7 +441,7 @@ static void own_one_tick(peer *p, uint32_t m) {
 }
 
 void own_tick(peer *p) {
-    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->run_started) return;
+    if (p->config.kind != MEMBER_DATA || p->me == 0 || !p->state.started) return;
     own_launch(p);
     for (uint32_t m = 0; m < p->microbatches; m++)
         if (owns(p, m)) own_one_tick(p, m);
@@ -457,7 +457,7 @@ void own_send_gradient(peer *p, uint32_t m) {
     body->subject = (message_subject){.m = m, .stage = last, .owner_term = h->owner_term};
     body->owner = p->me;
     body->back_to = 0;
-    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1 || p->has_close;
+    body->repair = o->phase > OWNED_BACKWARD || o->stage[last].rev > 1 || p->state.has_close;
     if (h->backward == WORK_DONE && last > 1 && o->stage[last - 1].backward_done) body->back_to = last;
     body->hash = o->gradient_hash;
     body->path.stages = p->run.stages;

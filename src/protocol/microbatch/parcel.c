@@ -68,7 +68,7 @@ static arrival *arrival_of(peer *p, member_id origin, uint32_t serial) {
     if (p->arrivals_used == UINT32_MAX) return NULL;
     uint32_t room = (uint32_t)__builtin_ctz(~p->arrivals_used);
     p->arrivals_used |= 1u << room;
-    p->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->past.fence};
+    p->arrival[room] = (arrival){.origin = origin, .serial = serial, .me = p->me, .fence = p->state.fence};
     return &p->arrival[room];
 }
 
@@ -90,12 +90,12 @@ void on_carry(peer *p, const message *msg, blob_id blob, uint64_t bytes) {
     const message_carry *piece = &msg->u.carry;
     bool mine = piece->to == p->me, alive = member_live(p, piece->origin);
     bool fits = bytes == message_piece_bytes(p->run.activation_bytes, piece->index, piece->count);
-    arrival *a = alive && fits && mine && run_goes_on(p) ? arrival_of(p, piece->origin, piece->serial) : NULL;
+    arrival *a = alive && fits && mine && run_state_goes_on(&p->state) ? arrival_of(p, piece->origin, piece->serial) : NULL;
     bool twice = a != NULL && (a->joining || a->piece[piece->index] != 0);
     bool taken = a != NULL && !twice && (a->count == 0 || a->count == piece->count);
     if (!taken) {
         if (alive && fits && !mine) forward_pass_on(p, msg, blob, bytes);
-        else if (alive && !twice && (mine ? run_goes_on(p) : msg->sender == piece->origin)) forward_refuse(p, piece->origin, piece->serial);
+        else if (alive && !twice && (mine ? run_state_goes_on(&p->state) : msg->sender == piece->origin)) forward_refuse(p, piece->origin, piece->serial);
         peer_release(p, &blob);
         return;
     }
@@ -176,8 +176,8 @@ void parcel_joined(peer *p, const task *t, const job_result *r) {
 // ---- time ---------------------------------------------------------------------------------------------------------
 
 static bool is_over(const peer *p, const arrival *a) {
-    bool late = !run_goes_on(p) || (a->announced && a->iteration != p->iteration);
-    return p->me == 0 || a->me != p->me || a->fence != p->past.fence || !member_live(p, a->origin) || (!a->joining && late);
+    bool late = !run_state_goes_on(&p->state) || (a->announced && a->iteration != p->state.iteration);
+    return p->me == 0 || a->me != p->me || a->fence != p->state.fence || !member_live(p, a->origin) || (!a->joining && late);
 }
 
 void parcels_tick(peer *p) {

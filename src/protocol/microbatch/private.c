@@ -7,7 +7,7 @@
 static uint16_t share_of(const peer *p, uint16_t slot) { return (uint16_t)(slot % p->run.shares); }
 static uint16_t share_of_microbatch(const peer *p, uint32_t m) { return share_of(p, (uint16_t)(m % p->run.slots)); }
 
-static member_id member_of(const peer *p, const share_state *s) {
+static member_id member_of(const peer *p, const run_share *s) {
     if (s->index == 0) return 0;
     if (id_equal(&s->entry.peer, &p->config.self)) return p->me;
     uint32_t at = contact_find(p, &s->entry.peer);
@@ -19,35 +19,32 @@ static member_id member_of(const peer *p, const share_state *s) {
 static bool has_newest_state(const peer *p, member_id who) {
     const member *m = member_find(p, who);
     if (m == NULL) return false;
-    return m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready == p->iteration + 1;
+    return m->contact == NO_CONTACT ? p->ready : p->contacts[m->contact].beat.ready == p->state.iteration + 1;
 }
 
 // Elastic, who comes back gets its slots when it can do something, and not in an iteration that waits no longer.
 member_id private_owner(const peer *p, uint16_t slot) {
-    const share_state *s = &p->share[share_of(p, slot)];
-    member_id who = member_of(p, s);
-    bool in_time = !private_elastic(p) || !p->run_started || (!s->left_out && has_newest_state(p, who));
+    uint16_t share = share_of(p, slot);
+    member_id who = member_of(p, &p->state.share[share]);
+    bool in_time = !private_elastic(p) || !p->state.started || (!p->share[share].left_out && has_newest_state(p, who));
     return in_time ? who : 0;
 }
 
-void private_share(peer *p, const log_entry *entry) {
-    const log_share *body = &entry->u.share;
-    if (body->share >= p->run.shares) return;
-    for (uint16_t s = 0; s < p->run.shares; s++)
-        if (id_equal(&p->share[s].entry.peer, &body->peer)) p->share[s] = (share_state){0};  // before the start it may choose anew
-    p->share[body->share] = (share_state){.index = entry->index, .entry = *body};
+void private_share(peer *p, uint16_t share, uint16_t freed) {
+    if (freed != RUN_STATE_NO_SHARE) p->share[freed] = (share_state){0};
+    p->share[share] = (share_state){0};
 }
 
 // ---- the leader ---------------------------------------------------------------------------------------------------
 
-static bool is_its(const share_state *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
+static bool is_its(const run_share *s, const braid_id *who) { return s->index != 0 && id_equal(&s->entry.peer, who); }
 
 // Before the run begins, a share is nobody's again when its peer is gone.
-static bool is_free(const peer *p, const share_state *s, const braid_id *who) {
-    return s->index == 0 || (!p->run_started && (is_its(s, who) || member_of(p, s) == 0));
+static bool is_free(const peer *p, const run_share *s, const braid_id *who) {
+    return s->index == 0 || (!p->state.started && (is_its(s, who) || member_of(p, s) == 0));
 }
 
-static join_refusal admit_again(const share_state *s, uint16_t number, uint16_t wish, const braid_hash *text) {
+static join_refusal admit_again(const run_share *s, uint16_t number, uint16_t wish, const braid_hash *text) {
     if (wish != 0 && wish != number) return REFUSAL_OTHER_SHARE;
     return hash_equal(&s->entry.text, text) ? REFUSAL_NONE : REFUSAL_OTHER_TEXT;
 }
@@ -56,10 +53,10 @@ join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, co
     const braid_hash none = {{0}};
     memset(entry, 0, sizeof *entry);
     if (hash_equal(text, &none)) return REFUSAL_NO_TEXT;
-    for (uint16_t s = 0; s < p->run.shares && p->run_started; s++)
-        if (is_its(&p->share[s], who)) return admit_again(&p->share[s], (uint16_t)(s + 1), wish, text);
+    for (uint16_t s = 0; s < p->run.shares && p->state.started; s++)
+        if (is_its(&p->state.share[s], who)) return admit_again(&p->state.share[s], (uint16_t)(s + 1), wish, text);
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        if ((wish != 0 && wish != s + 1) || !is_free(p, &p->share[s], who)) continue;
+        if ((wish != 0 && wish != s + 1) || !is_free(p, &p->state.share[s], who)) continue;
         entry->kind = LOG_SHARE;
         entry->u.share = (log_share){.share = s, .peer = *who, .text = *text};
         return REFUSAL_NONE;
@@ -69,7 +66,7 @@ join_refusal private_admit(const peer *p, const braid_id *who, uint16_t wish, co
 
 bool private_gathered(const peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++)
-        if (member_of(p, &p->share[s]) == 0) return false;
+        if (member_of(p, &p->state.share[s]) == 0) return false;
     return true;
 }
 
@@ -88,14 +85,14 @@ void private_lead_begin(peer *p) {
 static bool keeps_up(const peer *p, member_id who) {
     const member *m = member_find(p, who);
     if (m == NULL) return false;
-    if (m->contact != NO_CONTACT) return p->contacts[m->contact].beat.ready >= p->iteration;
-    return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->iteration;
+    if (m->contact != NO_CONTACT) return p->contacts[m->contact].beat.ready >= p->state.iteration;
+    return p->newest_block != UINT64_MAX && p->oldest_block + 1 >= p->state.iteration;
 }
 
 // Who is back by now, with its state, is waited for again.
 void private_next_iteration(peer *p) {
     for (uint16_t s = 0; s < p->run.shares; s++) {
-        if (!p->share[s].left_out || !keeps_up(p, member_of(p, &p->share[s]))) continue;
+        if (!p->share[s].left_out || !keeps_up(p, member_of(p, &p->state.share[s]))) continue;
         p->share[s].left_out = false;
         p->share[s].missed_ns = p->now;
     }
@@ -104,14 +101,14 @@ void private_next_iteration(peer *p) {
 void private_lead(peer *p) {
     for (uint16_t s = 0; s < p->run.shares && private_elastic(p); s++) {
         share_state *its = &p->share[s];
-        if (member_live(p, p->owner[s])) {
+        if (member_live(p, p->state.owner[s])) {
             its->missed_ns = 0;
             continue;
         }
         if (its->missed_ns == 0) its->missed_ns = p->now;
         uint64_t until = its->missed_ns + p->run.patience_ns;
         if (p->now < until) peer_wake_at(p, until);
-        else its->left_out |= p->raft.last == p->log_position;  // its slots may be on their way to it
+        else its->left_out |= p->raft.last == p->state.position;  // its slots may be on their way to it
     }
 }
 
@@ -121,7 +118,7 @@ void private_lead(peer *p) {
 void private_gone(peer *p, member_id gone) {
     if (!private_elastic(p)) return;
     EACH_HELD(p, m)
-        if (p->owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
+        if (p->state.owner[m % p->run.slots] == gone && !p->held[m].counted && p->held[m].weight == WORK_NONE) hold_drop(p, m);
 }
 
 // What is in the sum is computed once more and subtracted: the parts of a round hold exactly what CLOSE counts.
@@ -145,7 +142,7 @@ static void take_back(peer *p, uint32_t m) {
 }
 
 static void take_all_back(peer *p) {
-    if (!private_elastic(p) || !p->has_close || p->me == 0) return;
+    if (!private_elastic(p) || !p->state.has_close || p->me == 0) return;
     EACH_HELD(p, m)
         if (private_closed_out(p, m)) take_back(p, m);
 }
@@ -153,7 +150,7 @@ static void take_all_back(peer *p) {
 // ---- everybody: who is awaited ------------------------------------------------------------------------------------
 
 static void tell_share(peer *p, uint16_t s, tell_kind kind) {
-    tell t = {.kind = kind, .iteration = p->iteration, .id = p->share[s].entry.peer};
+    tell t = {.kind = kind, .iteration = p->state.iteration, .id = p->state.share[s].entry.peer};
     if (kind == TELL_AWAITED && p->run.elastic) t.total = p->run.patience_ns;
     if (kind == TELL_BACK) t.done = p->now - p->share[s].awaited_ns;
     for (uint32_t m = 0; m < p->run.microbatches; m++) t.microbatches += share_of_microbatch(p, m) == s;
@@ -162,10 +159,10 @@ static void tell_share(peer *p, uint16_t s, tell_kind kind) {
 
 void private_tick(peer *p) {
     take_all_back(p);
-    if (!p->run_started || p->me == 0) return;
+    if (!p->state.started || p->me == 0) return;
     for (uint16_t s = 0; s < p->run.shares; s++) {
         share_state *its = &p->share[s];
-        bool gone = its->index != 0 && member_of(p, its) == 0;
+        bool gone = p->state.share[s].index != 0 && member_of(p, &p->state.share[s]) == 0;
         if (gone == its->awaited) continue;
         its->awaited = gone;
         if (gone) its->awaited_ns = p->now;

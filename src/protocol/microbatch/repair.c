@@ -68,7 +68,7 @@ void repair_begin(peer *p, uint32_t m) {
         const member *who = member_find(p, st->member);
         if (who == NULL || who->contact == NO_CONTACT || !member_answers(p, st->member)) continue;
         message_probe *probe = &peer_compose(p, MESSAGE_PROBE)->u.probe;
-        probe->subject = (message_subject){.m = m, .stage = s, .owner_term = p->owner_term[m % p->run.slots]};
+        probe->subject = (message_subject){.m = m, .stage = s, .owner_term = p->state.owner_term[m % p->run.slots]};
         probe->nonce = o->nonce;
         asked |= peer_send(p, who->contact, 0);
         double gap = p->contacts[who->contact].timing.gap_deviation_ns;
@@ -121,7 +121,7 @@ static void order_resend(peer *p, uint32_t m, uint16_t stage, uint8_t phase, uin
         return;
     }
     message_resume *resume = &peer_compose(p, MESSAGE_RESUME)->u.resume;
-    resume->subject = (message_subject){.m = m, .stage = stage, .owner_term = p->owner_term[m % p->run.slots]};
+    resume->subject = (message_subject){.m = m, .stage = stage, .owner_term = p->state.owner_term[m % p->run.slots]};
     resume->owner = p->me;
     resume->phase = phase;
     resume->until = until;
@@ -181,7 +181,7 @@ static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_i
         const member *c = &p->members[i];
         if (c->stage != stage || c->id == instead_of || c->contact == NO_CONTACT) continue;
         const contact *at = &p->contacts[c->contact];
-        if (at->link != LINK_UP || at->beat.ready != p->iteration + 1) continue;
+        if (at->link != LINK_UP || at->beat.ready != p->state.iteration + 1) continue;
         uint64_t slots = free_slots(p, c), way = way_through(p, m, c), far = way != 0 ? way : link_cost(p, c->id);
         uint64_t near = far > ROUTER_MAX_COST ? 1 : ROUTER_MAX_COST + 1 - far;
         uint64_t score = ((uint64_t)member_answers(p, c->id) << 63) + ((uint64_t)(slots > 0) << 62) + (near << 31) + (slots << 23) + (rng_seed(salt, c->id) >> 41);
@@ -195,9 +195,9 @@ static member_id replacement(const peer *p, uint32_t m, uint16_t stage, member_i
 
 static void tell_repair(peer *p, uint32_t m, uint16_t stage, member_id lost) {
     const owned *o = &p->owned[m];
-    tell t = {.kind = TELL_REPAIR, .iteration = p->iteration, .m = m, .stage = stage, .member = lost};
+    tell t = {.kind = TELL_REPAIR, .iteration = p->state.iteration, .m = m, .stage = stage, .member = lost};
     t.phase = o->phase == OWNED_FORWARD ? REPAIR_FORWARD : o->phase == OWNED_BACKWARD ? REPAIR_BACKWARD : REPAIR_COMMITTED;
-    if (p->has_close) t.phase = REPAIR_AGGREGATION;
+    if (p->state.has_close) t.phase = REPAIR_AGGREGATION;
     peer_tell(p, &t);
 }
 

@@ -73,7 +73,7 @@ static bool transmit_forward(peer *p, uint32_t m, member_id to, bool home) {
     body->owner = h->owner;
     body->forward_to = h->forward_to;
     body->home = home;
-    body->repair = h->forward_to < p->run.stages || p->has_close;
+    body->repair = h->forward_to < p->run.stages || p->state.has_close;
     body->hash = h->y_hash;
     body->path = h->path;
     body->path.member[p->stage] = p->me;
@@ -157,7 +157,7 @@ void send_backward(peer *p, uint32_t m) {
     body->subject = (message_subject){.m = m, .stage = (uint16_t)(p->stage - 1), .owner_term = h->owner_term};
     body->owner = h->owner;
     body->back_to = h->back_to;
-    body->repair = h->repair || h->back_to > 0 || p->has_close;
+    body->repair = h->repair || h->back_to > 0 || p->state.has_close;
     body->hash = h->dx_hash;
     body->path = h->path;
     if (member_at(p, to, (uint16_t)(p->stage - 1)) && send_tensor(p, &h->back, to, h->dx, to == h->back_from ? h->back_by : 0)) return;
@@ -212,7 +212,7 @@ void send_member_gone(peer *p, member_id gone) {
         if (on_way && h->on.to == gone) {
             send_add_tried(&h->on, gone);
             if (p->stage == 0 && owns(p, m)) {
-                tell t = {.kind = TELL_REPAIR, .iteration = p->iteration, .m = m, .stage = 1, .member = gone, .phase = REPAIR_FORWARD};
+                tell t = {.kind = TELL_REPAIR, .iteration = p->state.iteration, .m = m, .stage = 1, .member = gone, .phase = REPAIR_FORWARD};
                 peer_tell(p, &t);
             }
             send_forward(p, m);

@@ -73,8 +73,8 @@ held *hold_open(peer *p, uint32_t m) {
     bitset_add(p->held_set, m);
     h->serial = serial;
     h->refused_rev = refused;
-    h->owner_term = p->owner_term[m % p->run.slots];
-    h->owner = p->owner[m % p->run.slots];
+    h->owner_term = p->state.owner_term[m % p->run.slots];
+    h->owner = p->state.owner[m % p->run.slots];
     h->slot = NO_SLOT;
     h->path.stages = p->run.stages;
     h->touched_ns = p->now;
@@ -169,7 +169,7 @@ void hold_trace(peer *p, uint32_t m, uint8_t phase, uint64_t eta_ns, member_id n
 // A forward that was not home yet leaves the last stage open. What was home to an older owner must go home to the heir, and may wait for a slot there.
 static bool was_home(const peer *p, uint32_t m) {
     const message_path *path = &p->held[m].path;
-    return path->member[p->run.stages - 1] != 0 && path->member[0] == p->owner[m % p->run.slots];
+    return path->member[p->run.stages - 1] != 0 && path->member[0] == p->state.owner[m % p->run.slots];
 }
 
 bool hold_gradient_came(const held *h) { return h->dy != 0 || h->backward != WORK_NONE; }

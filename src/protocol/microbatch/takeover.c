@@ -13,8 +13,8 @@ static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
         held *h = &p->held[m];
         h->refused_rev = 0;  // revisions are compared after the owner term
         if (!h->used) continue;
-        h->owner = p->owner[slot];
-        h->owner_term = p->owner_term[slot];
+        h->owner = p->state.owner[slot];
+        h->owner_term = p->state.owner_term[slot];
         h->touched_ns = p->now;
         if (p->stage + 1 == p->run.stages && (h->on.to == older || h->on.state == SEND_LOST)) h->on = (sending){0};
         h->back = (sending){0};
@@ -22,27 +22,22 @@ static void held_changes_owner(peer *p, uint16_t slot, member_id older) {
 }
 
 static void tell_takeover(peer *p, uint16_t slot, member_id older) {
-    const member *m = member_find(p, p->owner[slot]);
+    const member *m = member_find(p, p->state.owner[slot]);
     if (m == NULL) return;
-    tell t = {.kind = TELL_TAKEOVER, .iteration = p->iteration, .member = m->id, .gone = older};
+    tell t = {.kind = TELL_TAKEOVER, .iteration = p->state.iteration, .member = m->id, .gone = older};
     t.id = m->contact == NO_CONTACT ? p->config.self : p->contacts[m->contact].id;
     t.microbatches = (p->run.microbatches + p->run.slots - 1 - slot) / p->run.slots;
     peer_tell(p, &t);
 }
 
-void takeover_owner(peer *p, const log_entry *entry) {
-    uint16_t slot = entry->u.owner.slot;
-    if (slot >= p->run.slots || p->owner[slot] == entry->u.owner.member) return;
-    member_id older = p->owner[slot];
-    p->owner[slot] = entry->u.owner.member;
-    p->owner_term[slot] = entry->index;
+void takeover_owner(peer *p, uint16_t slot, member_id older) {
     held_changes_owner(p, slot, older);
-    if (p->run_started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot, older);  // a joiner's past is no news
-    if (!p->run_started || p->config.kind != MEMBER_DATA || p->owner[slot] != p->me || p->me == 0) return;
+    if (p->state.started && p->me != 0 && p->run.shares == 0) tell_takeover(p, slot, older);  // a joiner's past is no news
+    if (!p->state.started || p->config.kind != MEMBER_DATA || p->state.owner[slot] != p->me || p->me == 0) return;
     takeover *t = &p->takeover;
     t->open = true;
     t->slot[slot] = true;
-    t->term = entry->index;
+    t->term = p->state.owner_term[slot];
     t->answers = 0;
     t->asked_ns = 0;
 }
@@ -57,7 +52,7 @@ void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
     memset(out, 0, sizeof *out);
     for (uint32_t m = 0; m < p->microbatches && p->stage > 0; m++) {
         const held *h = &p->held[m];
-        if (!h->used || h->cancelled || (owner != 0 && p->owner[microbatch_slot(p, m)] != owner)) continue;
+        if (!h->used || h->cancelled || (owner != 0 && p->state.owner[microbatch_slot(p, m)] != owner)) continue;
         bitset_add(out->held.words, m);
         if (h->forward == WORK_DONE) bitset_add(out->forward.words, m);
         if (h->dy != 0 || h->backward != WORK_NONE) bitset_add(out->returning.words, m);
@@ -69,8 +64,8 @@ void peer_holdings(const peer *p, member_id owner, message_holdings *out) {
 void on_survey(peer *p, const message *msg) {
     uint64_t term = msg->u.survey.owner_term;
     bool asks_rightly = false;
-    for (uint16_t s = 0; s < p->run.slots; s++) asks_rightly |= p->owner[s] == msg->sender && p->owner_term[s] == term;
-    if (!asks_rightly || msg->iteration != p->iteration) {
+    for (uint16_t s = 0; s < p->run.slots; s++) asks_rightly |= p->state.owner[s] == msg->sender && p->state.owner_term[s] == term;
+    if (!asks_rightly || msg->iteration != p->state.iteration) {
         log_compare(p, msg->log_position);  // the fence must stand first
         return;
     }
@@ -117,7 +112,7 @@ void on_holdings(peer *p, const message *msg) {
     const message_holdings *body = &msg->u.holdings;
     takeover *t = &p->takeover;
     const member *from = member_find(p, msg->sender);
-    if (!t->open || body->owner_term != t->term || msg->iteration != p->iteration || !must_answer(p, from)) return;
+    if (!t->open || body->owner_term != t->term || msg->iteration != p->state.iteration || !must_answer(p, from)) return;
     t->answer[t->answers++] = msg->sender;
     for (uint32_t m = 0; m < p->microbatches && from->stage > 0; m++) {
         if (!owns(p, m) || !takeover_pending(p, m) || !bitset_has(body->held.words, m)) continue;
@@ -141,7 +136,7 @@ static void adopt(peer *p, uint32_t m) {
         if (st->rev == 0) st->rev = 1;
         o->adopted |= st->member != 0;
     }
-    if (!p->has_close || bitset_has(p->close.counted.words, m)) return;
+    if (!p->state.has_close || bitset_has(p->state.close.counted.words, m)) return;
     own_cancel_path(p, m);  // it is not wanted any more, and would lie there until FINAL
     o->adopted = false;
 }
@@ -204,9 +199,9 @@ static member_id heir(const peer *p, const member_id *owner) {
 
 // Slots whose owner is no member any more get another one. Entries under way may change that, so they come first.
 void takeover_lead(peer *p) {
-    if (!p->run_started || p->raft.last != p->log_position) return;
+    if (!p->state.started || p->raft.last != p->state.position) return;
     member_id owner[WIRE_MAX_SLOTS];
-    memcpy(owner, p->owner, sizeof owner);
+    memcpy(owner, p->state.owner, sizeof owner);
     for (uint16_t s = 0; s < p->run.slots; s++) {
         if (member_live(p, owner[s])) continue;
         log_entry entry = {.kind = LOG_OWNER};

@@ -123,7 +123,7 @@ static uint64_t computes_meanwhile(const peer *p) {
 static uint32_t capacity_now(const peer *p) {
     if (p->stage == 0) {
         uint32_t mine = 0;
-        for (uint32_t m = 0; m < p->run.microbatches; m++) mine += p->owner[m % p->run.slots] == p->me;
+        for (uint32_t m = 0; m < p->run.microbatches; m++) mine += p->state.owner[m % p->run.slots] == p->me;
         return mine;
     }
     if (!p->routing.serves || p->leaving) return 0;
@@ -230,7 +230,7 @@ static void refresh(peer *p) {
     r->stale = false;
     if (r->router != NULL && router_self(r->router) != p->me) route_view_stop(p);
     if (r->router != NULL && (epoch != r->epoch || router_self(r->router) != p->me)) stop(p);
-    bool takes_part = run_goes_on(p) && !p->shadow && has_routers(&p->run) && numbered(p->me) && sources > 0;
+    bool takes_part = run_state_goes_on(&p->state) && !p->shadow && has_routers(&p->run) && numbered(p->me) && sources > 0;
     r->sources = sources;
     for (uint32_t i = 0; i < sources; i++) r->source[i] = source[i];
     if (!takes_part || (p->stage == 0 && !is_source(r, p->me))) {
@@ -342,8 +342,8 @@ void route_tick(peer *p) {
 
 static void begin_shares(peer *p) {
     routing *r = &p->routing;
-    if (r->iteration == p->iteration) return;
-    r->iteration = p->iteration;
+    if (r->iteration == p->state.iteration) return;
+    r->iteration = p->state.iteration;
     for (uint32_t i = 0; i < r->links; i++)
         for (uint32_t k = 0; k < ROUTER_MAX_SOURCES; k++) r->link[i].share[k] = 0;
 }

@@ -79,7 +79,7 @@ static bool make(peer *p, route_plan *plan) {
     }
     schedule_pieces(s, route_pieces(p));
     for (uint32_t m = 0; m < p->run.microbatches; m++) {
-        uint32_t home = index_of(&c, p->owner[m % p->run.slots]);
+        uint32_t home = index_of(&c, p->state.owner[m % p->run.slots]);
         if (home == SCHEDULE_MAX_PEERS || !schedule_way_add(s, home)) return false;
     }
     if (!schedule_search(s)) return false;
@@ -95,14 +95,14 @@ static bool make(peer *p, route_plan *plan) {
     return true;
 }
 
-static bool plan_now(const peer *p) { return p->routing.plan != NULL && p->routing.plan->planned == p->iteration + 1 && p->routing.plan->found; }
+static bool plan_now(const peer *p) { return p->routing.plan != NULL && p->routing.plan->planned == p->state.iteration + 1 && p->routing.plan->found; }
 
 void route_plan_ahead(peer *p, uint32_t m) {
     route_plan *plan = p->routing.plan;
     held *h = &p->held[m];
     if (plan == NULL || m >= p->run.microbatches || h->ahead_count > 0) return;
-    if (plan->planned != p->iteration + 1) {
-        plan->planned = p->iteration + 1;
+    if (plan->planned != p->state.iteration + 1) {
+        plan->planned = p->state.iteration + 1;
         plan->found = p->member_count <= SCHEDULE_MAX_PEERS && make(p, plan);
     }
     if (!plan->found) return;
@@ -115,7 +115,7 @@ member_id route_plan_back(const peer *p, uint32_t m, member_id to) {
 }
 
 // Times of a plan count from the iteration's beginning, which who came later does not know.
-static bool saw_it_begin(const peer *p) { return p->me < (p->has_final ? p->final.index : p->run_index); }
+static bool saw_it_begin(const peer *p) { return p->me < (p->state.has_final ? p->state.final.index : p->state.run_index); }
 
 uint64_t route_plan_time(const peer *p, const held *h) {
     return h->ahead_count > 0 && saw_it_begin(p) ? p->iteration_ns + (uint64_t)h->ahead[0].after_us * MEASURE_UNIT_NS : 0;

@@ -66,7 +66,7 @@ void route_tell(peer *p) {
     r->told = all;
     r->told_ns = p->now;
     for (uint32_t i = 0; i < flows; i++) r->flow[i] = now[i];
-    tell t = {.kind = TELL_FLOWS, .member = p->me, .id = p->config.self, .stage = p->stage, .iteration = p->iteration,
+    tell t = {.kind = TELL_FLOWS, .member = p->me, .id = p->config.self, .stage = p->stage, .iteration = p->state.iteration,
               .flow = r->flow, .flows = flows, .changes = r->changes};
     peer_tell(p, &t);
 }

@@ -209,7 +209,7 @@ void route_view_refresh(peer *p) {
         view_config c = config_of(&p->run, p->me, p->stage, rng_next(&p->random));
         r->view = view_init(r->view_memory, &c, (int64_t)p->now);
     }
-    bool stale = p->config.view_mutant == PEER_VIEW_GROWS_STALE && p->iteration >= 5;
+    bool stale = p->config.view_mutant == PEER_VIEW_GROWS_STALE && p->state.iteration >= 5;
     if (!stale) forget_the_gone(p);
     if (!stale) meet_the_new(p);
     for (int side = 0; side < 2; side++)
